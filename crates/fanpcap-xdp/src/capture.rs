@@ -1,8 +1,8 @@
 //! The capture: the code that counts, stamps, filters and copies a packet into a member's ring
 //! buffer.
 //!
-//! Every verifier since Linux 5.18 accepts it from a process with `CAP_BPF` and `CAP_NET_ADMIN`
-//! alone, as the steering program's code.
+//! A verifier since Linux 5.18 accepts one of its [`Variant`]s from a process with `CAP_BPF` and
+//! `CAP_NET_ADMIN` alone, as the steering program's code.
 
 mod copy;
 mod sent;
@@ -20,8 +20,22 @@ use fanpcap_steer::ebpf::Delivery;
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
     lanes: Lanes,
-    filters: bool,
+    variant: Variant,
     side: Side,
+}
+
+/// What the code of a capture does itself, from all to what each verifier takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// Runs members' filters, and copies short frames by single loads.
+    Full,
+    /// Has the kernel's helper copy all frames. Where the verifier knows how a comparison ends, and
+    /// the process has no `CAP_PERFMON`, it also goes the other way before Linux 6.16, and forgets
+    /// there what it knew of the length: single loads then leave the record.
+    Copied,
+    /// Also lets readers run the filters: not every machine can come back from a tail call (arm64:
+    /// since Linux 6.0).
+    Plain,
 }
 
 /// Which packets a BPF program captures.
@@ -34,23 +48,27 @@ enum Side {
 }
 
 impl Capture {
-    /// Of received packets, into these lanes. With `filters`, the kernel can run a filter for each
-    /// slot.
-    pub fn new(lanes: Lanes, filters: bool) -> Self {
+    /// Of received packets, into these lanes.
+    pub(crate) fn new(lanes: Lanes, variant: Variant) -> Self {
         Self {
             lanes,
-            filters,
+            variant,
             side: Side::Received,
         }
     }
 
     /// Of sent packets, into the last lane.
-    pub fn sent(lanes: Lanes) -> Self {
+    pub(crate) fn sent(lanes: Lanes) -> Self {
         Self {
             lanes,
-            filters: false,
+            variant: Variant::Plain,
             side: Side::Sent,
         }
+    }
+
+    /// Whether the kernel can run a filter for each slot.
+    fn has_filters(self) -> bool {
+        self.variant != Variant::Plain
     }
 
     /// Puts the packet's lane into a register. Expects the context in r6.
@@ -99,7 +117,7 @@ impl Delivery for Capture {
             layout::rings(self.lanes),
             layout::rows(self.lanes),
         ];
-        if self.filters {
+        if self.has_filters() {
             maps.push(layout::filters());
         }
         maps
@@ -135,7 +153,7 @@ impl Delivery for Capture {
     }
 
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>) {
-        let filter = self.filters.then_some(filter);
+        let filter = self.has_filters().then_some(filter);
         Delivering {
             capture: *self,
             filter,

@@ -69,6 +69,9 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 /// Name of the array of the groups' BPF programs, by berth.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
+/// Most bytes of a packet that are kept.
+pub(crate) const LONGEST: i32 = 65_536;
+
 /// The offsets in a row. The first line is the member's, the second the BPF program's.
 pub(crate) mod row {
     /// 64 bits: the record that wakes the reader, by the number of [`PRODUCED`] that it makes.

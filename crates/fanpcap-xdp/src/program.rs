@@ -1,6 +1,6 @@
 //! A group's BPF program on a device, and the maps by which its members come and go.
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Variant};
 use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
 use crate::layout::{SETTINGS_MAP, STAMP_MAP};
 use crate::rings::MemberRings;
@@ -63,8 +63,8 @@ impl GroupProgram {
             (STAMP_MAP, dock.stamp),
         ];
         all.extend(given);
-        let load = |filters| -> Result<Loaded, ProgramError<E>> {
-            let object = compile(&Capture::new(lanes, filters)).map_err(ProgramError::Compile)?;
+        let load = |variant| -> Result<Loaded, ProgramError<E>> {
+            let object = compile(&Capture::new(lanes, variant)).map_err(ProgramError::Compile)?;
             Ok(Loaded::load_with(&object, NAME, &all)?)
         };
         let load_sent = |beside: &Loaded| -> Option<Attached> {
@@ -72,12 +72,13 @@ impl GroupProgram {
             let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &all, beside).ok()?;
             sent.into_program().attach(dock.ifindex, Hook::Egress).ok()
         };
-        // Not every machine can come back from a tail call (arm64: since Linux 6.0). Where it
-        // can't, readers run the filters.
-        let loaded = match load(true) {
-            Err(ProgramError::Load(LoadError::Refused(_))) => load(false)?,
-            loaded => loaded?,
-        };
+        let mut loaded = load(Variant::Full);
+        for variant in [Variant::Copied, Variant::Plain] {
+            if matches!(loaded, Err(ProgramError::Load(LoadError::Refused(_)))) {
+                loaded = load(variant);
+            }
+        }
+        let loaded = loaded?;
         let program = loaded.as_fd().try_clone_to_owned();
         let program = program.and_then(|fd| LoadedProgram::open(fd, KIND));
         let program = program.map_err(LoadError::Map)?;

@@ -1,6 +1,6 @@
 //! A group's rows and counters, as processes see them.
 
-use crate::layout::{LEDGER_MAP, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
+use crate::layout::{LEDGER_MAP, LONGEST, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -136,7 +136,7 @@ impl<'a> Row<'a> {
 
     pub(crate) fn set_snaplen(&self, snaplen: u32) {
         if let Some(half) = self.half(row::SNAPLEN) {
-            half.store(snaplen, Ordering::Release);
+            half.store(snaplen.min(LONGEST as u32), Ordering::Release);
         }
     }
 

@@ -100,6 +100,13 @@ fn one(asm: &mut Assembler, width: Width, at: i16) {
     asm.store(width, R9, DATA + at, R3);
 }
 
+/// Copies r8 bytes as [`copy`] does, whatever the length, by the helper alone.
+pub(super) fn copy_by_helper(asm: &mut Assembler, failed: Label) {
+    let done = asm.label();
+    by_helper(asm, done, failed);
+    asm.bind(done);
+}
+
 fn by_helper(asm: &mut Assembler, done: Label, failed: Label) {
     asm.set(R1, R6);
     asm.set(R2, 0);

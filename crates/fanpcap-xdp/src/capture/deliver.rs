@@ -1,9 +1,9 @@
 //! Delivers a packet to a slot: filter, record, wake-up.
 
-use super::copy::copy;
+use super::copy::{copy, copy_by_helper};
 use super::sent;
-use super::{Capture, FILTERS, RINGS, ROWS, Side, XDP_QUEUE, look_up};
-use crate::layout::{ledger, record, row};
+use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, XDP_QUEUE, look_up};
+use crate::layout::{LONGEST, ledger, record, row};
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
@@ -24,7 +24,7 @@ struct Ends {
 }
 
 /// Bytes of a record, behind its header. The kernel wants a constant for each reservation.
-pub(super) const CLASSES: [i32; 11] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216, 65_536];
+const CLASSES: [i32; 11] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216, LONGEST];
 
 /// The stack: where the slot's place in the maps is, the frame's length, the stamp, which filter
 /// has run, and a key.
@@ -49,9 +49,10 @@ impl Delivering {
         }
         reserve(asm, &ends);
         self.write(asm);
-        match self.capture.side {
-            Side::Received => copy(asm, ends.dropped),
-            Side::Sent => sent::copy(asm, ends.dropped),
+        match (self.capture.side, self.capture.variant) {
+            (Side::Sent, _) => sent::copy(asm, ends.dropped),
+            (Side::Received, Variant::Full) => copy(asm, ends.dropped),
+            (Side::Received, _) => copy_by_helper(asm, ends.dropped),
         }
         submit(asm);
         self.leave(asm);
@@ -172,21 +173,15 @@ impl Delivering {
 
 /// Reserves a record of the smallest class that fits.
 fn reserve(asm: &mut Assembler, ends: &Ends) {
-    let (some, fits, reserve) = (asm.label(), asm.label(), asm.label());
-    let [classes @ .., most] = CLASSES;
-    // The verifier wants to see that there is a byte at least, and not too many. It learns no bound
-    // from a comparison with 0 before Linux 6.8.
-    asm.jump_if(If::GreaterEqual, R8, 1, some);
-    asm.set(R8, 1);
-    asm.bind(some);
-    for class in classes {
+    let reserve = asm.label();
+    // Rows and filters say 1 at least and the largest class at most, but the verifier wants to see
+    // it. It learns no bound from a comparison with 0 before Linux 6.8.
+    asm.jump_if(If::Less, R8, 1, ends.dropped);
+    for class in CLASSES {
         asm.set(R2, i32::from(record::DATA) + class);
         asm.jump_if(If::LessEqual, R8, class, reserve);
     }
-    asm.set(R2, i32::from(record::DATA) + most);
-    asm.jump_if(If::LessEqual, R8, most, fits);
-    asm.set(R8, most);
-    asm.bind(fits);
+    asm.jump(ends.dropped);
     asm.bind(reserve);
     asm.set(R1, R9);
     asm.set(R3, 0);
