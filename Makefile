@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test test-bare soak ledger bench conformance conformance-full bindings check \
+.PHONY: all demo test test-bare test-guest soak ledger bench conformance conformance-full bindings check \
 	install uninstall deb clean help
 
 all:
@@ -22,6 +22,10 @@ test:
 # In clean roots of distributions, or in those that ROOTS names.
 test-bare:
 	@scripts/setup bare $(XTASK) bare $(ROOTS)
+
+# On kernels of Debian's in emulated machines, all or those that KERNELS names.
+test-guest:
+	@scripts/setup guest $(XTASK) guest $(KERNELS)
 
 # Everything at once for MINUTES minutes.
 soak:
@@ -79,6 +83,7 @@ help:
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make test TIERS=       some tiers of tests'
 	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots: debian-12, debian-13, ubuntu-24.04 (needs root)'
+	@echo 'make test-guest KERNELS= some tests in emulated machines with kernels of Debian: 5.10, 6.1, 6.12 (needs root)'
 	@echo 'make ledger RUNS=10    what run tells of copies that are killed, against the device (needs root)'
 	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
 	@echo 'make bench NAME=       our library against the system, all rows or some (needs root)'

@@ -7,6 +7,7 @@
 
 mod tally;
 mod tree;
+mod archive;
 mod bare;
 mod demo;
 mod house;
@@ -19,6 +20,7 @@ mod extension;
 mod symbols;
 mod least;
 mod tier;
+mod guest;
 mod fuzz;
 mod uninstall;
 mod install;
@@ -33,7 +35,7 @@ use anyhow::{Result, bail};
 use tally::Tally;
 
 const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test [TIER...] | bare [ROOT...] \
-                     | check | least | symbols | install PREFIX | uninstall PREFIX | deb | pictures [top]";
+                     | guest [KERNEL...] | guest KERNEL -- COMMAND | check | least | symbols | install PREFIX | uninstall PREFIX | deb | pictures [top]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -58,6 +60,8 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["symbols"] => counted(symbols::run),
         ["test", ref tiers @ ..] => counted(|| test::run(tiers)),
         ["bare", ref names @ ..] => counted(|| bare::run(names)),
+        ["guest", name, "--", ref line @ ..] => guest::command(name, line),
+        ["guest", ref names @ ..] => counted(|| guest::run(names)),
         ["least"] => counted(least::run),
         ["check"] => counted(check::run),
         ["install", prefix] => install::run(prefix).map(|()| Tally::default()),

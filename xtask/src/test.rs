@@ -102,7 +102,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
 }
 
 /// Packages that are tiers of their own.
-const ALONE: [&str; 11] = [
+const ALONE: [&str; 12] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
     "fanpcap-netns",
@@ -114,6 +114,7 @@ const ALONE: [&str; 11] = [
     "fanpcap-bench",
     "fanpcap-gen",
     "fanpcap-package-tests",
+    "fanpcap-guest-tests",
 ];
 
 fn unit() -> Result<Tally> {

@@ -32,19 +32,8 @@ pub(crate) fn cargo_test(
         .output()
         .context("starting cargo test")?;
     let output = String::from_utf8_lossy(&done.stdout);
-    let mut tally = read(&output);
-    if !done.status.success() && reported(&output).failed == 0 {
-        println!(
-            "  FAIL  cargo test {}: {}",
-            arguments.join(" "),
-            done.status
-        );
-        tally.failed = 1;
-    }
-    if tally.failed > 0 {
-        println!("{output}");
-    }
-    print_skips(&output);
+    let what = format!("cargo test {} ({})", arguments.join(" "), done.status);
+    let mut tally = judge(&what, &output, done.status.success());
     if tree::is_ci() && !root && ignored(&output) > 0 {
         println!(
             "  FAIL  {} tests need root, which CI must give them",
@@ -54,6 +43,20 @@ pub(crate) fn cargo_test(
         tally.skipped -= ignored(&output);
     }
     Ok(tally)
+}
+
+/// Counts what test programs printed. What failed is shown whole, what was skipped with its reason.
+pub(crate) fn judge(what: &str, output: &str, succeeded: bool) -> Tally {
+    let mut tally = read(output);
+    if !succeeded && reported(output).failed == 0 {
+        println!("  FAIL  {what}");
+        tally.failed = 1;
+    }
+    if tally.failed > 0 {
+        println!("{output}");
+    }
+    print_skips(output);
+    tally
 }
 
 /// Adds up the harness' result lines; a test that said SKIP counts as skipped, however it ended.

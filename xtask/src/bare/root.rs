@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::Distribution;
+use crate::archive::{self, Source};
 use crate::tree;
 
 /// Enters a root. The root is a mount of its own, so that tests in it can have private mounts.
@@ -74,7 +75,7 @@ impl Root {
 
 /// Makes a system with `make`, which README asks for, and with its package lists.
 fn make(distribution: &Distribution, path: &Path) -> Result<()> {
-    let sources = sources(distribution)?;
+    let sources = archive::sources(distribution.origin, distribution.suite)?;
     let mut debootstrap = Command::new("timeout");
     debootstrap.args([
         "900",
@@ -120,20 +121,6 @@ fn ubuntu_keys() -> Result<PathBuf> {
     found.context("no keys of Ubuntu's archive: install ubuntu-keyring, or try debian-13 first")
 }
 
-/// A line of sources.list.
-#[derive(Debug, PartialEq, Eq)]
-struct Source {
-    uri: String,
-    suite: String,
-    component: String,
-}
-
-impl Source {
-    fn line(&self) -> String {
-        format!("deb {} {} {}\n", self.uri, self.suite, self.component)
-    }
-}
-
 /// debootstrap's line, extended by the updates, where Ubuntu has its newer compilers.
 fn with_updates(list: &str, suite: &str) -> String {
     let archive = list.lines().find_map(|line| line.strip_prefix("deb "));
@@ -142,43 +129,6 @@ fn with_updates(list: &str, suite: &str) -> String {
         .unwrap_or_default();
     let line = |pocket| format!("deb {uri} {suite}{pocket} main universe\n");
     ["", "-updates", "-security"].map(line).concat()
-}
-
-/// The machine's own package sources, changed to another release of the same distribution.
-fn sources(distribution: &Distribution) -> Result<Vec<Source>> {
-    let format = "$(ORIGIN) $(RELEASE) $(COMPONENT) $(REPO_URI)";
-    let mut apt = Command::new("apt-get");
-    apt.args(["indextargets", "--format", format, "Created-By: Packages"]);
-    let own = fs::read_to_string("/etc/os-release").context("which distribution this is")?;
-    let codename = own
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let codename = codename.context("no VERSION_CODENAME in /etc/os-release")?;
-    Ok(rewritten(&tree::output(&mut apt)?, codename, distribution))
-}
-
-/// The lines of a distribution's main component in apt's listing, with another release's name.
-fn rewritten(listing: &str, codename: &str, distribution: &Distribution) -> Vec<Source> {
-    let source = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [origin, release, component, uri] = words[..] else {
-            return None;
-        };
-        let pocket = release.strip_prefix(codename)?;
-        let wanted = component == "main" || component == "universe";
-        (origin == distribution.origin && wanted).then(|| Source {
-            uri: uri.to_owned(),
-            suite: format!("{}{pocket}", distribution.suite),
-            component: component.to_owned(),
-        })
-    };
-    let mut sources: Vec<Source> = Vec::new();
-    for found in listing.lines().filter_map(source) {
-        if !sources.contains(&found) {
-            sources.push(found);
-        }
-    }
-    sources
 }
 
 /// Copies the tracked files, including uncommitted changes.
@@ -272,24 +222,6 @@ mod tests {
             "deb http://m/ubuntu noble main universe\n\
              deb http://m/ubuntu noble-updates main universe\n\
              deb http://m/ubuntu noble-security main universe\n"
-        );
-    }
-
-    #[test]
-    fn the_machines_sources_serve_another_release() {
-        let listing = "Debian bookworm main http://m/debian/\n\
-                       Debian bookworm main http://m/debian/\n\
-                       Debian bookworm-security main http://m/security/\n\
-                       Debian bookworm contrib http://m/debian/\n\
-                       Other bookworm main http://other/\n";
-        let trixie = Distribution::new("debian-13", "Debian", "trixie", "sid", "make");
-        let lines: String = rewritten(listing, "bookworm", &trixie)
-            .iter()
-            .map(Source::line)
-            .collect();
-        assert_eq!(
-            lines,
-            "deb http://m/debian/ trixie main\ndeb http://m/security/ trixie-security main\n"
         );
     }
 }

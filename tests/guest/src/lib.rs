@@ -1,0 +1,150 @@
+//! A guest's two network cards, which are wired to each other: virtio-net with four channels.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_nic::channels::{self, Wanted};
+use fanpcap_nic::device::Device;
+use fanpcap_nic::interrupts::{self, Interrupt, Serves};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::veth::{await_up, counters, ip, offloads_off};
+use fanpcap_testkit::{Injector, await_for, cpus};
+
+/// A word on the kernel's command line of each guest.
+const MARK: &str = "fanpcap.guest";
+/// The cards' addresses, which the emulator gives them.
+const NEAR: &str = "52:54:00:00:00:00";
+const FAR: &str = "52:54:00:00:00:01";
+const LIMIT: Duration = Duration::from_secs(60);
+/// More at a time may overrun the far card's ring of 256 buffers.
+const BURST: usize = 32;
+
+/// The cards of a guest, for one test at a time.
+#[derive(Debug)]
+pub struct Cards {
+    /// Where frames are sent.
+    pub near: Device,
+    /// Where they arrive.
+    pub far: Device,
+    sender: Injector,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cards {
+    /// The cards, up and with all channels. None, with the reason printed, outside a guest.
+    ///
+    /// # Errors
+    /// When they can't be set up.
+    #[allow(clippy::print_stdout, reason = "the tally reads it")]
+    pub fn of_guest() -> Result<Option<Self>> {
+        static TURN: Mutex<()> = Mutex::new(());
+        if !fs::read_to_string("/proc/cmdline")?.contains(MARK) {
+            println!("SKIP: only a guest has these cards (make test-guest)");
+            return Ok(None);
+        }
+        // A test that failed left nothing that the next one does not set.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (near, far) = (card(NEAR)?, card(FAR)?);
+        for card in [&near, &far] {
+            offloads_off(&card.name)?;
+            // Frames go from anybody to anybody.
+            ip(&format!("link set {} promisc on up", card.name))?;
+            set_channels(card, channels::read(card)?.most[3])?;
+            await_up(&card.name)?;
+        }
+        Ok(Some(Self {
+            sender: Injector::open(&near.name)?,
+            near,
+            far,
+            _turn: turn,
+        }))
+    }
+
+    /// Frames of many flows.
+    ///
+    /// # Errors
+    /// When they can't be built.
+    pub fn frames() -> Result<Vec<Frame>> {
+        traffic::frames(1, &traffic::flows(1, 16), 0..400)
+    }
+
+    /// Sends frames and checks that the far card has received as many.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub fn send(&self, frames: &[Frame]) -> Result<()> {
+        let received = || counters(&self.far.name).map(|counters| counters.received);
+        for burst in frames.chunks(BURST) {
+            let before = received()?;
+            for frame in burst {
+                self.sender.send(&frame.bytes)?;
+            }
+            await_for("the frames to arrive", LIMIT, || {
+                let came = received()? - before;
+                Ok((came >= burst.len() as u64).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets how many channels receive and send, and waits for the link.
+///
+/// # Errors
+/// When the device has not as many afterwards.
+pub fn set_channels(device: &Device, combined: u32) -> Result<()> {
+    let wanted = Wanted {
+        combined: Some(combined),
+        ..Wanted::default()
+    };
+    let to = channels::with(channels::read(device)?, wanted)?;
+    channels::set(device, to)?;
+    let now = channels::read(device)?.combined;
+    ensure!(now == combined, "{now} channels instead of {combined}");
+    await_up(&device.name)
+}
+
+/// How often an interrupt has come, by CPU.
+///
+/// # Errors
+/// When there is no such interrupt.
+pub fn count(interrupt: &Interrupt) -> Result<Vec<u64>> {
+    let table = fs::read_to_string("/proc/interrupts")?;
+    let start = format!("{}:", interrupt.number);
+    let line = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(&start))
+        .with_context(|| format!("no line {start} in /proc/interrupts"))?;
+    let words = line.split_whitespace().take(cpus()?.len());
+    Ok(words.map(str::parse).collect::<Result<_, _>>()?)
+}
+
+/// The receive interrupts of a card, by channel.
+///
+/// # Errors
+/// When a channel has none.
+pub fn receiving(device: &Device) -> Result<Vec<Interrupt>> {
+    let channels = channels::read(device)?.combined;
+    (0..channels)
+        .map(|channel| {
+            let all = interrupts::of_channel(device, channel)?;
+            let found = all.into_iter().find(|it| it.serves == Serves::Rx(channel));
+            found.with_context(|| format!("channel {channel} has no receive interrupt"))
+        })
+        .collect()
+}
+
+/// The device with this hardware address: the order of the names is not fixed.
+fn card(address: &str) -> Result<Device> {
+    for entry in fs::read_dir("/sys/class/net")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let device = Device::open(&name)?;
+        if device.address == address {
+            return Ok(device);
+        }
+    }
+    bail!("no card has the address {address}")
+}

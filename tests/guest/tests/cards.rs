@@ -1,0 +1,184 @@
+//! Network cards with channels: what is set holds, and captures on them are whole.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_guest_tests::{Cards, count, receiving, set_channels};
+use fanpcap_nic::channels::{self, ChannelError, Wanted};
+use fanpcap_nic::interrupts::{self, Interrupt};
+use fanpcap_testkit::member::{finish, wait_for_members};
+use fanpcap_testkit::veth::has_xdp;
+use fanpcap_testkit::{Program, Scratch, capture};
+
+fn ethtool(arguments: &[&str]) -> Result<String> {
+    let done = Command::new("ethtool").args(arguments).output();
+    let done = done.context("starting ethtool")?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "ethtool {arguments:?}: {complaint}");
+    Ok(said)
+}
+
+fn counts(interrupts: &[Interrupt]) -> Result<Vec<Vec<u64>>> {
+    interrupts.iter().map(count).collect()
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn four_channels_become_two() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let name = cards.far.name.as_str();
+    let before = channels::read(&cards.far)?;
+    ensure!(before.combined == 4, "{before:?}");
+    set_channels(&cards.far, 2)?;
+    let said = ethtool(&["-l", name])?;
+    let now = said.lines().rfind(|line| line.starts_with("Combined:"));
+    ensure!(now.is_some_and(|line| line.ends_with("\t2")), "{said}");
+    let five = Wanted {
+        combined: Some(5),
+        ..Wanted::default()
+    };
+    let refused = channels::with(before, five);
+    ensure!(
+        matches!(refused, Err(ChannelError::TooMany { most: 4, .. })),
+        "{refused:?}"
+    );
+    set_channels(&cards.far, 4)
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn interrupts_come_to_the_cpu_that_they_were_given() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let frames = Cards::frames()?;
+    let interrupts = receiving(&cards.far)?;
+    ensure!(interrupts.len() == 4, "{interrupts:?}");
+    for cpu in [1, 2] {
+        for interrupt in &interrupts {
+            interrupts::set_affinity(interrupt.number, &[cpu])?;
+            let asked = interrupts::affinity(interrupt.number)?.asked;
+            ensure!(asked == [cpu], "{asked:?}");
+        }
+        // The controller changes over with the next interrupt.
+        cards.send(&frames)?;
+        let before = counts(&interrupts)?;
+        cards.send(&frames)?;
+        let after = counts(&interrupts)?;
+        let grown = |at: usize| -> u64 {
+            let sum = |table: &[Vec<u64>]| table.iter().map(|row| row[at]).sum::<u64>();
+            sum(&after) - sum(&before)
+        };
+        for other in (0..4).filter(|other| *other != cpu) {
+            let came = grown(other);
+            ensure!(came == 0, "{came} interrupts on CPU {other}, not {cpu}");
+        }
+        ensure!(grown(cpu) > 0, "no interrupts on CPU {cpu}");
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+#[allow(clippy::print_stdout, reason = "the tally reads it")]
+fn the_table_of_receive_side_scaling_chooses_the_channel() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let name = cards.far.name.as_str();
+    let Ok(table) = ethtool(&["-x", name]) else {
+        println!("SKIP: virtio_net has no table of receive-side scaling (Linux 5.18)");
+        return Ok(());
+    };
+    ensure!(table.contains("with 4 RX ring(s)"), "{table}");
+    let frames = Cards::frames()?;
+    let interrupts = receiving(&cards.far)?;
+    let used = || -> Result<Vec<bool>> {
+        let before = counts(&interrupts)?;
+        cards.send(&frames)?;
+        let after = counts(&interrupts)?;
+        Ok((0..after.len())
+            .map(|channel| after[channel] != before[channel])
+            .collect())
+    };
+    let spread = used()?;
+    ensure!(spread == [true; 4], "{spread:?}");
+    ethtool(&["-X", name, "equal", "1"])?;
+    let alone = used();
+    // A table that was set keeps the channels that it names.
+    ethtool(&["-X", name, "default"])?;
+    let alone = alone?;
+    ensure!(alone == [true, false, false, false], "{alone:?}");
+    Ok(())
+}
+
+/// tcpdump on the far card; its group and engine are set by who starts it.
+fn tcpdump(cards: &Cards, scratch: &Scratch) -> Result<Program> {
+    Program::tcpdump(&cards.far.name, scratch.new_file("pcap"))
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn two_members_share_what_four_channels_receive() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let scratch = Scratch::new()?;
+    let frames = Cards::frames()?;
+    let start = |_| {
+        let program = tcpdump(&cards, &scratch)?;
+        program.group(7, "flow").start(&scratch)
+    };
+    let members = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    wait_for_members(7, 2)?;
+    cards.send(&frames)?;
+    let captures = finish(members, frames.len())?;
+    let seen = capture::sequences(&captures);
+    ensure!(
+        seen.len() == frames.len() && seen.values().all(|times| *times == 1),
+        "{} of {} frames were captured",
+        seen.len(),
+        frames.len()
+    );
+    let split = capture::split_flows(&captures);
+    ensure!(split.is_empty(), "{} flows at both members", split.len());
+    ensure!(
+        captures.iter().all(|capture| !capture.packets.is_empty()),
+        "a member got nothing"
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+#[allow(clippy::print_stdout, reason = "the tally reads it")]
+fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    // virtio_net wants channels left for what XDP programs send.
+    set_channels(&cards.far, 2)?;
+    let scratch = Scratch::new()?;
+    let frames = Cards::frames()?;
+    // What the host sends needs Linux 6.6.
+    let config = scratch.new_file("pcap.conf");
+    let device = &cards.far.name;
+    fs::write(
+        &config,
+        format!("driver@{device} = xdp\noutgoing@{device} = no\n"),
+    )?;
+    let program = tcpdump(&cards, &scratch)?.set("PCAP_CONFIG", config);
+    let member = program.start(&scratch)?;
+    let said = member.said()?;
+    let told = said.contains("packet sockets are read, not the engine xdp: ");
+    ensure!(has_xdp(&cards.far.name)? != told, "{said}");
+    println!("told: {said}");
+    cards.send(&frames)?;
+    finish(vec![member], frames.len())?;
+    ensure!(!has_xdp(&cards.far.name)?, "the program is still there");
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! `make test-guest`: tests on kernels of Debian's, in emulated machines with network cards that
+//! this machine need not have.
+
+mod kernel;
+mod initrd;
+mod machine;
+mod subset;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tally::Tally;
+use crate::{stage, tier, tree};
+use kernel::Kernel;
+use subset::Program;
+
+/// A release of Debian's, by the series of its kernel.
+#[derive(Debug)]
+struct Release {
+    name: &'static str,
+    suite: &'static str,
+}
+
+const RELEASES: [Release; 3] = [
+    Release {
+        name: "5.10",
+        suite: "bullseye",
+    },
+    Release {
+        name: "6.1",
+        suite: "bookworm",
+    },
+    Release {
+        name: "6.12",
+        suite: "trixie",
+    },
+];
+
+/// Most that the tests of one kernel may take.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// Runs the tests on the kernels of these series, or on all.
+pub(crate) fn run(names: &[&str]) -> Result<Tally> {
+    let releases = chosen(names)?;
+    if let Some(reason) = hindrance()? {
+        let mut tally = Tally::default();
+        for release in releases {
+            tally.skip(release.name, reason);
+        }
+        return Ok(tally);
+    }
+    stage::build()?;
+    let programs = subset::build()?;
+    let mut sum = Tally::default();
+    for release in releases {
+        let begin = Instant::now();
+        println!("Linux {} ...", release.name);
+        let tally = match Kernel::of(release) {
+            Ok(kernel) => test(release, &kernel, &programs).unwrap_or_else(|error| {
+                println!("  FAIL  Linux {}: {error:#}", release.name);
+                Tally::one_failed()
+            }),
+            Err(error) => {
+                let mut tally = Tally::default();
+                tally.skip(release.name, &format!("no such kernel here: {error:#}"));
+                tally
+            }
+        };
+        let seconds = begin.elapsed().as_secs();
+        println!("Linux {:5} {tally} ({seconds} s)", release.name);
+        sum += tally;
+    }
+    Ok(sum)
+}
+
+/// Runs a command in a guest with the kernel of this series, and prints what it said.
+pub(crate) fn command(name: &str, words: &[&str]) -> Result<Tally> {
+    if let Some(reason) = hindrance()? {
+        bail!("no guest here: {reason}");
+    }
+    let releases = chosen(&[name])?;
+    let release = releases.first().context("one release")?;
+    let line = format!(
+        "cd '{}'\n{}\n",
+        std::env::current_dir()?.display(),
+        words.join(" ")
+    );
+    let ended = machine::run(&Kernel::of(release)?, &line, LIMIT)?;
+    print!("{}", ended.output);
+    ensure!(
+        ended.status == 0,
+        "the command's status is {}",
+        ended.status
+    );
+    Ok(Tally::default())
+}
+
+fn chosen(names: &[&str]) -> Result<Vec<&'static Release>> {
+    let known: Vec<&str> = RELEASES.iter().map(|release| release.name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        bail!("no kernel {name:?}: there are {}", known.join(", "));
+    }
+    let wanted = |release: &&Release| names.is_empty() || names.contains(&release.name);
+    Ok(RELEASES.iter().filter(wanted).collect())
+}
+
+/// Why this machine can have no guest.
+fn hindrance() -> Result<Option<&'static str>> {
+    let has = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+    };
+    Ok(if !tree::is_root()? {
+        Some("a guest needs root: it reads this machine's files")
+    } else if std::env::consts::ARCH != "x86_64" {
+        Some("the guests are x86-64 machines, and run this machine's programs")
+    } else if !has(machine::EMULATOR) {
+        Some("no qemu-system-x86_64 here")
+    } else if !has("apt-get") {
+        Some("no apt-get here, which gets Debian's kernels")
+    } else if !Path::new("/dev/net/tun").exists() {
+        Some("no /dev/net/tun here")
+    } else {
+        None
+    })
+}
+
+fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tally> {
+    println!("  {}", kernel.version());
+    let mut tally = Tally::default();
+    let mut able = Vec::new();
+    for program in programs {
+        let Some(feature) = program.lacks(release.name) else {
+            able.push(program);
+            continue;
+        };
+        for name in program.names() {
+            tally.skip(name, &format!("Linux {} has no {feature}", release.name));
+        }
+    }
+    let ended = machine::run(kernel, &subset::script(&able)?, LIMIT)?;
+    tally += tier::judge("in the guest", &ended.output, ended.status == 0);
+    for name in subset::unmatched(&able, &ended.output) {
+        println!("  FAIL  no test has the name {name:?}");
+        tally += Tally::one_failed();
+    }
+    Ok(tally)
+}

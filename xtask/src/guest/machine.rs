@@ -1,0 +1,159 @@
+//! A guest: an emulated machine that runs one command on this machine's files.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fanpcap_linux::process::child;
+use fanpcap_testkit::veth::ip;
+use fanpcap_testkit::{Scratch, await_for, netns};
+
+use super::initrd;
+use super::kernel::Kernel;
+
+/// What runs the command; it runs on this machine's shell.
+const START: &str = include_str!("start.sh");
+/// As many CPUs as its network cards have channels.
+const CPUS: u32 = 4;
+const MEMORY: &str = "3072";
+/// The guest sees no more of these than that they hold still.
+const TAPS: [&str; 2] = ["tap0", "tap1"];
+/// The first word tells tests where they are. Emulated time needs no calibration.
+const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
+    tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
+/// Without KVM it needs no support of the machine's.
+pub(super) const EMULATOR: &str = "qemu-system-x86_64";
+/// No more of the kernel's log is shown of a guest that fails.
+const LOG_LINES: usize = 30;
+
+/// How a command in a guest ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) status: u8,
+    /// Both streams.
+    pub(super) output: String,
+}
+
+/// Runs a command of the shell in a guest to its end, or for so long.
+pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<Ended> {
+    let job = Scratch::new()?;
+    let initrd = job.file("initrd");
+    initrd::write(kernel, &initrd)?;
+    let share = job.file("job");
+    fs::create_dir(&share).context("making the job's directory")?;
+    fs::write(share.join("start"), START)?;
+    fs::write(share.join("command"), command)?;
+    let log = job.file("log");
+    netns::within_new(|| {
+        make_taps()?;
+        let mut qemu = Command::new(EMULATOR);
+        qemu.args(hardware(&log));
+        qemu.args(files(
+            "machine",
+            Path::new("/"),
+            ",readonly=on,multidevs=remap",
+        ));
+        qemu.args(files("modules", &kernel.modules(), ",readonly=on"));
+        qemu.args(files("job", &share, ""));
+        qemu.arg("-kernel").arg(kernel.image());
+        qemu.arg("-initrd").arg(&initrd);
+        let said = job.file("said");
+        let outcome = wait(&mut qemu, File::create(&said)?, limit);
+        let read = |path: &Path| {
+            let bytes = fs::read(path).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let output = read(&share.join("output"));
+        let status = read(&share.join("status"));
+        let reason = match outcome {
+            Ok(_) if !status.is_empty() => {
+                let status = status.trim().parse().context("the command's status")?;
+                return Ok(Ended { status, output });
+            }
+            Ok(ended) => format!("the guest ended ({ended}) before its command"),
+            Err(error) => format!("{error:#}"),
+        };
+        bail!(
+            "{reason}\n{}{}{output}",
+            read(&said),
+            last_lines(&read(&log))
+        )
+    })
+}
+
+/// Waits for the emulator to end. It is killed at the limit, and with the calling thread.
+fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
+    child::end_with_caller(qemu);
+    qemu.stdin(Stdio::null());
+    qemu.stdout(said.try_clone()?).stderr(said);
+    let mut qemu = qemu.spawn().context("starting the emulator")?;
+    let ended = await_for("the guest to end", limit, || Ok(qemu.try_wait()?));
+    if ended.is_err() {
+        qemu.kill()?;
+        qemu.wait()?;
+    }
+    ended
+}
+
+/// Two taps that are wired to each other; the namespace keeps them from this machine's network.
+fn make_taps() -> Result<()> {
+    ip("link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0 ageing_time 0")?;
+    for tap in TAPS {
+        ip(&format!("tuntap add {tap} mode tap multi_queue"))?;
+        ip(&format!("link set {tap} master bridge txqueuelen 10000 up"))?;
+    }
+    ip("link set bridge up")
+}
+
+fn hardware(log: &Path) -> Vec<String> {
+    let line = format!(
+        "-nodefaults -no-user-config -display none -no-reboot -machine q35 \
+         -accel tcg,thread=multi -cpu max -smp {CPUS} -m {MEMORY} \
+         -object rng-random,id=random,filename=/dev/urandom -device virtio-rng-pci,rng=random \
+         -serial file:{}",
+        log.display()
+    );
+    let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    words.extend(["-append".to_owned(), KERNEL_LINE.to_owned()]);
+    for (number, tap) in TAPS.iter().enumerate() {
+        words.extend(card(number, tap));
+    }
+    words
+}
+
+/// A network card with as many channels as CPUs, and a table for receive-side scaling. An interrupt
+/// for each direction of a channel, and two more, are a card's vectors.
+fn card(number: usize, tap: &str) -> [String; 4] {
+    let vectors = 2 * CPUS + 2;
+    [
+        "-netdev".to_owned(),
+        format!("tap,id={tap},ifname={tap},script=no,downscript=no,queues={CPUS}"),
+        "-device".to_owned(),
+        format!(
+            "virtio-net-pci,netdev={tap},mac=52:54:00:00:00:0{number},mq=on,vectors={vectors},\
+             rss=on,hash=on,romfile="
+        ),
+    ]
+}
+
+/// A directory that the guest mounts by this name.
+fn files(name: &str, path: &Path, options: &str) -> [String; 4] {
+    let path = path.display().to_string().replace(',', ",,");
+    [
+        "-fsdev".to_owned(),
+        format!("local,id={name},path={path},security_model=none{options}"),
+        "-device".to_owned(),
+        format!("virtio-9p-pci,fsdev={name},mount_tag={name}"),
+    ]
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
+}

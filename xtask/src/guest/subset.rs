@@ -1,0 +1,238 @@
+//! The tests that run in guests.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::tree;
+
+/// Tests of one program, by parts of their names; all where there are no names.
+struct Tests {
+    package: &'static str,
+    program: &'static str,
+    names: &'static [&'static str],
+    needs: Option<&'static Feature>,
+}
+
+/// What a kernel has since a version.
+#[derive(Debug)]
+pub(super) struct Feature {
+    since: (u32, u32),
+    what: &'static str,
+}
+
+/// These tests capture what the host sends, too.
+const TCX: Feature = Feature {
+    since: (6, 6),
+    what: "BPF programs at a device's traffic control (tcx, Linux 6.6)",
+};
+
+/// Few tests, as emulation is slow: of each claim about the kernel one.
+const SUBSET: [Tests; 5] = [
+    Tests {
+        package: "fanpcap-guest-tests",
+        program: "cards",
+        names: &[],
+        needs: None,
+    },
+    Tests {
+        package: "fanpcap-netns",
+        program: "suite",
+        names: &[
+            "groups::each_group_sees",
+            "modes::hash_keeps_both",
+            "modes::lb_gives",
+            "modes::qm_gives",
+            "modes::defrag_keeps",
+            "defaults::a_group_without_a_mode",
+            "defaults::where_flow_cannot",
+            "frames::frames_of_9000",
+            "frames::tags_beside",
+            "steering::two_capabilities",
+            "steering::the_counters_of_all",
+            "steering::what_a_program_drops",
+            "replacing::of_two_processes",
+            "membership::deaths::members_that_leave_lose",
+            "membership::deaths::members_that_are_killed_lose",
+            "membership::deaths::members_that_hang_and_are_killed_lose",
+            "membership::deaths::members_without_privileges",
+            "membership::joins::each_newcomer",
+            "membership::legs::both_directions_move_together_when_members_come",
+            "membership::relinked::a_device_that_was_down",
+            "membership::silent::one_that_is_stopped",
+            "membership::sticky::newcomers_move",
+            "membership::takeover::the_successor_of_one_that_was_killed",
+        ],
+        needs: None,
+    },
+    Tests {
+        package: "fanpcap-netns",
+        program: "suite",
+        names: &[
+            "membership::on_xdp::each_newcomer",
+            "membership::on_xdp::members_that_hang_and",
+        ],
+        needs: Some(&TCX),
+    },
+    Tests {
+        package: "fanpcap-netns",
+        program: "steering",
+        names: &[
+            "counting::counters_add_up",
+            "flows::",
+            "fragments::",
+            "newcomers::",
+            "queues::",
+            "runts::",
+            "tags::",
+        ],
+        needs: None,
+    },
+    Tests {
+        package: "fanpcap-netns",
+        program: "xdp",
+        names: &[
+            "calls::",
+            "captures::",
+            "devices::",
+            "groups::",
+            "host::",
+            "refusals::",
+            "remains::",
+        ],
+        needs: Some(&TCX),
+    },
+];
+
+/// A built program of tests.
+pub(super) struct Program {
+    path: PathBuf,
+    /// Of its package, where cargo would start it.
+    dir: PathBuf,
+    names: &'static [&'static str],
+    needs: Option<&'static Feature>,
+}
+
+impl Program {
+    /// What the kernel of this series lacks of what the tests need.
+    pub(super) fn lacks(&self, series: &str) -> Option<&'static str> {
+        let needs = self.needs?;
+        (version(series) < needs.since).then_some(needs.what)
+    }
+
+    /// The tests' names, as [`Tests`] has them.
+    pub(super) fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+}
+
+/// The numbers of a series, such as 6.12.
+fn version(series: &str) -> (u32, u32) {
+    let (major, minor) = series.split_once('.').unwrap_or((series, "0"));
+    (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
+}
+
+/// Builds the programs.
+pub(super) fn build() -> Result<Vec<Program>> {
+    let mut cargo = tree::cargo(&["test", "--no-run", "--message-format=json"])?;
+    for tests in &SUBSET {
+        cargo.args(["-p", tests.package, "--test", tests.program]);
+    }
+    let listing = tree::output(&mut cargo)?;
+    let messages: Vec<Value> = listing
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .context("what cargo says")?;
+    SUBSET.iter().map(|it| built(it, &messages)).collect()
+}
+
+/// The program in what cargo said.
+fn built(tests: &Tests, messages: &[Value]) -> Result<Program> {
+    let found = messages.iter().find(|message| {
+        let package = message["package_id"].as_str().unwrap_or_default();
+        message["target"]["name"] == tests.program
+            && package.contains(tests.package)
+            && message["executable"].is_string()
+    });
+    let found = found.with_context(|| format!("cargo has built no {}", tests.program))?;
+    let path = |value: &Value| value.as_str().map(PathBuf::from).context("a path");
+    let manifest = path(&found["manifest_path"])?;
+    Ok(Program {
+        path: path(&found["executable"])?,
+        dir: manifest.parent().context("a manifest's directory")?.into(),
+        names: tests.names,
+        needs: tests.needs,
+    })
+}
+
+/// The guest's command; it fails when a program does.
+pub(super) fn script(programs: &[&Program]) -> Result<String> {
+    let library = tree::staged()?.join("lib");
+    let mut lines = format!(
+        "export RUST_BACKTRACE=0 FANPCAP_LIB_DIR={}\nfailed=0\n",
+        quoted(&library)?
+    );
+    for program in programs {
+        let dir = quoted(&program.dir)?;
+        let line = format!(
+            "cd {dir}\nCARGO_MANIFEST_DIR={dir} {} {} {} || failed=1\n",
+            quoted(&program.path)?,
+            HARNESS,
+            program.names.join(" ")
+        );
+        lines.push_str(&line);
+    }
+    Ok(lines + "exit $failed\n")
+}
+
+const HARNESS: &str = "--include-ignored --test-threads=2 --show-output --format=pretty";
+
+/// The path as a word of the shell.
+fn quoted(path: &Path) -> Result<String> {
+    let path = path.to_str().context("a path that is no text")?;
+    ensure!(!path.contains('\''), "an apostrophe in {path}");
+    Ok(format!("'{path}'"))
+}
+
+/// The names that no test has that ran: such a name would pass whatever happens.
+pub(super) fn unmatched(programs: &[&Program], output: &str) -> Vec<&'static str> {
+    let tests: Vec<&str> = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test "))
+        .collect();
+    let names = programs.iter().flat_map(|program| program.names);
+    names
+        .copied()
+        .filter(|name| !tests.iter().any(|test| test.contains(name)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_skipped_where_the_kernel_is_too_old() {
+        let program = Program {
+            path: PathBuf::new(),
+            dir: PathBuf::new(),
+            names: &["a::"],
+            needs: Some(&TCX),
+        };
+        assert_eq!(program.lacks("6.1"), Some(TCX.what));
+        assert_eq!(program.lacks("6.12"), None);
+    }
+
+    #[test]
+    fn a_name_that_no_test_has_is_found() {
+        let program = Program {
+            path: PathBuf::new(),
+            dir: PathBuf::new(),
+            names: &["a::", "b::"],
+            needs: None,
+        };
+        assert_eq!(unmatched(&[&program], "test a::x ... ok\n"), ["b::"]);
+    }
+}
