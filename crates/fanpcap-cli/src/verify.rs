@@ -31,8 +31,8 @@ use verdict::{Check, Outcome, Seen};
 /// no other application misses one. It says which share each member has, whether each flow was at
 /// one member, in both directions, whether what was received is what was delivered and dropped, and
 /// whether anything was lost. Flows are sampled if there are many. Fragments and ICMP errors, which
-/// do not name their flow, are not judged. The exit status is 3 if a check fails, 1 if nothing could
-/// be verified.
+/// do not name their flow, are not judged. The exit status is 3 if a check fails, 1 if nothing
+/// could be verified.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device

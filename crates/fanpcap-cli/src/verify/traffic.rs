@@ -8,8 +8,8 @@ use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports,
 
 use crate::generate;
 
-/// Flows, of IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime: a mode that
-/// takes members in turn must not come to the same one for each packet of a flow.
+/// Flows, of IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime: a mode
+/// that takes members in turn must not come to the same one for each packet of a flow.
 const FLOWS: u32 = 1021;
 
 /// Frames a second, which any machine receives without loss.

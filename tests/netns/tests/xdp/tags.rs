@@ -2,6 +2,7 @@
 //! groups have them in the frames, and the host has each packet as if nobody captured.
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_netns::remains::on_wire_that_ends_clean;
 use fanpcap_netns::tagger::{Tagger, are_tags_told};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::frames::{ethernet, tag, udp, v4};
@@ -9,7 +10,7 @@ use fanpcap_testkit::member::wait_for_packets;
 use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Direction, Member, Program, capture};
 
-use crate::scene::{await_free_device, start_as};
+use crate::scene::start_as;
 
 const IPV4: u16 = 0x0800;
 const UDP: u8 = 17;
@@ -70,7 +71,7 @@ fn each_group_and_the_host_have_the_tags() -> Result<()> {
         return Ok(());
     }
     for (protocol, vlan) in [(TAG, 5), (SERVICE_TAG, 0xe00f), (TAG, 0x2000)] {
-        on_wire(2, |wire| {
+        on_wire_that_ends_clean(2, |wire| {
             let _tagger = Tagger::of(FAR_DEVICE, protocol, vlan)?;
             let socket = tcpdump(wire, "socket", "tpacket")?.start(&wire.scratch)?;
             let alone = start_as(wire, tcpdump(wire, "alone", "xdp")?)?;
@@ -103,7 +104,7 @@ fn each_group_and_the_host_have_the_tags() -> Result<()> {
                 found == [&wanted[..], &wanted].concat(),
                 "the host: {found:x?}"
             );
-            await_free_device()
+            Ok(())
         })?;
     }
     Ok(())
@@ -116,7 +117,7 @@ fn stolen_packets_have_their_tags() -> Result<()> {
         println!("SKIP: the kernel tells XDP programs no tags");
         return Ok(());
     }
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let _tagger = Tagger::of(FAR_DEVICE, SERVICE_TAG, 5)?;
         let host = tcpdump(wire, "socket", "tpacket")?.start(&wire.scratch)?;
         let config = wire.scratch.new_file("pcap.conf");
