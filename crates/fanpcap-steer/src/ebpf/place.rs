@@ -233,7 +233,7 @@ impl Emitter<'_> {
     /// Puts the address of the table's row in r2 into r0. The kernel replaces the call by an
     /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
     fn row(&mut self, none: Label) {
-        // At XDP each group's table has parts for classes, as its steering program may change.
+        // At XDP the table of each group has parts for classes.
         let classes = matches!(self.role, Role::Deliver { .. });
         let table = self.maps.of(Map::Table { classes });
         self.asm.store(Width::Word, R10, self.spots.row, R2);
