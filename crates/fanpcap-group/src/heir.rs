@@ -91,8 +91,8 @@ impl Estate {
     }
 
     /// Adds what the kernel has counted last to the page. The kernel clears a socket's counters
-    /// when they are read. Those of the XDP engine go on, so that they replace what the page says: the
-    /// member must be gone, as it would add to the page what it has not told yet.
+    /// when they are read. Those of the XDP engine go on, so that they replace what the page says:
+    /// the member must be gone, as it would add to the page what it has not told yet.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if let Some(on_xdp) = &shared.on_xdp {

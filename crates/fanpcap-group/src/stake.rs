@@ -178,8 +178,8 @@ impl Stake {
     }
 
     /// Writes the last counters of a member that departs on its page, if the XDP engine has counted
-    /// for it and no other member is left: the counters go with the group. Nothing comes to its slot
-    /// any more, unless a successor is awaited.
+    /// for it and no other member is left: the counters go with the group. Nothing comes to its
+    /// slot any more, unless a successor is awaited.
     fn count_alone(&self) {
         let Some(on_xdp) = &self.shared.on_xdp else {
             return;

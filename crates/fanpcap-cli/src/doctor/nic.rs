@@ -109,7 +109,8 @@ impl Nic {
     }
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {
-        // Segments are merged by the driver before an XDP program sees them, or by the kernel after.
+        // Segments are merged by the driver before an XDP program sees them, or by the kernel
+        // after.
         let merging = [
             ("rx-lro", "lro"),
             ("rx-gro-hw", "rx-gro-hw"),
