@@ -17,6 +17,7 @@ mod open_captures;
 mod processes;
 mod guard;
 mod orphans;
+mod settings_left;
 mod supervise;
 
 use std::collections::BTreeSet;
@@ -174,6 +175,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             program::code(&error)
         }
     };
+    settings_left::put_back(&output);
     output.close();
     Ok(ExitCode::from(code))
 }

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fanpcap_linux::process::stat::Stat;
+use fanpcap_nic::channels;
+use fanpcap_nic::device::Device;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::member;
+use fanpcap_testkit::{Veth, member, netns};
 
-use crate::Running;
+use crate::{FAR, NEAR, Running};
 
 /// A shell script in copies, whose output goes to a pipe.
 fn piped(options: &[&str], text: &str) -> Running {
@@ -173,4 +175,23 @@ fn the_guard_ends_groups_that_are_deaf() {
     for pid in left {
         await_state(pid, &[None]);
     }
+}
+
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn channels_are_as_before_when_copies_have_dropped_their_privileges() -> Result<()> {
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 4)?;
+        let rx = || anyhow::Ok(channels::read(&Device::open(FAR)?)?.rx);
+        let variable = ["env", "PCAP_CHANNEL_run_b=2"];
+        let line = ["-n", "2", "--cpus", "none", "--", "tcpdump", "-Z", "nobody"];
+        let line = [&line[..], &["-i", FAR, "-w", "/dev/null"]].concat();
+        let running = Running::start_by(&variable, &line, None)?;
+        running.wait_until_says("0: tcpdump: listening", 1)?;
+        running.wait_until_says("1: tcpdump: listening", 1)?;
+        assert_eq!(rx()?, 2);
+        running.stop()?;
+        assert_eq!(rx()?, 4);
+        Ok(())
+    })
 }
