@@ -134,8 +134,10 @@ fn by_name(device: &Device) -> Vec<(u32, u32)> {
     let prefix = format!("napi/{}-", device.name);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // Instances that only send have the number 0.
     let id = |pid| comm(pid).strip_prefix(&prefix)?.parse::<u32>().ok();
     let mut found: Vec<(u32, u32)> = pids.filter_map(|pid| Some((id(pid)?, pid))).collect();
+    found.retain(|&(id, _)| id > 0);
     found.sort_unstable();
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
 }
