@@ -1,7 +1,8 @@
 //! Whether applications load fanpcap's libpcap, without which settings have no effect.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fanpcap_linux::file::privileged;
@@ -57,14 +58,26 @@ pub(super) struct Outsider {
 /// A symbol of fanpcap's library that others do not have.
 const MARK: &[u8] = b"pcap_fanout_group";
 
+/// A libpcap is shorter.
+const LONGEST: u64 = 64 << 20;
+
 impl Loaded {
     fn of(path: PathBuf) -> Self {
-        let bytes = fs::read(&path).unwrap_or_default();
         Self {
-            is_ours: bytes.windows(MARK.len()).any(|it| it == MARK),
+            is_ours: is_ours(&path).unwrap_or(false),
             path,
         }
     }
+}
+
+/// Whether a file is one of fanpcap's libraries; `None` if it can't be read.
+fn is_ours(path: &Path) -> Option<bool> {
+    // What is no file, such as a pipe, may never end.
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes.windows(MARK.len()).any(|it| it == MARK))
 }
 
 impl Library {
@@ -211,18 +224,21 @@ fn outsiders(now: &Snapshot, wanted: &[Wanted]) -> Vec<Outsider> {
 
 /// Whether the process has loaded our library; `None` if it has no libpcap, or does not show it.
 fn has_ours(pid: u32) -> Option<bool> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let paths = maps
-        .lines()
-        .filter_map(|line| Some(&line[line.find('/')?..]));
-    let mut libraries: Vec<&str> = paths.filter(|it| it.contains("/libpcap.so")).collect();
-    libraries.dedup();
-    if libraries.is_empty() {
-        return None;
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let maps = fs::read(process.join("maps")).ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let of_libpcap = maps.lines().filter(|line| line.contains("/libpcap.so"));
+    let mut found = None;
+    for line in of_libpcap {
+        // The mapped file itself: the process may have put anything else under its name since.
+        let range = line.split(' ').next().unwrap_or_default();
+        let mapped = is_ours(&process.join("map_files").join(range));
+        let name = line.find('/').map_or("", |at| &line[at + 1..]);
+        // Only root may look there. Others see no process but their own.
+        let of_name = || is_ours(&process.join("root").join(name));
+        found = found.max(mapped.or_else(of_name));
     }
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_ours = |path: &&str| Loaded::of(root.join(path.trim_start_matches('/'))).is_ours;
-    Some(libraries.iter().any(is_ours))
+    found
 }
 
 #[cfg(test)]
