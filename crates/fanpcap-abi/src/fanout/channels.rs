@@ -209,10 +209,11 @@ fn of(device: &str, why: &dyn Display) -> String {
 const CPUS: usize = 8 * size_of::<cpu_set_t>();
 
 fn members(set: &cpu_set_t) -> Vec<usize> {
-    // SAFETY: every CPU asked for is within the set.
-    (0..CPUS)
-        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, set) })
-        .collect()
+    let has = |cpu: &usize| {
+        // SAFETY: every CPU asked for is within the set.
+        unsafe { libc::CPU_ISSET(*cpu, set) }
+    };
+    (0..CPUS).filter(has).collect()
 }
 
 fn set_of(cpus: &[usize]) -> cpu_set_t {

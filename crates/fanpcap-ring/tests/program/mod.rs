@@ -100,7 +100,7 @@ impl Program {
     /// Writes bytes at a position.
     pub fn put(&self, position: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
-            let at = (position as usize + index) & (self.len - 1);
+            let at = (position as usize).wrapping_add(index) & (self.len - 1);
             // SAFETY: within the mapping.
             let target = unsafe { self.data.add(at) };
             // SAFETY: as above; nobody else touches what is reserved.
