@@ -190,12 +190,9 @@ impl Rules<'_> {
             return self.table();
         };
         let now = self.facts.rx_queues();
-        let table = self
-            .facts
-            .value(Setting::Table)
-            .and_then(|it| settings::table(it).ok());
-        let is_drivers = table.is_none_or(|it| it == settings::equal(it.len(), now));
-        if self.queues < now && !is_drivers {
+        // Entries of queues that go keep a driver from letting them go, or lose packets afterwards:
+        // not every driver changes its table with its channels.
+        if self.queues < now {
             self.table();
         }
         if self.queues != now {
@@ -211,12 +208,12 @@ impl Rules<'_> {
             let value = format!("{kind}={}", self.queues);
             self.set(Knob::Channels, &value, why);
         }
-        if self.queues >= now && !is_drivers {
+        if self.queues >= now {
             self.table();
         }
     }
 
-    /// All queues in equal parts, which a table of the user's may keep from being so.
+    /// All queues in equal parts.
     fn table(&mut self) {
         let Some(table) = self.facts.value(Setting::Table) else {
             return;
