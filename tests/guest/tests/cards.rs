@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_guest_tests::{Cards, count, receiving, set_channels};
+use fanpcap_netns::wait_for_shares;
 use fanpcap_nic::channels::{self, ChannelError, Wanted};
 use fanpcap_nic::interrupts::{self, Interrupt};
 use fanpcap_testkit::member::{finish, wait_for_members};
@@ -135,6 +136,7 @@ fn two_members_share_what_four_channels_receive() -> Result<()> {
     };
     let members = (0..2).map(start).collect::<Result<Vec<_>>>()?;
     wait_for_members(7, 2)?;
+    wait_for_shares()?;
     cards.send(&frames)?;
     let captures = finish(members, frames.len())?;
     let seen = capture::sequences(&captures);
