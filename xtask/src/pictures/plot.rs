@@ -8,7 +8,7 @@ use super::escaped;
 
 /// The heading of the table's first column.
 const TABLE: &str = "| CPU time of the reader, ns for a packet |";
-/// What tells where the figures are from: the line that begins so.
+/// What tells where the figures are from: the paragraph that begins so.
 const CAPTION: &str = "Measured ";
 const WIDTH: f64 = 860.0;
 /// Where bars begin and how long the longest is.
@@ -43,11 +43,10 @@ pub(super) fn reader(page: &str) -> Result<String> {
         .map(row)
         .collect::<Result<_>>()?;
     ensure!(!rows.is_empty(), "docs/benchmarks.md: the table is empty");
-    let caption = table.lines().find(|line| line.starts_with(CAPTION));
-    draw(
-        &rows,
-        caption.context("docs/benchmarks.md: no \"Measured ...\"")?,
-    )
+    let mut paragraphs = table.split("\n\n");
+    let caption = paragraphs.find(|text| text.starts_with(CAPTION));
+    let caption = caption.context("docs/benchmarks.md: no \"Measured ...\"")?;
+    draw(&rows, &caption.replace('\n', " "))
 }
 
 fn row(line: &str) -> Result<Row<'_>> {
