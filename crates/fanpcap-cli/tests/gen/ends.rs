@@ -74,10 +74,9 @@ fn whichever_end_comes_first_is_the_end() {
             assert_eq!(sent("--flows 10 --loops 3 --count 1000")?, 30);
             assert_eq!(sent("--flows 10 --loops 3 --count 7")?, 7);
             assert_eq!(sent("--flows 10 --loops 3 --seconds 5")?, 30);
-            assert_eq!(
-                sent("--flows 10 --loops 3000 --seconds 0.1 --rate 1000")?,
-                100
-            );
+            // A sender that has to wait for the processor sends less.
+            let timed = sent("--flows 10 --loops 3000 --seconds 0.1 --rate 1000")?;
+            assert!((1..=100).contains(&timed.as_u64().unwrap()), "{timed}");
         }
         Ok(())
     })
