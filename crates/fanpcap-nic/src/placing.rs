@@ -8,7 +8,7 @@ use crate::journal::{Hold, Journal, JournalError, SetError, Wish};
 use crate::knob::{Knob, KnobError, Placement, on_or_off};
 use crate::napi;
 use fanpcap_linux::process::cpu;
-use std::{fmt, process};
+use std::fmt;
 
 /// Something that an application wants of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +48,6 @@ pub enum Until {
 pub struct Placed {
     device: Device,
     hold: Option<Hold>,
-    /// The process that has the hold. A forked child has a copy.
-    pid: u32,
 }
 
 /// Why a device can't be set as an application wants it. Nothing is changed then.
@@ -96,30 +94,26 @@ pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, Place
         let _ = placing.journal.release(&Placement(&device), hold);
         return Err(error);
     }
-    let mut hold = Some(hold);
-    if until == Until::Restored {
-        placing.all(wants, Wish::Stays)?;
-        if let Some(hold) = hold.take() {
-            // Nothing is undone: all of it stays.
+    let hold = match until {
+        Until::Dropped => Some(hold),
+        Until::Restored => {
+            let stays = placing.all(wants, Wish::Stays);
+            // Undoes what does not stay.
             let _ = placing.journal.release(&Placement(&device), hold);
+            stays?;
+            None
         }
-    }
+    };
     drop(placing);
-    Ok(Placed {
-        device,
-        hold,
-        pid: process::id(),
-    })
+    Ok(Placed { device, hold })
 }
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        let Some(hold) = self.hold.take() else {
+        // A forked child has a copy, and puts nothing back.
+        let Some(hold) = self.hold.take().filter(Hold::is_own) else {
             return;
         };
-        if self.pid != process::id() {
-            return;
-        }
         // Without the journal the next process that opens it does this.
         if let Ok(mut journal) = Journal::open(&self.device) {
             let _ = journal.release(&Placement(&self.device), hold);
