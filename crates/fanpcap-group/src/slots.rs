@@ -17,15 +17,15 @@
 //! the next holder of the lock completes the change before any other.
 
 mod relinked;
-mod silence;
 mod classes;
+mod silence;
 mod succession;
 mod weights;
 mod following;
 
 use crate::lead::Lead;
 use crate::table::{Gone, Journal, Part, Row, State, Table, at};
-pub(crate) use classes::is_of_class;
+pub(crate) use classes::{is_of_class, leaves_to_others};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
@@ -87,9 +87,6 @@ pub(crate) trait Ground {
     /// changes when its reader takes something.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 }
-
-/// The class whose members do not get what is broadcast.
-const BEYOND_BROADCAST: u8 = 63;
 
 /// One position of the kernel's array is for the newcomer that moves into a slot from its end.
 const MEMBERS_MAX: usize = SLOTS - 1;
@@ -273,7 +270,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.prepare()?;
         let living = self.mourn(own)?;
         self.look_after_awaited(&living)?;
-        let orphans = self.orphans_for(own);
+        let orphans = classes::orphans_for(self.table, own, self.ground.now_ns());
         if orphans.is_empty() {
             return Ok(Vec::new());
         }
@@ -367,7 +364,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 
     fn has_owner(&self, class: u8) -> bool {
-        !self.shares(class).is_empty()
+        !classes::shares(self.table, class).is_empty()
     }
 
     fn balance(&mut self) {
@@ -403,7 +400,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
         let mut moved = 0;
         for &class in classes {
-            let shares = self.shares(class);
+            let shares = classes::shares(self.table, class);
             moved += match self.lead {
                 _ if shares.is_empty() => {
                     self.set_ranks(self.table.part(class), &[]);
@@ -413,26 +410,9 @@ impl<'a, G: Ground> Slots<'a, G> {
                 Some(_) => self.move_as(class, lead, &shares),
             };
         }
-        let owners = self.owners_of(&|row| row.class != BEYOND_BROADCAST);
-        self.set_ranks(self.table.everybody(), &owners);
+        let everybody = classes::of_everybody(self.table);
+        self.set_ranks(self.table.everybody(), &everybody);
         self.note_moved(moved);
-    }
-
-    /// The members that own a share, of those that `is_one` selects.
-    fn owners_of(&self, is_one: &dyn Fn(&Row) -> bool) -> Vec<Share> {
-        let owns = self
-            .table
-            .rows()
-            .filter(|(_, row)| row.owns() && is_one(row));
-        let share = |(slot, row): (Slot, Row)| Share {
-            slot,
-            weight: row.weight,
-        };
-        owns.map(share).collect()
-    }
-
-    fn shares(&self, class: u8) -> Vec<Share> {
-        self.owners_of(&|row| row.class == class)
     }
 
     /// Returns how many have moved.
@@ -449,8 +429,7 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// Gives ranks to all that have a share, and to nobody else.
     fn set_ranks(&mut self, part: Part<'_>, shares: &[Share]) {
-        let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
-        let ranks = buckets::ranks(&part.ranks(), &slots);
+        let ranks = classes::ranks(part, shares);
         self.ground.step();
         part.set_ranks(&ranks);
     }

@@ -287,7 +287,7 @@ impl Stake {
         slots.look_for_silent(self.cookie)?;
         slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
-        let leaves_some = slots.leaves_to_others(self.cookie);
+        let leaves_some = slots::leaves_to_others(self.shared.table(), self.cookie);
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         let inherited = inherited.collect();
         let again = match self.clear_dock(&turn) {

@@ -277,10 +277,14 @@ impl<'a> Table<'a> {
         usize::try_from(self.get(at::POSITIONS)).map_or(SLOTS, |count| count.min(SLOTS))
     }
 
+    /// What the table says of a slot.
+    // It has many callers, each of which would have the code of it: the library's size.
+    #[inline(never)]
     pub(crate) fn row(&self, slot: Slot) -> Row {
         Row::decode(self.words_at(row_at(slot)))
     }
 
+    #[inline(never)]
     pub(crate) fn set_row(&self, slot: Slot, row: &Row) {
         self.set_words(row_at(slot), row.encode());
     }

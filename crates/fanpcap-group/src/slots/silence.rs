@@ -5,8 +5,8 @@
 //! One member looks at all rings, about every two seconds, and notes in the table how far each
 //! reader has come whose ring has something unread.
 
-use super::{Ground, Slots};
-use crate::table::{Journal, Row, State, Table, at};
+use super::{Ground, Slots, classes};
+use crate::table::{Journal, State, Table, at};
 use fanpcap_buckets::Slot;
 use std::io;
 
@@ -60,14 +60,7 @@ impl<G: Ground> Slots<'_, G> {
                 silent.push(slot);
             }
         }
-        let table = self.table;
-        let others = move |class: u8, silent: &[Slot]| {
-            let mut rows = table.rows();
-            let reads = |slot: &Slot, row: &Row| row.owns() && !silent.contains(slot);
-            rows.any(|(slot, row)| row.class == class && reads(&slot, &row))
-        };
-        let all = silent.clone();
-        silent.retain(|slot| others(table.row(*slot).class, &all));
+        let silent = classes::replaceable(self.table, &silent);
         // The member is silent where it is in the lead.
         if !silent.is_empty() && self.lead.is_none() {
             self.note(Journal::Balance);

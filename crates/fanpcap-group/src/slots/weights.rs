@@ -1,6 +1,6 @@
 //! A member gets another weight. One without a weight is drained: it stays, and owns no bucket.
 
-use super::{Ground, Slots};
+use super::{Ground, Slots, classes};
 use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use std::io;
@@ -47,8 +47,7 @@ impl<G: Ground> Slots<'_, G> {
     /// Nobody of a class has a share, but its packets must go somewhere: newcomers become live, and
     /// without any, those without a weight get one.
     pub(super) fn enlist(&mut self, class: u8) {
-        let of_class = self.table.rows().filter(|(_, row)| row.class == class);
-        let members: Vec<Slot> = of_class.map(|(slot, _)| slot).collect();
+        let members = classes::members(self.table, class);
         for &slot in &members {
             if self.table.row(slot).state == State::Newcomer {
                 self.set_state(slot, State::Live);
