@@ -8,6 +8,7 @@ pub mod library;
 pub mod build;
 mod bench;
 mod snapshot;
+mod offered;
 pub mod streams;
 mod capture;
 pub mod complete;

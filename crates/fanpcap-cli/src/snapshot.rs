@@ -97,6 +97,8 @@ pub(crate) struct Socket {
     pub(crate) is_placeholder: bool,
     /// Its slot in a steered group's table, where we may look into that.
     pub(crate) place: Option<Place>,
+    /// The member's class in a steered group, 0 to 63, as the table or the member's page has it.
+    pub(crate) class: Option<u8>,
     /// The process that owns the socket; `None` if /proc does not let us see it.
     pub(crate) process: Option<Process>,
 }
@@ -128,13 +130,18 @@ pub(crate) struct Counts {
     pub(crate) waits: bool,
 }
 
-/// Seconds from one time to a later one.
+/// Seconds between two times in nanoseconds; 0 if the second is not later.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
 )]
-fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+/// Rounds to a thousandth.
+pub(crate) fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
 }
 
 /// A part of all buckets.
@@ -296,6 +303,7 @@ impl Source {
             let process = self.process(seen);
             // A stopped process no longer waits, even if it was stopped during a wait.
             let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
+            let place = place(seen, tables);
             Socket {
                 inode: seen.socket.inode,
                 ifindex: seen.socket.ifindex,
@@ -315,7 +323,8 @@ impl Source {
                 is_never_read: seen.page.as_ref().is_some_and(Record::is_never_read),
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
-                place: place(seen, tables),
+                class: place.map(|place| place.class).or(class(seen)),
+                place,
                 process,
             }
         };
@@ -368,6 +377,12 @@ fn unread(seen: &RosterEntry, at_ns: u64) -> Option<f64> {
         return Some(0.0);
     }
     page.unread_for(at_ns).map(|since| since.as_secs_f64())
+}
+
+/// The class on the page of a steered group's member.
+fn class(seen: &RosterEntry) -> Option<u8> {
+    running(seen)?;
+    seen.page.as_ref().map(|page| page.class)
 }
 
 fn running(seen: &RosterEntry) -> Option<&Running> {

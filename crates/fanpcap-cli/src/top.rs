@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn json_has_the_documented_fields_and_no_other() {
-        let line = json(fixture::view(), &State::default()).unwrap();
+        let view = fixture::between(&fixture::before(), &fixture::after_on_xdp());
+        let line = json(view, &State::default()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         schema::check(&value).unwrap();
         // The fixture has each kind of object, so the JSON must have each documented field.

@@ -266,3 +266,50 @@ fn members_have_series_whose_counters_add_up() {
     })
     .unwrap();
 }
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets, BPF programs"]
+fn a_group_on_xdp_tells_what_came_to_it_and_its_members_classes() {
+    netns::within_new(|| {
+        Veth::new("fmet2", "fmet3", 1)?;
+        let scratch = Scratch::new()?;
+        let program = scratch.file("classes.steer");
+        let text =
+            "main = do\n  when (has_port 53) drop\n  when is_tcp (classify 2)\n  steer_flow\n";
+        fs::write(&program, text)?;
+        let start = |number: usize, option: &str| {
+            let file = scratch.file(&format!("{number}.pcap"));
+            let mode = format!("file:{}{option}", program.display());
+            let tcpdump = Program::tcpdump("fmet3", file)?.group(9, &mode);
+            let member = tcpdump.set("PCAP_DRIVER", "xdp").start(&scratch)?;
+            member::wait_for_members(9, number)?;
+            Ok::<_, anyhow::Error>(member)
+        };
+        let members = [start(1, "")?, start(2, "+class=2")?];
+        let injector = Injector::open("fmet2")?;
+        for frame in traffic::frames(4, &traffic::flows(4, 16), 0..300)? {
+            injector.send(&frame.bytes)?;
+        }
+        let families = await_for("the group's ledger", LIMIT, || {
+            let families = parse(&metrics(&["fmet3"])?)?;
+            let offered = families.get("fanpcap_group_offered_packets_total");
+            let sum: f64 = offered.into_iter().flatten().map(|it| it.1).sum();
+            Ok((sum == 300.0).then_some(families))
+        })?;
+        let fates = &families["fanpcap_group_offered_packets_by_fate_total"];
+        let in_rings = fates.iter().find(|it| it.0["fate"] == "in_rings");
+        assert_eq!(in_rings.map(|it| it.1), Some(300.0), "{fates:?}");
+        assert_eq!(fates.iter().map(|it| it.1).sum::<f64>(), 300.0, "{fates:?}");
+        assert!(families.contains_key("fanpcap_group_offered_packets_age_seconds"));
+        let classes = &families["fanpcap_member_class"];
+        let mut classes: Vec<(&str, f64)> = classes
+            .iter()
+            .map(|(labels, class)| (labels["pid"].as_str(), *class))
+            .collect();
+        classes.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let pids = members.each_ref().map(|it| it.pid().to_string());
+        assert_eq!(classes, [(pids[0].as_str(), 0.0), (pids[1].as_str(), 2.0)]);
+        Ok(())
+    })
+    .unwrap();
+}

@@ -93,7 +93,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     if let Engine::Xdp(_) = entrant.engine {
         return Err(engine::unsteered(&newcomer).into());
     }
-    let member = |number| Member::new(newcomer.identity(number), entrant.before, None);
+    let member = |number| Member::new(newcomer.identity(number), 0, entrant.before, None);
     // Create the page first. An observer of the group's pages can then hold the newcomer before it
     // gets its first packet.
     let early = newcomer.early(member);
@@ -150,6 +150,15 @@ impl Newcomer<'_> {
     fn identity(&self, number: u16) -> Identity {
         let identity = Identity::new(number, self.membership.mode, self.bound.ifindex, self.id);
         identity.known_as(self.leg.number())
+    }
+
+    /// The newcomer's class. The members of one handle have the same, since both directions of a
+    /// flow go to one handle.
+    fn class(&self) -> u8 {
+        match self.leg {
+            Leg::Behind(lead) => lead.class(),
+            Leg::Only | Leg::First(_) => self.membership.class,
+        }
     }
 
     /// Makes the member before it joins, if the group's number is known by then.

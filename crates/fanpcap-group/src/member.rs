@@ -57,11 +57,12 @@ impl Member {
     /// socket before it joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
+        class: u8,
         before: MemberCounters,
         program: Option<(&Steering, &Arc<Steered>)>,
     ) -> Self {
         let steering = program.map(|(steering, _)| steering);
-        let content = page::content(identity.mode(), steering, before);
+        let content = page::content(identity.mode(), class, steering, before);
         let create = |group_dir| Page::create(group_dir, identity.id(), &content).ok();
         // Without a page the group's sums are unknown. Statistics show them as unknown.
         let page = identity.group_dir().and_then(create);

@@ -105,12 +105,14 @@ impl Page {
 /// The content of the page of a new member of the calling process.
 pub(crate) fn content(
     mode: Mode,
+    class: u8,
     steering: Option<&Steering>,
     before: MemberCounters,
 ) -> [u64; WORDS] {
     let record = Record {
         pid: std::process::id(),
         mode,
+        class,
         program: process::name(),
         executable: process::executable(),
         read_ns: 0,

@@ -109,6 +109,8 @@ pub struct Record {
     pub pid: u32,
     /// The group's mode with its options.
     pub mode: Mode,
+    /// The member's class, 0 to 63; 0 is the default class.
+    pub class: u8,
     /// Name of the application, safe to print.
     pub program: String,
     /// Device and inode of the application's executable.
@@ -164,7 +166,7 @@ impl Record {
     pub(crate) fn encode(&self, before: MemberCounters) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let [a, b, c, d] = self.pid.to_ne_bytes();
-        let [e, f] = u16::from(self.mode.kind.kernel_type()).to_ne_bytes();
+        let [e, f] = [self.mode.kind.kernel_type(), self.class];
         let [g, h] = self.mode.kernel_flags().to_ne_bytes();
         let mut name = [[0; 8]; 2];
         for (to, from) in name.as_flattened_mut().iter_mut().zip(self.program.bytes()) {
@@ -205,8 +207,7 @@ impl Record {
         if words[0].to_ne_bytes() != MAGIC {
             return None;
         }
-        let [a, b, c, d, e, f, g, h] = words[PROCESS].to_ne_bytes();
-        let kind = u8::try_from(u16::from_ne_bytes([e, f])).ok()?;
+        let [a, b, c, d, kind, class, g, h] = words[PROCESS].to_ne_bytes();
         let name = [words[NAME].to_ne_bytes(), words[NAME + 1].to_ne_bytes()];
         let name = name.as_flattened().split(|&byte| byte == 0).next()?;
         let since = |which: usize| {
@@ -223,6 +224,7 @@ impl Record {
         Some(Self {
             pid: u32::from_ne_bytes([a, b, c, d]),
             mode,
+            class,
             program: harmless_text(&String::from_utf8_lossy(name)),
             executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
             read_ns,

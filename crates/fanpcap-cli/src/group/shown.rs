@@ -3,10 +3,11 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{Gone, Ledger, Place, State, UnderWay, View};
+use fanpcap_group::view::{Gone, Place, State, UnderWay, View};
 use serde::Serialize;
 
-use crate::snapshot::{Snapshot, Socket, percent};
+use crate::offered::Offered;
+use crate::snapshot::{Snapshot, Socket, percent, rounded, seconds};
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 const SCHEMA: u32 = 1;
@@ -48,18 +49,6 @@ pub(super) struct Sums {
     pub(super) inherited_packets_total: u64,
     pub(super) unread_packets_total: u64,
     pub(super) unknown_members_total: u64,
-}
-
-/// What has become of the packets that came to a group on XDP.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Offered {
-    pub(super) seconds_ago: f64,
-    pub(super) offered_packets_total: u64,
-    pub(super) in_rings_packets_total: u64,
-    pub(super) filtered_packets_total: u64,
-    pub(super) ring_full_packets_total: u64,
-    pub(super) steered_nowhere_packets_total: u64,
-    pub(super) no_member_packets_total: u64,
 }
 
 /// A slot, or a member where there are no slots.
@@ -115,12 +104,12 @@ impl Shown {
             changes_total: view.map(|view| view.changes),
             takeovers_total: view.map(|view| view.takeovers),
             last_moved_buckets: moved.map(|it| it.buckets),
-            last_moved_seconds_ago: moved.map(|it| seconds(it.at_ns, now_ns)),
+            last_moved_seconds_ago: moved.map(|it| rounded(seconds(it.at_ns, now_ns))),
             under_way: view.and_then(|view| view.under_way).map(under_way),
             gone: view.map(|view| sums(&view.gone)),
             ledger: view
                 .and_then(|view| view.ledger)
-                .map(|it| offered(&it, now_ns)),
+                .map(|it| Offered::of(&it, now_ns)),
             slots,
         }
     }
@@ -149,7 +138,7 @@ fn of_place(place: &Place, sockets: &[&Socket], now_ns: u64) -> Slot {
         share_percent: Some(percent(place.buckets)),
         weight: Some(place.weight),
         class: Some(place.class),
-        state_seconds: Some(seconds(place.since_ns, now_ns)),
+        state_seconds: Some(rounded(seconds(place.since_ns, now_ns))),
         heir_slot: place.heir,
         ring_bytes: seen.ring_bytes,
         is_member,
@@ -199,18 +188,6 @@ fn under_way(change: UnderWay) -> String {
     }
 }
 
-fn offered(ledger: &Ledger, now_ns: u64) -> Offered {
-    Offered {
-        seconds_ago: seconds(ledger.at_ns, now_ns),
-        offered_packets_total: ledger.offered,
-        in_rings_packets_total: ledger.produced,
-        filtered_packets_total: ledger.unwanted,
-        ring_full_packets_total: ledger.dropped,
-        steered_nowhere_packets_total: ledger.nowhere,
-        no_member_packets_total: ledger.no_member,
-    }
-}
-
 fn sums(gone: &Gone) -> Sums {
     Sums {
         members_total: gone.members,
@@ -221,12 +198,4 @@ fn sums(gone: &Gone) -> Sums {
         unread_packets_total: gone.unread,
         unknown_members_total: gone.unknown,
     }
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
-)]
-fn seconds(from_ns: u64, to_ns: u64) -> f64 {
-    (to_ns.saturating_sub(from_ns) as f64 / 1e6).round() / 1e3
 }

@@ -2,7 +2,8 @@
 
 use fanpcap_config::report::harmless_text;
 
-use super::shown::{Offered, Shown, Slot, Sums};
+use super::shown::{Shown, Slot, Sums};
+use crate::offered::Offered;
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles; the last column is not padded.
@@ -124,22 +125,13 @@ fn number(number: Option<impl ToString>) -> String {
 }
 
 fn ledger(ledger: &Offered) -> String {
-    let Offered {
-        seconds_ago,
-        offered_packets_total,
-        in_rings_packets_total,
-        filtered_packets_total,
-        ring_full_packets_total,
-        steered_nowhere_packets_total,
-        no_member_packets_total,
-    } = ledger;
+    let fates = ledger.fates();
+    let fates = fates.map(|(packets, fate)| format!("{packets} {fate}"));
     format!(
-        "offered {} ago: {offered_packets_total} packets ({in_rings_packets_total} in rings, \
-         {filtered_packets_total} rejected by members' filters, \
-         {ring_full_packets_total} for full rings, \
-         {steered_nowhere_packets_total} dropped by the program, \
-         {no_member_packets_total} without a member)",
-        age(*seconds_ago)
+        "offered {} ago: {} packets ({})",
+        age(ledger.seconds_ago),
+        ledger.offered_packets_total,
+        fates.join(", ")
     )
 }
 

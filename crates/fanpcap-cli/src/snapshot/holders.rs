@@ -150,6 +150,7 @@ pub(crate) mod tests {
         Record {
             pid,
             mode: Mode::parse("hash").unwrap(),
+            class: 0,
             program: "member".to_owned(),
             executable: (0, 0),
             read_ns: 0,

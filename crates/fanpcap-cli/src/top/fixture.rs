@@ -2,7 +2,7 @@
 //! devices.
 
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{self, Gone, Moved, Place, State};
+use fanpcap_group::view::{self, Gone, Ledger, Moved, Place, State};
 use fanpcap_linux::netlink::link::Counters;
 
 use super::rates::Rates;
@@ -48,7 +48,29 @@ pub(crate) fn after() -> Snapshot {
         [0, 20, 1234],
     );
     snapshot.sockets[0].place = Some(place());
+    snapshot.sockets[0].class = Some(0);
     snapshot.tables.insert((2, 7), table());
+    snapshot
+}
+
+/// The second look, where group 7 is on XDP and its first member has class 2.
+pub(crate) fn after_on_xdp() -> Snapshot {
+    let mut snapshot = after();
+    snapshot.sockets[0].class = Some(2);
+    let ledger = Ledger {
+        at_ns: 100 * SECOND,
+        offered: 3_000_000,
+        nowhere: 9000,
+        no_member: 0,
+        produced: 2_900_000,
+        dropped: 1000,
+        unwanted: 90_000,
+    };
+    let table = view::View {
+        ledger: Some(ledger),
+        ..table()
+    };
+    snapshot.tables.insert((2, 7), table);
     snapshot
 }
 
@@ -139,6 +161,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         has_page: true,
         is_placeholder: false,
         place: None,
+        class: None,
         process: Some(Process {
             pid: Some(pid),
             program: "tcpdump".to_owned(),
@@ -211,6 +234,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         has_page: false,
         is_placeholder: false,
         place: None,
+        class: None,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),
             program: program.to_owned(),

@@ -78,13 +78,22 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
     view
 }
 
+/// How the screen shows a member's class: the default class, which most groups have alone, is not
+/// shown.
+pub(crate) fn class(member: &Member) -> String {
+    let class = member.class.filter(|&class| class != 0);
+    class.map_or_else(String::new, |class| format!(" class {class}"))
+}
+
 /// Name for a device's sockets outside any group.
 pub(crate) const NO_GROUP: &str = "no group";
 
 fn is_named(member: &Member, text: &str) -> bool {
     let pid = member.pid.map_or_else(String::new, |pid| pid.to_string());
     let program = member.program.as_deref().unwrap_or_default();
-    has(&format!("{pid} {program} socket {}", member.socket), text)
+    let class = class(member);
+    let name = format!("{pid} {program}{class} socket {}", member.socket);
+    has(&name, text)
 }
 
 /// Whether a name contains a lower-case text. Numbers match as a whole: `7` does not match `4711`.

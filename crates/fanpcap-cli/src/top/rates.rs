@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use fanpcap_linux::netlink::link::Counters;
 
 use super::view::{Device, Group, Member, SCHEMA, View};
-use crate::snapshot::{self, Snapshot};
+use crate::offered::Offered;
+use crate::snapshot::{self, Snapshot, rounded, seconds};
 use member::{History, Share};
 
 mod member;
@@ -125,6 +126,7 @@ fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
         gone_inherited_packets_total: Some(gone.inherited),
         gone_unread_packets_total: Some(gone.unread),
         takeovers_total: Some(view.takeovers),
+        ledger: view.ledger.map(|it| Offered::of(&it, after.at_ns)),
         last_moved_buckets: view.moved.map(|moved| moved.buckets),
         last_moved_seconds_ago: view
             .moved
@@ -159,6 +161,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         takeovers_total: None,
         last_moved_buckets: None,
         last_moved_seconds_ago: None,
+        ledger: None,
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         members_unread: members.iter().filter(|it| it.is_unread).count(),
@@ -238,20 +241,6 @@ fn rate(before: Option<u64>, after: Option<u64>, seconds: Option<f64>) -> Option
     let step = after?.checked_sub(before?)?;
     let seconds = seconds.filter(|&seconds| seconds > 0.0)?;
     Some(rounded(step as f64 / seconds))
-}
-
-/// Seconds between two times in nanoseconds; 0 if the second is not later.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
-)]
-fn seconds(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 / 1e9
-}
-
-/// Rounds to a thousandth.
-fn rounded(figure: f64) -> f64 {
-    (figure * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::text::Span;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
-use super::order::NO_GROUP;
+use super::order::{self, NO_GROUP};
 use super::view::{Device, Group, Member, View};
 use crate::snapshot::STALE_SECONDS;
 
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Device,
     /// A group, or the sockets in none.
     Group,
-    /// The counters of a group's steering program.
+    /// The counters of a group's steering program, or its ledger.
     Counters,
     /// A member with figures.
     Member,
@@ -125,6 +125,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
                 &group_cells(group),
             );
             rows.extend(counters(group, width));
+            rows.extend(offered(group, width));
             for (name, member) in named(&group.members).filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
@@ -173,15 +174,41 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
         .filter(|(_, counter)| **counter != 0)
         .map(|(number, counter)| format!("{number}: {counter}"))
         .collect();
+    let old = old(group.program_counters_age_seconds);
+    let text = format!("  counters{old} {}", used.join(", "));
+    (!used.is_empty()).then(|| counters_row(&text, width))
+}
+
+/// What came to a group on XDP, and what of it is not in the members' rings.
+fn offered(group: &Group, width: usize) -> Option<Row> {
+    let ledger = group.ledger.as_ref()?;
+    let old = old(Some(ledger.seconds_ago));
+    let fates = ledger
+        .fates()
+        .into_iter()
+        .filter(|(packets, _)| *packets > 0);
+    let fates: Vec<String> = fates
+        .map(|(packets, fate)| format!("{} {fate}", count(packets)))
+        .collect();
+    let offered = count(ledger.offered_packets_total);
+    let text = format!("  offered{old} {offered} packets ({})", fates.join(", "));
+    (ledger.offered_packets_total > 0).then(|| counters_row(&text, width))
+}
+
+/// Says of figures that are not of now how old they are.
+fn old(age: Option<f64>) -> String {
+    let age = age.filter(|&age| age > STALE_SECONDS);
+    age.map_or_else(String::new, |age| format!(" {age:.0} s ago:"))
+}
+
+/// A row of figures over the whole width.
+fn counters_row(text: &str, width: usize) -> Row {
     let room = self::width(&line("", width, |_| String::new()));
-    let old = group.program_counters_age_seconds;
-    let old = old.filter(|&age| age > STALE_SECONDS);
-    let old = old.map_or_else(String::new, |age| format!(" {age:.0} s ago:"));
-    let text = cut(&format!("  counters{old} {}", used.join(", ")), room);
-    (!used.is_empty()).then(|| Row {
+    let text = cut(text, room);
+    Row {
         kind: Kind::Counters,
         text: format!("{text}{}", blanks(&text, room)),
-    })
+    }
 }
 
 fn kind(member: &Member) -> Kind {
@@ -265,10 +292,11 @@ fn member_name(member: &Member, several: bool) -> String {
     let pid = member
         .pid
         .map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    let class = order::class(member);
     match &member.program {
-        Some(program) if member.pid.is_some() && !several => format!("  {pid} {program}"),
-        Some(program) => format!("  {pid} {program} socket {}", member.socket),
-        None => format!("  {pid} socket {}", member.socket),
+        Some(program) if member.pid.is_some() && !several => format!("  {pid} {program}{class}"),
+        Some(program) => format!("  {pid} {program}{class} socket {}", member.socket),
+        None => format!("  {pid}{class} socket {}", member.socket),
     }
 }
 

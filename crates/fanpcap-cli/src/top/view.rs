@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::offered::Offered;
+
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -86,6 +88,8 @@ pub(crate) struct Group {
     pub(crate) last_moved_buckets: Option<u64>,
     /// How long ago.
     pub(crate) last_moved_seconds_ago: Option<f64>,
+    /// What has become of the packets that came to a group on XDP.
+    pub(crate) ledger: Option<Offered>,
     /// How many members have a rate.
     pub(crate) members_with_rates: usize,
     /// How many of these have a rough one.
@@ -139,6 +143,8 @@ pub(crate) struct Member {
     pub(crate) buckets_percent: Option<f64>,
     /// Its weight among the others; 0: it was drained.
     pub(crate) weight: Option<u16>,
+    /// Its class in a steered group; 0: the default class.
+    pub(crate) class: Option<u8>,
     /// Age of the counters.
     pub(crate) counters_age_seconds: Option<f64>,
     /// Seconds since the application looked for packets, or joined if it never has.

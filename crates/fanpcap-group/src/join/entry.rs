@@ -246,8 +246,7 @@ impl<'a> Entry<'a> {
         };
         let row = Row {
             weight: newcomer.membership.weight.unwrap_or(1),
-            // Both directions of a flow go to one handle.
-            class: lead.map_or(newcomer.membership.class, |lead| lead.class()),
+            class: newcomer.class(),
             pid: std::process::id(),
             cookie,
             member: newcomer.id.socket(),

@@ -32,7 +32,10 @@ pub(super) fn join(
     };
     let steered = Arc::new(steered);
     let program = Some((&**steering, &steered));
-    let member = |number| Member::new(newcomer.identity(number), before, program);
+    let member = |number| {
+        let identity = newcomer.identity(number);
+        Member::new(identity, newcomer.class(), before, program)
+    };
     let early = newcomer.early(member);
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let filters = steering.has_filter() && newcomer.asks_xdp().is_none();

@@ -26,7 +26,7 @@ fn what_was_counted_before_joining_is_not_the_groups() {
     };
     let mode = Mode::parse("lb").unwrap();
     let identity = Identity::new(7, mode, 1, MemberId::of_socket(1));
-    let mut member = Member::new(identity, before, None);
+    let mut member = Member::new(identity, 0, before, None);
     let totals = member.handle_stats(60, 2);
     assert_eq!((totals.received, totals.dropped), (60, 2));
     let own = member.counters();

@@ -51,7 +51,7 @@ fn leave(group_dir: &GroupDir, name: &str, content: &[u8]) -> PathBuf {
 
 /// The last content of a dead member's page.
 fn dead() -> Vec<u8> {
-    let words = content(record().mode, None, MemberCounters::default());
+    let words = content(record().mode, 0, None, MemberCounters::default());
     words.map(u64::to_ne_bytes).concat()
 }
 
@@ -63,7 +63,7 @@ fn create_of(group_dir: &GroupDir, inode: u64) -> Page {
     Page::create(
         group_dir,
         id(inode),
-        &content(record().mode, None, MemberCounters::default()),
+        &content(record().mode, 0, None, MemberCounters::default()),
     )
     .unwrap()
 }
@@ -169,6 +169,7 @@ fn who_had_set_the_program_is_told_that_another_has() {
     let steering = steering("main = steer_flow");
     let content = content(
         ModeKind::Program.into(),
+        0,
         Some(&steering),
         MemberCounters::default(),
     );
@@ -209,7 +210,7 @@ fn a_dead_members_name_is_taken_over_and_no_other_files() {
     assert_eq!(group_dir.records().len(), 1);
     drop(page);
     let other = leave(&group_dir, &name, b"somebody else's");
-    let content = content(record().mode, None, MemberCounters::default());
+    let content = content(record().mode, 0, None, MemberCounters::default());
     Page::create(&group_dir, id(1), &content).unwrap_err();
     assert_eq!(fs::read(other).unwrap(), b"somebody else's");
 }
@@ -331,7 +332,7 @@ fn what_others_may_write_is_not_believed() {
 }
 
 fn dead_words() -> [u64; WORDS] {
-    content(record().mode, None, MemberCounters::default())
+    content(record().mode, 0, None, MemberCounters::default())
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP5";
 
 /// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
-/// magic; pid, mode and flags; the application's name (two words); device and inode of its
+/// magic; pid, mode, class and flags; the application's name (two words); device and inode of its
 /// executable; packets received and dropped that the socket had counted before it joined.
 pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 

@@ -14,6 +14,7 @@ pub(crate) fn record() -> Record {
     Record {
         pid: 4711,
         mode: Mode::parse("hash+defrag").unwrap(),
+        class: 63,
         program: "tcpdump".to_owned(),
         executable: (8, 15),
         read_ns: 77,

@@ -140,6 +140,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         has_page: true,
         is_placeholder: inode == 9,
         place: None,
+        class: None,
         process: None,
     };
     let snapshot = |sockets| Snapshot {

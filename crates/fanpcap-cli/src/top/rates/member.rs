@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{rate, rounded};
-use crate::snapshot::{Counts, Snapshot, Socket, percent};
+use super::rate;
+use crate::snapshot::{Counts, Snapshot, Socket, percent, rounded};
 use crate::top::view::Member;
 
 /// Members that take packets read their counters this often, nanoseconds.
@@ -75,6 +75,7 @@ impl History {
             buckets: socket.place.map(|place| place.buckets),
             buckets_percent: socket.place.map(|place| percent(place.buckets)),
             weight: socket.place.map(|place| place.weight),
+            class: socket.class,
             counters_age_seconds: counts.map(|counts| rounded(counts.age(at_ns))),
             unread_seconds: socket.unread_seconds.map(rounded),
             is_unread: socket.is_never_read && socket.unread_seconds >= Some(UNREAD_SECONDS),

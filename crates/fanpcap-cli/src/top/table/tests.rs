@@ -146,3 +146,25 @@ fn a_member_that_nobody_reads_is_named_and_marked() {
     assert!(member.kind == Kind::Losing && member.text.contains("4713 tcpdump"));
     assert!(found(" group 7 (1 of 4 unread) ").is_some(), "{rows:?}");
 }
+
+#[test]
+fn a_group_on_xdp_tells_what_came_to_it_and_its_members_classes() {
+    let mut view = fixture::between(&fixture::before(), &fixture::after_on_xdp());
+    let shown = rows(&view, 132, false);
+    assert_eq!(
+        shown[3].text.trim_end(),
+        "  offered 3M packets (2.90M in rings, 90k rejected by members' filters, \
+         1000 for full rings, 9000 dropped by the program)"
+    );
+    assert!(shown[4].text.starts_with("  4711 tcpdump class 2 "));
+    if let Some(ledger) = &mut view.devices[0].groups[0].ledger {
+        ledger.seconds_ago = 12.3;
+    }
+    let text = &rows(&view, 132, false)[3].text;
+    assert!(
+        text.starts_with("  offered 12 s ago: 3M packets ("),
+        "{text}"
+    );
+    let view = order::filter(view, "class 2");
+    assert_eq!(view.devices[0].groups[0].members.len(), 1);
+}

@@ -1,0 +1,194 @@
+//! The metrics of groups: their members, their tables, and what came to them.
+
+use std::collections::BTreeMap;
+
+use fanpcap_group::view::{Ledger, View};
+
+use super::super::exposition::{Family, Number};
+use super::{Sample, counter, device_labels, gauge};
+use crate::snapshot::{Snapshot, Socket, seconds};
+
+/// A figure of a group's table, and the value of the label `fate`, if the metric has that label.
+type OfTable = (Option<&'static str>, fn(&View) -> u64);
+
+/// A figure of a group's ledger, and the value of the label `fate`, if the metric has that label.
+type OfLedger = (Option<&'static str>, fn(&Ledger) -> u64);
+
+/// All metrics of groups.
+pub(super) fn of(snapshot: &Snapshot) -> impl Iterator<Item = Family> {
+    let groups = groups(snapshot).into_iter().chain(tables(snapshot));
+    groups.chain(ledgers(snapshot))
+}
+
+fn groups(snapshot: &Snapshot) -> [Family; 4] {
+    let mut groups: BTreeMap<(u32, u16, &str), OfGroup> = BTreeMap::new();
+    for socket in &snapshot.sockets {
+        if let Some(group) = &socket.group {
+            let entry = groups.entry((socket.ifindex, group.number, &group.mode));
+            let of_group = entry.or_default();
+            if socket.is_placeholder {
+                of_group.placeholders += 1;
+                of_group.placeholder_bytes += socket.ring_bytes.unwrap_or(0);
+            } else {
+                of_group.members += 1;
+                of_group.counted += u64::from(socket.counts.is_some());
+            }
+        }
+    }
+    let samples = |number: fn(&OfGroup) -> u64| -> Vec<Sample> {
+        let sample = |(group, numbers): (&(u32, u16, &str), _)| {
+            let (ifindex, group, mode) = group;
+            let mut labels = device_labels(snapshot, *ifindex);
+            labels.extend([("group", group.to_string()), ("mode", (*mode).to_owned())]);
+            (labels, Number::Whole(number(numbers)))
+        };
+        groups.iter().map(sample).collect()
+    };
+    [
+        gauge(
+            "fanpcap_group_members",
+            "Packet sockets in the fan-out group, of any program.",
+            samples(|numbers| numbers.members),
+        ),
+        gauge(
+            "fanpcap_group_members_with_counters",
+            "Members of the group that tell their counters: programs on this library.",
+            samples(|numbers| numbers.counted),
+        ),
+        gauge(
+            "fanpcap_group_placeholders",
+            "Sockets of members that are gone, which a group with a steering program keeps until newcomers take their slots.",
+            samples(|numbers| numbers.placeholders),
+        ),
+        gauge(
+            "fanpcap_group_placeholder_ring_bytes",
+            "Memory of these sockets' rings.",
+            samples(|numbers| numbers.placeholder_bytes),
+        ),
+    ]
+}
+
+/// What the tables of groups with a steering program say.
+fn tables(snapshot: &Snapshot) -> [Family; 6] {
+    let samples = |figures: &[OfTable]| {
+        of_tables(snapshot, |view| {
+            let number = |(fate, figure): &OfTable| (*fate, Number::Whole(figure(view)));
+            figures.iter().map(number).collect()
+        })
+    };
+    [
+        counter(
+            "fanpcap_group_table_changes_total",
+            "Changes of slots or buckets in a group with a steering program.",
+            samples(&[(None, |view| view.changes)]),
+        ),
+        counter(
+            "fanpcap_group_takeovers_total",
+            "Members that others of their names have succeeded.",
+            samples(&[(None, |view| view.takeovers)]),
+        ),
+        gauge(
+            "fanpcap_group_last_moved_buckets",
+            "Buckets that the last change moved, of 4096.",
+            samples(&[(None, |view| view.moved.map_or(0, |it| it.buckets))]),
+        ),
+        counter(
+            "fanpcap_group_gone_members_total",
+            "Members of a group with a steering program that have ended, and whose rings are read out.",
+            samples(&[(None, |view| view.gone.members)]),
+        ),
+        counter(
+            "fanpcap_group_gone_received_packets_total",
+            "Packets that the kernel gave to these, dropped ones included.",
+            samples(&[(None, |view| view.gone.received)]),
+        ),
+        counter(
+            "fanpcap_group_gone_packets_total",
+            "The same by what became of them.",
+            samples(&[
+                (Some("dropped"), |view| view.gone.dropped),
+                (Some("taken"), |view| view.gone.taken),
+                (Some("inherited"), |view| view.gone.inherited),
+                (Some("unread"), |view| view.gone.unread),
+            ]),
+        ),
+    ]
+}
+
+/// What has become of the packets that came to groups on XDP.
+fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
+    let samples = |figures: &[OfLedger]| {
+        of_tables(snapshot, |view| {
+            let number = |ledger: &Ledger| {
+                let number = |(fate, figure): &OfLedger| (*fate, Number::Whole(figure(ledger)));
+                figures.iter().map(number).collect()
+            };
+            view.ledger.as_ref().map_or_else(Vec::new, number)
+        })
+    };
+    let age = |view: &View| {
+        let ledgers = view.ledger.iter();
+        let age = |it: &Ledger| Number::Seconds(seconds(it.at_ns, snapshot.at_ns));
+        ledgers.map(|it| (None, age(it))).collect()
+    };
+    [
+        counter(
+            "fanpcap_group_offered_packets_total",
+            "Packets that came to a group on XDP.",
+            samples(&[(None, |ledger| ledger.offered)]),
+        ),
+        counter(
+            "fanpcap_group_offered_packets_by_fate_total",
+            "The same by what became of them.",
+            samples(&[
+                (Some("in_rings"), |ledger| ledger.produced),
+                (Some("filtered"), |ledger| ledger.unwanted),
+                (Some("ring_full"), |ledger| ledger.dropped),
+                (Some("steered_nowhere"), |ledger| ledger.nowhere),
+                (Some("no_member"), |ledger| ledger.no_member),
+            ]),
+        ),
+        gauge(
+            "fanpcap_group_offered_packets_age_seconds",
+            "Time since a member told these: one does so ten times a second while packets come.",
+            of_tables(snapshot, age),
+        ),
+    ]
+}
+
+/// Samples of each table, each with the value of the label `fate`, if the metric has that label.
+fn of_tables(
+    snapshot: &Snapshot,
+    numbers: impl Fn(&View) -> Vec<(Option<&'static str>, Number)>,
+) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for ((ifindex, group), view) in &snapshot.tables {
+        let is_it = |it: &&Socket| {
+            it.ifindex == *ifindex && it.group.as_ref().is_some_and(|it| it.number == *group)
+        };
+        let socket = snapshot.sockets.iter().find(is_it);
+        let Some(of_socket) = socket.and_then(|it| it.group.as_ref()) else {
+            continue;
+        };
+        for (fate, number) in numbers(view) {
+            let mut labels = device_labels(snapshot, *ifindex);
+            labels.extend([
+                ("group", group.to_string()),
+                ("mode", of_socket.mode.clone()),
+            ]);
+            labels.extend(fate.map(|fate| ("fate", fate.to_owned())));
+            samples.push((labels, number));
+        }
+    }
+    samples
+}
+
+/// Figures of a group.
+#[derive(Default)]
+struct OfGroup {
+    members: u64,
+    /// Members with counters.
+    counted: u64,
+    placeholders: u64,
+    placeholder_bytes: u64,
+}
