@@ -11,6 +11,7 @@ mod shared;
 mod counter;
 mod thread;
 mod interval;
+mod slots;
 mod summary;
 mod threads;
 mod session;

@@ -14,6 +14,16 @@ pub(super) struct Link {
     indices: Option<Vec<u32>>,
 }
 
+/// The name of the network interface that a device string names; `None` for several, and for what
+/// is none.
+pub(super) fn base(device: &str) -> Option<String> {
+    let device = Device::classify(device, |name| interface::index(name).is_some());
+    match device.parts() {
+        [part] => Some(part.base.clone()),
+        _ => None,
+    }
+}
+
 /// Counters of the interfaces, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {

@@ -17,7 +17,8 @@ use super::link;
 use super::meter::{Meter, Reading};
 use super::savefile::Savefiles;
 use super::shared::ThreadCounts;
-use super::summary::Summary;
+use super::slots;
+use super::summary::{Found, Summary};
 use super::thread::{Done, Reader};
 use super::threads::Threads;
 use super::{Arguments, Each};
@@ -229,7 +230,14 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
     // All handles are still open, so all members are still in the group.
     let group = done.first_mut().and_then(|first| {
         let number = group(arguments, &first.handle)?;
-        Some((number, first.handle.fanout_stats()))
+        let stats = first.handle.fanout_stats();
+        let device = arguments.interface.as_deref().and_then(link::base);
+        let slots = device.and_then(|device| slots::own(&device, number));
+        Some(Found {
+            number,
+            stats,
+            slots,
+        })
     });
     let summary = Summary::of(captured.nanoseconds, &threads, captured.link, group);
     if arguments.json {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::counts::{self, Counts, Rest};
 use super::interval::{lossy, seconds};
 use super::link;
+use super::slots::{self, Slot};
 use super::table;
 
 /// The summary. As JSON, it is the last line of `--json`.
@@ -59,15 +60,33 @@ struct Group {
     members: Option<u64>,
     received: Option<u64>,
     dropped: Option<u64>,
+    /// The slots of the threads in a steered group.
+    slots: Option<Vec<Slot>>,
     /// Why the counters are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
+/// What was found of the group when the capture ended.
+pub(super) struct Found {
+    /// Its number.
+    pub(super) number: u16,
+    /// Its counters.
+    pub(super) stats: Result<FanoutStats, fanpcap_pcap::Error>,
+    /// The slots of the threads.
+    pub(super) slots: Option<Vec<Slot>>,
+}
+
 impl Group {
-    fn of(number: u16, stats: Result<FanoutStats, fanpcap_pcap::Error>) -> Self {
+    fn of(found: Found) -> Self {
+        let Found {
+            number,
+            stats,
+            slots,
+        } = found;
         let mut group = Self {
             number,
+            slots,
             ..Self::default()
         };
         match stats {
@@ -102,7 +121,7 @@ impl Summary {
         nanoseconds: u64,
         threads: &[Counts],
         link: Option<link::Counters>,
-        group: Option<(u16, Result<FanoutStats, fanpcap_pcap::Error>)>,
+        group: Option<Found>,
     ) -> Self {
         let total = counts::sum(threads.iter().copied());
         // Sum the differences of each thread: a difference of the sums would let one thread's lack
@@ -121,7 +140,7 @@ impl Summary {
                 received: link.received,
                 dropped: link.dropped,
             }),
-            group: group.map(|(number, stats)| Group::of(number, stats)),
+            group: group.map(Group::of),
             adds_up: total.kernel.map(|_| rest.unread == 0 && rest.off == 0),
             rest,
         }
@@ -161,6 +180,8 @@ impl Summary {
         lines.extend(self.sum(limited));
         lines.extend(self.written());
         lines.extend(self.group.as_ref().map(Group::line));
+        let slots = self.group.as_ref().and_then(|it| it.slots.as_deref());
+        lines.extend(slots.map(slots::line));
         lines
     }
 

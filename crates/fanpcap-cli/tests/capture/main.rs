@@ -125,6 +125,8 @@ fn four_threads_share_a_flood_by_flow() {
         assert_eq!(number(&summary["link"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "members"), 4);
+        // Mode hash has none.
+        assert!(summary["group"]["slots"].is_null(), "{summary}");
         Ok(())
     })
     .unwrap();
@@ -157,6 +159,13 @@ fn four_threads_share_a_flood_on_xdp() {
         assert_eq!(summary["adds_up"], true, "{summary}");
         assert_eq!(number(&summary["group"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "members"), 4);
+        let slots = summary["group"]["slots"].as_array();
+        let slots = slots.map(|it| {
+            it.iter()
+                .map(|slot| (number(slot, "slot"), number(slot, "buckets")))
+        });
+        let slots: Vec<(u64, u64)> = slots.into_iter().flatten().collect();
+        assert_eq!(slots, [0, 1, 2, 3].map(|slot| (slot, 1024)), "{summary}");
         Ok(())
     })
     .unwrap();
@@ -251,6 +260,8 @@ fn two_programs_may_be_in_one_group() {
         let [one, other] = members;
         let one = summary(&one.stop()?)?;
         assert_eq!(number(&one["group"], "members"), 4);
+        let slots = one["group"]["slots"].as_array().map(Vec::len);
+        assert_eq!(slots, Some(2), "{one}");
         let other = summary(&other.stop()?)?;
         let both = number(&one["total"], "captured") + number(&other["total"], "captured");
         assert_eq!(both, 4000);

@@ -108,7 +108,12 @@ fn what_was_not_written_is_told_and_why_the_group_is_not_known() {
         call: "pcap_fanout_stats",
         reason: "no such file".to_owned(),
     };
-    let summary = Summary::of(1, &[counts], None, Some((7, Err(failed))));
+    let found = Found {
+        number: 7,
+        stats: Err(failed),
+        slots: None,
+    };
+    let summary = Summary::of(1, &[counts], None, Some(found));
     let text = summary.text(None).join("\n");
     assert!(
         text.contains("captured 30 = written 28 + NOT WRITTEN 2"),
