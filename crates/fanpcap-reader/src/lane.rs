@@ -10,7 +10,7 @@ use crate::rest::Pace;
 use crate::ring::{Layout, Ring};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared::Word;
-use fanpcap_ring::Stamp;
+use fanpcap_ring::{Frame, Stamp};
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -43,6 +43,15 @@ struct Refilter {
     left: Option<usize>,
     /// By which a record says that the kernel has run the filter; 0: none says so.
     number: u32,
+}
+
+impl Refilter {
+    /// Out of line, so that a reader without a filter keeps the frame in registers.
+    #[inline(never)]
+    fn passes(&self, frame: Frame<'_>) -> bool {
+        let has_passed = self.number != 0 && frame.filter() == self.number;
+        has_passed || View::of(&frame).filtered(&self.filter) != 0
+    }
 }
 
 impl Lane {
@@ -203,9 +212,8 @@ impl Intake {
                 self.look_at = look(&mut self.publisher, taken, control);
             }
         }
-        if let Some(Refilter { filter, number, .. }) = &self.refilter {
-            let has_passed = *number != 0 && frame.filter() == *number;
-            if !has_passed && View::of(&frame).filtered(filter) == 0 {
+        if let Some(refilter) = &self.refilter {
+            if !refilter.passes(frame.again()) {
                 return Ok(false);
             }
         }

@@ -67,6 +67,10 @@ struct State {
 
 /// What is read.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one a handle, and each packet passes it"
+)]
 enum Lanes {
     One(Lane),
     Several(Merge),

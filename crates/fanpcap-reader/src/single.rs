@@ -106,13 +106,19 @@ fn next_of_records(
         // A snapshot may have nothing left but what the call before this one has read.
         call.begun |= records.taken() != before;
         if records.is_spent() {
-            intake.release(records);
+            end_snapshot(records, intake);
             if call.delivered > 0 {
                 announce(intake, control);
                 return Err(End::Delivered(call.delivered).into());
             }
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn end_snapshot(records: &mut Records, intake: &mut Intake) {
+    intake.release(records);
 }
 
 /// Takes a snapshot of the records, unless the reader rests first.

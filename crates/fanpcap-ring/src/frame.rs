@@ -186,6 +186,12 @@ impl Frame<'_> {
         }
     }
 
+    /// The same frame, for a look at it.
+    #[inline(always)]
+    pub fn again(&self) -> Frame<'_> {
+        Frame { ..*self }
+    }
+
     /// Which of the application's filters the kernel has run on the frame; 0: none, or it is not
     /// known.
     #[inline]

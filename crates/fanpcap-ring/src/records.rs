@@ -11,6 +11,7 @@ use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, Stamp};
 use crate::wall::{OffsetClock, Wall};
 use fanpcap_linux::bpf::RingMapping;
 use lane::{Lane, NONE, Next};
+use std::mem;
 use std::ptr::NonNull;
 
 /// The frame is on its way out.
@@ -23,13 +24,14 @@ const PACKET_OUTGOING: u8 = 4;
 /// reader and the kernel a cache line that the other has.
 const GIVE: u64 = 1 << 16;
 
+const NEVER: u64 = u64::MAX;
+
 /// The reader's side of the ring buffers of one device.
 #[derive(Debug)]
 pub struct Records {
-    lanes: Vec<Lane>,
-    /// The lane whose record comes next, as far as its stamp is at most `until`.
-    current: usize,
-    /// The oldest stamp of the other lanes.
+    /// The lane whose record comes next, as far as its stamp is below `until`.
+    current: Lane,
+    others: Vec<Lane>,
     until: u64,
     state: State,
     wall: Wall,
@@ -40,8 +42,9 @@ pub struct Records {
     before: u64,
     /// The stamp of the last record.
     last: u64,
-    /// Nothing goes back to the kernel, and there is no further snapshot.
-    is_remains: bool,
+    /// A lane's room goes back to the kernel when so many bytes of it were read; [`NEVER`] with
+    /// what a dead reader has left, of which there is one snapshot.
+    give_after: u64,
 }
 
 /// How far the reader is with a snapshot.
@@ -69,20 +72,21 @@ impl Records {
     /// The ring buffers of a device whose link this is, of which nothing has been read; its
     /// protocol and packet type mean nothing. `None` without any.
     pub fn new(rings: Vec<RingMapping>, device: &LinkInfo, clock: OffsetClock) -> Option<Self> {
-        let lanes: Vec<Lane> = rings.into_iter().map(Lane::new).collect();
+        let mut lanes = rings.into_iter().map(Lane::new);
+        let (current, others) = (lanes.next()?, lanes.collect());
         let links = [PACKET_HOST, PACKET_OUTGOING]
             .map(|pkttype| LinkInfo { pkttype, ..*device }.to_bytes());
-        (!lanes.is_empty()).then(|| Self {
+        Some(Self {
             until: NONE,
-            current: 0,
-            lanes,
+            current,
+            others,
             state: State::Closed,
             wall: Wall::new(clock),
             links: Box::new(links),
             taken: 0,
             before: 0,
             last: 0,
-            is_remains: false,
+            give_after: GIVE,
         })
     }
 
@@ -91,14 +95,14 @@ impl Records {
     /// where this one ends.
     pub(crate) fn remains(mut self, taken: u64) -> Self {
         self.taken = taken;
-        self.is_remains = true;
+        self.give_after = NEVER;
         self.open();
         self
     }
 
     /// Whether half of a lane is unread.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_filled_to(2))
+        self.lanes().any(|lane| lane.is_filled_to(2))
     }
 
     /// Records that were read since this was made.
@@ -121,28 +125,28 @@ impl Records {
 
     /// Whether a committed record can be read.
     pub fn is_ready(&self) -> bool {
-        self.state == State::Open || self.lanes.iter().any(Lane::is_ready)
+        self.state == State::Open || self.lanes().any(Lane::is_ready)
     }
 
     /// Whether a quarter of a lane is unread.
     pub fn is_filling(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_filled_to(4))
+        self.lanes().any(|lane| lane.is_filled_to(4))
     }
 
     /// Unread bytes of the lane that has most of them.
     pub fn unread(&self) -> u64 {
-        self.lanes.iter().map(Lane::waiting).max().unwrap_or(0)
+        self.lanes().map(Lane::waiting).max().unwrap_or(0)
     }
 
     /// Bytes of the smallest lane.
     pub fn len(&self) -> usize {
-        let lens = self.lanes.iter().map(Lane::len);
+        let lens = self.lanes().map(Lane::len);
         lens.min().unwrap_or(0)
     }
 
     /// Whether there is no lane. There is always one.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        false
     }
 
     /// Takes a snapshot, if none is being read. Tells whether there is one to read from.
@@ -150,7 +154,7 @@ impl Records {
         if self.is_open() {
             return true;
         }
-        self.lanes.iter_mut().for_each(Lane::look);
+        self.lanes_mut().for_each(Lane::look);
         self.begin()
     }
 
@@ -163,7 +167,7 @@ impl Records {
         }
         self.state = State::Open;
         self.before = self.taken;
-        self.wall.renew(self.lanes[self.current].head);
+        self.wall.renew(self.current.head);
         true
     }
 
@@ -175,15 +179,15 @@ impl Records {
     #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let next = loop {
-            let next = self.lanes[self.current].next();
+            let next = self.current.next();
             match next {
                 Some(next) if next.stamp < self.until => break next,
                 _ if self.choose(next) => {}
                 _ => return Ok(None),
             }
         };
-        let lane = &mut self.lanes[self.current];
-        if lane.read() >= GIVE && !self.is_remains {
+        let lane = &mut self.current;
+        if lane.read() >= self.give_after {
             lane.give();
         }
         let record = lane.take(next)?;
@@ -216,7 +220,7 @@ impl Records {
     /// When the packet of the next record arrived, if the snapshot has one.
     pub fn peek(&mut self) -> Option<Stamp> {
         loop {
-            let next = self.lanes[self.current].next();
+            let next = self.current.next();
             match next {
                 Some(next) if next.stamp < self.until => {
                     return Some(self.wall.time_of(next.stamp));
@@ -234,8 +238,8 @@ impl Records {
             return None;
         }
         self.state = State::Closed;
-        self.lanes.iter_mut().for_each(Lane::leave);
-        let bytes = self.lanes.iter().map(Lane::passed).max();
+        self.lanes_mut().for_each(Lane::leave);
+        let bytes = self.lanes().map(Lane::passed).max();
         self.give_all();
         Some(Drained {
             last_ns: self.last,
@@ -244,9 +248,17 @@ impl Records {
         })
     }
 
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        std::iter::once(&self.current).chain(&self.others)
+    }
+
+    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        std::iter::once(&mut self.current).chain(&mut self.others)
+    }
+
     fn give_all(&mut self) {
-        if !self.is_remains {
-            self.lanes.iter_mut().for_each(Lane::give);
+        if self.give_after != NEVER {
+            self.lanes_mut().for_each(Lane::give);
         }
     }
 
@@ -254,16 +266,19 @@ impl Records {
     /// False when the snapshot has none.
     #[inline(never)]
     fn choose(&mut self, next: Option<Next>) -> bool {
-        let current = &mut self.lanes[self.current];
+        let current = &mut self.current;
         current.head = next.map_or_else(|| current.find(), |next| next.stamp);
-        let (mut first, mut second) = (NONE, NONE);
-        for (index, lane) in self.lanes.iter().enumerate() {
+        let (mut first, mut second, mut oldest) = (current.head, NONE, None);
+        for (index, lane) in self.others.iter().enumerate() {
             if lane.head < first {
-                second = std::mem::replace(&mut first, lane.head);
-                self.current = index;
+                second = mem::replace(&mut first, lane.head);
+                oldest = Some(index);
             } else {
                 second = second.min(lane.head);
             }
+        }
+        if let Some(oldest) = oldest {
+            mem::swap(current, &mut self.others[oldest]);
         }
         // With equal stamps the current lane goes on.
         self.until = second.saturating_add(1);

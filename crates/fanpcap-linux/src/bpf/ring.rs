@@ -67,12 +67,9 @@ impl RingBuffer {
             .and_then(|len| len.checked_add(page));
         let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
         // The kernel lets processes write to the consumer's page alone. It maps the data twice.
-        Ok(RingMapping {
-            consumer: Memory::map(page, write, fd, 0)?,
-            producer: Memory::map(twice, libc::PROT_READ, fd, page)?,
-            page,
-            len: self.len,
-        })
+        let consumer = Memory::map(page, write, fd, 0)?;
+        let producer = Memory::map(twice, libc::PROT_READ, fd, page)?;
+        Ok(RingMapping::new(consumer, producer, page, self.len))
     }
 }
 
@@ -89,9 +86,17 @@ pub struct RingMapping {
     consumer: Memory,
     /// The page with the producer's position, then the data, twice.
     producer: Memory,
-    page: usize,
-    len: usize,
+    /// The first byte of the data.
+    data: NonNull<u8>,
+    /// Bytes of the data, less 1.
+    mask: usize,
 }
+
+// SAFETY: `data` is within `producer`, which can be sent.
+unsafe impl Send for RingMapping {}
+
+// SAFETY: `data` is within `producer`, which can be shared.
+unsafe impl Sync for RingMapping {}
 
 /// Where the reader's own word is in the consumer's page, whose first word alone the kernel uses:
 /// in no line, nor pair of lines, that the kernel reads with each record.
@@ -117,12 +122,20 @@ impl RingMapping {
         let fd = fd.as_raw_fd();
         let producer = Memory::map(page + 2 * len, write, fd, page)?;
         producer.remap(page + len, len, fd, 2 * page)?;
-        Ok(Self {
-            consumer: Memory::map(page, write, fd, 0)?,
+        let consumer = Memory::map(page, write, fd, 0)?;
+        Ok(Self::new(consumer, producer, page, len))
+    }
+
+    /// Of a producer's mapping that has a page, then the `len` bytes of the data twice.
+    fn new(consumer: Memory, producer: Memory, page: usize, len: usize) -> Self {
+        debug_assert!(producer.len >= page + 2 * len);
+        Self {
+            // SAFETY: the data follow one page after the begin.
+            data: unsafe { producer.base.add(page) },
+            mask: len - 1,
+            consumer,
             producer,
-            page,
-            len,
-        })
+        }
     }
 
     /// The position up to which the producer may write records anew, less the ring's length. The
@@ -149,19 +162,18 @@ impl RingMapping {
     /// second half is the first one once more, so that no record wraps.
     #[inline]
     pub fn data(&self) -> NonNull<u8> {
-        // SAFETY: the data follow one page after the begin.
-        unsafe { self.producer.base.add(self.page) }
+        self.data
     }
 
     /// Bytes of the ring buffer, a power of two.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.mask + 1
     }
 
     /// Whether there is no room. There is no such ring buffer.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        false
     }
 }
 

@@ -46,11 +46,11 @@ const LINE: usize = 64;
 /// One ring buffer.
 #[derive(Debug)]
 pub(super) struct Lane {
-    ring: RingMapping,
     /// The position of the next record.
     at: u64,
     /// The end of the snapshot.
     end: u64,
+    ring: RingMapping,
     /// The snapshot's begin.
     begin: u64,
     /// What has gone back to the kernel.
@@ -236,7 +236,7 @@ impl Lane {
         if stride > self.unread() || HEAD + u64::from(header.captured) > len(next.word) {
             return Err(self.refuse(header.captured, next.word));
         }
-        self.ask_for(stride);
+        self.ask_for(next.header, stride);
         self.pass(self.at.wrapping_add(stride));
         Ok(Record {
             // SAFETY: the record has room for the header, and `captured` bytes after it.
@@ -258,10 +258,11 @@ impl Lane {
     /// Asks for the record that is [`AHEAD`] of this one, if all are of this one's length and it
     /// is in the snapshot: the kernel may be writing what comes after.
     #[inline(always)]
-    fn ask_for(&self, stride: u64) {
-        let there = self.at.wrapping_add(AHEAD * stride);
-        if there < self.end {
-            let there = self.base(there).as_ptr();
+    fn ask_for(&self, header: NonNull<Header>, stride: u64) {
+        let ahead = AHEAD * stride;
+        if ahead < self.unread() {
+            #[expect(clippy::cast_possible_truncation, reason = "below the ring's length")]
+            let there = header.as_ptr().cast::<u8>().wrapping_add(ahead as usize);
             prefetch(there);
             prefetch(there.wrapping_add(LINE));
             if stride > 2 * LINE as u64 {
@@ -297,5 +298,5 @@ fn len(word: u32) -> u64 {
 /// The room of a record in the ring.
 #[inline(always)]
 fn stride(word: u32) -> u64 {
-    (len(word) + KERNEL_HEAD as u64).next_multiple_of(8)
+    (len(word) + KERNEL_HEAD as u64 + 7) & ALIGNED
 }
