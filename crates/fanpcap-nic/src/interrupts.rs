@@ -214,6 +214,22 @@ impl Serves {
     }
 }
 
+impl Affinity {
+    /// The CPUs that the controller has chosen of those that were asked for: all of these, as long
+    /// as it still delivers elsewhere.
+    pub fn chosen(self) -> Vec<usize> {
+        let Self {
+            asked,
+            mut effective,
+        } = self;
+        effective.retain(|cpu| asked.contains(cpu));
+        match effective.is_empty() {
+            true => asked,
+            false => effective,
+        }
+    }
+}
+
 impl InterruptError {
     /// The number for errno.
     pub fn errno(&self) -> i32 {
@@ -269,6 +285,21 @@ const ENETDOWN: i32 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cpus_asked_for_are_those_chosen_until_the_controller_has_one_of_them() {
+        for (asked, effective, chosen) in [
+            (&[0][..], &[3][..], &[0][..]),
+            (&[0, 1], &[1], &[1]),
+            (&[0, 1], &[], &[0, 1]),
+        ] {
+            let affinity = Affinity {
+                asked: asked.to_vec(),
+                effective: effective.to_vec(),
+            };
+            assert_eq!(affinity.chosen(), chosen);
+        }
+    }
 
     #[test]
     fn a_device_without_interrupts_says_what_can_be_placed() {

@@ -272,6 +272,9 @@ impl Journal {
             }
             let change = change.clone();
             let outcome = self.undo_one(knobs, at, &change);
+            if let Outcome::Foreign { is } = &outcome {
+                self.keep_foreign(at, &change.knob, is);
+            }
             if !matches!(outcome, Outcome::Failed(_)) {
                 self.content.changes.remove(at);
                 // If this fails, the next attempt finds the old value and has nothing to do.
@@ -288,6 +291,16 @@ impl Journal {
             }
         }
         undone
+    }
+
+    /// Earlier changes, undone later, may have the driver drop a setting that somebody else has
+    /// set: that value comes back then.
+    fn keep_foreign(&mut self, before: usize, knob: &Knob, is: &str) {
+        for change in &mut self.content.changes[..before] {
+            for lost in change.lost.iter_mut().filter(|it| it.0 == *knob) {
+                is.clone_into(&mut lost.1);
+            }
+        }
     }
 
     fn undo_one(&mut self, knobs: &dyn Knobs, at: usize, change: &Change) -> Outcome {

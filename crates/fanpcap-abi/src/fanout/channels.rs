@@ -195,7 +195,7 @@ fn affinity(device: &str, channel: u32) -> Result<Vec<usize>, Failed> {
         cpus.extend(
             interrupts::affinity(interrupt.number)
                 .map_err(failed)?
-                .effective,
+                .chosen(),
         );
     }
     Ok(cpus)

@@ -205,6 +205,23 @@ fn a_foreign_change_is_left_alone_and_told() {
 }
 
 #[test]
+fn a_foreign_value_that_the_driver_drops_when_a_change_is_undone_comes_back() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    let hold = journal.hold().unwrap();
+    for (knob, value) in [(Knob::Channels, "combined=2"), (Knob::Irq(41), "1")] {
+        let wish = Wish::While(&hold);
+        journal.set(&scene.fake, wish, &knob, value).unwrap();
+    }
+    scene.fake.write(&Knob::Irq(41), "5").unwrap();
+    let undone = journal.release(&scene.fake, hold);
+    assert!(matches!(&undone[0].outcome, Outcome::Foreign { is } if is == "5"));
+    assert!(matches!(undone[1].outcome, Outcome::Restored));
+    assert!(scene.fake.has(&Knob::Channels, "combined=8"));
+    assert!(scene.fake.has(&Knob::Irq(41), "5") && !scene.has_journal());
+}
+
+#[test]
 fn what_a_call_sets_stays_until_the_user_restores() {
     let scene = Scene::new();
     let mut journal = scene.open();
