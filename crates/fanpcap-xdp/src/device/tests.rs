@@ -50,6 +50,19 @@ fn program(group: &Group) -> OwnedFd {
     fd.try_clone_to_owned().unwrap()
 }
 
+/// Whether the group gets what the host sends. Says so where the kernel is too old for that.
+fn sees_sent(group: &Group) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
+    let mut number = || numbers.next().unwrap().parse::<u32>().unwrap();
+    let is_new = (number(), number()) >= (6, 6);
+    assert_eq!(group.program.sees_sent(), is_new, "Linux {release}");
+    if !is_new {
+        println!("SKIP: no BPF programs at a device's traffic control (tcx, Linux 6.6)");
+    }
+    is_new
+}
+
 fn is_ours(frame: &[u8]) -> bool {
     frame.get(12..15) == Some(&[8, 0, 0x45])
 }
@@ -283,7 +296,9 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
-        assert!(group.program.sees_sent());
+        if !sees_sent(&group) {
+            return;
+        }
         device.serve(&[(0, program(&group))]).unwrap();
         let quiet = MemberRings::create(300, None, group.program.lanes(), false).unwrap();
         group.program.put(0, &quiet, 300, 0).unwrap();
@@ -340,6 +355,9 @@ fn a_member_does_not_get_what_it_sends_itself() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        if !sees_sent(&group) {
+            return;
+        }
         let rings = MemberRings::create(96, None, group.program.lanes(), true).unwrap();
         let mut records = records(&rings);
         let own = packet::open().unwrap();

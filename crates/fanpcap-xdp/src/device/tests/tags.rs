@@ -49,6 +49,9 @@ fn a_tag_beside_a_sent_frame_is_put_into_it() {
         let _tagging = tagging("vb", [TAG, 0x2005]);
         let device = Device::take_over(index).unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        if !sees_sent(&group) {
+            return;
+        }
         let sender = Injector::open("vb").unwrap();
         for snaplen in [1, 12, 14, 16, 17, 80, 300] {
             let (_rings, mut records) = group.rings(snaplen);
