@@ -187,6 +187,7 @@ impl Bench {
             &self.wire,
             (side, settings, work),
             (self.cpu(seat.place), seat.fanout),
+            None,
             &self.scratch,
         )
     }
@@ -232,7 +233,26 @@ impl Bench {
 
     /// Starts this generator at the near end.
     pub(crate) fn launch(&self, launch: Launch) -> Result<Member> {
-        generator::start(&self.wire, self.library(), launch, &self.scratch)
+        self.launch_on(&self.wire, launch)
+    }
+
+    /// Starts this generator at the near end of a wire.
+    pub(crate) fn launch_on(&self, wire: &Wire, launch: Launch) -> Result<Member> {
+        generator::start(wire, self.library(), launch, &self.scratch)
+    }
+
+    /// Starts a counting reader on our library at the far end of a wire, on a CPU or on any, with
+    /// these lines of pcap.conf.
+    pub(crate) fn read_on(
+        &self,
+        wire: &Wire,
+        place: (Option<usize>, Option<(u16, &str)>),
+        config: &str,
+    ) -> Result<Member> {
+        let file = self.scratch.write("placed.conf", config)?;
+        let what = (Side::Ours, Settings::DEFAULT, Work::Count);
+        self.reader
+            .start(wire, what, place, Some(&file), &self.scratch)
     }
 
     /// Runs a generator to its end.

@@ -36,6 +36,12 @@ pub(crate) enum Figure {
     ReaderNs,
     /// The generator's CPU time per frame, which includes the device and the kernel's receive path.
     GeneratorNs,
+    /// CPU time of the threads that poll the devices, per captured packet.
+    PollingNs,
+    /// The packets of one link that reached the callback, per second of sending.
+    FirstLinkPps,
+    /// The same of another link.
+    SecondLinkPps,
     /// Age of a single packet in the callback.
     LatencyP50Us,
     /// The same for the slowest hundredth.
@@ -91,6 +97,9 @@ impl Figure {
             Self::SentPps => ("sent, frames/s", HIGHER, 0),
             Self::ReaderNs => ("reader CPU, ns/packet", LOWER, 1),
             Self::GeneratorNs => ("generator and kernel CPU, ns/frame", LOWER, 0),
+            Self::PollingNs => ("polling threads' CPU, ns/packet", LOWER, 0),
+            Self::FirstLinkPps => ("captured of link 1, packets/s", HIGHER, 0),
+            Self::SecondLinkPps => ("captured of link 2, packets/s", HIGHER, 0),
             Self::LatencyP50Us => ("latency p50, us", LOWER, 0),
             Self::LatencyP99Us => ("latency p99, us", LOWER, 0),
             Self::LatencyMaxUs => ("latency max, us", LOWER, 0),

@@ -148,9 +148,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn list() {
     for row in ROWS {
-        tell!("{:<12} {}", row.name, row.what);
+        tell!("{:<16}{}", row.name, row.what);
         for goal in row.goals {
-            tell!("{:<12} - {}: {}", "", goal.what, goal.bound());
+            tell!("{:<16}- {}: {}", "", goal.what, goal.bound());
         }
     }
 }

@@ -195,12 +195,14 @@ impl Reader {
         &self.libraries
     }
 
-    /// Starts the reader at the wire's far end, on one core or on any, and waits until it is ready.
+    /// Starts the reader at the wire's far end, on one core or on any, with a config file or none,
+    /// and waits until it is ready.
     pub(crate) fn start(
         &self,
         wire: &Wire,
         (side, settings, work): (Side, Settings, Work),
         (cpu, fanout): (Option<usize>, Option<(u16, &str)>),
+        config: Option<&Path>,
         scratch: &Scratch,
     ) -> Result<Member> {
         let cpu = cpu.map(|cpu| cpu.to_string());
@@ -214,6 +216,9 @@ impl Reader {
             Some((group, mode)) => program.group(group, mode),
             None => program,
         };
+        if let Some(config) = config {
+            program = program.set("PCAP_CONFIG", config);
+        }
         // A handle that falls back to another engine warns.
         let program = program.args(matches!(side, Side::Xdp(_)).then_some("-E"));
         let program = with(program, settings, work);

@@ -10,10 +10,11 @@ mod generator;
 mod latency;
 mod membership;
 mod peers;
+mod queues;
+mod polled;
 mod placement;
 mod paper;
 mod probes;
-mod queues;
 mod real;
 mod steering;
 mod wakeup;
@@ -52,6 +53,7 @@ pub(crate) static ROWS: &[&Row] = &[
     &copies::COPIES,
     &membership::MEMBERSHIP,
     &placement::PLACEMENT,
+    &placement::LINKS,
     &paper::PAPER,
 ];
 

@@ -12,9 +12,10 @@ use fanpcap_testkit::veth::{self, Counters, Veth, ip};
 
 use crate::verdict::Verdict;
 
-/// The generator's device, and the reader's.
-const NEAR: &str = "fpbnear";
-const FAR: &str = "fpbfar";
+/// The two ends of a wire: the generator's device, and the reader's.
+pub(crate) type Ends = [&'static str; 2];
+
+const ENDS: Ends = ["fpbnear", "fpbfar"];
 
 /// One queue for each working CPU, so that none is shared.
 pub(crate) const QUEUES: usize = 2;
@@ -25,40 +26,64 @@ pub(crate) const QUEUES: usize = 2;
 pub(crate) struct Wire {
     near: OwnedFd,
     far: OwnedFd,
+    ends: Ends,
     program: RefCell<Option<Attached>>,
 }
 
 impl Wire {
     /// Creates the wire, in the calling thread's namespace and a new one.
     pub(crate) fn new() -> Result<Self> {
+        Self::named(ENDS)
+    }
+
+    /// Creates a wire whose devices have these names, in the calling thread's namespace and a new
+    /// one.
+    pub(crate) fn named(ends: Ends) -> Result<Self> {
         let near = current()?;
         enter_quiet()?;
         let far = current()?;
         enter(near.as_fd())?;
+        Self::between(near, far, ends)
+    }
+
+    /// Creates another wire between the same namespaces.
+    pub(crate) fn beside(&self, ends: Ends) -> Result<Self> {
+        Self::between(self.near.try_clone()?, self.far.try_clone()?, ends)
+    }
+
+    fn between(near: OwnedFd, far: OwnedFd, ends: Ends) -> Result<Self> {
         let wire = Self {
             near,
             far,
+            ends,
             program: RefCell::new(None),
         };
-        Veth::new(NEAR, FAR, QUEUES)?;
+        let [near, far] = ends;
+        Veth::new(near, far, QUEUES)?;
         let namespace = format!("/proc/{}/fd/{}", process::id(), wire.far.as_raw_fd());
-        ip(&format!("link set {FAR} netns {namespace}"))?;
+        ip(&format!("link set {far} netns {namespace}"))?;
         wire.at_far(|| {
-            ip(&format!("link set {FAR} arp off promisc on up"))?;
-            veth::await_up(FAR)
+            ip(&format!("link set {far} arp off promisc on up"))?;
+            veth::await_up(far)
         })?;
-        veth::await_up(NEAR)?;
+        veth::await_up(near)?;
         Ok(wire)
+    }
+
+    /// Removes the devices before the namespaces end.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.take_no_frames();
+        ip(&format!("link del {}", self.near()))
     }
 
     /// The device to send on, in the calling thread's namespace.
     pub(crate) fn near(&self) -> &'static str {
-        NEAR
+        self.ends[0]
     }
 
     /// The device to read from, in the far namespace.
     pub(crate) fn far(&self) -> &'static str {
-        FAR
+        self.ends[1]
     }
 
     /// Runs `work` with the calling thread in the far namespace; processes that it starts stay
@@ -75,10 +100,11 @@ impl Wire {
         self.take_no_frames();
         let program = verdict.load()?;
         let attached = self.at_far(|| {
-            let index = interface::index(FAR).context("the reader's device")?;
+            let far = self.far();
+            let index = interface::index(far).context("the reader's device")?;
             program
                 .attach(index, Hook::Driver)
-                .with_context(|| format!("attaching a program to {FAR}"))
+                .with_context(|| format!("attaching a program to {far}"))
         })?;
         self.program.replace(Some(attached));
         Ok(())
@@ -91,11 +117,11 @@ impl Wire {
 
     /// Removes an XDP program that another application has left at the far device.
     pub(crate) fn clear(&self) -> Result<()> {
-        self.at_far(|| ip(&format!("link set dev {FAR} xdp off")))
+        self.at_far(|| ip(&format!("link set dev {} xdp off", self.far())))
     }
 
     /// The far device's counters so far.
     pub(crate) fn counters(&self) -> Result<Counters> {
-        self.at_far(|| veth::counters(FAR))
+        self.at_far(|| veth::counters(self.far()))
     }
 }

@@ -138,6 +138,45 @@ fn a_run_of_a_group_whose_counters_disagree_is_refused() {
 }
 
 #[test]
+#[ignore = "needs root: namespaces, eBPF, threaded NAPI"]
+fn links_that_threads_poll_are_measured_by_placement() {
+    let scratch = Scratch::new().unwrap();
+    let output = needs::libpcap_headers()
+        .map_err(io::Error::other)
+        .and_then(|()| {
+            Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
+                .args("placement-links --shared --rounds 1 --milliseconds 100 --output".split(' '))
+                .arg(scratch.file("results"))
+                .output()
+        });
+    let output = output.unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    let json = fs::read(scratch.file("results/placement-links.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let goals = report["goals"].as_array().unwrap();
+    let round = &goals[0]["rounds"][0];
+    let of = |column: &str, name: &str| round[column][name].as_f64().unwrap();
+    for column in [
+        "unplaced", "by_queue", "by_link", "crossed", "parted", "tuned",
+    ] {
+        let links = of(column, "first_link_pps") + of(column, "second_link_pps");
+        assert!(
+            (links / of(column, "captured_pps") - 1.0).abs() < 1e-9,
+            "{round}"
+        );
+        let all = [
+            "application_received",
+            "application_dropped",
+            "interface_dropped",
+        ];
+        let told: f64 = all.iter().map(|name| of(column, name)).sum();
+        assert_eq!(told, of(column, "sent"), "{round}");
+        assert!(of(column, "polling_ns") > 0.0, "{round}");
+    }
+}
+
+#[test]
 fn without_a_reader_it_does_not_panic() {
     for arguments in [["list"], ["nosuchrow"]] {
         let closed = || {

@@ -99,6 +99,7 @@ pub(super) const PAPER: Row = Row {
         mode("Fig. 6: rnd, 1496 bytes, ratio", &AT_1496, "rnd"),
         mode("Fig. 6: qm, 1496 bytes, ratio", &AT_1496, "qm"),
         placement::captured("Fig. 9: 1 of 2 cores overlaps", "two_both", "two_other"),
+        placement::captured("Fig. 9: 2 of 2 cores overlap", "two_receiving", "two_other"),
         placement::captured("Fig. 9: 1 reader, overlaps", "one_receiving", "one_other"),
         share("Fig. 10: 1 worker, % of sent", "one"),
         share("Fig. 10: 2 workers, % of sent", "two"),

@@ -32,6 +32,12 @@ const COLUMNS: [Column; 4] = [
     Column::new("limit_two", "parse and drop, 2 queues"),
 ];
 
+/// Why a column with a receive queue for each CPU can't be measured.
+pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
+    let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
+    shared.then(|| "both CPUs have the same receive queue".to_owned())
+}
+
 /// Until then the generators are ready.
 const READY: Duration = Duration::from_millis(500);
 
@@ -45,9 +51,7 @@ impl Measure for Queues {
     }
 
     fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
-        let shared = shared.then(|| "both CPUs have the same receive queue".to_owned());
-        Ok(no_live_frames(bench).or(shared))
+        Ok(no_live_frames(bench).or(no_own_queues(bench)))
     }
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {

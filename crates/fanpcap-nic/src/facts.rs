@@ -5,6 +5,7 @@ pub mod text;
 use crate::channels::Channels;
 use crate::device::Device;
 use crate::interrupts::{self, Affinity, Interrupt};
+use crate::journal;
 use crate::knob::{Flow, Knob, Knobs, Setting};
 use crate::machine::{self, Cpu};
 use crate::napi;
@@ -50,6 +51,8 @@ pub struct Facts {
     pub cpus: Vec<Cpu>,
     /// The CPUs that this process may run on (cpuset).
     pub allowed: Vec<usize>,
+    /// CPUs that receive for other devices, as their journals have it.
+    pub taken: Vec<usize>,
     /// The process of irqbalance.
     pub irqbalance: Option<u32>,
 }
@@ -99,6 +102,7 @@ impl Facts {
             napis: netdev::napis(device.ifindex).ok().map(|napis| napis.len()),
             cpus: machine::cpus(),
             allowed: cpu::cpus().unwrap_or_default(),
+            taken: taken(device),
             irqbalance: irqbalance(),
         }
     }
@@ -180,6 +184,17 @@ fn default_devices() -> BTreeSet<u32> {
 fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))
+}
+
+/// The CPUs that interrupts, polling threads and packet steering of other devices were moved to.
+fn taken(device: &Device) -> Vec<usize> {
+    let changes = journal::changes_of_others(device).unwrap_or_default();
+    let cpus = changes.iter().filter_map(|change| match change.knob {
+        Knob::Irq(_) | Knob::Napi(_) | Knob::Setting(Setting::Rps(_)) => cpu::list(&change.new),
+        Knob::Channels | Knob::Threaded | Knob::Setting(_) => None,
+    });
+    let taken: BTreeSet<usize> = cpus.flatten().collect();
+    taken.into_iter().collect()
 }
 
 fn irqbalance() -> Option<u32> {

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::knob::{Knob, KnobError, Knobs};
 use entry::{Change, Content};
 use place::Turn;
-pub use place::{Hold, JournalError, Place, forget, journals};
+pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
 use std::fmt;
 
 /// The right to change a device, with its journal.

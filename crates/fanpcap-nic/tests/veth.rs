@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::netns::inode;
 use fanpcap_nic::device::Device;
+use fanpcap_nic::facts::Facts;
 use fanpcap_nic::interrupts::{self, InterruptError};
 use fanpcap_nic::journal::{Journal, Outcome, SetError, Wish};
-use fanpcap_nic::knob::{Knob, KnobError, Knobs, Placement};
+use fanpcap_nic::knob::{Knob, KnobError, Knobs, Placement, Setting};
 use fanpcap_nic::napi::{self, NapiError};
+use fanpcap_nic::settings::Settings;
 use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Veth, netns};
 
@@ -103,6 +105,27 @@ fn a_device_without_interrupts_has_polling_threads_that_can_be_placed() -> Resul
         let undone = journal.release(&knobs, hold);
         assert_eq!(undone.len(), 2);
         assert_eq!(knobs.read(&Knob::Threaded)?, "off");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn cpus_that_other_devices_were_given_are_told() -> Result<()> {
+    within(|device| {
+        Veth::new("fnic2", "fnic3", 2)?;
+        let other = Device::open("fnic3")?;
+        let settings = Settings(device);
+        let mut journal = Journal::open(device)?;
+        let hold = journal.hold()?;
+        let steering = Setting::Rps(0).into();
+        ensure!(journal.set(&settings, Wish::While(&hold), &steering, "0")?);
+        drop(journal);
+        assert_eq!(Facts::of(&other).taken, [0]);
+        // A device's own are none that it leaves to others.
+        assert_eq!(Facts::of(device).taken, [0; 0]);
+        Journal::open(device)?.release(&settings, hold);
+        assert_eq!(Facts::of(&other).taken, [0; 0]);
         Ok(())
     })
 }

@@ -69,6 +69,9 @@ impl Facts {
             let _ = writeln!(text, "cpu {number} {core} {node}{isolated}");
         }
         let _ = writeln!(text, "allowed {}", cpu::list_text(&self.allowed));
+        if !self.taken.is_empty() {
+            let _ = writeln!(text, "taken {}", cpu::list_text(&self.taken));
+        }
         text
     }
 
@@ -138,6 +141,7 @@ impl Facts {
                 is_isolated: isolated == ["isolated"],
             }),
             ["allowed", list] => self.allowed = cpu::list(list)?,
+            ["taken", list] => self.taken = cpu::list(list)?,
             _ => return None,
         }
         Some(())
@@ -181,7 +185,13 @@ mod tests {
         let facts = Facts::of(&Device::open("lo").unwrap());
         assert_eq!(facts.device, "lo");
         assert!(facts.is_up && facts.has_address && !facts.cpus.is_empty());
-        assert_eq!(Facts::parse(&facts.text()), Ok(facts));
+        assert_eq!(Facts::parse(&facts.text()), Ok(facts.clone()));
+        let taken = Facts {
+            taken: vec![0, 2, 3],
+            ..facts
+        };
+        assert!(taken.text().contains("\ntaken 0,2-3\n"));
+        assert_eq!(Facts::parse(&taken.text()), Ok(taken));
     }
 
     #[test]

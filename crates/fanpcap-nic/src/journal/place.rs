@@ -6,11 +6,12 @@
 //! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
 //! in whichever PID namespace.
 
-use super::entry::{About, Content, Owner};
+use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
 use fanpcap_group::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, shared};
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -229,6 +230,24 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// The changes in the journals of the other devices of the calling thread's network namespace.
+///
+/// # Errors
+/// [`JournalError::System`].
+pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
+    let mut changes = Vec::new();
+    for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
+        let netns = netns::inode().map_err(JournalError::System)?.to_string();
+        let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+        // A journal is replaced as a whole, so that no lock is needed to read it.
+        let content = Place::below(found, ifindex, About::default()).read();
+        let is_there = |name: &str| link::get(ifindex).is_ok_and(|link| link.name == name);
+        let content = content.ok().filter(|it| is_there(&it.about.name));
+        changes.extend(content.into_iter().flat_map(|it| it.changes));
+    }
+    Ok(changes)
 }
 
 /// Removes the journal of a device that is gone.

@@ -12,7 +12,9 @@ pub(super) struct Cores {
     receivers: Vec<Cpu>,
     /// CPUs for applications, the best first.
     others: Vec<Cpu>,
-    /// How many cores there are.
+    /// CPUs that receive for other devices.
+    taken: Vec<Cpu>,
+    /// How many cores there are for the queues and applications of this device.
     cores: usize,
 }
 
@@ -39,14 +41,22 @@ impl Cores {
             (plain, isolated)
         };
         let (mut firsts, siblings) = threads(&plain);
-        let cores = firsts.len() + threads(&isolated).0.len();
+        let taken = pick(&plain, |it| facts.taken.contains(&it.number));
+        notes.extend(told(&taken));
+        let is_free = |it: &Cpu| !taken.iter().any(|taken| taken.core == it.core);
+        let cores = pick(&firsts, is_free).len() + threads(&isolated).0.len();
         let mut others = isolated;
         if let [only] = firsts.as_slice() {
             // Two hardware threads of one core: one receives.
             if let Some(sibling) = siblings.first().filter(|_| others.is_empty()) {
+                let (receiver, other) = match taken.contains(sibling) && !taken.contains(only) {
+                    false => (*sibling, *only),
+                    true => (*only, *sibling),
+                };
                 return Some(Self {
-                    receivers: vec![*sibling],
-                    others: vec![*only],
+                    receivers: vec![receiver],
+                    others: vec![other],
+                    taken,
                     cores,
                 });
             }
@@ -54,12 +64,16 @@ impl Cores {
         // CPU 0 has work of the kernel's own, so it receives last and is the last choice.
         firsts.sort_by_key(|it| (it.number == 0, it.number));
         others.extend(firsts.iter().chain(&siblings));
+        if firsts.iter().any(is_free) {
+            firsts.retain(is_free);
+        }
         if firsts.len() > 1 {
             firsts.retain(|it| it.number != 0);
         }
         (!firsts.is_empty()).then_some(Self {
             receivers: firsts,
             others,
+            taken,
             cores,
         })
     }
@@ -113,10 +127,10 @@ impl Cores {
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
-        // Siblings of receiving CPUs come last in any case.
+        // CPUs that receive for other devices, and siblings of receiving CPUs, come last in any case.
         let is_beside = |it: &Cpu| {
             let busy = self.receivers.iter().take(queues as usize);
-            busy.clone().any(|other| other.core == it.core)
+            busy.chain(&self.taken).any(|other| other.core == it.core)
         };
         let mut free: Vec<&Cpu> = self.others.iter().filter(is_free).collect();
         free.sort_by_key(|it| is_beside(it));
@@ -151,6 +165,22 @@ fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec
         }
         _ => local,
     }
+}
+
+/// Why CPUs that receive for other devices are not taken.
+fn told(taken: &[Cpu]) -> Option<String> {
+    let numbers: Vec<usize> = taken.iter().map(|it| it.number).collect();
+    (!numbers.is_empty()).then(|| {
+        format!(
+            "CPUs {} receive for other devices: one CPU for the queues of two devices captured less \
+             ('fanpcap bench placement-links')",
+            cpu::list_text(&numbers)
+        )
+    })
+}
+
+fn pick(cpus: &[Cpu], is_so: impl Fn(&Cpu) -> bool) -> Vec<Cpu> {
+    cpus.iter().filter(|it| is_so(it)).copied().collect()
 }
 
 /// One hardware thread of each core, and the others.

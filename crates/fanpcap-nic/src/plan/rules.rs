@@ -121,11 +121,7 @@ impl Rules<'_> {
         for (name, reason) in OFFLOADS {
             let knob = Knob::from(Setting::Feature(name.to_owned()));
             if name == GRO && self.is_veth() && self.has_threads() {
-                let why = "a veth device has NAPI instances, and so threads, only with GRO";
-                self.set(knob, "on", why);
-                self.note(
-                    "segments may be merged: --threads needs GRO on a veth device".to_owned(),
-                );
+                self.gro_for_threads(knob);
                 continue;
             }
             if self.facts.value(knob.clone()) != Some("on") {
@@ -136,6 +132,18 @@ impl Rules<'_> {
                 false => self.set(knob, "off", reason),
             }
         }
+    }
+
+    /// A veth device has NAPI instances, and so threads, while GRO is on or an XDP program is
+    /// attached.
+    fn gro_for_threads(&mut self, gro: Knob) {
+        let is_on = self.facts.value(gro.clone()) == Some("on");
+        if !is_on && self.facts.napis.is_some_and(|napis| napis > 0) {
+            return;
+        }
+        let why = "a veth device has NAPI instances, and so threads, only with GRO";
+        self.set(gro, "on", why);
+        self.note("segments may be merged: --threads needs GRO on a veth device".to_owned());
     }
 
     fn pause(&mut self) {

@@ -124,6 +124,44 @@ fn so_many_queues_as_asked_for() {
     }
 }
 
+/// Two links on one CPU capture less than on two: row `placement-links` of the bench.
+#[test]
+fn cpus_that_receive_for_other_devices_are_left_to_them() {
+    let plan = |name: &str, taken: &[usize]| {
+        let mut facts = facts(name);
+        facts.taken = taken.to_vec();
+        plan(&facts, FORCED).unwrap()
+    };
+    let second = plan("ixgbe", &[8, 9, 10, 11]);
+    assert_eq!(
+        (second.receive, second.applications),
+        (vec![12, 13], vec![14, 15])
+    );
+    let told = |it: &String| it.contains("CPUs 8-11 receive for other devices");
+    assert!(second.notes.iter().any(told), "{:?}", second.notes);
+    // CPUs of another node are not in question.
+    assert_eq!(plan("ixgbe", &[0]), of("ixgbe", FORCED));
+    // Two CPUs, and two hardware threads of one core: each receives for one device.
+    for name in ["veth", "threads"] {
+        let second = plan(name, &[1]);
+        assert_eq!((second.receive, second.applications), (vec![0], vec![1]));
+    }
+    // Where all are taken, the plan is that of the first device.
+    let third = plan("veth", &[0, 1]);
+    assert_eq!((third.receive, third.applications), (vec![1], vec![0]));
+    // The sibling of a busy CPU is no better: 12 to 15 are those of 8 to 11.
+    let mut facts = facts("ixgbe");
+    for cpu in facts.cpus.iter_mut().filter(|it| it.number >= 12) {
+        cpu.core = cpu.number - 4;
+    }
+    facts.taken = vec![8];
+    let plan = super::plan(&facts, FORCED).unwrap();
+    assert_eq!(
+        (plan.receive, plan.applications),
+        (vec![9], vec![10, 11, 14, 15])
+    );
+}
+
 #[test]
 fn threads_poll_where_they_are_asked_for() {
     let threads = Wishes {
@@ -134,6 +172,14 @@ fn threads_poll_where_they_are_asked_for() {
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
     assert!(text.contains("napi.0: ? -> 1"), "{text}");
+    // An XDP program gives it NAPI instances as well.
+    let mut with_xdp = facts("veth");
+    with_xdp.napis = Some(4);
+    let text = plan(&with_xdp, threads).unwrap().text();
+    assert!(
+        text.contains("threaded: off -> on") && !text.contains("rx-gro"),
+        "{text}"
+    );
     let text = of("ixgbe", threads).text();
     assert!(
         !text.contains("irq of channel") && text.contains("napi.3: ? -> 11"),

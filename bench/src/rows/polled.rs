@@ -1,0 +1,428 @@
+//! A measure of links whose queues threads poll (threaded NAPI), by where threads and readers run.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fanpcap_linux::wait::clock;
+use fanpcap_nic::apply;
+use fanpcap_nic::device::Device;
+use fanpcap_nic::facts::Facts;
+use fanpcap_nic::journal::{Hold, Journal, Wish};
+use fanpcap_nic::knob::{Knobs, Setting};
+use fanpcap_nic::napi;
+use fanpcap_nic::plan::{self, Wishes};
+use fanpcap_nic::settings::Settings;
+use fanpcap_testkit::Member;
+
+use super::queues::no_own_queues;
+use super::unread::no_live_frames;
+use crate::bench::Bench;
+use crate::cores::{Cores, Occupant};
+use crate::cpu;
+use crate::figure::{Figure, Sample};
+use crate::generator::frame::SHORTEST;
+use crate::generator::{self, Launch, Load, Sent, Way};
+use crate::libraries::Side;
+use crate::measure::{Column, Measure};
+use crate::pause::pause;
+use crate::reader::{self, ReaderReport};
+use crate::refusal::{Counters, Refusal, on_time};
+use crate::trial::{GRACE, SETTLE, sample};
+use crate::wire::{Ends, QUEUES, Wire};
+
+/// Links with a queue for each CPU of the bench. A generator on each CPU feeds its queue of each
+/// link.
+#[derive(Debug)]
+pub(super) struct Polled {
+    /// Text after the length in the measure's name.
+    pub(super) what: &'static str,
+    pub(super) columns: &'static [Column],
+    /// Number of links.
+    pub(super) links: usize,
+    /// Frames per second offered on all links together.
+    pub(super) pps: u64,
+    /// The layout of a link by the column's key and the link's number.
+    pub(super) layout: fn(&str, usize) -> Layout,
+}
+
+/// Where the threads that poll a link's queues run, and its readers. CPUs are those of the bench: 0
+/// is the generator's, 1 is the reader's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    /// The scheduler chooses. The link has so many readers.
+    Unplaced(usize),
+    /// pcap.conf says so of the threads (`napi@DEV.N`), taskset(1) of the readers.
+    Placed {
+        /// The CPU of the thread that polls the queue of each CPU's generator.
+        threads: [usize; QUEUES],
+        /// The CPU of each reader.
+        readers: &'static [usize],
+    },
+    /// `fanpcap tune DEV --threads` plans it. The link has one reader.
+    Tuned,
+}
+
+/// The devices of each link.
+const ENDS: [Ends; 2] = [["fpbnear1", "fpbfar1"], ["fpbnear2", "fpbfar2"]];
+
+/// The group of each link's readers. They share its packets by the CPU that polls.
+const GROUPS: [u16; 2] = [46, 47];
+const MODE: &str = "cpu";
+
+/// Until then the generators are ready.
+const READY: Duration = Duration::from_millis(500);
+
+impl Measure for Polled {
+    fn name(&self) -> String {
+        format!("{SHORTEST} bytes, {}", self.what)
+    }
+
+    fn columns(&self) -> &[Column] {
+        self.columns
+    }
+
+    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
+        Ok(no_live_frames(bench).or(no_own_queues(bench)))
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let first = Wire::named(ENDS[0])?;
+        let mut wires = vec![first];
+        for ends in &ENDS[1..self.links] {
+            let other = wires[0].beside(*ends)?;
+            wires.push(other);
+        }
+        let ran = self.run_on(bench, &wires, column.key);
+        for wire in &wires {
+            wire.remove()?;
+        }
+        ran
+    }
+
+    fn shown(&self) -> &[Figure] {
+        match self.links {
+            1 => &SHOWN[..5],
+            _ => &SHOWN,
+        }
+    }
+}
+
+const SHOWN: [Figure; 7] = [
+    Figure::CapturedPps,
+    Figure::CapturedShare,
+    Figure::InterfaceDropped,
+    Figure::ReaderNs,
+    Figure::PollingNs,
+    Figure::FirstLinkPps,
+    Figure::SecondLinkPps,
+];
+
+impl Polled {
+    fn run_on(&self, bench: &Bench, wires: &[Wire], key: &str) -> Result<Result<Sample, Refusal>> {
+        let mut links = Vec::new();
+        for (number, wire) in wires.iter().enumerate() {
+            let layout = (self.layout)(key, number);
+            links.push(Link::set_up(bench, (wire, GROUPS[number]), layout)?);
+        }
+        let ran = self.flood(bench, &links);
+        let ended: Result<Vec<_>> = links.into_iter().map(|link| link.end(bench)).collect();
+        let (run, told) = (ran?, ended?);
+        Ok(run.sample(bench, &told))
+    }
+
+    /// Sends on all links at once.
+    fn flood(&self, bench: &Bench, links: &[Link<'_>]) -> Result<Run> {
+        pause(SETTLE)?;
+        let cpus = cpus(bench);
+        let before = links.iter().map(Link::counts).collect::<Result<Vec<_>>>()?;
+        let occupants: Vec<Occupant> = links.iter().flat_map(Link::occupants).collect();
+        let polled = polling_time(links)?;
+        let cores = Cores::watch(bench, &occupants)?;
+        let at = clock::monotonic_ns() + u64::try_from(READY.as_nanos())?;
+        let pps = self.pps / (links.len() * QUEUES) as u64;
+        let load = Load::Paced {
+            len: SHORTEST,
+            pps,
+            way: Way::LiveFrames,
+            time: bench.time,
+        };
+        let mut generators = Vec::new();
+        for link in links {
+            for cpu in cpus {
+                let launch = Launch {
+                    cpu,
+                    load,
+                    reader: None,
+                    at: Some(at),
+                };
+                generators.push((cpu, bench.launch_on(link.wire, launch)?));
+            }
+        }
+        let finish = |(cpu, generator)| Ok((cpu, generator::finish(generator)?));
+        let sent = generators
+            .into_iter()
+            .map(finish)
+            .collect::<Result<Vec<(usize, Sent)>>>()?;
+        let undisturbed = cores.undisturbed_by(&sent, true)?;
+        bench.stray()?;
+        pause(GRACE)?;
+        let after = links.iter().map(Link::counts).collect::<Result<Vec<_>>>()?;
+        let arrived = after.iter().zip(before);
+        Ok(Run {
+            sent: sent.into_iter().map(|(_, sent)| sent).collect(),
+            pps,
+            arrived: arrived
+                .map(|(after, before)| (after.0 - before.0, after.1 - before.1))
+                .collect(),
+            polling: polling_time(links)?.saturating_sub(polled),
+            undisturbed,
+        })
+    }
+}
+
+fn cpus(bench: &Bench) -> [usize; QUEUES] {
+    [bench.generator_cpu, bench.reader_cpu]
+}
+
+/// CPU time of all polling threads.
+fn polling_time(links: &[Link<'_>]) -> Result<Duration> {
+    let threads = links.iter().flat_map(|link| &link.threads);
+    threads.map(|it| cpu::of_all_threads(it.pid)).sum()
+}
+
+/// A link whose queues are polled and that is read.
+struct Link<'a> {
+    wire: &'a Wire,
+    group: u16,
+    threads: Vec<Occupant>,
+    readers: Vec<(Member, Occupant)>,
+    /// What `tune` has changed.
+    tuned: Option<Hold>,
+}
+
+impl<'a> Link<'a> {
+    fn set_up(bench: &Bench, (wire, group): (&'a Wire, u16), layout: Layout) -> Result<Self> {
+        let cpus = cpus(bench);
+        let mut link = Self {
+            wire,
+            group,
+            threads: Vec::new(),
+            readers: Vec::new(),
+            tuned: None,
+        };
+        let (mut config, mut readers) = (String::new(), Vec::new());
+        match layout {
+            Layout::Unplaced(count) => {
+                wire.at_far(|| {
+                    let device = with_gro(wire)?;
+                    napi::set_threaded(&device, true).map_err(|error| anyhow!("{error}"))
+                })?;
+                readers = vec![None; count];
+            }
+            Layout::Placed {
+                threads,
+                readers: places,
+            } => {
+                wire.at_far(|| with_gro(wire))?;
+                for (of, on) in cpus.iter().zip(threads) {
+                    let queue = of % QUEUES;
+                    config += &format!("napi@{}.{queue} = {}\n", wire.far(), cpus[on]);
+                }
+                readers.extend(places.iter().map(|place| Some(cpus[*place])));
+            }
+            Layout::Tuned => {
+                let (hold, cpu) = wire.at_far(|| tune(wire, &cpus))?;
+                link.tuned = Some(hold);
+                readers.push(Some(cpu));
+            }
+        }
+        link.read(bench, readers, &config)?;
+        link.threads = wire.at_far(|| threads(wire))?;
+        Ok(link)
+    }
+
+    /// Starts the readers. In a group of the kernel's mode `cpu`, the members are numbered as they
+    /// join, and a CPU's packets are those of the member with its number.
+    fn read(&mut self, bench: &Bench, mut places: Vec<Option<usize>>, config: &str) -> Result<()> {
+        places.sort_by_key(|cpu| cpu.map(|cpu| cpu % QUEUES));
+        let group = (places.len() > 1).then_some((self.group, MODE));
+        for cpu in places {
+            let member = bench.read_on(self.wire, (cpu, group), config)?;
+            let pid = member.pid();
+            self.readers.push((member, Occupant { pid, cpu }));
+        }
+        Ok(())
+    }
+
+    fn occupants(&self) -> impl Iterator<Item = Occupant> {
+        let readers = self.readers.iter().map(|(_, occupant)| occupant);
+        readers.chain(&self.threads).copied()
+    }
+
+    /// The frames that the device has received, and those for which it had no room.
+    fn counts(&self) -> Result<(u64, u64)> {
+        let counters = self.wire.counters()?;
+        Ok((counters.received, counters.receive_dropped))
+    }
+
+    /// Ends the readers, and puts back what `tune` has changed.
+    fn end(self, bench: &Bench) -> Result<Vec<ReaderReport>> {
+        let mut told = Vec::new();
+        for (member, _) in &self.readers {
+            member.signal("TERM")?;
+        }
+        for (member, _) in self.readers {
+            told.push(reader::told(&member.wait()?, Side::Ours, bench.library())?);
+        }
+        if let Some(hold) = self.tuned {
+            self.wire.at_far(|| {
+                let device = Device::open(self.wire.far())?;
+                let mut journal = Journal::open(&device).map_err(|error| anyhow!("{error}"))?;
+                journal.release(&Settings(&device), hold);
+                Ok(())
+            })?;
+        }
+        Ok(told)
+    }
+}
+
+/// The far device. A veth has NAPI instances, and takes live frames, while GRO is on.
+fn with_gro(wire: &Wire) -> Result<Device> {
+    let device = Device::open(wire.far())?;
+    let gro = Setting::Feature("rx-gro".to_owned()).into();
+    let set = Settings(&device).write(&gro, "on");
+    set.map_err(|error| anyhow!("GRO on {}: {error}", wire.far()))?;
+    Ok(device)
+}
+
+/// The threads that poll the far device.
+fn threads(wire: &Wire) -> Result<Vec<Occupant>> {
+    let device = Device::open(wire.far())?;
+    let found = napi::threads(&device).map_err(|error| anyhow!("{error}"))?;
+    ensure!(!found.is_empty(), "no thread polls {}", wire.far());
+    let mut pids: Vec<u32> = found.into_iter().map(|(_, pid)| pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let occupant = |pid| {
+        let cpus = fanpcap_linux::process::cpu::affinity(pid).context("a polling thread")?;
+        let cpu = match cpus.as_slice() {
+            [cpu] => Some(*cpu),
+            _ => None,
+        };
+        Ok(Occupant { pid, cpu })
+    };
+    pids.into_iter().map(occupant).collect()
+}
+
+/// Makes the changes that `fanpcap tune DEV --threads` plans for these CPUs. Returns the CPU for
+/// the application.
+fn tune(wire: &Wire, cpus: &[usize]) -> Result<(Hold, usize)> {
+    let device = Device::open(wire.far())?;
+    let mut facts = Facts::of(&device);
+    facts.allowed.retain(|cpu| cpus.contains(cpu));
+    let wishes = Wishes {
+        threads: true,
+        ..Wishes::default()
+    };
+    let plan = plan::plan(&facts, wishes).map_err(|error| anyhow!("{error}"))?;
+    let cpu = *plan.applications.first().context("no CPU to read on")?;
+    let mut journal = Journal::open(&device).map_err(|error| anyhow!("{error}"))?;
+    let hold = journal.hold().map_err(|error| anyhow!("{error}"))?;
+    for tried in apply::apply(&device, &mut journal, Wish::While(&hold), &plan) {
+        let what = || tried.step.text();
+        tried
+            .result
+            .as_ref()
+            .map_err(|error| anyhow!("{}: {error}", what()))?;
+    }
+    Ok((hold, cpu))
+}
+
+/// Links that have been sent on.
+struct Run {
+    /// Of each link in turn, a generator on each CPU.
+    sent: Vec<Sent>,
+    /// What each generator was to send in a second.
+    pps: u64,
+    /// Of each link: frames received, and frames for which the device had no room.
+    arrived: Vec<(u64, u64)>,
+    polling: Duration,
+    undisturbed: Result<(), Refusal>,
+}
+
+impl Run {
+    /// The figures, if the run counts. `told` are the reports of each link's readers.
+    fn sample(self, bench: &Bench, told: &[Vec<ReaderReport>]) -> Result<Sample, Refusal> {
+        let links = self.sent.chunks(QUEUES).zip(&self.arrived).zip(told);
+        let links: Vec<Counters> = links
+            .map(|((sent, arrived), told)| counters(sent, *arrived, told))
+            .collect();
+        links.iter().try_for_each(Counters::agree)?;
+        self.undisturbed?;
+        let pps = self.pps as f64;
+        for sent in &self.sent {
+            bench.alone(on_time(sent.pps() / pps))?;
+        }
+        let together = Sent::together(&self.sent)?;
+        let sum = |count: fn(&Counters) -> u64| links.iter().map(count).sum::<u64>();
+        let all = Counters {
+            sent: together.frames,
+            arrived: sum(|link| link.arrived),
+            lost: sum(|link| link.lost),
+            copies: 1,
+            received: sum(|link| link.received),
+            dropped: sum(|link| link.dropped),
+            delivered: sum(|link| link.delivered),
+        };
+        let cpu_ns = told.iter().flatten().map(|told| told.cpu_ns).sum();
+        let mut figures = crate::trial::with_share(sample(&together, &all, cpu_ns), &all);
+        let polling = self.polling.as_nanos() as f64 / all.delivered as f64;
+        figures.insert(Figure::PollingNs, polling);
+        let of_link = [Figure::FirstLinkPps, Figure::SecondLinkPps];
+        for (figure, link) in of_link.into_iter().zip(&links) {
+            figures.insert(figure, link.delivered as f64 / together.seconds());
+        }
+        Ok(figures)
+    }
+}
+
+/// The counters of a link. A frame that was sent and not received is one for which the device had
+/// no room. The device's own count of those may miss some where two CPUs send to one queue, but has
+/// no others.
+fn counters(sent: &[Sent], (arrived, lost): (u64, u64), told: &[ReaderReport]) -> Counters {
+    let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum();
+    let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
+    Counters {
+        sent: frames.saturating_sub(lost).min(arrived),
+        arrived,
+        lost: frames.saturating_sub(arrived),
+        copies: 1,
+        received: sum(|told| told.received),
+        dropped: sum(|told| told.dropped),
+        delivered: sum(|told| told.delivered),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Sent = Sent {
+        frames: 500,
+        begin: 0,
+        nanoseconds: 1,
+        cpu_ns: 0,
+        process_cpu_ns: 0,
+        reader_ns: None,
+    };
+
+    #[test]
+    fn what_the_device_had_no_room_for_is_what_it_has_not_received() {
+        let of = |counted| counters(&[SENT, SENT], counted, &[]);
+        assert_eq!((of((900, 100)).sent, of((900, 100)).lost), (900, 100));
+        // It missed some.
+        assert_eq!((of((900, 98)).sent, of((900, 98)).lost), (900, 100));
+        // It counted frames that it has received as well.
+        assert_eq!(of((900, 101)).sent, 899);
+    }
+}
