@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
+mod flow;
 mod generate;
 pub mod library;
 pub mod build;

@@ -4,6 +4,7 @@
 mod text;
 mod measure;
 mod put_back;
+mod adapt;
 
 use std::io;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
 
 use crate::streams;
+use adapt::{Options, Which};
 use measure::Measured;
 use text::say;
 
@@ -54,6 +56,25 @@ pub(crate) struct Arguments {
         conflicts_with = "while_runs"
     )]
     for_command: Option<String>,
+    /// Move entries of the indirection table from busy receive queues to others until a signal
+    /// comes, then put the table back
+    ///
+    /// Entries without live flows move. With --adapt=all, entries with live flows move too: that
+    /// levels the queues within seconds, and the packets of a flow may be reordered when it moves.
+    /// Each round is printed in a line, with the moves as entry:old>new queue.
+    #[arg(
+        long,
+        value_name = "WHICH",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "idle",
+        conflicts_with_all = ["apply", "restore", "facts", "queues", "threads", "monitor"]
+    )]
+    adapt: Option<Which>,
+    /// End --adapt after so many rounds
+    #[arg(long, value_name = "N", requires = "adapt")]
+    rounds: Option<u32>,
     /// So many receive queues [default: as few as keep up, on half of the cores at most]
     #[arg(long, value_name = "N", conflicts_with = "restore")]
     queues: Option<u32>,
@@ -84,6 +105,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.facts {
         streams::print(&facts.text())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(which) = arguments.adapt {
+        let options = Options {
+            which,
+            rounds: arguments.rounds,
+            force: arguments.force,
+        };
+        return adapt::run(&device, &facts, options);
     }
     let wishes = Wishes {
         queues: arguments.queues,

@@ -259,6 +259,10 @@ fn errors_say_what_is_wrong() -> Result<()> {
         );
         let gone = said(&tune(&[DEVICE, "--apply", "--while", "4194304"])?, false)?;
         ensure!(gone.contains("process 4194304"), "{gone}");
+        let no_table = said(&tune(&[DEVICE, "--adapt"])?, false)?;
+        ensure!(no_table.contains("no such setting"), "{no_table}");
+        let useless = said(&tune(&[DEVICE, "--rounds", "3"])?, false)?;
+        ensure!(useless.contains("--adapt"), "{useless}");
         let nobody = [
             "--reuid",
             "65534",

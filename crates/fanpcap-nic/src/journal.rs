@@ -225,6 +225,31 @@ impl Journal {
         }
     }
 
+    /// Makes one of the last two changes of a setting, if they are one owner's alone. Who changes a
+    /// setting again and again has one change in the journal that way.
+    ///
+    /// # Errors
+    /// [`SetError::Journal`]: the changes are undone all the same.
+    pub fn fold(&mut self, hold: &Hold, knob: &Knob) -> Result<(), SetError> {
+        let changes = &mut self.content.changes;
+        let own = |it: &Change| it.owners == [hold.owner] && !it.stays;
+        let of_knob = |it: &Change| it.knob == *knob;
+        let Some(last) = changes.iter().rposition(of_knob) else {
+            return Ok(());
+        };
+        let Some(before) = changes[..last].iter().rposition(of_knob) else {
+            return Ok(());
+        };
+        if !own(&changes[last]) || !own(&changes[before]) {
+            return Ok(());
+        }
+        let before = changes.remove(before);
+        let last = &mut changes[last - 1];
+        last.old = before.old;
+        last.lost.extend(before.lost);
+        self.write()
+    }
+
     /// Ends an owner's wishes and undoes the changes that nobody else wants.
     pub fn release(&mut self, knobs: &dyn Knobs, hold: Hold) -> Vec<Undone> {
         for change in &mut self.content.changes {

@@ -240,12 +240,17 @@ fn pause(mut pause: Pause, text: &str) -> Result<Pause, KnobError> {
     Ok(pause)
 }
 
-pub(crate) fn table_text(table: &[u32]) -> String {
+/// A table as the text of [`Setting::Table`].
+pub fn table_text(table: &[u32]) -> String {
     let entries: Vec<String> = table.iter().map(u32::to_string).collect();
     entries.join(",")
 }
 
-pub(crate) fn table(text: &str) -> Result<Vec<u32>, KnobError> {
+/// Reads the text of [`Setting::Table`].
+///
+/// # Errors
+/// [`KnobError::Value`].
+pub fn table(text: &str) -> Result<Vec<u32>, KnobError> {
     let entries: Result<_, _> = text.split(',').map(str::parse).collect();
     entries.map_err(|_| knob::wrong(text))
 }

@@ -6,7 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fanpcap_wire::{Endpoint, FlowKey, Frame, Ip, Layers};
+use fanpcap_wire::FlowKey;
+
+use crate::flow::flow;
 
 /// Flows that a member keeps at most.
 const KEPT: usize = 16_384;
@@ -24,29 +26,6 @@ impl Sample {
     /// One in so many flows is in the sample.
     pub(super) fn one_in(&self) -> u64 {
         1_u64.checked_shl(self.zeros()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A packet's flow, and whether it goes from its smaller end to the other.
-pub(super) fn flow(frame: &[u8]) -> Option<(FlowKey, bool)> {
-    let layers = Layers::of(&Frame {
-        bytes: frame,
-        tag: None,
-    });
-    let inner = layers.inner();
-    let ip = inner.as_ref().and_then(Layers::ip).or(layers.ip())?;
-    // Which flow a fragment or an ICMP error belongs to its own header does not say.
-    if ip.is_fragment() || ip.quoted().is_some() {
-        return None;
-    }
-    let key = FlowKey::of(ip);
-    Some((key, key.ends()[0] == source(ip)))
-}
-
-fn source(ip: &Ip<'_>) -> Endpoint {
-    Endpoint {
-        address: ip.source(),
-        port: ip.ports().map_or(0, |ports| ports.source),
     }
 }
 
@@ -162,27 +141,10 @@ impl Places {
     }
 }
 
-/// A flow in words.
-pub(super) fn shown(key: &FlowKey) -> String {
-    let end = |end: Endpoint| match (end.address.is_ipv6(), end.port) {
-        (_, 0) => end.address.to_string(),
-        (true, port) => format!("[{}]:{port}", end.address),
-        (false, port) => format!("{}:{port}", end.address),
-    };
-    let protocol = match key.protocol() {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        132 => "sctp".to_owned(),
-        other => format!("protocol {other}"),
-    };
-    let [low, high] = key.ends();
-    format!("{protocol} {} - {}", end(low), end(high))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::shown;
     use fanpcap_testkit::frames;
 
     fn frame(source: u16, destination: u16, is_answer: bool) -> Vec<u8> {

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::flows::{Places, shown};
+use super::flows::Places;
 use crate::capture::Witnessed;
+use crate::flow::shown;
 
 /// Whether a check holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

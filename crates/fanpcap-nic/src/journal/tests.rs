@@ -379,7 +379,30 @@ fn a_journal_that_cant_be_read_stops_all_changes() {
     assert!(matches!(error, JournalError::Malformed(_)));
 }
 
-/// Changes of three settings by one owner, which ends.
+#[test]
+fn what_an_owner_changes_again_and_again_is_one_change() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    let set = |journal: &mut Journal, wish, value| {
+        let done = journal.set(&scene.fake, wish, &RINGS, value);
+        assert!(done.unwrap(), "{value}");
+    };
+    // A change that stays is not the owner's.
+    set(&mut journal, Wish::Stays, "rx=64,tx=256");
+    let hold = journal.hold().unwrap();
+    for rx in ["rx=128,tx=256", "rx=512,tx=256", "rx=1024,tx=256"] {
+        set(&mut journal, Wish::While(&hold), rx);
+        journal.fold(&hold, &RINGS).unwrap();
+        assert_eq!(journal.changes().len(), 2, "{rx}");
+    }
+    let undone = journal.release(&scene.fake, hold);
+    assert_eq!(undone.len(), 1);
+    assert!(scene.fake.has(&RINGS, "rx=64,tx=256"));
+    journal.restore(&scene.fake);
+    assert_eq!(scene.fake, Fake::new());
+}
+
+/// Changes of three settings by one owner, which ends. The last one changes again.
 fn live(scene: &Scene) {
     let mut journal = scene.open();
     let hold = journal.hold().unwrap();
@@ -387,9 +410,11 @@ fn live(scene: &Scene) {
         (Knob::Channels, "combined=2"),
         (Knob::Irq(41), "1"),
         (RINGS, "rx=512,tx=256"),
+        (RINGS, "rx=1024,tx=256"),
     ] {
         let done = journal.set(&scene.fake, Wish::While(&hold), &knob, value);
         assert!(done.unwrap());
+        journal.fold(&hold, &knob).unwrap();
     }
     journal.release(&scene.fake, hold);
 }

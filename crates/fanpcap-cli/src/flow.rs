@@ -1,0 +1,44 @@
+//! The flow of a frame, and a flow in words.
+
+use fanpcap_wire::{Endpoint, FlowKey, Frame, Ip, Layers};
+
+/// A packet's flow, and whether it goes from its smaller end to the other.
+pub(crate) fn flow(frame: &[u8]) -> Option<(FlowKey, bool)> {
+    let layers = Layers::of(&Frame {
+        bytes: frame,
+        tag: None,
+    });
+    let inner = layers.inner();
+    let ip = inner.as_ref().and_then(Layers::ip).or(layers.ip())?;
+    // Which flow a fragment or an ICMP error belongs to its own header does not say.
+    if ip.is_fragment() || ip.quoted().is_some() {
+        return None;
+    }
+    let key = FlowKey::of(ip);
+    Some((key, key.ends()[0] == source(ip)))
+}
+
+fn source(ip: &Ip<'_>) -> Endpoint {
+    Endpoint {
+        address: ip.source(),
+        port: ip.ports().map_or(0, |ports| ports.source),
+    }
+}
+
+/// A flow in words.
+pub(crate) fn shown(key: &FlowKey) -> String {
+    let end = |end: Endpoint| match (end.address.is_ipv6(), end.port) {
+        (_, 0) => end.address.to_string(),
+        (true, port) => format!("[{}]:{port}", end.address),
+        (false, port) => format!("{}:{port}", end.address),
+    };
+    let protocol = match key.protocol() {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        132 => "sctp".to_owned(),
+        other => format!("protocol {other}"),
+    };
+    let [low, high] = key.ends();
+    format!("{protocol} {} - {}", end(low), end(high))
+}

@@ -1,0 +1,179 @@
+//! `fanpcap tune DEV --adapt`: moves entries of the indirection table until the receive queues are
+//! evenly loaded.
+
+mod counter;
+mod levels;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::ValueEnum;
+use fanpcap_linux::wait::stop;
+use fanpcap_nic::device::Device;
+use fanpcap_nic::facts::Facts;
+use fanpcap_nic::journal::{Hold, Journal, Wish};
+use fanpcap_nic::knob::{Knob, Knobs, Setting};
+use fanpcap_nic::plan::Refusal;
+use fanpcap_nic::settings::{self, Settings};
+
+use super::text::{self, say};
+use crate::flow::shown;
+use counter::{Counter, Counts};
+use levels::{Decision, Levels};
+
+/// Which entries may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Which {
+    /// Entries without live flows.
+    Idle,
+    /// All entries. The packets of flows that move may be reordered.
+    All,
+}
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    pub(super) which: Which,
+    /// To the end or, if given, for so many rounds.
+    pub(super) rounds: Option<u32>,
+    /// Also on the device that carries the default route.
+    pub(super) force: bool,
+}
+
+/// The shortest round.
+const ROUND: Duration = Duration::from_secs(1);
+/// A round is not longer, though few packets have come.
+const ROUND_MAX: Duration = Duration::from_secs(10);
+
+const TABLE: Knob = Knob::Setting(Setting::Table);
+
+/// Adapts the table until a signal comes, and puts it back.
+pub(super) fn run(device: &Device, facts: &Facts, options: Options) -> Result<ExitCode> {
+    let name = &device.name;
+    if facts.has_default_route && !options.force {
+        bail!("{name}: {}", Refusal::DefaultRoute);
+    }
+    stop::on_signals().context("signals")?;
+    let mut journal = open(device)?;
+    say(&text::undone(name, &journal.recover(&Settings(device))))?;
+    let mut adapting = Adapting::start(device, options.which)?;
+    let hold = journal.hold()?;
+    drop(journal);
+    let done = adapting.rounds(&hold, options.rounds);
+    let undone = open(device)?.release(&Settings(device), hold);
+    say(&text::undone(name, &undone))?;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn open(device: &Device) -> Result<Journal> {
+    Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
+}
+
+/// A device whose table is being adapted.
+struct Adapting<'a> {
+    device: &'a Device,
+    /// The table as it was set last.
+    table: Vec<u32>,
+    levels: Levels,
+    counter: Counter,
+}
+
+impl<'a> Adapting<'a> {
+    fn start(device: &'a Device, which: Which) -> Result<Self> {
+        let name = &device.name;
+        let table = table(device)?;
+        let passes_hash = Settings(device).read(&Setting::Feature(HASHING.to_owned()).into());
+        ensure!(
+            !passes_hash.is_ok_and(|value| value == "off"),
+            "{name}: its driver passes on no hash, by which packets are counted: 'ethtool -K \
+             {name} receive-hashing on'"
+        );
+        let levels = Levels::new(&table, which == Which::All);
+        ensure!(
+            levels.enough() > levels::PACKETS_MIN,
+            "{name}: its indirection table has one queue only"
+        );
+        let counter = Counter::start(device.ifindex, table.len(), levels.queues());
+        Ok(Self {
+            device,
+            levels,
+            counter: counter.map_err(|error| error.context(name.clone()))?,
+            table,
+        })
+    }
+
+    fn rounds(&mut self, hold: &Hold, rounds: Option<u32>) -> Result<()> {
+        for number in 1..=rounds.unwrap_or(u32::MAX) {
+            let Some(counts) = self.round()? else {
+                break;
+            };
+            let name = &self.device.name;
+            ensure!(
+                table(self.device)? == self.table,
+                "{name}: somebody else has changed the indirection table"
+            );
+            let decision = self.levels.round(&self.table, &counts);
+            self.set(hold, &decision)?;
+            self.counter.next_round(&counts);
+            say(&format!("{name}: {}", decision.text(number)))?;
+            for &entry in &decision.elephants {
+                let flow = self.flow_of(entry)?;
+                let line = decision.elephant(entry, &counts, &flow);
+                say(&format!("{name}: {line}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until enough has come to decide by. None when the user ends it.
+    fn round(&self) -> Result<Option<Counts>> {
+        let end = Instant::now() + ROUND_MAX;
+        loop {
+            if stop::wait(ROUND).context("waiting")? {
+                return Ok(None);
+            }
+            let counts = self.counter.since_last()?;
+            let packets: u64 = counts.entries.iter().sum();
+            if packets >= self.levels.enough() || Instant::now() >= end {
+                return Ok(Some(counts));
+            }
+        }
+    }
+
+    fn set(&mut self, hold: &Hold, decision: &Decision) -> Result<()> {
+        if decision.moves.is_empty() {
+            return Ok(());
+        }
+        let name = &self.device.name;
+        let failed = |error| anyhow!("{name}: {TABLE}: {error}");
+        let wanted = settings::table_text(&decision.table);
+        let mut journal = open(self.device)?;
+        let settings = Settings(self.device);
+        let set = journal.set(&settings, Wish::While(hold), &TABLE, &wanted);
+        set.map_err(failed)?;
+        journal.fold(hold, &TABLE).map_err(failed)?;
+        self.table.clone_from(&decision.table);
+        Ok(())
+    }
+
+    /// The flow that has most of an entry's packets, in words.
+    fn flow_of(&self, entry: usize) -> Result<String> {
+        Ok(match self.counter.most_of(entry)? {
+            None => "its packets tell no flow".to_owned(),
+            Some(most) if most.share < 50 => "many flows".to_owned(),
+            Some(most) => shown(&most.flow),
+        })
+    }
+}
+
+/// The queue of each entry.
+fn table(device: &Device) -> Result<Vec<u32>> {
+    let text = Settings(device).read(&TABLE);
+    let name = &device.name;
+    let text = text.with_context(|| format!("{name}: its indirection table can't be read"))?;
+    Ok(settings::table(&text)?)
+}
+
+/// The kernel's name of the feature that ethtool calls receive-hashing.
+const HASHING: &str = "rx-hashing";
