@@ -3,10 +3,11 @@
 
 use crate::found;
 use crate::locker::Deposit;
+use crate::on_xdp::OnXdp;
 use crate::page::MemberId;
 use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
-use crate::table::{Journal, Row, State};
+use crate::table::{Journal, Row, State, at};
 use fanpcap_buckets::Slot;
 use std::fmt::Debug;
 
@@ -22,6 +23,7 @@ pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
     let shared = shared.ok_or("nobody has the table")?;
     let table = shared.table();
     same("journal", table.journal(), Journal::Nothing)?;
+    same("exchange", table.get(at::EXCHANGE), 0)?;
     let rows: Vec<(Slot, Row)> = table.rows().collect();
     for (slot, row) in &rows {
         let is_calm = matches!(row.state, State::Live | State::Vacant);
@@ -63,8 +65,8 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     });
     visited.map_err(|error| error.to_string())?;
     let mut expected = vec![text(Deposit::Program), text(Deposit::Lifelines)];
-    if let Some(on_xdp) = &shared.on_xdp {
-        expected.extend(on_xdp.deposits().into_iter().map(text));
+    if shared.on_xdp.is_some() {
+        expected.extend(OnXdp::DEPOSITS.map(text));
     }
     for (_, row) in rows {
         expected.push(text(Deposit::Socket(row.cookie)));

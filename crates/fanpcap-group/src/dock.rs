@@ -26,7 +26,7 @@ pub(crate) trait Device: Sized {
 
     /// Gives the device's packets to the groups of these berths alone, each with its BPF program.
     /// It can be done again from its beginning.
-    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()>;
+    fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
 
     /// Whether the host loses the packets.
     fn set_steals(&self, steals: bool);
@@ -47,7 +47,7 @@ impl Device for fanpcap_xdp::Device {
         self.descriptors().to_vec()
     }
 
-    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
+    fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
         self.serve(berths)
     }
 
@@ -61,34 +61,41 @@ struct Berth {
     number: u8,
     /// Whether the group asks that the host lose the packets.
     steals: bool,
+    /// Rises by one, modulo 256, with each exchange of the group's BPF program. The newest holds.
+    version: u8,
     lifeline: OwnedFd,
     program: OwnedFd,
 }
 
 impl Berth {
-    fn deposit(number: u8, steals: bool) -> Deposit {
-        Deposit::Lifeline(u64::from_le_bytes([
-            number,
-            steals.into(),
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ]))
+    fn deposit(number: u8, steals: bool, version: u8) -> Deposit {
+        let head = [number, steals.into(), version, 0];
+        Deposit::Lifeline(u32::from_le_bytes(head).into())
+    }
+
+    /// What it is in the locker.
+    fn own_deposit(&self) -> Deposit {
+        Self::deposit(self.number, self.steals, self.version)
+    }
+
+    /// Whether `all` have no newer one of its number.
+    fn is_newest(&self, all: &[Self]) -> bool {
+        let is_newer = |it: &Self| (1..128).contains(&it.version.wrapping_sub(self.version));
+        !all.iter()
+            .any(|it| it.number == self.number && is_newer(it))
     }
 
     fn of(deposit: Deposit, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let Deposit::Lifeline(word) = deposit else {
             return None;
         };
-        let [number, steals, ..] = word.to_le_bytes();
+        let [number, steals, version, ..] = word.to_le_bytes();
         let mut descriptors = descriptors.into_iter();
         Some(Self {
             // One that is none would keep all others from being served.
             number: Some(number).filter(|&number| u32::from(number) < BERTHS)?,
             steals: steals != 0,
+            version,
             lifeline: descriptors.next()?,
             program: descriptors.next()?,
         })
@@ -176,19 +183,47 @@ impl<D: Device> Dock<D> {
         self.locker.ensure_room()?;
         self.lifelines.add(lifeline, false)?;
         faults::step();
-        let deposit = Berth::deposit(number, false);
+        let deposit = Berth::deposit(number, false, 0);
         self.locker.put(deposit, &[lifeline, program])?;
         faults::step();
-        match self.berths().and_then(|all| self.serve(all)) {
+        match self.berths().and_then(|all| self.serve(&all)) {
             Ok(()) => Ok(Some(number)),
             Err(error) => {
                 self.locker.remove(deposit)?;
                 let _ = self.lifelines.remove(lifeline);
                 // Best effort: the device serves the others as before.
-                let _ = self.serve(before);
+                let _ = self.serve(&before);
                 Err(error)
             }
         }
+    }
+
+    /// Exchanges a group's BPF program for another. Returns the former.
+    ///
+    /// # Errors
+    /// What the engine and the locker say; `NotFound` for a berth that nobody has. The group has
+    /// its former BPF program then.
+    pub(crate) fn exchange(&self, number: u8, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let before = self.berths()?;
+        let mut own = before.iter().filter(|it| it.number == number);
+        let own = own.find(|it| it.is_newest(&before));
+        let own = own.ok_or(io::ErrorKind::NotFound)?;
+        self.locker.ensure_room()?;
+        let next = Berth::deposit(number, own.steals, own.version.wrapping_add(1));
+        faults::step();
+        self.locker.put(next, &[own.lifeline.as_fd(), program])?;
+        faults::step();
+        if let Err(error) = self.berths().and_then(|all| self.serve(&all)) {
+            self.locker.remove(next)?;
+            // Best effort: the device serves the groups as before.
+            let _ = self.serve(&before);
+            return Err(error);
+        }
+        for old in before.iter().filter(|it| it.number == number) {
+            faults::step();
+            self.locker.remove(old.own_deposit())?;
+        }
+        own.program.try_clone()
     }
 
     /// The host loses the device's packets as long as the group of this berth is there.
@@ -197,11 +232,13 @@ impl<D: Device> Dock<D> {
     /// What the locker says.
     pub(crate) fn steal_for(&self, number: u8) -> io::Result<()> {
         let berths = self.berths()?;
-        let own = berths.iter().find(|it| it.number == number && !it.steals);
+        let mut own = berths.iter().filter(|it| it.number == number);
+        let own = own.find(|it| it.is_newest(&berths) && !it.steals);
         if let Some(own) = own {
             let parts = [own.lifeline.as_fd(), own.program.as_fd()];
-            self.locker.put(Berth::deposit(number, true), &parts)?;
-            self.locker.remove(Berth::deposit(number, false))?;
+            let deposit = Berth::deposit(number, true, own.version);
+            self.locker.put(deposit, &parts)?;
+            self.locker.remove(own.own_deposit())?;
         }
         self.device.set_steals(true);
         Ok(())
@@ -218,24 +255,21 @@ impl<D: Device> Dock<D> {
         if gone.is_empty() {
             return Ok(());
         }
-        self.serve(left)?;
-        for Berth { number, steals, .. } in gone {
+        self.serve(&left)?;
+        for berth in gone {
             faults::step();
-            self.locker.remove(Berth::deposit(number, steals))?;
+            self.locker.remove(berth.own_deposit())?;
         }
         Ok(())
     }
 
-    fn serve(&self, berths: Vec<Berth>) -> io::Result<()> {
+    fn serve(&self, berths: &[Berth]) -> io::Result<()> {
         let steals = berths.iter().any(|it| it.steals);
-        let mut all: Vec<(u8, OwnedFd)> = Vec::new();
-        for Berth {
-            number, program, ..
-        } in berths
-        {
+        let mut all: Vec<(u8, BorrowedFd<'_>)> = Vec::new();
+        for berth in berths.iter().filter(|it| it.is_newest(berths)) {
             // One that has begun to steal may be there twice.
-            if !all.iter().any(|(it, _)| *it == number) {
-                all.push((number, program));
+            if !all.iter().any(|(it, _)| *it == berth.number) {
+                all.push((berth.number, berth.program.as_fd()));
             }
         }
         self.device.serve(&all)?;

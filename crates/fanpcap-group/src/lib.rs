@@ -26,6 +26,7 @@ pub mod identity;
 pub mod turn;
 mod found;
 mod docks;
+mod exchange;
 #[cfg(feature = "faults")]
 pub mod audit;
 mod heir;

@@ -7,6 +7,7 @@ use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::stake::Stake;
 use crate::steered::Steered;
+use crate::table::at as table;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::shared::{self as words, Word};
 use fanpcap_linux::packet;
@@ -138,10 +139,12 @@ impl Member {
         self.steered.as_ref()
     }
 
-    /// The digest of the group's steering program on this member's page; 0: none. Another member
-    /// may have replaced the program.
+    /// The digest of the group's steering program; 0: none. Another member may have replaced the
+    /// program.
     pub fn digest(&self) -> u64 {
-        self.words()[at::DIGEST].get()
+        let on_page = || self.words()[at::DIGEST].get();
+        let table = self.stake.as_ref().map(|stake| stake.shared().table());
+        table.map_or_else(on_page, |table| table.get(table::DIGEST))
     }
 
     /// Records on the page when this member rejects all packets.

@@ -15,7 +15,7 @@ use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_ring::{LinkInfo, Records, Remains};
-use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP, TABLE_MAP};
 use fanpcap_xdp::{Device, GroupProgram, MemberRings, PROGRAM_DESCRIPTORS};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,12 +25,50 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct OnXdp {
     program: Arc<GroupProgram>,
-    /// The steering program's counters, if it has some.
-    counters: Option<Map>,
-    /// Late fragments, if the steering program counts them.
-    late: Option<Map>,
+    counts: CountMaps,
     /// Both ends of the dock's locker.
     dock: [OwnedFd; 2],
+}
+
+/// The maps with the steering program's counters and its late fragments. A group has them also where
+/// its steering program counts nothing, for the one that may replace that.
+#[derive(Debug)]
+pub(crate) struct CountMaps([Map; 2]);
+
+impl CountMaps {
+    /// Those of a new group.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
+    pub(crate) fn new() -> io::Result<Self> {
+        let [counters, late] = COUNTS.map(|(name, len)| Map::create(name, &spec(name, len)));
+        Ok(Self([counters?, late?]))
+    }
+
+    fn of(locker: &Locker) -> io::Result<Self> {
+        let found = locker.find(Deposit::Engine(COUNTERS))?.unwrap_or_default();
+        let maps = found.iter().zip(COUNTS);
+        let maps = maps.map(|(fd, (name, len))| Map::given(fd.as_fd(), &spec(name, len)));
+        let maps: Vec<Map> = maps.collect::<io::Result<_>>()?;
+        let maps = maps.try_into();
+        maps.map(Self)
+            .map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The maps by their names, and the group's table: what the group's BPF program is given.
+    pub(crate) fn given<'a>(&'a self, table: BorrowedFd<'a>) -> [(&'a str, BorrowedFd<'a>); 3] {
+        let [counters, late] = &self.0;
+        [
+            (TABLE_MAP, table),
+            (COUNTERS_MAP, counters.as_fd()),
+            (LATE_MAP, late.as_fd()),
+        ]
+    }
+}
+
+/// Whether a BPF program of a group counts by these maps.
+pub(crate) fn counts_by_them(loaded: &Loaded) -> bool {
+    COUNTS.iter().any(|(name, _)| loaded.map(name).is_some())
 }
 
 /// What was counted for a member: packets for it, dropped ones included, and dropped ones.
@@ -42,31 +80,19 @@ impl OnXdp {
     /// # Errors
     /// As [`Locker::put`].
     pub(crate) fn new(
-        (program, loaded): (GroupProgram, Loaded),
+        program: GroupProgram,
+        counts: CountMaps,
         dock: &Dock<Device>,
         locker: &Locker,
     ) -> io::Result<Self> {
         locker.put(Deposit::Engine(PROGRAM), &program.descriptors())?;
-        for (deposit, spec) in [(COUNTERS, counters()), (LATE, late())] {
-            if let Some(map) = loaded.map(spec.name) {
-                locker.put(Deposit::Engine(deposit), &[map.as_fd()])?;
-            }
-        }
+        let maps = counts.0.each_ref().map(AsFd::as_fd);
+        locker.put(Deposit::Engine(COUNTERS), &maps)?;
         let [into, out_of] = dock.ends().map(|end| end.try_clone_to_owned());
-        Self::with(program, locker, [into?, out_of?])
-    }
-
-    fn with(program: GroupProgram, locker: &Locker, dock: [OwnedFd; 2]) -> io::Result<Self> {
-        let map = |deposit, spec: MapSpec| {
-            let found = locker.find(Deposit::Engine(deposit))?;
-            let fd = found.and_then(|descriptors| descriptors.into_iter().next());
-            fd.map(|fd| Map::given(fd.as_fd(), &spec)).transpose()
-        };
         Ok(Self {
             program: Arc::new(program),
-            counters: map(COUNTERS, counters())?,
-            late: map(LATE, late())?,
-            dock,
+            counts,
+            dock: [into?, out_of?],
         })
     }
 
@@ -79,22 +105,30 @@ impl OnXdp {
         let parts = locker.find(Deposit::Engine(PROGRAM))?;
         let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
         let parts = parts.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        Self::with(GroupProgram::open(parts)?, locker, dock)
+        Ok(Self {
+            program: Arc::new(GroupProgram::open(parts)?),
+            counts: CountMaps::of(locker)?,
+            dock,
+        })
     }
 
-    /// The group's BPF program.
+    /// The maps with what the steering program counts.
+    pub(crate) fn count_maps(&self) -> &CountMaps {
+        &self.counts
+    }
+
+    /// The group's part of the engine.
     pub(crate) fn program(&self) -> &Arc<GroupProgram> {
         &self.program
     }
 
     /// The engine's deposits in the group's locker.
     #[cfg(feature = "faults")]
-    pub(crate) fn deposits(&self) -> Vec<Deposit> {
-        let counters = self.counters.as_ref().map(|_| Deposit::Engine(COUNTERS));
-        let late = self.late.as_ref().map(|_| Deposit::Engine(LATE));
-        let always = [Deposit::Engine(PROGRAM), Deposit::Berth];
-        always.into_iter().chain(counters).chain(late).collect()
-    }
+    pub(crate) const DEPOSITS: [Deposit; 3] = [
+        Deposit::Engine(PROGRAM),
+        Deposit::Engine(COUNTERS),
+        Deposit::Berth,
+    ];
 
     /// Both ends of the dock's locker.
     pub(crate) fn dock_ends(&self) -> [BorrowedFd<'_>; 2] {
@@ -121,11 +155,13 @@ impl OnXdp {
         locker: &Locker,
         table: Table<'_>,
     ) -> io::Result<bool> {
+        let program = locker.find(Deposit::Program)?;
+        let program = program.and_then(|parts| parts.into_iter().next());
+        let program = program.ok_or(io::ErrorKind::InvalidData)?;
         let lifeline = Pipe::new()?;
         faults::step();
         locker.put(Deposit::Berth, &[lifeline.write.as_fd()])?;
-        let program = self.program.program().as_fd();
-        let berth = dock.moor(program, lifeline.read.as_fd())?;
+        let berth = dock.moor(program.as_fd(), lifeline.read.as_fd())?;
         if let Some(number) = berth {
             table.set(at::BERTH, number.into());
         }
@@ -169,18 +205,9 @@ impl OnXdp {
     /// As [`Map::read_numbers`].
     pub(crate) fn counts(&self) -> io::Result<(Counts, u64)> {
         let (mut counts, mut late) = ([0; STEERING_COUNTERS], [0]);
-        if let Some(map) = &self.counters {
-            map.read_numbers(&mut counts)?;
-        }
-        if let Some(map) = &self.late {
-            map.read_numbers(&mut late)?;
-        }
+        self.counts.0[0].read_numbers(&mut counts)?;
+        self.counts.0[1].read_numbers(&mut late)?;
         Ok((counts, late[0]))
-    }
-
-    /// Whether there are such counters.
-    pub(crate) fn has_counts(&self) -> bool {
-        self.counters.is_some() || self.late.is_some()
     }
 
     /// What has become of the packets that came to the group, up to now.
@@ -229,15 +256,15 @@ impl OnXdp {
 /// Which deposit of the engine is which.
 const PROGRAM: u64 = 0;
 const COUNTERS: u64 = 1;
-const LATE: u64 = 2;
+/// What the exchange of the group's BPF program that is under way needs.
+pub(crate) const NEXT: u64 = 2;
 
-fn counters() -> MapSpec {
-    let bytes = u32::try_from(8 * STEERING_COUNTERS).unwrap_or(u32::MAX);
-    MapSpec::new(COUNTERS_MAP, MapKind::Array, 4, bytes, 1)
-}
+/// The maps of [`CountMaps`]: their names, and the numbers in each.
+const COUNTS: [(&str, usize); 2] = [(COUNTERS_MAP, STEERING_COUNTERS), (LATE_MAP, 1)];
 
-fn late() -> MapSpec {
-    MapSpec::new(LATE_MAP, MapKind::Array, 4, 8, 1)
+fn spec(name: &'static str, len: usize) -> MapSpec {
+    let bytes = u32::try_from(8 * len).unwrap_or(u32::MAX);
+    MapSpec::new(name, MapKind::Array, 4, bytes, 1)
 }
 
 /// Where the table has what was counted for a slot before its member came.

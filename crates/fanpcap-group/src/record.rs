@@ -8,8 +8,9 @@ use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
+pub(crate) use layout::TITLE_WORDS;
 pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_DOCK, WORDS};
-use layout::{EXECUTABLE, NAME, PROCESS, TITLE_WORDS, shared_numbers};
+use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
 pub(crate) use layout::{at, shared_words};
 use std::os::fd::RawFd;
 
@@ -83,7 +84,7 @@ impl Running {
 }
 
 /// The beginning of a title that fits into a page.
-fn shortened(title: &str) -> &str {
+pub(crate) fn shortened(title: &str) -> &str {
     let end = (0..=title.len().min(TITLE_WORDS * 8)).rev();
     let end = end.into_iter().find(|&end| title.is_char_boundary(end));
     &title[..end.unwrap_or(0)]

@@ -1,8 +1,10 @@
 //! Replaces the steering program of a group that has members.
 //!
-//! Any member may attach the steering part to the group. The filtering part is in each member's own
+//! On packet sockets any member may attach the steering part to the group. The filtering part is in each member's own
 //! filter, which only its own process can change. The new program's digest goes to the group's
 //! table, with which newcomers compare, and its title to the pages of all members.
+
+mod on_xdp;
 
 use crate::identity::Identity;
 use crate::join::ProgramError;
@@ -27,7 +29,7 @@ pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 /// # Errors
 /// Each says why.
 pub fn replace(
-    _turn: &Turn,
+    turn: &Turn,
     members: &[OwnMember],
     steering: &Arc<Steering>,
     copy: CopySocket<'_>,
@@ -36,8 +38,14 @@ pub fn replace(
         return Ok(());
     };
     let group = first.identity.group();
-    if first.shared.on_xdp.is_some() {
-        return Err(ProgramError::Stays { group });
+    if let Some(on_xdp) = &first.shared.on_xdp {
+        // Another namespace's device may have the index of the group's.
+        first
+            .identity
+            .members()
+            .ok_or(ProgramError::Unseen { group })?;
+        let replaced = on_xdp::replace(turn, members, on_xdp, steering);
+        return replaced.map_err(|error| ProgramError::OnXdp { group, error });
     }
     let failed = |error| ProgramError::of(group, error);
     let runs = first.steered.steering().ok_or(SteerError::Busy);

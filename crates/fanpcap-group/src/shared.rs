@@ -143,8 +143,16 @@ impl Shared {
         let text = sealed::create(text).ok();
         let mut kept = vec![program];
         kept.extend(text.as_ref().map(AsFd::as_fd));
+        self.keep(&kept)
+    }
+
+    /// Keeps the group's BPF program, and the file with its text.
+    ///
+    /// # Errors
+    /// As [`Shared::keep_program`].
+    pub(crate) fn keep(&self, program: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.locker.remove(Deposit::Program)?;
-        self.locker.put(Deposit::Program, &kept)
+        self.locker.put(Deposit::Program, program)
     }
 
     /// The text of the group's steering program, where it was kept.

@@ -2,6 +2,7 @@
 //! others.
 
 use crate::estate::Estate;
+use crate::exchange;
 use crate::ground::Kernel;
 use crate::group_stats::Departed;
 use crate::heir::{self, ReadOut};
@@ -290,7 +291,7 @@ impl Stake {
         let leaves_some = slots::leaves_to_others(self.shared.table(), self.cookie);
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         let inherited = inherited.collect();
-        let again = match self.clear_dock(&turn) {
+        let again = match self.look_after_dock(&turn) {
             Ok(true) => leaves_some.then_some(BUSY),
             Ok(false) => Some(BUSY),
             Err(Failed) => Some(FAILED),
@@ -298,17 +299,22 @@ impl Stake {
         Ok(Some((inherited, again)))
     }
 
-    /// Clears the device's dock of groups that are gone. False when another has its turn there.
-    fn clear_dock(&self, turn: &Turn) -> Result<bool, Failed> {
+    /// Completes the exchange of the group's BPF program that its author has not, and clears the
+    /// device's dock of groups that are gone. False when another has its turn there.
+    fn look_after_dock(&self, turn: &Turn) -> Result<bool, Failed> {
         let Some(on_xdp) = &self.shared.on_xdp else {
             return Ok(true);
         };
-        if !self.shared.lifelines.is_ready().unwrap_or(true) {
+        let is_under_way = exchange::is_under_way(&self.shared);
+        if !is_under_way && !self.shared.lifelines.is_ready().unwrap_or(true) {
             return Ok(true);
         }
-        let Some(_at_dock) = turn.try_at_dock()? else {
+        let Some(at_dock) = turn.try_at_dock()? else {
             return Ok(false);
         };
+        if is_under_way {
+            exchange::finish(&self.shared, &at_dock)?;
+        }
         let dock = on_xdp.dock(self.shared.ifindex())?;
         if dock.has_gone() {
             dock.clear()?;

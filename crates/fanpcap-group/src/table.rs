@@ -101,8 +101,12 @@ pub(crate) mod at {
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group's berth in its device's dock.
     pub(crate) const BERTH: usize = LEDGER + super::LEDGER_WORDS;
+    /// Whether the group's BPF program counts what members publish, on the XDP engine.
+    pub(crate) const COUNTS: usize = BERTH + 1;
+    /// The exchange of the group's BPF program that is under way, as `crate::exchange` says.
+    pub(crate) const EXCHANGE: usize = COUNTS + 1;
     /// How many words there are.
-    pub(crate) const END: usize = BERTH + 1;
+    pub(crate) const END: usize = EXCHANGE + 1;
 }
 
 /// Words of a row.

@@ -4,7 +4,7 @@
 
 use crate::shared::Shared;
 use crate::steered::Whole;
-use crate::table::State;
+use crate::table::{State, at};
 use fanpcap_config::steering::Counts;
 use std::sync::Arc;
 
@@ -34,10 +34,7 @@ impl Whole for Teller {
     }
 
     fn changes(&self) -> bool {
-        self.shared
-            .on_xdp
-            .as_ref()
-            .is_some_and(|it| it.has_counts())
+        self.shared.table().get(at::COUNTS) != 0
     }
 
     fn tell(&self) {

@@ -152,13 +152,13 @@ impl Device {
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; those of bpf(2).
-    pub fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
+    pub fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
         for (berth, program) in berths {
-            self.programs.put((*berth).into(), &[program.as_fd()])?;
+            self.programs.put((*berth).into(), &[*program])?;
         }
         let wanted = berths.iter().fold(0, |all, (berth, _)| all | (1 << berth));
         let only = match berths {
-            [(_, only)] => Some(only),
+            [(_, only)] => Some(*only),
             _ => None,
         };
         self.give_to(wanted, only)?;
@@ -170,7 +170,7 @@ impl Device {
 
     /// Gives the device's packets to the groups of these berths: to a root, or to the BPF program
     /// of the `only` group.
-    fn give_to(&self, berths: u32, only: Option<&OwnedFd>) -> io::Result<()> {
+    fn give_to(&self, berths: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let root = match self.load_root(berths, only.is_some()) {
             Ok(root) => root,
             Err(_) if berths != 0 && self.root() & berths == berths => return Ok(()),
@@ -178,7 +178,10 @@ impl Device {
             Err(error) => return Err(io_error(error)),
         };
         let (program, root) = match (root, only) {
-            (None, Some(only)) => (LoadedProgram::open(only.try_clone()?, ProgramKind::Xdp)?, 0),
+            (None, Some(only)) => {
+                let only = only.try_clone_to_owned()?;
+                (LoadedProgram::open(only, ProgramKind::Xdp)?, 0)
+            }
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, berths),
         };
         // Groups' BPF programs look for a stamp from now on. Only a root of several takes one.

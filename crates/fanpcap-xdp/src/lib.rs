@@ -12,8 +12,8 @@ mod rings;
 mod capture;
 #[cfg(test)]
 mod test_group;
-mod program;
 mod unavailable;
+mod program;
 mod tags;
 mod root;
 mod device;
@@ -23,7 +23,7 @@ pub use capture::Capture;
 pub use device::{DEVICE_DESCRIPTORS, Device};
 pub use layout::{BERTHS, Lanes, SLOTS};
 pub use port::open;
-pub use program::{DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};
+pub use program::{Compile, DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};
 pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};
 pub use unavailable::Unavailable;

@@ -1,32 +1,36 @@
-//! A group's BPF program on a device, and the maps by which its members come and go.
+//! A group's BPF programs on a device, and the maps by which its members come and go.
 
 use crate::capture::{Capture, Variant};
 use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
 use crate::layout::{SETTINGS_MAP, STAMP_MAP};
 use crate::rings::MemberRings;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
-use fanpcap_bpf::{MapKind, Object, ProgramKind};
+use crate::unavailable::Unavailable;
+use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
+use fanpcap_steer::ebpf::EbpfError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A group's BPF program on one device.
+/// A group's part of the XDP engine on one device: the maps by which its members come and go, and
+/// the BPF program for packets that the host sends. The one for received packets may be exchanged
+/// for another, so that it is not kept here.
 ///
-/// Loading it takes `CAP_BPF` and `CAP_NET_ADMIN`. Nothing else takes a capability since Linux
-/// 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
+/// Loading a BPF program takes `CAP_BPF` and `CAP_NET_ADMIN`. Nothing else takes a capability since
+/// Linux 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct GroupProgram {
-    program: LoadedProgram,
     rings: ObjectArray,
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
-    /// The BPF program for packets that the host sends, if the kernel has a place for it.
-    sent: Option<Attached>,
+    /// The BPF program for packets that the host sends, or why there is none; without a reason: the
+    /// kernel has no place for it.
+    sent: Result<Attached, Option<String>>,
 }
 
-/// How many descriptors a group's BPF program has.
-pub const PROGRAM_DESCRIPTORS: usize = 6;
+/// How many descriptors a group has beside its BPF program.
+pub const PROGRAM_DESCRIPTORS: usize = 5;
 
 /// The dock's part in a group's BPF program: descriptors of the maps that all groups on the device
 /// share.
@@ -40,68 +44,117 @@ pub struct DockMaps<'a> {
     pub stamp: BorrowedFd<'a>,
 }
 
+/// Compiles a group's steering program with a capture.
+pub type Compile<'a> = &'a dyn Fn(&Capture) -> Result<Object, EbpfError>;
+
+/// Maps that a BPF program is given, by their names in the object.
+type Given<'a> = [(&'a str, BorrowedFd<'a>)];
+
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with these lanes and this
-    /// dock. `compile` compiles the group's steering program with a capture; `given` are the other
-    /// maps that it is given. The [`Loaded`] has the steering program's own maps.
+    /// dock. `given` are other maps that it is given. The [`Loaded`] is the BPF program for
+    /// received packets, with the steering program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
-    pub fn load<E>(
+    pub fn load(
         lanes: Lanes,
         dock: DockMaps<'_>,
-        given: &[(&str, BorrowedFd<'_>)],
-        compile: &dyn Fn(&Capture) -> Result<Object, E>,
-    ) -> Result<(Self, Loaded), ProgramError<E>> {
-        let maps = Maps::create(lanes).map_err(|error| LoadError::of_map(KIND, error))?;
-        let mut all = vec![
-            (RINGS_MAP, maps.rings.as_fd()),
-            (ROWS_MAP, maps.rows.as_fd()),
-            (LEDGER_MAP, maps.ledger.as_fd()),
-            (FILTERS_MAP, maps.filters.as_fd()),
+        given: &Given<'_>,
+        compile: Compile<'_>,
+    ) -> Result<(Self, Loaded), ProgramError> {
+        let group = Self::without_programs(lanes);
+        let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
+        let all = group.given(dock, given);
+        let received = load_received(lanes, &all, compile)?;
+        let sent = load_sent(lanes, &all, compile, &received).map_err(|error| match error {
+            ProgramError::Compile(error) => Some(error.to_string()),
+            ProgramError::Load(error) => Some(error.to_string()),
+        });
+        group.sent = sent.and_then(|sent| {
+            let attached = sent.attach(dock.ifindex, Hook::Egress);
+            // Before Linux 6.6 there is no such hook.
+            let is_old = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
+            attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))
+        });
+        Ok((group, received))
+    }
+
+    /// Loads another BPF program for the group, which goes on with the group's maps; and the one
+    /// for sent packets, if the group has one. Packets come to neither before
+    /// [`GroupProgram::replace_sent`], and before the device serves the first.
+    ///
+    /// # Errors
+    /// As [`GroupProgram::load`].
+    pub fn load_next(
+        &self,
+        dock: DockMaps<'_>,
+        given: &Given<'_>,
+        compile: Compile<'_>,
+    ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
+        let all = self.given(dock, given);
+        let received = load_received(self.lanes(), &all, compile)?;
+        let sent = match self.sent {
+            Ok(_) => Some(load_sent(self.lanes(), &all, compile, &received)?),
+            Err(_) => None,
+        };
+        Ok((received, sent))
+    }
+
+    /// Replaces the BPF program for sent packets by the one behind `program`. Where there is none,
+    /// or somebody has detached it, nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is no such BPF program; those of bpf(2).
+    pub fn replace_sent(&self, program: OwnedFd) -> io::Result<()> {
+        let program = LoadedProgram::open(program, ProgramKind::SchedCls)?;
+        match self.sent.as_ref().map(|sent| sent.replace(&program)) {
+            Ok(Err(error)) if error.raw_os_error() != Some(ENOLINK) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn without_programs(lanes: Lanes) -> io::Result<Self> {
+        let array = |spec: MapSpec| ObjectArray::create("fanpcap_xdp", spec.kind, spec.entries);
+        Ok(Self {
+            rings: array(layout::rings(lanes))?,
+            rows: Rows::create(lanes)?,
+            ledger: Ledger::create(lanes)?,
+            filters: array(layout::filters())?,
+            sent: Err(None),
+        })
+    }
+
+    /// All maps that the group's BPF programs are given.
+    fn given<'a>(
+        &'a self,
+        dock: DockMaps<'a>,
+        others: &Given<'a>,
+    ) -> Vec<(&'a str, BorrowedFd<'a>)> {
+        let own = [
+            (RINGS_MAP, self.rings.as_fd()),
+            (ROWS_MAP, self.rows.as_fd()),
+            (LEDGER_MAP, self.ledger.as_fd()),
+            (FILTERS_MAP, self.filters.as_fd()),
             (SETTINGS_MAP, dock.settings),
             (STAMP_MAP, dock.stamp),
         ];
-        all.extend(given);
-        let load = |variant| -> Result<Loaded, ProgramError<E>> {
-            let object = compile(&Capture::new(lanes, variant)).map_err(ProgramError::Compile)?;
-            Ok(Loaded::load_with(&object, NAME, &all)?)
-        };
-        let load_sent = |beside: &Loaded| -> Option<Attached> {
-            let object = compile(&Capture::sent(lanes)).ok()?;
-            let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &all, beside).ok()?;
-            sent.into_program().attach(dock.ifindex, Hook::Egress).ok()
-        };
-        let mut loaded = load(Variant::Full);
-        for variant in [Variant::Copied, Variant::Plain] {
-            if matches!(loaded, Err(ProgramError::Load(LoadError::Refused(_)))) {
-                loaded = load(variant);
-            }
-        }
-        let loaded = loaded?;
-        let program = loaded.as_fd().try_clone_to_owned();
-        let program = program.and_then(|fd| LoadedProgram::open(fd, KIND));
-        let program = program.map_err(LoadError::Map)?;
-        // Before Linux 6.6 there is no such hook.
-        let sent = load_sent(&loaded);
-        Ok((maps.with(program, sent), loaded))
+        [&own, others].concat()
     }
 
-    /// The BPF program behind [`GroupProgram::descriptors`] of another process. It takes no
-    /// capability.
+    /// The group behind [`GroupProgram::descriptors`] of another process. It takes no capability.
     ///
     /// # Errors
-    /// `InvalidData` when they are not those of a group's BPF program.
+    /// `InvalidData` when they are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [program, rings, rows, ledger, filters, sent] = descriptors;
+        let [rings, rows, ledger, filters, sent] = descriptors;
         let rows = Rows::open(rows)?;
         let lanes = rows.lanes();
         Ok(Self {
-            program: LoadedProgram::open(program, KIND)?,
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            sent: Attached::open(sent, Hook::Egress).ok(),
+            sent: Attached::open(sent, Hook::Egress).map_err(|_| None),
             rows,
         })
     }
@@ -111,24 +164,22 @@ impl GroupProgram {
     /// sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
         [
-            self.program.as_fd(),
             self.rings.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
             // Without a BPF program for sent packets, something that is none.
-            self.sent.as_ref().map_or(self.program.as_fd(), AsFd::as_fd),
+            self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
     }
 
-    /// Whether the group's members can get packets that the host sends.
-    pub fn sees_sent(&self) -> bool {
-        self.sent.is_some()
-    }
-
-    /// The BPF program itself.
-    pub fn program(&self) -> &LoadedProgram {
-        &self.program
+    /// Checks that the group's members can get packets that the host sends.
+    ///
+    /// # Errors
+    /// [`Unavailable::Sent`].
+    pub fn sees_sent(&self) -> Result<(), Unavailable> {
+        let sent = self.sent.as_ref().map(drop);
+        sent.map_err(|reason| Unavailable::Sent(reason.clone()))
     }
 
     /// The lanes of the device when the group began.
@@ -238,55 +289,47 @@ impl GroupProgram {
     }
 }
 
-/// A group's maps, before the BPF program that uses them.
-struct Maps {
-    rings: ObjectArray,
-    rows: Rows,
-    ledger: Ledger,
-    filters: ObjectArray,
-}
-
-impl Maps {
-    fn create(lanes: Lanes) -> io::Result<Self> {
-        let array = |spec: fanpcap_bpf::MapSpec| {
-            ObjectArray::create("fanpcap_xdp", spec.kind, spec.entries)
-        };
-        Ok(Self {
-            rings: array(layout::rings(lanes))?,
-            rows: Rows::create(lanes)?,
-            ledger: Ledger::create(lanes)?,
-            filters: array(layout::filters())?,
-        })
-    }
-
-    fn with(self, program: LoadedProgram, sent: Option<Attached>) -> GroupProgram {
-        let Self {
-            rings,
-            rows,
-            ledger,
-            filters,
-        } = self;
-        GroupProgram {
-            program,
-            rings,
-            rows,
-            ledger,
-            filters,
-            sent,
+/// Loads the BPF program for received packets: the first variant that the verifier takes.
+fn load_received(
+    lanes: Lanes,
+    given: &Given<'_>,
+    compile: Compile<'_>,
+) -> Result<Loaded, ProgramError> {
+    let load = |variant| -> Result<Loaded, ProgramError> {
+        let object = compile(&Capture::new(lanes, variant)).map_err(ProgramError::Compile)?;
+        Ok(Loaded::load_with(&object, NAME, given)?)
+    };
+    let mut loaded = load(Variant::Full);
+    for variant in [Variant::Copied, Variant::Plain] {
+        if matches!(loaded, Err(ProgramError::Load(LoadError::Refused(_)))) {
+            loaded = load(variant);
         }
     }
+    loaded
+}
+
+/// Loads the BPF program for sent packets, which shares all maps with the one for `received`.
+fn load_sent(
+    lanes: Lanes,
+    given: &Given<'_>,
+    compile: Compile<'_>,
+    received: &Loaded,
+) -> Result<LoadedProgram, ProgramError> {
+    let object = compile(&Capture::sent(lanes)).map_err(ProgramError::Compile)?;
+    let sent = Loaded::load_sharing(&object, NAME_OF_SENT, given, received)?;
+    Ok(sent.into_program())
 }
 
 /// Why a group's BPF program can't be loaded.
 #[derive(Debug)]
-pub enum ProgramError<E> {
+pub enum ProgramError {
     /// The steering program can't be compiled.
-    Compile(E),
+    Compile(EbpfError),
     /// The kernel does not load the BPF program.
     Load(LoadError),
 }
 
-impl<E> From<LoadError> for ProgramError<E> {
+impl From<LoadError> for ProgramError {
     fn from(error: LoadError) -> Self {
         Self::Load(error)
     }
@@ -296,6 +339,10 @@ const KIND: ProgramKind = ProgramKind::Xdp;
 /// The name in the kernel.
 pub(crate) const NAME: &str = "fanpcap_xdp";
 const NAME_OF_SENT: &str = "fanpcap_sent";
+
+// errno(3).
+const EINVAL: i32 = 22;
+const ENOLINK: i32 = 67;
 
 #[cfg(test)]
 mod tests;

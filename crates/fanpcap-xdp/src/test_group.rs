@@ -3,7 +3,7 @@
 use crate::layout::{self, XDP_DROP};
 use crate::{Capture, DockMaps, GroupProgram, Lanes, MemberRings};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
-use fanpcap_linux::bpf::{Map, Table};
+use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::tree;
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A group whose slot 0 gets all that its steering program does not drop.
 pub(crate) struct Group {
     pub(crate) program: GroupProgram,
+    /// The BPF program for received packets.
+    pub(crate) received: LoadedProgram,
     pub(crate) table: Table,
 }
 
@@ -22,12 +24,17 @@ impl Group {
         let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
         let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
-        let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
-        Self { program, table }
+        let (program, received) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
+        let received = received.into_program();
+        Self {
+            program,
+            received,
+            table,
+        }
     }
 
     pub(crate) fn run(&self, frame: &[u8], times: u32) -> u32 {
-        let ran = self.program.program().run(frame, &[], times);
+        let ran = self.received.run(frame, &[], times);
         ran.unwrap().verdict
     }
 

@@ -28,8 +28,9 @@ pub enum Unavailable {
     Driver(io::Error),
     /// The kernel is older than Linux 5.18.
     Kernel,
-    /// The kernel has no place for a BPF program that sees the packets which the host sends.
-    Sent,
+    /// No BPF program sees the packets that the host sends, for this reason. Without a reason, the
+    /// kernel has no place for it.
+    Sent(Option<String>),
     /// The kernel refuses a BPF program or a map: for lack of a capability, as a rule.
     Load(LoadError),
     /// The device can't be asked.
@@ -65,10 +66,14 @@ impl fmt::Display for Unavailable {
                  (or not with this MTU, LRO or number of queues): {error}"
             ),
             Self::Kernel => f.write_str("the kernel is older than Linux 5.18"),
-            Self::Sent => f.write_str(
-                "packets that the host sends can't be captured before Linux 6.6: \
-                 'outgoing@DEVICE = no' leaves them out",
-            ),
+            Self::Sent(reason) => {
+                f.write_str("packets that the host sends can't be captured")?;
+                match reason {
+                    Some(reason) => write!(f, " ({reason})")?,
+                    None => f.write_str(" before Linux 6.6")?,
+                }
+                f.write_str(": 'outgoing@DEVICE = no' leaves them out")
+            }
             Self::Load(error) => error.fmt(f),
             Self::Device(error) => write!(f, "the device can't be asked: {error}"),
         }
@@ -87,7 +92,7 @@ impl Error for Unavailable {
             | Self::TakesVlanTags(_)
             | Self::Foreign { .. }
             | Self::Kernel
-            | Self::Sent => None,
+            | Self::Sent(_) => None,
         }
     }
 }

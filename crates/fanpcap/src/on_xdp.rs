@@ -16,8 +16,8 @@ pub const OF_DEFAULT_ROUTE: &str = "the default route leads through the device, 
      lose its packets: write 'steal@DEVICE = force' if it may";
 
 /// Why a handle that has a group of its own joins no other.
-pub const ALONE: &str = "a handle on the engine xdp joins a group by pcap_activate(): call it \
-     before that";
+pub const ALONE: &str = "a handle on the engine xdp joins a group by pcap_activate() alone: call \
+     pcap_fanout() before that, or open another handle for the group and close this one then";
 
 /// Bytes of the ring of the handle's socket, which receives nothing unless it must stand in for the
 /// engine: the default of the system's library.

@@ -1,6 +1,7 @@
 //! Members of a steered group that are killed at each step of each change: the next member
 //! completes or undoes it, and table, kernel, locker and pages agree afterwards.
 
+use std::cell::Cell;
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use fanpcap_testkit::{await_for, member, traffic};
 const GROUP: u16 = 7;
 /// Another group on the same device.
 const OTHER_GROUP: u16 = 8;
-const OPEN: &str = "open main = steer_flow";
+/// What the group runs; a change may replace the one by the other.
+const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobin"];
 
 /// Of the many steps that are each the same move of one more bucket, every so many is tried.
 const STRIDE: u64 = 307;
@@ -73,6 +75,8 @@ struct Stage<'a> {
     steps_file: PathBuf,
     /// `PCAP_DRIVER=` and the engine of all.
     driver: String,
+    /// Which of the two the group runs, as far as its members know.
+    runs: Cell<usize>,
 }
 
 /// What the victim does, and who else is there for it.
@@ -116,6 +120,7 @@ impl<'a> Stage<'a> {
             steps: shared::map(&file, &[0, 0])?,
             steps_file,
             driver: format!("PCAP_DRIVER={driver}"),
+            runs: Cell::new(0),
         })
     }
 
@@ -134,7 +139,17 @@ impl<'a> Stage<'a> {
 
     fn member_of(&self, group: u16, counts: bool) -> Result<Dialog> {
         let mut member = self.start(group, counts)?;
-        member.expect(OPEN, "opened 0")?;
+        let runs = if group == GROUP { self.runs.get() } else { 0 };
+        let said = member.ask(&format!("open {}", PROGRAMS[runs]))?;
+        if said != "opened 0" {
+            let other = PROGRAMS[1 - runs];
+            ensure!(
+                said.contains(&format!("runs the program '{other}'")),
+                "{said}"
+            );
+            member.expect(&format!("open {other}"), "opened 0")?;
+            self.runs.set(1 - runs);
+        }
         Ok(member)
     }
 
@@ -295,7 +310,9 @@ fn print(figures: &str) {
 }
 
 fn join(_: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
-    victim.it.expect(OPEN, "opened 0")
+    victim
+        .it
+        .expect(&format!("open {}", PROGRAMS[0]), "opened 0")
 }
 
 fn bury(stage: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
@@ -482,6 +499,23 @@ fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
                 victim.it.count(0)?;
                 Ok((!stage.serves_several()?).then_some(()))
             })
+        },
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_replaces_the_program_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 1,
+        hole: false,
+        beside: true,
+        driver: "xdp",
+        around: [80, 60],
+        prepare: joined,
+        act: |stage, victim| {
+            let next = PROGRAMS[1 - stage.runs.get()];
+            victim.it.expect(&format!("fanout 0 {next}"), "done")
         },
     })
 }

@@ -36,11 +36,11 @@ impl Device for Noted {
         vec![self.part.read.as_fd(), self.part.write.as_fd()]
     }
 
-    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
+    fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
         if self.refuses {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        let inode = |program: &OwnedFd| packet::inode(program.as_fd()).unwrap();
+        let inode = |program: &BorrowedFd<'_>| packet::inode(*program).unwrap();
         let served = berths.iter().map(|(berth, it)| (*berth, inode(it)));
         *self.served.borrow_mut() = served.collect();
         Ok(())
@@ -122,7 +122,9 @@ fn a_berth_that_is_none_keeps_no_group_from_the_device() {
     let dock = Dock::new(Noted::new(), 7).unwrap();
     let (group, stray) = (Group::new(), Group::new());
     let parts = [stray.0.read.as_fd(), stray.1.read.as_fd()];
-    dock.locker.put(Berth::deposit(16, true), &parts).unwrap();
+    dock.locker
+        .put(Berth::deposit(16, true, 0), &parts)
+        .unwrap();
     assert_eq!(group.moor(&dock).unwrap(), Some(0));
     assert_eq!(*dock.device.served.borrow(), [(0, group.program())]);
     assert!(!dock.device.steals.get());
@@ -157,4 +159,46 @@ fn the_host_loses_packets_as_long_as_a_group_is_there_that_asks_for_it() {
     dock.clear().unwrap();
     assert!(!dock.device.steals.get());
     assert!(!dock.has_gone());
+}
+
+#[test]
+fn a_group_that_exchanges_its_program_keeps_its_berth() {
+    let mut dock = Dock::new(Noted::new(), 7).unwrap();
+    let (group, beside) = (Group::new(), Group::new());
+    assert_eq!(group.moor(&dock).unwrap(), Some(0));
+    assert_eq!(beside.moor(&dock).unwrap(), Some(1));
+    dock.steal_for(0).unwrap();
+    let served = |dock: &Dock<Noted>| {
+        let mut served = dock.device.served.borrow().clone();
+        served.sort_unstable();
+        served
+    };
+    // More often than a version has numbers.
+    let mut next = Group::new();
+    for _ in 0..300 {
+        let before = dock.exchange(0, next.1.read.as_fd()).unwrap();
+        assert_eq!(served(&dock), [(0, next.program()), (1, beside.program())]);
+        assert_ne!(packet::inode(before.as_fd()).unwrap(), next.program());
+        next = Group::new();
+    }
+    assert!(dock.device.steals.get());
+    assert_eq!(dock.berths().unwrap().len(), 2);
+    // One that has died within an exchange has left both programs.
+    let mut berths = dock.berths().unwrap().into_iter();
+    let last = berths.find(|it| it.number == 0).unwrap();
+    let deposit = Berth::deposit(0, true, last.version.wrapping_add(1));
+    let parts = [last.lifeline.as_fd(), next.1.read.as_fd()];
+    dock.locker.put(deposit, &parts).unwrap();
+    let third = Group::new();
+    assert_eq!(third.moor(&dock).unwrap(), Some(2));
+    assert_eq!(served(&dock)[0], (0, next.program()));
+    dock.device.refuses = true;
+    assert!(dock.exchange(0, third.1.read.as_fd()).is_err());
+    dock.device.refuses = false;
+    assert!(dock.exchange(9, third.1.read.as_fd()).is_err());
+    dock.exchange(1, third.1.read.as_fd()).unwrap();
+    assert_eq!(served(&dock)[0], (0, next.program()));
+    group.end();
+    other_process(&dock).clear().unwrap();
+    assert_eq!(dock.berths().unwrap().len(), 2);
 }

@@ -6,6 +6,7 @@ use super::leg::Leg;
 use super::prepared::ensure_sees_sent;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError, device};
+use crate::exchange;
 use crate::faults;
 use crate::found;
 use crate::ground::{Entering, Kernel};
@@ -114,6 +115,10 @@ impl<'a> Entry<'a> {
         let has_xdp = shared.on_xdp.is_some();
         if has_xdp != self.newcomer.asks_xdp().is_some() {
             return Err(XdpError::OtherEngine { group, has_xdp }.into());
+        }
+        if exchange::is_under_way(&shared) {
+            let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
+            exchange::finish(&shared, &at_dock).map_err(XdpError::Serve)?;
         }
         leg.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {

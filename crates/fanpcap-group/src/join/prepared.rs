@@ -6,15 +6,15 @@ use crate::dock::Dock;
 use crate::docks;
 use crate::found;
 use crate::identity::Identity;
-use crate::on_xdp::OnXdp;
+use crate::on_xdp::{CountMaps, OnXdp, counts_by_them};
 use crate::page::{GroupDir, MemberId};
 use crate::roster::Roster;
 use crate::shared::Shared;
+use crate::table::at;
 use crate::turn::GroupLock;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
-use fanpcap_steer::ebpf::TABLE_MAP;
 use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable};
 use std::io;
 use std::os::fd::AsFd;
@@ -97,8 +97,8 @@ impl Prepared {
 /// Checks that the group's BPF programs see the packets that the host sends, if a member wants
 /// them.
 pub(super) fn ensure_sees_sent(on_xdp: &OnXdp, outgoing: bool) -> Result<(), XdpError> {
-    match outgoing && !on_xdp.program().sees_sent() {
-        true => Err(XdpError::Unavailable(Unavailable::Sent)),
+    match outgoing {
+        true => on_xdp.program().sees_sent().map_err(XdpError::Unavailable),
         false => Ok(()),
     }
 }
@@ -118,7 +118,8 @@ fn has_members(group: u16, ifindex: u32) -> Result<bool, XdpError> {
 
 fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<Shared, XdpError> {
     let mut shared = Shared::for_xdp(0).map_err(XdpError::Locker)?;
-    let given = [(TABLE_MAP, shared.map())];
+    let counts = CountMaps::new().map_err(XdpError::Locker)?;
+    let given = counts.given(shared.map());
     let at_xdp = steering.at_xdp().ok_or_else(|| XdpError::Unsteered {
         group: 0,
         mode: steering.title().to_owned(),
@@ -126,9 +127,12 @@ fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<
     let compile = |capture: &Capture| at_xdp.object(capture);
     let lanes = Lanes::of_device(ifindex);
     let loaded = GroupProgram::load(lanes, dock.device().maps(), &given, &compile);
-    let parts = loaded.map_err(XdpError::Program)?;
-    let kept = shared.keep_program(parts.0.program().as_fd(), steering.text());
-    let parts = kept.and_then(|()| OnXdp::new(parts, dock, &shared.locker));
+    let (program, loaded) = loaded.map_err(XdpError::Program)?;
+    shared
+        .table()
+        .set(at::COUNTS, counts_by_them(&loaded).into());
+    let kept = shared.keep_program(loaded.as_fd(), steering.text());
+    let parts = kept.and_then(|()| OnXdp::new(program, counts, dock, &shared.locker));
     shared.on_xdp = Some(parts.map_err(XdpError::Locker)?);
     let watched = shared.lifelines.add(dock.lifelines(), true);
     watched.map_err(XdpError::Locker)?;

@@ -1,6 +1,7 @@
 //! Why a handle can't join a group with a steering program, or the steering program can't be
 //! replaced.
 
+use super::XdpError;
 use crate::root;
 use crate::steered::SteerError;
 use fanpcap_config::report::quote;
@@ -44,10 +45,12 @@ pub enum ProgramError {
         /// Members of other processes.
         members: usize,
     },
-    /// The group is on the XDP engine, where it keeps its steering program.
-    Stays {
+    /// The steering program of a group on the XDP engine can't be replaced.
+    OnXdp {
         /// The group's number.
         group: u16,
+        /// Why.
+        error: XdpError,
     },
     /// Packet diag does not show the group's members to this thread.
     Unseen {
@@ -103,11 +106,9 @@ impl fmt::Display for ProgramError {
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
-            Self::Stays { group } => write!(
-                f,
-                "fan-out group {group} is on engine xdp, where a group keeps its steering program: close its \
-                 members first, or use another group",
-            ),
+            Self::OnXdp { group, error } => {
+                write!(f, "the steering program of fan-out group {group}: {error}")
+            }
             Self::OthersJudge { group, members } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced by one that drops or counts otherwise: \
@@ -144,11 +145,11 @@ impl std::error::Error for ProgramError {
         match self {
             Self::Steer { error, .. } => Some(error),
             Self::Untold { error, .. } => Some(error),
+            Self::OnXdp { error, .. } => Some(error),
             Self::Other { .. }
             | Self::NotEthernet { .. }
             | Self::AllDevices
             | Self::NotPermitted(_)
-            | Self::Stays { .. }
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
             | Self::Unreachable { .. }
@@ -180,7 +181,7 @@ impl ProgramError {
             Self::AllDevices => "program-on-all-devices",
             Self::NotPermitted(_) => "program-needs-cap-bpf",
             Self::Steer { error, .. } => error.slug(),
-            Self::Stays { .. } => "program-stays-on-xdp",
+            Self::OnXdp { error, .. } => error.slug(),
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
             Self::Unreachable { .. } => "group-unreachable",

@@ -1,7 +1,6 @@
 //! Why a handle can't join a group on the XDP engine.
 
 use crate::steered::SteerError;
-use fanpcap_steer::ebpf::EbpfError;
 use fanpcap_xdp::{BERTHS, ProgramError, Unavailable};
 use std::fmt;
 use std::io;
@@ -53,7 +52,7 @@ pub enum XdpError {
     /// The device's packets can't be given to the group.
     Serve(io::Error),
     /// The group's BPF program can't be loaded.
-    Program(ProgramError<EbpfError>),
+    Program(ProgramError),
     /// The rings can't be made.
     Rings(io::Error),
     /// The locks of the groups can't be taken.

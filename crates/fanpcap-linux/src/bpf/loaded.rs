@@ -105,6 +105,7 @@ impl Loaded {
     }
 
     /// As [`Loaded::load`], with the maps that the object is given, by their names in the object.
+    /// A map that the object would have of its own may be given too.
     ///
     /// # Errors
     /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or is not what the object asks
@@ -270,17 +271,16 @@ impl AsFd for Loaded {
     }
 }
 
-/// The map of this specification: created, or one of those that are given.
+/// The map of this specification: one of those that are given, else a new one.
 fn map(name: &str, spec: &MapSpec, given: &[(&str, BorrowedFd<'_>)]) -> io::Result<Map> {
-    if !spec.is_given {
-        return Map::create(name, spec);
+    match given.iter().find(|(known, _)| *known == spec.name) {
+        Some((_, fd)) => Map::given(*fd, spec),
+        None if spec.is_given => {
+            let text = format!("the map {} is not given", spec.name);
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        None => Map::create(name, spec),
     }
-    let wanted = given.iter().find(|(known, _)| *known == spec.name);
-    let Some((_, fd)) = wanted else {
-        let text = format!("the map {} is not given", spec.name);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    };
-    Map::given(*fd, spec)
 }
 
 /// Finds out the reason of an `EPERM`.

@@ -5,7 +5,9 @@ use crate::layout::{XDP_DROP, XDP_PASS};
 use crate::test_group::{Dock, Group, frame, next};
 use fanpcap_bpf::Instruction;
 use fanpcap_buckets::layout;
+use fanpcap_linux::bpf::Map;
 use fanpcap_linux::wait::events;
+use fanpcap_steer::ebpf::{COUNTERS_MAP, TABLE_MAP};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -181,6 +183,41 @@ fn another_process_has_it_by_its_descriptors() {
     assert!(GroupProgram::open(wrong).is_err());
     let copies = rings.descriptors().iter().map(own).collect();
     assert!(MemberRings::open(copies, Lanes::for_queues(1)).is_err());
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn the_next_program_goes_on_with_the_maps() {
+    let dock = Dock::that_steals();
+    let group = Group::of(
+        "main = inc 1 >-> steer_flow",
+        Lanes::for_queues(1),
+        dock.maps(),
+    );
+    let (_rings, mut records) = group.rings(96);
+    group.run(&frame(60), 3);
+    let tree = fanpcap_steer::tree("main = inc 1 >-> drop", &|_| Err("none".to_owned())).unwrap();
+    let compile = |capture: &Capture| fanpcap_steer::ebpf::xdp(&tree, None, capture);
+    let counters = Map::array("counters", 1, 512).unwrap();
+    let given = [
+        (TABLE_MAP, group.table.as_fd()),
+        (COUNTERS_MAP, counters.as_fd()),
+    ];
+    let next = group.program.load_next(dock.maps(), &given, &compile);
+    let (received, sent) = next.unwrap();
+    assert!(sent.is_none(), "the group has no device");
+    for _ in 0..2 {
+        received.run(&frame(60)).unwrap();
+    }
+    let counts = group.program.group_counts();
+    assert_eq!((counts.offered, counts.nowhere), (5, 2));
+    assert_eq!(group.program.slot_counts(0).produced, 3);
+    assert_eq!(
+        std::iter::from_fn(|| crate::test_group::next(&mut records)).count(),
+        3
+    );
+    // It counts in the map that it is given, though it could have its own.
+    assert_eq!(counters.numbers().unwrap()[..3], [0, 2, 0]);
 }
 
 #[test]

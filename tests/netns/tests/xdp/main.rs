@@ -12,6 +12,7 @@ mod host;
 mod kernels;
 mod refusals;
 mod remains;
+mod replaced;
 mod stalled;
 mod stream;
 mod tags;

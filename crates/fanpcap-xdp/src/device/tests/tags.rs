@@ -80,7 +80,7 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
         let sender = Injector::open("va").unwrap();
         let groups = ["main = steer_flow", "main = vlan >-> steer_flow"];
         let groups = groups.map(|it| Group::of(it, Lanes::of_device(index), device.maps()));
-        let all: Vec<(u8, OwnedFd)> = (3..).zip(groups.iter().map(program)).collect();
+        let all: Vec<(u8, BorrowedFd<'_>)> = (3..).zip(groups.iter().map(program)).collect();
         for berths in [&all[..1], &all[1..], &all] {
             device.serve(berths).unwrap();
             for tag in [[TAG, 5], [SERVICE_TAG, 0xe123], [TAG, 0]] {
@@ -140,6 +140,6 @@ fn another_device_of_the_same_index_is_not_taken_for_the_links() {
             .unwrap();
         device.serve(&[(1, program(&group))]).unwrap();
         let now = device.link.program_id().unwrap();
-        assert_eq!(now, group.program.program().id().unwrap());
+        assert_eq!(now, group.received.id().unwrap());
     });
 }

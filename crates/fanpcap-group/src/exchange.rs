@@ -1,0 +1,125 @@
+//! The exchange of a group's BPF program on the XDP engine for another, while packets come. Each
+//! packet meets the one or the other; the maps, and so rings and counters, are the same.
+//!
+//! All that it needs is in the group's locker before it begins. The word [`at::EXCHANGE`] of the
+//! table says how far it has come: 0, [`BEGUN`], or the digest of the next steering program. Who
+//! dies within it leaves that to the next holder of the group's lock, who undoes an exchange that
+//! has only begun, and completes one whose digest is there.
+
+use crate::estate::Estate;
+use crate::faults;
+use crate::locker::Deposit;
+use crate::on_xdp::{NEXT, OnXdp};
+use crate::record::{TITLE_WORDS, at as word, title_words};
+use crate::shared::Shared;
+use crate::table::at;
+use crate::turn::AtDock;
+use fanpcap_linux::file::sealed;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What another member needs for an exchange.
+#[derive(Debug)]
+pub(crate) struct Next<'a> {
+    /// The digest of the steering program.
+    pub(crate) digest: u64,
+    /// The BPF program for received packets.
+    pub(crate) received: BorrowedFd<'a>,
+    /// The one for sent packets, if the group has one.
+    pub(crate) sent: Option<BorrowedFd<'a>>,
+    /// Text and title of the steering program, in files.
+    pub(crate) text: BorrowedFd<'a>,
+    pub(crate) title: BorrowedFd<'a>,
+}
+
+/// A value of [`at::EXCHANGE`].
+const BEGUN: u64 = 1;
+
+/// Whether an exchange is under way.
+pub(crate) fn is_under_way(shared: &Shared) -> bool {
+    shared.table().get(at::EXCHANGE) != 0
+}
+
+/// Exchanges the group's BPF program. The caller has the group's turn and the dock's.
+///
+/// # Errors
+/// What the engine and the lockers say. The group has its former BPF program then.
+pub(crate) fn exchange(shared: &Shared, at_dock: &AtDock<'_>, next: &Next<'_>) -> io::Result<()> {
+    shared.locker.ensure_room()?;
+    let set = |value| {
+        faults::step();
+        shared.table().set(at::EXCHANGE, value);
+        faults::step();
+    };
+    let mut all = vec![next.received, next.text, next.title];
+    all.extend(next.sent);
+    set(BEGUN);
+    let put = shared.locker.put(Deposit::Engine(NEXT), &all);
+    if put.is_ok() {
+        set(next.digest);
+    }
+    put.and(finish(shared, at_dock))
+}
+
+/// Completes or undoes the exchange that is under way. The caller is as that of [`exchange`].
+///
+/// # Errors
+/// As [`exchange`]. No exchange is under way then.
+pub(crate) fn finish(shared: &Shared, _: &AtDock<'_>) -> io::Result<()> {
+    let digest = shared.table().get(at::EXCHANGE);
+    let next = shared.locker.find(Deposit::Engine(NEXT))?;
+    let done = match (&shared.on_xdp, next) {
+        (Some(on_xdp), Some(next)) if digest != BEGUN => install(shared, on_xdp, digest, next),
+        _ => Ok(()),
+    };
+    faults::step();
+    shared.table().set(at::EXCHANGE, BEGUN);
+    faults::step();
+    shared.locker.remove(Deposit::Engine(NEXT))?;
+    faults::step();
+    shared.table().set(at::EXCHANGE, 0);
+    done
+}
+
+/// Makes the next BPF program the group's. It can be done again from its beginning.
+fn install(shared: &Shared, on_xdp: &OnXdp, digest: u64, next: Vec<OwnedFd>) -> io::Result<()> {
+    let mut next = next.into_iter();
+    let (Some(received), Some(text), Some(title)) = (next.next(), next.next(), next.next()) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let berth = u8::try_from(shared.table().get(at::BERTH));
+    let berth = berth.map_err(|_| io::ErrorKind::InvalidData)?;
+    let dock = on_xdp.dock(shared.ifindex())?;
+    let former = dock.exchange(berth, received.as_fd())?;
+    faults::step();
+    let replaced = next.next().map(|sent| on_xdp.program().replace_sent(sent));
+    if let Some(Err(error)) = replaced {
+        dock.exchange(berth, former.as_fd())?;
+        return Err(error);
+    }
+    faults::step();
+    // Best effort: without the text a newcomer must bring the steering program.
+    let _ = shared.keep(&[received.as_fd(), text.as_fd()]);
+    faults::step();
+    shared.table().set(at::DIGEST, digest);
+    faults::step();
+    // Best effort: errors would show another title.
+    let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
+    let _ = write_pages(shared, digest, &title.unwrap_or_default());
+    Ok(())
+}
+
+/// Writes the title and the digest of the steering program to the pages of all members.
+fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
+    let title = title_words(title);
+    shared.locker.visit(|deposit, descriptors| {
+        if let Deposit::Socket(cookie) = deposit {
+            if let Some(estate) = Estate::from(cookie, descriptors) {
+                let words = estate.words[word::TITLE..].iter();
+                words.zip(title).for_each(|(word, value)| word.set(value));
+                estate.words[word::DIGEST].set(digest);
+            }
+        }
+        true
+    })
+}
