@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::{Injector, Program, Scratch, Veth, await_for, member, netns, traffic};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
@@ -211,11 +211,8 @@ fn it_is_served_by_http() {
         head.starts_with("HTTP/1.1 200 ") && idle.len() == 6,
         "{head}"
     );
-    assert!(
-        begun.elapsed() < Duration::from_millis(1400),
-        "{:?}",
-        begun.elapsed()
-    );
+    let taken = begun.elapsed();
+    assert!(taken < within(Duration::from_millis(1400)), "{taken:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::wait::{clock, stop};
 
 /// Calls `condition` until it returns a value, and returns that.
 ///
@@ -38,3 +38,30 @@ pub fn await_for<T>(
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long something may take now that takes `limit` on a machine that does nothing else.
+pub fn within(limit: Duration) -> Duration {
+    limit.mul_f64(slowness())
+}
+
+/// How many times longer the calling thread takes than it would with a CPU of its own.
+fn slowness() -> f64 {
+    let begun = Instant::now();
+    let end = clock::thread_cpu_ns() + WORK_NS;
+    while clock::thread_cpu_ns() < end {}
+    let taken = begun.elapsed().as_secs_f64();
+    (taken * 1e9 / WORK_NS as f64).max(1.0)
+}
+
+/// Longer than a turn on the CPU, so that others get theirs.
+const WORK_NS: u64 = 20_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_is_shorter_than_it_was() {
+        assert!(within(LIMIT) >= LIMIT);
+    }
+}

@@ -11,7 +11,7 @@ use anyhow::Result;
 use fanpcap_linux::process::stat::Stat;
 use fanpcap_nic::channels;
 use fanpcap_nic::device::Device;
-use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::{Veth, member, netns};
 
 use crate::{FAR, NEAR, Running};
@@ -60,6 +60,7 @@ fn a_signal_ends_all_while_nobody_reads() {
     ] {
         let running = piped(&[], text);
         thread::sleep(Duration::from_millis(500));
+        let limit = within(Duration::from_secs(5));
         let begin = Instant::now();
         for _ in 0..signals {
             running.signal("TERM").unwrap();
@@ -68,7 +69,9 @@ fn a_signal_ends_all_while_nobody_reads() {
         let mut running = running;
         let pipe = running.process.stdout.take();
         let ended = running.wait().unwrap();
-        assert!(begin.elapsed() < Duration::from_secs(5), "{text}");
+        let taken = begin.elapsed();
+        let limit = limit.max(within(Duration::from_secs(5)));
+        assert!(taken < limit, "{text}: {taken:?} of {limit:?}");
         assert!(ended.said().contains("are not written"), "{}", ended.said());
         drop(pipe);
     }
@@ -100,7 +103,8 @@ fn the_second_interrupt_kills() {
     }
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(137), "{}", ended.said());
-    assert!(begin.elapsed() < Duration::from_secs(4));
+    let taken = begin.elapsed();
+    assert!(taken < within(Duration::from_secs(4)), "{taken:?}");
     assert!(
         ended.said().contains("killing the copies"),
         "{}",
@@ -146,7 +150,11 @@ fn nothing_that_a_copy_started_outlives_it() {
     let left = pids(&running, &["group", "away"]);
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
-    assert!(left.iter().all(|&pid| state(pid).is_none()), "{left:?}");
+    for &pid in left.iter().filter(|&&pid| state(pid).is_some()) {
+        // It is killed, but has not had the processor since.
+        assert!(ended.said().contains("can't be ended"), "{}", ended.said());
+        await_state(pid, &[None]);
+    }
     let said = format!("copy 0 went to the background ({})", left[1]);
     assert!(ended.said().contains(&said), "{}", ended.said());
     assert!(

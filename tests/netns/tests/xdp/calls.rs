@@ -31,7 +31,7 @@ fn reads_wait_as_the_handle_says() -> Result<()> {
     ensure_said(&[
         ("polled", "20 packets, late no, spins no"),
         ("nonblock", "0 then 20 packets"),
-        ("waits", "1, waited yes"),
+        ("waits", "1, 0 before, late no"),
         ("immediate", "50 packets, late no"),
         ("broken", "-2 after 20 packets"),
     ])

@@ -24,10 +24,12 @@ pub(super) struct Change {
     pub(super) is_sticky: bool,
     /// How the member ended, if it did, and when, in microseconds since 1970.
     pub(super) end: Option<(End, u64)>,
+    /// How long its packets may wait for another member then.
+    pub(super) served_within: Duration,
 }
 
-/// A survivor takes milliseconds; but the machine may be busy.
-const SERVED_WITHIN: Duration = Duration::from_secs(3);
+/// A survivor takes milliseconds.
+pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(3);
 
 impl Change {
     /// Prints the figures.
@@ -67,7 +69,7 @@ impl Change {
         // It takes longer to notice that nobody reads what somebody has.
         if self.end.is_some_and(|(how, _)| how != End::Held) {
             let (first, _) = self.served(story).context("nobody serves its flows")?;
-            ensure!(first < SERVED_WITHIN, "{what}: served after {first:?}");
+            ensure!(first < self.served_within, "{what}: served after {first:?}");
         }
         Ok(())
     }

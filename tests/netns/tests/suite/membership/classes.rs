@@ -6,8 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::view::{GroupTable, State, View};
-use fanpcap_linux::interface;
+use fanpcap_group::view::State;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
@@ -16,7 +15,7 @@ use super::load::{FLOWS, Load, Sent};
 use super::recorder::{End, Recorder};
 use super::records::{self, Got};
 use super::scene::ON_XDP;
-use super::table::BUCKETS;
+use super::table::{self, BUCKETS};
 
 const GROUP: u16 = 7;
 
@@ -60,7 +59,7 @@ impl<'a> Scene<'a> {
     /// Waits until the members that live have these classes, and so many buckets of them.
     fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
         await_for("each member's share", LIMIT, || {
-            let places = view()?.places.into_iter();
+            let places = table::view(GROUP)?.places.into_iter();
             let live = places.filter(|it| it.state == State::Live);
             let mut shares: Vec<(u8, usize)> = live.map(|it| (it.class, it.buckets)).collect();
             shares.sort_unstable();
@@ -90,16 +89,13 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn view() -> Result<View> {
-    let ifindex = interface::index(DEVICE).context("no device")?;
-    let table = GroupTable::find(ifindex, GROUP, LIMIT).map_err(anyhow::Error::msg)?;
-    table.context("no table")?.look().context("no view")
-}
-
 /// Waits until a member has told of so many packets, and returns how many there was nobody for.
 fn await_ledger(offered: u64) -> Result<u64> {
     await_for("the ledger", LIMIT, || {
-        let Some(ledger) = view()?.ledger.filter(|it| it.offered >= offered) else {
+        let Some(ledger) = table::view(GROUP)?
+            .ledger
+            .filter(|it| it.offered >= offered)
+        else {
             return Ok(None);
         };
         let sum = ledger.produced + ledger.dropped + ledger.unwanted + ledger.nowhere;
@@ -146,7 +142,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
             dead.is_subset(&heir),
             "the dead one's flows go on within its class"
         );
-        let gone = view()?.gone;
+        let gone = table::view(GROUP)?.gone;
         let all = gone.taken + gone.inherited + gone.unread;
         ensure!(gone.members == 1 && gone.unknown == 0, "{gone:?}");
         ensure!(gone.received == all && gone.unread == 0, "{gone:?}");

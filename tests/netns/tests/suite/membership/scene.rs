@@ -12,9 +12,9 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for;
-use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::await_for::{LIMIT, within};
 
-use super::change::Change;
+use super::change::{Change, SERVED_WITHIN};
 use super::load::{self, FLOWS, Load, Sent, print};
 use super::recorder::{End, Recorder};
 use super::records::{self, now_us};
@@ -255,6 +255,7 @@ impl<'a> Scene<'a> {
             successor: None,
             is_sticky: self.is_sticky(),
             end,
+            served_within: within(SERVED_WITHIN),
         });
     }
 
@@ -273,6 +274,7 @@ impl<'a> Scene<'a> {
             successor: None,
             is_sticky: self.is_sticky(),
             end: None,
+            served_within: SERVED_WITHIN,
         });
     }
 

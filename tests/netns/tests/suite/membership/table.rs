@@ -5,9 +5,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Result, ensure};
-use fanpcap_linux::bpf;
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::view::{GroupTable, View};
 use fanpcap_linux::process::pidfd::Process;
+use fanpcap_linux::{bpf, interface};
+use fanpcap_netns::DEVICE;
+use fanpcap_testkit::await_for::LIMIT;
+
+/// What a group's table on the tests' device says.
+pub(super) fn view(group: u16) -> Result<View> {
+    let ifindex = interface::index(DEVICE).context("no device")?;
+    let table = GroupTable::find(ifindex, group, LIMIT).map_err(anyhow::Error::msg)?;
+    table.context("no table")?.look().context("no view")
+}
 
 /// The number of buckets, which are the table's first bytes.
 pub(super) const BUCKETS: usize = 4096;
