@@ -29,10 +29,16 @@ const TCX: Feature = Feature {
 };
 
 /// Few tests, as emulation is slow: of each claim about the kernel one. None measures time.
-const SUBSET: [Tests; 5] = [
+const SUBSET: [Tests; 6] = [
     Tests {
         package: "fanpcap-guest-tests",
         program: "cards",
+        names: &[],
+        needs: None,
+    },
+    Tests {
+        package: "fanpcap-guest-tests",
+        program: "adapting",
         names: &[],
         needs: None,
     },

@@ -19,6 +19,7 @@ use fanpcap_nic::settings::{self, Settings};
 
 use super::text::{self, say};
 use crate::flow::shown;
+use crate::streams::Reader;
 use counter::{Counter, Counts};
 use levels::{Decision, Levels};
 
@@ -116,7 +117,10 @@ impl<'a> Adapting<'a> {
             let decision = self.levels.round(&self.table, &counts);
             self.set(hold, &decision)?;
             self.counter.next_round(&counts);
-            say(&format!("{name}: {}", decision.text(number)))?;
+            let reader = say(&format!("{name}: {}", decision.text(number)))?;
+            if reader == Reader::Gone {
+                break;
+            }
             for &entry in &decision.elephants {
                 let flow = self.flow_of(entry)?;
                 let line = decision.elephant(entry, &counts, &flow);
@@ -134,8 +138,7 @@ impl<'a> Adapting<'a> {
                 return Ok(None);
             }
             let counts = self.counter.since_last()?;
-            let packets: u64 = counts.entries.iter().sum();
-            if packets >= self.levels.enough() || Instant::now() >= end {
+            if counts.packets() >= self.levels.enough() || Instant::now() >= end {
                 return Ok(Some(counts));
             }
         }

@@ -13,7 +13,7 @@ use fanpcap_nic::knob::Knob;
 use fanpcap_nic::plan::Plan;
 use fanpcap_nic::plan::text::shown;
 
-use crate::streams;
+use crate::streams::{self, Reader};
 
 /// The device in a few lines.
 pub(super) fn facts(facts: &Facts) -> String {
@@ -136,9 +136,10 @@ pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
 }
 
 /// Prints lines without control characters of names in them.
-pub(super) fn say(text: &str) -> Result<()> {
+pub(super) fn say(text: &str) -> Result<Reader> {
+    let mut reader = Reader::Reads;
     for line in text.lines() {
-        streams::print(&format!("{}\n", harmless_text(line)))?;
+        reader = streams::print(&format!("{}\n", harmless_text(line)))?;
     }
-    Ok(())
+    Ok(reader)
 }

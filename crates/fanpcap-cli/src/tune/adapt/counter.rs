@@ -165,6 +165,11 @@ fn most(sampled: &[Option<FlowKey>]) -> Option<Most> {
 }
 
 impl Counts {
+    /// All packets.
+    pub(super) fn packets(&self) -> u64 {
+        self.entries.iter().sum::<u64>() + self.unhashed
+    }
+
     /// All numbers in the order of the map.
     fn words(&self) -> impl Iterator<Item = u64> {
         let own = self.entries.iter().chain(&self.queues).copied();

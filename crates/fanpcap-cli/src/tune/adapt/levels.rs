@@ -141,10 +141,10 @@ impl Levels {
     }
 
     fn hindrance(&self, owners: &[usize], counts: &Counts) -> Option<Hindrance> {
-        let hashed: u64 = counts.entries.iter().sum();
-        let share = |part: u64| part * 1000 / (hashed + counts.unhashed).max(1);
+        let packets = counts.packets();
+        let share = |part: u64| part * 1000 / packets.max(1);
         let unhashed = share(counts.unhashed);
-        if hashed + counts.unhashed < self.enough() {
+        if packets < self.enough() {
             return Some(Hindrance::Few);
         }
         if unhashed > STRAY_MAX {
@@ -173,7 +173,7 @@ impl Decision {
     pub(super) fn text(&self, number: u32) -> String {
         let (before, packets) = (percent(self.before), self.packets);
         let mut text =
-            format!("round {number}: busiest queue +{before} % of its share, {packets} packets");
+            format!("round {number}: busiest queue {before} % above its share, {packets} packets");
         // Writing to a String can't fail.
         let _ = match self.hindrance {
             Some(Hindrance::Few) => write!(text, "; too few to decide by"),
@@ -195,7 +195,7 @@ impl Decision {
             let _ = write!(text, " {entry}:{from}>{to}");
         }
         if !self.moves.is_empty() {
-            let _ = write!(text, "; +{} % expected", percent(self.after));
+            let _ = write!(text, "; {} % expected", percent(self.after));
         }
         text
     }
