@@ -14,7 +14,9 @@ use crate::streams;
 mod finding;
 mod machine;
 mod privileges;
+mod limits;
 mod sysfs;
+mod cpuset;
 mod groups;
 mod nic;
 mod device;
@@ -95,8 +97,9 @@ mod tests {
     /// The manual's page of the findings.
     const PAGE: &str = include_str!("../../../docs/doctor.md");
 
-    const SOURCES: [&str; 7] = [
+    const SOURCES: [&str; 8] = [
         include_str!("doctor/machine.rs"),
+        include_str!("doctor/limits.rs"),
         include_str!("doctor/privileges.rs"),
         include_str!("doctor/device.rs"),
         include_str!("doctor/groups.rs"),

@@ -13,6 +13,7 @@ use super::device::{self, Device};
 use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
 use super::library::Library;
+use super::limits::Limits;
 use super::machine::{self, Machine};
 use super::nic::Use;
 use super::privileges::Privileges;
@@ -27,6 +28,7 @@ pub(super) struct Facts {
     pub(super) asked: Option<String>,
     pub(super) machine: Machine,
     pub(super) privileges: Option<Privileges>,
+    pub(super) limits: Limits,
     pub(super) settings: Settings,
     /// The devices that are looked at.
     pub(super) devices: Vec<Device>,
@@ -85,6 +87,7 @@ pub(super) fn read(
         asked: asked.map(str::to_owned),
         machine: Machine::read(root, before.overruns),
         privileges: Some(Privileges::read(root)),
+        limits: Limits::read(root, sysfs::kernel(root)),
         devices: devices(asked, &before, &now, &settings, &groups),
         settings,
         groups,
@@ -128,6 +131,7 @@ impl Facts {
         let mut all = self.settings.findings();
         let wants_xdp = !on_xdp.is_empty();
         all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
+        all.extend(self.limits.findings());
         all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
         // A default group is named for every device: it is in doubt on the one that is meant.
         let meant = wanted.iter().filter(|_| self.asked.is_some());

@@ -2,9 +2,11 @@
 //! together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use fanpcap_linux::process::cpu;
 
+use super::cpuset::Cpuset;
 use super::finding::{Effect, Finding};
 use crate::snapshot::{ANY, Device, Snapshot, Socket};
 
@@ -35,6 +37,8 @@ pub(super) struct Member {
     pub(super) dropped: u64,
     /// The CPUs that it may run on.
     pub(super) cpus: Vec<usize>,
+    /// The cpuset that keeps it from others.
+    pub(super) cpuset: Option<Cpuset>,
 }
 
 /// A member that has not looked for packets for longer does not read.
@@ -78,6 +82,27 @@ fn member(before: Option<&Socket>, now: &Socket) -> Member {
         unread_seconds: now.unread_seconds,
         dropped: grown.map_or(0, |(now, before)| now.saturating_sub(before)),
         cpus: cpus.unwrap_or_default(),
+        cpuset: process.pid.and_then(|pid| Cpuset::of(Path::new("/"), pid)),
+    }
+}
+
+impl Member {
+    /// Whether its cpuset lets it run on a CPU.
+    pub(super) fn may_use(&self, cpu: usize) -> bool {
+        let has = |cpuset: &Cpuset| cpuset.cpus.contains(&cpu);
+        self.cpuset.as_ref().is_none_or(has)
+    }
+
+    /// The command that moves it to these CPUs, of a process with this id.
+    pub(super) fn move_to(&self, cpus: &[usize], pid: u32) -> String {
+        let bind = format!("taskset -acp {} {pid}", cpu::list_text(cpus));
+        match &self.cpuset {
+            // taskset(1) gets an error if the process may run on none of them.
+            Some(cpuset) if !cpus.iter().any(|&cpu| self.may_use(cpu)) => {
+                format!("{} && {bind}", cpuset.give(cpus))
+            }
+            _ => bind,
+        }
     }
 }
 
@@ -92,6 +117,7 @@ impl Group {
             findings.extend(self.drops(member));
         }
         findings.extend(self.one_cpu(machine));
+        findings.extend(self.cpusets(machine));
         findings
     }
 
@@ -234,24 +260,58 @@ impl Group {
     }
 
     fn one_cpu(&self, machine: &[usize]) -> Option<Finding> {
-        let mut bound: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        let mut bound: BTreeMap<usize, Vec<&Member>> = BTreeMap::new();
         for member in &self.members {
-            if let (Some(pid), [cpu]) = (member.pid, member.cpus.as_slice()) {
-                bound.entry(*cpu).or_default().push(pid);
+            if let (Some(_), [cpu]) = (member.pid, member.cpus.as_slice()) {
+                bound.entry(*cpu).or_default().push(member);
             }
         }
         // The threads of a process are bound one by one; /proc/PID tells of the first.
-        bound.values_mut().for_each(|pids| pids.dedup());
+        bound
+            .values_mut()
+            .for_each(|all| all.dedup_by_key(|it| it.pid));
         let used: BTreeSet<usize> = bound.keys().copied().collect();
-        let (cpu, pids) = bound.iter().find(|(_, pids)| pids.len() > 1)?;
-        let free = machine.iter().find(|cpu| !used.contains(cpu))?;
-        let last = pids.last()?;
+        let (cpu, all) = bound.iter().find(|(_, all)| all.len() > 1)?;
+        let last = all.last()?;
+        let is_free = |cpu: &&usize| !used.contains(*cpu) && last.may_use(**cpu);
+        let free = machine.iter().find(is_free)?;
         let told = [
-            format!("{} of its members are bound to CPU {cpu}", pids.len()),
+            format!("{} of its members are bound to CPU {cpu}", all.len()),
             "they take turns, and are together no faster than one of them".to_owned(),
-            format!("taskset -acp {free} {last}"),
+            last.move_to(&[*free], last.pid?),
         ];
         Some(self.finding("one-cpu-for-members", Effect::Costs, told))
+    }
+
+    /// A cpuset with fewer CPUs than members, while the machine has more.
+    fn cpusets(&self, machine: &[usize]) -> Option<Finding> {
+        let mut all: BTreeMap<&str, (&Cpuset, BTreeSet<u32>)> = BTreeMap::new();
+        for member in &self.members {
+            if let (Some(cpuset), Some(pid)) = (&member.cpuset, member.pid) {
+                let entry = all.entry(&cpuset.name).or_insert((cpuset, BTreeSet::new()));
+                entry.1.insert(pid);
+            }
+        }
+        let is_narrow = |(cpuset, pids): &&(&Cpuset, BTreeSet<u32>)| {
+            let cpus = cpuset.cpus.len();
+            cpus < pids.len() && cpus < machine.len()
+        };
+        let (cpuset, pids) = all.values().find(is_narrow)?;
+        let others = machine.iter().filter(|cpu| !cpuset.cpus.contains(cpu));
+        let mut cpus: Vec<usize> = cpuset.cpus.iter().chain(others).copied().collect();
+        cpus.truncate(pids.len());
+        cpus.sort_unstable();
+        let told = [
+            format!(
+                "{} of its members are in the cpuset {}, which leaves them CPU {}",
+                pids.len(),
+                cpuset.name,
+                cpu::list_text(&cpuset.cpus)
+            ),
+            "they take turns, while other CPUs of the machine are kept from them".to_owned(),
+            cpuset.give(&cpus),
+        ];
+        Some(self.finding("narrow-cpuset", Effect::Costs, told))
     }
 }
 

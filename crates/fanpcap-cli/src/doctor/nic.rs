@@ -210,14 +210,17 @@ impl Nic {
         let polls = |all: &&Vec<usize>| all.as_slice() == [*cpu];
         self.pollers.iter().find(polls)?;
         let is_polling = |cpu: &usize| self.pollers.iter().any(|all| all.as_slice() == [*cpu]);
-        let free = used.cpus.iter().find(|cpu| !is_polling(cpu))?;
+        let is_free = |cpu: &&usize| !is_polling(cpu);
+        let is_allowed = |cpu: &&usize| member.may_use(**cpu);
+        let mut free = used.cpus.iter().filter(is_free);
+        let free = free.clone().find(is_allowed).or_else(|| free.next())?;
         let told = [
             format!(
                 "a thread of the kernel polls it on CPU {cpu}, to which {} (pid {pid}) is bound",
                 member.program
             ),
             "the two take turns: while one runs, packets wait or are lost".to_owned(),
-            format!("taskset -acp {free} {pid}"),
+            member.move_to(&[*free], pid),
         ];
         Some(finding(used, "polled-on-members-cpu", Effect::Costs, told))
     }
@@ -234,7 +237,7 @@ impl Nic {
                 member.program
             ),
             "each packet is read over the link between the nodes".to_owned(),
-            format!("taskset -acp {} {pid}", cpu::list_text(&self.node)),
+            member.move_to(&self.node, pid),
         ];
         Some(finding(used, "other-node", Effect::Costs, told))
     }

@@ -107,6 +107,48 @@ fn members_on_one_cpu_are_found_and_parted() -> Result<()> {
     })
 }
 
+/// taskset(1) can't move what a cpuset keeps on a CPU.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace, a cpuset"]
+fn members_in_a_narrow_cpuset_are_found_and_given_more_cpus() -> Result<()> {
+    within(|scratch| {
+        let all = cpus()?;
+        let [first, _, ..] = all.as_slice() else {
+            return Ok(());
+        };
+        let members = [
+            tcpdump(scratch, "fdr1", "flow")?,
+            tcpdump(scratch, "fdr1", "flow")?,
+        ];
+        let mut shell = Shell::new("fdr1")?;
+        shell.before = "mount -t cgroup -o cpuset none /sys/fs/cgroup 2>/dev/null || \
+                        mount -t cgroup2 none /sys/fs/cgroup || exit 99"
+            .to_owned();
+        let cpuset = format!("/sys/fs/cgroup/fdr-{}", std::process::id());
+        let pids = members.each_ref().map(|it| it.pid().to_string()).join(" ");
+        let make = format!(
+            "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+             mkdir {cpuset} && echo {first} > {cpuset}/cpuset.cpus && echo 0 > {cpuset}/cpuset.mems || exit 7
+             for pid in {pids}; do echo $pid > {cpuset}/cgroup.procs || exit 7; done"
+        );
+        let (status, said) = shell.run(&make)?;
+        let mended = match status {
+            0 => shell.mend("narrow-cpuset").map(Some),
+            // The cpusets are not this machine's to make, as in a container.
+            _ => Ok(None),
+        };
+        for member in members {
+            member.stop()?;
+        }
+        shell.run(&format!("rmdir {cpuset}"))?;
+        match mended? {
+            Some(found) => ensure!(found.effect == "costs", "{found:?}"),
+            None => eprintln!("no cpuset can be made here: {said}"),
+        }
+        Ok(())
+    })
+}
+
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_stranger_in_a_group_is_found() -> Result<()> {

@@ -30,6 +30,23 @@ fn a_user_who_may_not_load_programs_is_told() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: a namespace"]
+fn limits_of_the_shell_are_found_and_raised() -> Result<()> {
+    within(|_| {
+        let mut shell = Shell::new("fdr1")?;
+        assert!(shell.find("", "file-size")?.is_none());
+        for (limit, name, effect) in [
+            ("ulimit -S -f 0", "file-size", "distorts"),
+            ("ulimit -S -n 40", "few-descriptors", "refuses"),
+        ] {
+            shell.before = limit.to_owned();
+            assert_eq!(shell.mend(name)?.effect, effect);
+        }
+        Ok(())
+    })
+}
+
 /// The command is run with another user's number, and as root, who needs no sudo.
 #[test]
 #[ignore = "needs root: another user"]

@@ -37,6 +37,39 @@ fn a_healthy_group_has_no_findings() {
 }
 
 #[test]
+fn members_that_a_cpuset_keeps_together_are_found() {
+    let scratch = fanpcap_testkit::Scratch::new().unwrap();
+    let root = scratch.file("");
+    for (path, text) in [
+        ("proc/1/cpuset", "/box\n"),
+        ("sys/fs/cgroup/box/cpuset.cpus.effective", "2\n"),
+    ] {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let mut members = vec![member(1, "tcpdump"), member(2, "tcpdump")];
+    for member in &mut members {
+        member.cpus = vec![2];
+        member.cpuset = Cpuset::of(&root, 1);
+    }
+    // taskset(1) could not move them.
+    let found = only(&group("hash", members.clone()));
+    assert_eq!((found.name, found.effect), ("narrow-cpuset", Effect::Costs));
+    assert_eq!(found.fix, "echo 0,2 > /sys/fs/cgroup/box/cpuset.cpus");
+    let to = |cpus: &[usize]| members[0].move_to(cpus, 1);
+    assert_eq!(to(&[2, 3]), "taskset -acp 2-3 1");
+    let give = "echo 3 > /sys/fs/cgroup/box/cpuset.cpus && taskset -acp 3 1";
+    assert_eq!(to(&[3]), give);
+    // One member has its CPU.
+    assert!(
+        group("hash", vec![members.remove(0)])
+            .findings(&[0, 1, 2])
+            .is_empty()
+    );
+}
+
+#[test]
 fn members_that_do_not_belong_are_found() {
     let mut members = vec![member(1, "tcpdump"), member(2, "p0f")];
     let found = only(&group("hash", members.clone()));

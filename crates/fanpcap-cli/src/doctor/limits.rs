@@ -1,0 +1,146 @@
+//! The limits of the calling process that keep its captures from what they need (setrlimit(2)).
+
+use std::fs;
+use std::path::Path;
+
+use super::finding::{Effect, Finding, MACHINE};
+
+/// Limits of the calling process. `u64::MAX` stands for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Bytes that it may lock.
+    locked: u64,
+    /// Bytes of a file that it writes.
+    file: u64,
+    /// Descriptors.
+    open: u64,
+    /// The kernel counts BPF programs and maps as locked memory.
+    counts_programs: bool,
+}
+
+/// From then on the kernel counts them as the memory of a cgroup.
+const COUNTS_BY_CGROUP: (u32, u32) = (5, 11);
+/// What the programs and maps of a group take at most without `+sticky`.
+const LOCKED_LEAST: u64 = 1 << 20;
+/// More than a member's page and the other files in `/run/fanpcap` have.
+const FILE_LEAST: u64 = 1 << 20;
+/// A handle in a group has some twenty descriptors, and others come and go while it joins.
+const OPEN_LEAST: u64 = 64;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            locked: u64::MAX,
+            file: u64::MAX,
+            open: u64::MAX,
+            counts_programs: false,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of this process.
+    pub(super) fn read(root: &Path, kernel: (u32, u32)) -> Self {
+        let text = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+        // `unlimited` is no number, and neither is what the kernel does not tell.
+        let soft = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        Self {
+            locked: soft("Max locked memory").unwrap_or(u64::MAX),
+            file: soft("Max file size").unwrap_or(u64::MAX),
+            open: soft("Max open files").unwrap_or(u64::MAX),
+            counts_programs: kernel != (0, 0) && kernel < COUNTS_BY_CGROUP,
+        }
+    }
+
+    /// Which of them are too low.
+    pub(super) fn findings(self) -> Vec<Finding> {
+        let all = [self.descriptors(), self.locked_memory(), self.file_size()];
+        all.into_iter().flatten().collect()
+    }
+
+    fn descriptors(self) -> Option<Finding> {
+        (self.open < OPEN_LEAST).then(|| Finding {
+            name: "few-descriptors",
+            effect: Effect::Refuses,
+            place: MACHINE.to_owned(),
+            what: format!(
+                "applications started from here may open {} descriptors",
+                self.open
+            ),
+            why: "a handle in a group has some twenty, and one without gets an error".to_owned(),
+            fix: "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
+        })
+    }
+
+    fn locked_memory(self) -> Option<Finding> {
+        (self.counts_programs && self.locked < LOCKED_LEAST).then(|| Finding {
+            name: "locked-memory",
+            effect: Effect::Distorts,
+            place: MACHINE.to_owned(),
+            what: format!("applications started from here may lock {} bytes of memory", self.locked),
+            why: "before Linux 5.11 BPF programs and their maps are locked memory, also root's: a group has mode \
+                  hash in the place of flow, and steering programs are refused"
+                .to_owned(),
+            fix: "ulimit -l unlimited    # LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 of docker"
+                .to_owned(),
+        })
+    }
+
+    fn file_size(self) -> Option<Finding> {
+        (self.file < FILE_LEAST).then(|| Finding {
+            name: "file-size",
+            effect: Effect::Distorts,
+            place: MACHINE.to_owned(),
+            what: format!(
+                "applications started from here may write files of {} bytes",
+                self.file
+            ),
+            why: "a member whose page is larger has none: a group with a steering program can't keep flows in \
+                  their place when that member joins or crashes"
+                .to_owned(),
+            fix: "ulimit -f unlimited    # LimitFSIZE=infinity in a unit".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::Scratch;
+
+    fn names(limits: Limits) -> Vec<&'static str> {
+        limits.findings().iter().map(|it| it.name).collect()
+    }
+
+    #[test]
+    fn limits_are_found_that_captures_run_into() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("proc/self/limits");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max file size             0                    unlimited            bytes     \n\
+                    Max open files            20                   4096                 files     \n\
+                    Max locked memory         65536                65536                bytes     \n";
+        fs::write(path, text).unwrap();
+        let read = |kernel| Limits::read(&scratch.file(""), kernel);
+        assert_eq!(
+            names(read((5, 10))),
+            ["few-descriptors", "locked-memory", "file-size"]
+        );
+        assert!(read((5, 10)).findings()[1].what.contains("65536 bytes"));
+        for kernel in [(5, 11), (0, 0)] {
+            assert_eq!(names(read(kernel)), ["few-descriptors", "file-size"]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_limits_that_do_or_are_not_known() {
+        let nowhere = Scratch::new().unwrap();
+        assert_eq!(names(Limits::read(&nowhere.file(""), (5, 10))), [""; 0]);
+        let own = Limits::read(Path::new("/"), (5, 10));
+        assert!(own.open > 0 && own.open < u64::MAX);
+    }
+}
