@@ -27,11 +27,15 @@ pub const SEATS: usize = 4608;
 /// has it times 256 plus its slot; 0: nobody.
 pub const HOLDERS: usize = SEATS + SLOTS * 8;
 
-/// Offset of the group's own words. The BPF program reads nothing from here on.
+/// Offset of the group's own words, of which the BPF program reads none.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
 
+/// Offset of the loads: for each of [`BUCKETS`] two `u32`. In the first one the BPF program of a
+/// balanced group counts the bucket's packets, modulo 2^32. The second one is the members' own.
+pub const LOADS: usize = 65536;
+
 /// Size of the table in bytes.
-pub const SIZE: usize = 65536;
+pub const SIZE: usize = LOADS + BUCKETS * 8;
 
 /// Classes of members: 0, the default class, to 63.
 pub const CLASSES: usize = 64;
@@ -57,7 +61,7 @@ pub const fn part(class: usize) -> usize {
 }
 
 const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= SEATS);
-const _: () = assert!(PART % 8 == 0 && SIZE_WITH_CLASSES == 360_448);
+const _: () = assert!(PART % 8 == 0 && SIZE_WITH_CLASSES == 393_216);
 
 /// The bucket of a hash: its low bits.
 pub const fn bucket(hash: u32) -> usize {

@@ -13,6 +13,9 @@ const EXACT: u64 = 50;
 /// One bucket in so many moves in a round at most.
 const MOST: usize = 10;
 
+/// An owner that is above its share by one part in so many or more gets no new flows.
+const NO_MORE: u64 = 16;
+
 /// What each bucket and each owner had to do since the last round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
@@ -61,6 +64,11 @@ pub struct Leveling {
 }
 
 impl Leveling {
+    /// Goes on after a round in which these owners were given buckets.
+    pub fn after(received: Vec<usize>) -> Self {
+        Self { received }
+    }
+
     /// The next round. Nothing moves while no owner has more than 2 % too much.
     pub fn round(&mut self, load: &Load<'_>, moves: Moves<'_>) -> Round {
         let mut scales = Scales::new(load);
@@ -68,29 +76,14 @@ impl Leveling {
             shifts: Vec::new(),
             elephants: scales.elephants(load),
         };
-        let mut owners = load.owners.to_vec();
         for &owner in &self.received {
             scales.rest(owner);
         }
         let most = load.packets.len().div_ceil(MOST);
-        while round.shifts.len() < most {
-            let Some((from, to)) = scales.ends() else {
-                break;
-            };
-            let free = (0..owners.len()).filter(|&bucket| owners[bucket] == from);
-            let fits = match moves {
-                Moves::All => scales.biggest(free, load.packets, from, to),
-                Moves::Idle(idle) => scales.idle(free, idle, from),
-            };
-            match fits {
-                Some((bucket, weight)) => {
-                    scales.carry(weight, from, to);
-                    owners[bucket] = to;
-                    round.shifts.push(Shift { bucket, to });
-                }
-                None => scales.rest(from),
-            }
-        }
+        round.shifts = match moves {
+            Moves::All => scales.level(load, most),
+            Moves::Idle(idle) => scales.share_out(load, idle, most),
+        };
         self.received = round.shifts.iter().map(|shift| shift.to).collect();
         round
     }
@@ -141,6 +134,61 @@ impl Scales {
         (0..load.packets.len()).filter(is_elephant).collect()
     }
 
+    /// Gives buckets of owners that have too much to those that lack most.
+    fn level(&mut self, load: &Load<'_>, most: usize) -> Vec<Shift> {
+        let mut owners = load.owners.to_vec();
+        let mut shifts = Vec::new();
+        while shifts.len() < most {
+            let Some((from, to)) = self.ends() else {
+                break;
+            };
+            let free = (0..owners.len()).filter(|&bucket| owners[bucket] == from);
+            match self.biggest(free, load.packets, from, to) {
+                Some((bucket, weight)) => {
+                    self.carry(weight, from, to);
+                    owners[bucket] = to;
+                    shifts.push(Shift { bucket, to });
+                }
+                None => self.rest(from),
+            }
+        }
+        shifts
+    }
+
+    /// Shares out the buckets without live flows, by what each owner can take of new flows: as much
+    /// as its load is below [`NO_MORE`]. Load comes with new flows only, so to move more because
+    /// the load is still there would go too far.
+    fn share_out(&self, load: &Load<'_>, idle: &[bool], most: usize) -> Vec<Shift> {
+        let mut shifts = Vec::new();
+        let is_idle = |bucket: &usize| idle[*bucket];
+        let all = (0..idle.len()).filter(is_idle).count() as u64;
+        let room = |owner: &Owner| (owner.due + owner.due / NO_MORE).saturating_sub(owner.has);
+        let sum: u64 = self.owners.iter().map(room).sum();
+        if self.ends().is_none() || sum == 0 {
+            return shifts;
+        }
+        let due = |owner: &Owner| all * room(owner) / sum;
+        let due: Vec<u64> = self.owners.iter().map(due).collect();
+        let mut owned = vec![0; due.len()];
+        for bucket in (0..idle.len()).filter(is_idle) {
+            owned[load.owners[bucket]] += 1;
+        }
+        for bucket in (0..idle.len()).filter(is_idle) {
+            let from = load.owners[bucket];
+            let lack = |to: &usize| due[*to].saturating_sub(owned[*to]);
+            let to = (0..due.len()).max_by_key(lack);
+            let Some(to) = to.filter(|to| lack(to) > 0 && shifts.len() < most) else {
+                break;
+            };
+            if owned[from] > due[from] {
+                owned[from] -= 1;
+                owned[to] += 1;
+                shifts.push(Shift { bucket, to });
+            }
+        }
+        shifts
+    }
+
     fn rest(&mut self, owner: usize) {
         self.owners[owner].rests = true;
     }
@@ -184,21 +232,6 @@ impl Scales {
         let [due_from, due_to] = [from.due, to.due].map(u128::from);
         let above = |size: u64| u128::from(size.saturating_sub(lack)) * due_from;
         best.filter(|&(_, size)| size <= fits || above(size) < u128::from(excess) * due_to)
-    }
-
-    /// A bucket without load, and what it counts for: twice the owner's mean, since its load comes
-    /// with its next flows only, and the next round finds the same flows as this one.
-    fn idle(
-        &self,
-        mut buckets: impl Iterator<Item = usize> + Clone,
-        idle: &[bool],
-        from: usize,
-    ) -> Option<(usize, u64)> {
-        let count = buckets.clone().count().max(1) as u64;
-        let bucket = buckets.find(|&bucket| idle[bucket])?;
-        let owner = &self.owners[from];
-        let weight = (2 * owner.has / count).min(owner.has - owner.due);
-        Some((bucket, weight.max(1)))
     }
 
     fn carry(&mut self, packets: u64, from: usize, to: usize) {

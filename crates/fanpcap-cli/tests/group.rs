@@ -134,6 +134,22 @@ fn a_member_is_drained_and_gets_its_share_back() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
+fn a_balanced_group_says_what_its_rounds_have_found() -> Result<()> {
+    within(|scratch| {
+        let _members = start(scratch, 2, "flow+balance")?;
+        let told = await_slots(&[("live", 2048), ("live", 2048)])?;
+        let balance = &told["balance"];
+        assert_eq!(balance["rounds_total"], 0);
+        assert_eq!(balance["moves_live_flows"], false);
+        let page = said(&group(&[])?, true)?;
+        let line = "balanced: no round yet; buckets without live flows may move";
+        ensure!(page.contains(line), "{page}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
 fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
     within(|scratch| {
         let members = start(scratch, 2, "hash")?;

@@ -5,7 +5,7 @@ use crate::mode::options::{self, Options};
 use crate::mode::{self, Mode, ModeKind};
 use crate::report::{Fault, Report, offset_in, shorten};
 use crate::source::{PROGRAM_MAX, Source};
-use fanpcap_steer::modes;
+use fanpcap_steer::{GroupOptions, modes};
 use std::fs::{self, File};
 use std::io::{self, Read};
 
@@ -25,7 +25,7 @@ pub struct Script {
     source: Source,
     mode: Mode,
     weight: Option<u16>,
-    sticky: Option<u32>,
+    options: GroupOptions,
     /// The class, and where its option begins.
     class: Option<(u8, usize)>,
 }
@@ -64,7 +64,7 @@ impl Fanout {
             source,
             mode: options.mode,
             weight: options.weight,
-            sticky: options.sticky,
+            options: options.group,
             class: options.class.map(|(class, at)| (class, of + at)),
         }))
     }
@@ -78,7 +78,7 @@ impl Script {
             source,
             mode: ModeKind::Program.into(),
             weight: None,
-            sticky: None,
+            options: GroupOptions::default(),
             class: None,
         }
     }
@@ -96,13 +96,13 @@ impl Script {
                 return script;
             }
         }
-        let (sticky, text) = match title.split_once(' ') {
-            Some((sticky, text)) if sticky.starts_with('+') => (sticky, text),
+        let (options, text) = match title.split_once(' ') {
+            Some((options, text)) if options.starts_with('+') => (options, text),
             _ => ("", title),
         };
-        let options = Options::parse(ModeKind::Program, sticky).ok();
+        let options = Options::parse(ModeKind::Program, options).ok();
         Self {
-            sticky: options.and_then(|options| options.sticky),
+            options: options.map_or(GroupOptions::default(), |options| options.group),
             ..Self::of_text(source(text))
         }
     }
@@ -128,9 +128,9 @@ impl Script {
         self.blame(fault.shift(self.class.map_or(0, |(_, at)| at)))
     }
 
-    /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
-    pub(crate) fn sticky(&self) -> Option<u32> {
-        self.sticky
+    /// Whether the group is sticky, and whether it is balanced.
+    pub fn options(&self) -> GroupOptions {
+        self.options
     }
 
     /// Returns the text of the steering program; reads the file if it is in one.
@@ -154,27 +154,27 @@ impl Script {
     }
 
     /// Returns the title for messages: the name, or the beginning of the text in one line; and
-    /// whether the group is sticky.
+    /// the group's options.
     pub(crate) fn title(&self, text: &str) -> String {
-        let sticky = self.sticky.map(options::sticky_text).unwrap_or_default();
+        let options = options::group_text(self.options);
         match self.written {
-            Written::Named(name) => format!("{name}{sticky}"),
+            Written::Named(name) => format!("{name}{options}"),
             Written::Text | Written::File => {
                 let words = text.split_whitespace();
                 // In front, as a long text is cut off.
-                let words = Some(sticky.as_str()).into_iter().chain(words);
+                let words = Some(options.as_str()).into_iter().chain(words);
                 words.collect::<Vec<_>>().join(" ").trim_start().to_owned()
             }
         }
     }
 
-    /// The text as [`Script::of_title`] reads it: behind the option that makes the group sticky, if
-    /// it has that.
+    /// The text as [`Script::of_title`] reads it: behind the group's options, if it has some.
     pub(crate) fn whole(&self, text: &str) -> String {
-        match self.sticky {
-            Some(flows) => format!("{} {text}", options::sticky_text(flows)),
-            None => text.to_owned(),
+        let mut whole = options::group_text(self.options);
+        if !whole.is_empty() {
+            whole.push(' ');
         }
+        whole + text
     }
 
     /// The report of a fault that concerns the whole steering program.
@@ -292,6 +292,10 @@ mod tests {
             ("flow+sticky=16777217", "option-number", 5),
             ("flow+sticky=", "option-number", 5),
             ("flow+sticky+sticky=1024", "sticky-twice", 12),
+            ("flow+balance=some", "balance-value", 5),
+            ("flow+balance+balance=all", "balance-twice", 13),
+            ("flow+balance=all+sticky", "balance-all-and-sticky", 17),
+            ("hash+balance", "option-of-steered-groups", 5),
             ("flow+class=0", "option-number", 5),
             ("flow+class=2+class=3", "class-twice", 13),
             ("hash+class=2", "option-needs-xdp", 5),
@@ -338,31 +342,44 @@ mod tests {
         for (text, flows) in [
             ("flow_2_tuple", None),
             ("flow+sticky=1024", Some(1024)),
+            ("flow+sticky+balance", Some(65_536)),
+            ("+balance=all main = tcp", None),
             ("+sticky main = tcp >-> steer_flow", Some(65_536)),
             ("main = tcp >-> steer_flow", None),
         ] {
             let script = Script::of_title(text);
-            assert_eq!((script.sticky(), script.weight()), (flows, None), "{text}");
+            assert_eq!(
+                (script.options().flows, script.weight()),
+                (flows, None),
+                "{text}"
+            );
             let loaded = script.load().unwrap();
             assert_eq!(script.title(loaded.text()), text);
             let again = Script::of_title(&script.whole(loaded.text()));
-            assert_eq!(again.sticky(), flows);
+            assert_eq!(again.options(), script.options());
             assert_eq!(again.load().unwrap().text(), loaded.text());
         }
     }
 
     #[test]
-    fn the_title_says_whether_groups_are_sticky() {
+    fn the_title_says_the_options_of_the_group() {
         for (text, sticky, title) in [
             ("flow", None, "flow"),
             ("flow +sticky", Some(65_536), "flow+sticky"),
             ("flow+Sticky = 65536+defrag", Some(65_536), "flow+sticky"),
             ("flow+sticky=1024", Some(1024), "flow+sticky=1024"),
             ("file:a +sticky", Some(65_536), "+sticky main = tcp"),
+            ("flow+balance", None, "flow+balance"),
+            ("flow+Balance = ALL", None, "flow+balance=all"),
+            (
+                "file:a+balance+sticky",
+                Some(65_536),
+                "+sticky+balance main = tcp",
+            ),
             ("file:a", None, "main = tcp"),
         ] {
             let script = script(text);
-            assert_eq!(script.sticky(), sticky, "{text}");
+            assert_eq!(script.options().flows, sticky, "{text}");
             assert_eq!(script.title("main =\n tcp"), title, "{text}");
         }
     }

@@ -3,11 +3,12 @@
 use crate::fanout::Script;
 use crate::report::{Fault, Report};
 use crate::source::Source;
+pub use fanpcap_steer::Balance;
 pub use fanpcap_steer::PcapCompiler;
 use fanpcap_steer::ebpf::EbpfError;
 pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{AtXdp, Compiled};
+use fanpcap_steer::{AtXdp, Compiled, GroupOptions};
 
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
@@ -18,7 +19,7 @@ pub struct Steering {
     code: Code,
     title: String,
     text: String,
-    is_sticky: bool,
+    options: GroupOptions,
 }
 
 /// What a steering program is compiled for.
@@ -44,7 +45,7 @@ impl Steering {
     /// that asks for it.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| {
-            let compiled = Compiled::with(&tree, script.sticky())?;
+            let compiled = Compiled::with(&tree, script.options())?;
             Ok(Code::Sockets(Box::new(compiled)))
         };
         Self::with(script, pcap, &compile)
@@ -55,8 +56,12 @@ impl Steering {
     /// # Errors
     /// As [`Steering::compile`].
     pub fn compile_at_xdp(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
-        let compile = |tree| AtXdp::of(tree, script.sticky()).map(Code::Xdp);
-        Self::with(script, pcap, &compile)
+        let compile = |tree| AtXdp::of(tree, script.options()).map(Code::Xdp);
+        let steering = Self::with(script, pcap, &compile)?;
+        match steering.classifies() && steering.balance().is_some() {
+            true => Err(script.blame(balanced_classes())),
+            false => Ok(steering),
+        }
     }
 
     fn with(
@@ -70,7 +75,7 @@ impl Steering {
             code: code.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
             text: script.whole(source.text()),
-            is_sticky: script.sticky().is_some(),
+            options: script.options(),
         })
     }
 
@@ -98,8 +103,8 @@ impl Steering {
         }
     }
 
-    /// The name of the steering program, or the beginning of its text; and whether its groups are
-    /// sticky.
+    /// The name of the steering program, or the beginning of its text; and the options of its
+    /// groups.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -114,9 +119,15 @@ impl Steering {
         self.at_xdp().is_some_and(AtXdp::classifies)
     }
 
-    /// Whether its groups remember flows.
-    pub fn is_sticky(&self) -> bool {
-        self.is_sticky
+    /// Which buckets move to level the loads of its groups' members.
+    pub fn balance(&self) -> Option<Balance> {
+        self.options.balance
+    }
+
+    /// Whether its groups have one device: a sticky group remembers flows of one, and a balanced
+    /// group counts the packets of one.
+    pub fn is_of_one_device(&self) -> bool {
+        self.options != GroupOptions::default()
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
@@ -143,6 +154,13 @@ fn tree(source: &Source, pcap: PcapCompiler<'_>) -> Result<Tree, Report> {
         fault.hint = error.hint;
         source.blame(fault)
     })
+}
+
+/// The fault of a balanced group whose steering program gives packets to classes.
+fn balanced_classes() -> Fault {
+    let message =
+        "a group with '+balance' has no classes of members, and the program has 'classify'";
+    Fault::new("balance-and-classes", message).hint("leave one of them out")
 }
 
 /// Why a kernel fanout group can't run a correct steering program.
@@ -189,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sticky_group_has_another_program() {
+    fn a_group_with_other_options_has_another_program() {
         let of = |text: &str| {
             let Ok(Fanout::Program(script)) = Fanout::parse(Source::new("test", text)) else {
                 panic!("{text} is a program");
@@ -200,6 +218,11 @@ mod tests {
         assert_ne!(of("flow+sticky"), of("flow+sticky=1024"));
         assert_eq!(of("flow+sticky"), of("flow+sticky=65536+weight=2"));
         assert!(of("flow").filters_as(&of("flow+sticky")));
+        assert_ne!(of("flow"), of("flow+balance"));
+        assert_ne!(of("flow+balance=all"), of("flow+balance"));
+        let has_one_device = |text| of(text).is_of_one_device();
+        assert!(has_one_device("flow+sticky") && has_one_device("flow+balance"));
+        assert!(!has_one_device("flow+weight=2"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::record::{TITLE_WORDS, at as word, title_words};
 use crate::shared::Shared;
 use crate::table::at;
 use crate::turn::AtDock;
+use fanpcap_config::fanout::Script;
 use fanpcap_linux::file::sealed;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -101,11 +102,14 @@ fn install(shared: &Shared, on_xdp: &OnXdp, digest: u64, next: Vec<OwnedFd>) -> 
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[received.as_fd(), text.as_fd()]);
     faults::step();
-    shared.table().set(at::DIGEST, digest);
-    faults::step();
     // Best effort: errors would show another title.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
-    let _ = write_pages(shared, digest, &title.unwrap_or_default());
+    let title = title.unwrap_or_default();
+    let balance = Script::of_title(&title).options().balance;
+    shared.table().set_balance(balance);
+    shared.table().set(at::DIGEST, digest);
+    faults::step();
+    let _ = write_pages(shared, digest, &title);
     Ok(())
 }
 

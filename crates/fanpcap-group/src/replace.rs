@@ -11,7 +11,6 @@ use crate::join::ProgramError;
 use crate::member::OwnMember;
 use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, load_fanout};
-use crate::table::at;
 use crate::turn::Turn;
 use fanpcap_config::steering::Steering;
 use std::io;
@@ -68,7 +67,7 @@ pub fn replace(
     let program = loaded.as_fd().try_clone_to_owned();
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
-    first.shared.table().set(at::DIGEST, steering.digest());
+    first.shared.table().show_program(steering);
     let kept =
         program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
     // Best effort: without it heirs wait longer for packets in flight.

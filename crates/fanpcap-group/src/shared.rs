@@ -7,7 +7,7 @@ use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
 use crate::table::{Classes, Part, Table, at};
-use fanpcap_buckets::layout::{self, SLOTS};
+use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
 /// Bytes of the table's map, and of one with parts for classes of members.
-const TABLE_LEN: u32 = 65_536;
-const TABLE_LEN_WITH_CLASSES: u32 = 360_448;
+const TABLE_LEN: u32 = 98_304;
+const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
@@ -218,6 +218,7 @@ pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
         },
         seats: map.words(layout::SEATS, SLOTS).unwrap_or_default(),
         holders: map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
+        loads: map.view(layout::LOADS, 2 * BUCKETS).unwrap_or_default(),
         words: map.words(layout::OWN, words).unwrap_or_default(),
     }
 }

@@ -9,7 +9,8 @@
 //! On the XDP engine members have classes. Each class has buckets and ranks of its own, which its
 //! members share out among themselves, and inherits the rings of its own members (`classes`).
 //!
-//! A group may follow another (`following`).
+//! A group may follow another (`following`). The members of a balanced group level their loads
+//! (`rounds`).
 //!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
 //!
@@ -22,12 +23,14 @@ mod silence;
 mod succession;
 mod weights;
 mod following;
+mod rounds;
 
 use crate::lead::Lead;
 use crate::table::{Gone, Journal, Part, Row, State, Table, at};
 pub(crate) use classes::{is_of_class, leaves_to_others};
 use fanpcap_buckets::layout::SLOTS;
-use fanpcap_buckets::{self as buckets, Share, Slot};
+use fanpcap_buckets::{Share, Slot};
+pub(crate) use rounds::until_round;
 use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;
@@ -418,7 +421,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// Returns how many have moved.
     fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
         let part = self.table.part(class);
-        let moves = buckets::plan(&part.owners(shares), shares);
+        let moves = rounds::plan(self.table, part, shares);
         for step in &moves {
             self.ground.step();
             part.set_owner(step.bucket, step.to);

@@ -246,7 +246,7 @@ impl Stake {
         let is_due = self.is_due.load(Ordering::Relaxed);
         let has_news = self.downs.load(Ordering::Relaxed) > 0;
         let has_read_out = self.read_out.try_lock().is_ok_and(|it| !it.is_empty());
-        let has_gone = self.next_look().is_some_and(|after| after.is_zero());
+        let has_gone = self.due_ns() == Some(0);
         is_due
             || has_news
             || has_read_out
@@ -255,10 +255,30 @@ impl Stake {
             || self.shared.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// After how long to look after the others, where there are any.
-    fn next_look(&self) -> Option<Duration> {
-        let due_ns = slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns());
-        due_ns.map(Duration::from_nanos)
+    /// After how many nanoseconds to look after the others, where there are any.
+    fn due_ns(&self) -> Option<u64> {
+        slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns())
+    }
+
+    /// After how many nanoseconds the next round of a balanced group is this member's.
+    fn until_round(&self) -> Option<u64> {
+        slots::until_round(self.shared.table(), self.cookie, clock::monotonic_ns())
+    }
+
+    /// Does the next round of a balanced group, if it is due. Says after how long to try again.
+    fn level(&self) -> Option<Duration> {
+        if self.until_round() != Some(0) {
+            return None;
+        }
+        let level = |_turn| {
+            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            self.slots(&mut kernel).level(self.cookie)
+        };
+        match self.lock.try_take() {
+            Ok(Some(turn)) => level(turn).err().map(|_| FAILED),
+            Ok(None) => Some(BUSY),
+            Err(_) => Some(FAILED),
+        }
     }
 
     /// Looks after the group, or says after how long to try again.
@@ -384,10 +404,12 @@ impl Company for Stake {
         let again = again.or(answered.err().map(|_| FAILED));
         // The lead's change goes on, or another member's.
         let again = again.or(self.is_behind().then_some(BUSY));
+        let again = again.or_else(|| self.level());
+        let latest = self.due_ns().into_iter().chain(self.until_round()).min();
         Attention {
             inherited,
             again,
-            latest: self.next_look(),
+            latest: latest.map(Duration::from_nanos),
         }
     }
 

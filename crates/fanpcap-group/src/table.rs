@@ -9,6 +9,7 @@
 mod journal;
 mod part;
 mod ledger;
+mod loads;
 mod renumbered;
 mod seats;
 mod sums;
@@ -17,8 +18,9 @@ use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 pub(crate) use journal::Journal;
 pub use ledger::Ledger;
+pub use loads::{Elephant, Leveled};
 pub(crate) use part::{Classes, Part};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use sums::Gone;
 
 /// The table, wherever it is mapped.
@@ -32,6 +34,9 @@ pub(crate) struct Table<'a> {
     pub(crate) seats: &'a [AtomicU64],
     /// Of each number, the stamp of the seat that has it, and the slot; 0: nobody.
     pub(crate) holders: &'a [AtomicU64],
+    /// Of each bucket, the packets that the BPF program of a balanced group has counted, and the
+    /// members' note of them (`loads`).
+    pub(crate) loads: &'a [AtomicU32],
     /// The members' own words, from [`layout::OWN`] on.
     pub(crate) words: &'a [AtomicU64],
 }
@@ -105,8 +110,21 @@ pub(crate) mod at {
     pub(crate) const COUNTS: usize = BERTH + 1;
     /// The exchange of the group's BPF program that is under way, as `crate::exchange` says.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
+    /// Whether the group is balanced: 1, and 2 where live flows move; 0: it is not.
+    pub(crate) const BALANCE: usize = EXCHANGE + 1;
+    /// When the next round of a balanced group is due, and when the last one was, nanoseconds of
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) const ROUND_NS: usize = BALANCE + 1;
+    pub(crate) const ROUNDED_NS: usize = ROUND_NS + 1;
+    /// What the last round found: how many rounds there were, by how much the busiest member was
+    /// above its share, in parts of 1000, and elephants.
+    pub(crate) const ROUNDS: usize = ROUNDED_NS + 1;
+    pub(crate) const IMBALANCE: usize = ROUNDS + 1;
+    pub(crate) const ELEPHANTS: usize = IMBALANCE + 1;
+    /// The slots that were given buckets in the last round, a bit for each.
+    pub(crate) const RECEIVED: usize = ELEPHANTS + super::ELEPHANTS_MAX;
     /// How many words there are.
-    pub(crate) const END: usize = EXCHANGE + 1;
+    pub(crate) const END: usize = RECEIVED + SLOTS / 64;
 }
 
 /// Words of a row.
@@ -118,10 +136,13 @@ pub(crate) const LEDGER_WORDS: usize = 7;
 /// The most groups that follow one: a handle has 64 devices at most.
 pub(crate) const LEGS_MAX: usize = 63;
 
-const _: () = assert!(layout::OWN + at::END * 8 <= layout::SIZE);
+/// The most elephants that a round names.
+pub(crate) const ELEPHANTS_MAX: usize = 4;
+
+const _: () = assert!(layout::OWN + at::END * 8 <= layout::LOADS);
 
 /// "FPTABLE" and the version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE4");
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE5");
 
 /// The first word of a slot's row.
 fn row_at(slot: Slot) -> usize {

@@ -6,7 +6,7 @@ use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::shared::{self, group_key};
 use crate::slots::digest;
-pub use crate::table::{Gone, Ledger, State};
+pub use crate::table::{Elephant, Gone, Ledger, Leveled, State};
 use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::bpf;
@@ -35,6 +35,8 @@ pub struct View {
     pub moved: Option<Moved>,
     /// What has become of the packets that came to a group on XDP, as a member has told it last.
     pub ledger: Option<Ledger>,
+    /// What the last round of a balanced group found.
+    pub leveled: Option<Leveled>,
     /// The change under way, which whoever makes it may have died in.
     pub under_way: Option<UnderWay>,
 }
@@ -173,6 +175,7 @@ fn read(table: Table<'_>) -> View {
         changes: table.get(at::GENERATION),
         moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
         ledger: table.ledger(),
+        leveled: table.leveled(),
         under_way: UnderWay::of(table.journal()),
     }
 }

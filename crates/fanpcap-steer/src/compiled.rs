@@ -2,6 +2,7 @@
 
 use crate::ebpf::{self, Delivery, EbpfError, Nowhere};
 use crate::ir::{Function, MEANING, Node, Tree};
+use crate::options::{Balance, GroupOptions};
 use crate::parts::{Parts, outcomes};
 use fanpcap_bpf::{Classic, Object};
 use std::fmt::{self, Write};
@@ -21,22 +22,19 @@ impl Compiled {
     /// # Errors
     /// See [`EbpfError`].
     pub fn of(tree: &Tree) -> Result<Self, EbpfError> {
-        Self::with(tree, None)
+        Self::with(tree, GroupOptions::default())
     }
 
-    /// As [`Compiled::of`], for a sticky group if it has a number of `flows` to remember.
+    /// As [`Compiled::of`], for a group with options.
     ///
     /// # Errors
     /// See [`EbpfError`].
-    pub fn with(tree: &Tree, flows: Option<u32>) -> Result<Self, EbpfError> {
+    pub fn with(tree: &Tree, options: GroupOptions) -> Result<Self, EbpfError> {
         let parts = Parts::of(tree)?;
         Ok(Self {
-            fanout: match flows {
-                Some(flows) => ebpf::sticky_fanout(&parts, flows)?,
-                None => ebpf::fanout(&parts)?,
-            },
+            fanout: ebpf::fanout_with(&parts, options)?,
             filter: ebpf::filter(&parts, None)?,
-            digest: digest(tree, MEANING, flows),
+            digest: digest(tree, MEANING, options),
             parts,
         })
     }
@@ -65,7 +63,7 @@ impl Compiled {
     }
 
     /// Identifies the steering program, also across processes. Sources with the same tree have the
-    /// same digest, unless they remember different numbers of flows. The digest is never 0.
+    /// same digest, unless their groups have other options. The digest is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -76,21 +74,20 @@ impl Compiled {
 #[derive(Debug)]
 pub struct AtXdp {
     tree: Tree,
-    flows: Option<u32>,
+    options: GroupOptions,
     digest: u64,
 }
 
 impl AtXdp {
-    /// Checks that the tree of a steering program can be compiled. A sticky group has a number of
-    /// `flows` to remember.
+    /// Checks that the tree of a steering program can be compiled, for a group with options.
     ///
     /// # Errors
     /// See [`EbpfError`].
-    pub fn of(tree: Tree, flows: Option<u32>) -> Result<Self, EbpfError> {
-        let digest = digest(&tree, MEANING, flows);
+    pub fn of(tree: Tree, options: GroupOptions) -> Result<Self, EbpfError> {
+        let digest = digest(&tree, MEANING, options);
         let compiled = Self {
             tree,
-            flows,
+            options,
             digest,
         };
         compiled.decision()?;
@@ -102,7 +99,7 @@ impl AtXdp {
     /// # Errors
     /// See [`EbpfError`].
     pub fn object(&self, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
-        ebpf::xdp(&self.tree, self.flows, delivery)
+        ebpf::xdp(&self.tree, self.options, delivery)
     }
 
     /// The BPF program without delivery, to show its size and its cost.
@@ -146,7 +143,7 @@ impl AtXdp {
 /// FNV-1a of the meaning and of the tree as text, which contains no memory addresses. So members of
 /// an older and a newer build agree on a steering program only if it behaves equally in both. The
 /// text keeps the Rust types' original names.
-fn digest(tree: &Tree, meaning: u32, flows: Option<u32>) -> u64 {
+fn digest(tree: &Tree, meaning: u32, options: GroupOptions) -> u64 {
     let Tree {
         main,
         sets,
@@ -158,9 +155,14 @@ fn digest(tree: &Tree, meaning: u32, flows: Option<u32>) -> u64 {
         digest,
         "{meaning} Program {{ main: {main:?}, sets: {sets:?}, filters: {filters:?} }}"
     );
-    if let Some(flows) = flows {
+    if let Some(flows) = options.flows {
         let _ = write!(digest, " sticky {flows}");
     }
+    let _ = digest.write_str(match options.balance {
+        None => "",
+        Some(Balance::Idle) => " balance",
+        Some(Balance::All) => " balance all",
+    });
     // 0 means no digest.
     digest.0.max(1)
 }
@@ -205,7 +207,10 @@ mod tests {
         for line in include_str!("../tests/digests.txt").lines() {
             let (name, expected) = line.split_once(' ').unwrap();
             let example = read(crate::table::find(name).unwrap().example);
-            let found = format!("{:016x}", digest(&example, MEANING, None));
+            let found = format!(
+                "{:016x}",
+                digest(&example, MEANING, GroupOptions::default())
+            );
             assert_eq!(found, expected, "{name}");
         }
     }
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn at_xdp_the_digest_is_the_same() {
         let source = "main = tcp >-> inc 3 >-> steer_flow";
-        let at_xdp = AtXdp::of(read(source), None).unwrap();
+        let at_xdp = AtXdp::of(read(source), GroupOptions::default()).unwrap();
         assert_eq!(
             at_xdp.digest(),
             Compiled::of(&read(source)).unwrap().digest()
@@ -223,7 +228,7 @@ mod tests {
     #[test]
     fn what_a_kernel_group_can_not_do_is_told() {
         let of = |source: &str| {
-            let at_xdp = AtXdp::of(read(source), None).unwrap();
+            let at_xdp = AtXdp::of(read(source), GroupOptions::default()).unwrap();
             assert!(at_xdp.decision().is_ok());
             let asks = [at_xdp.classifies(), at_xdp.decides_for_host()];
             (at_xdp.copies(), asks)
@@ -243,9 +248,25 @@ mod tests {
     #[test]
     fn what_does_something_else_has_another_digest() {
         let tree = read("main = tcp >-> steer_flow");
-        let digest = |meaning, flows| digest(&tree, meaning, flows);
-        assert_ne!(digest(MEANING, None), digest(MEANING + 1, None));
-        assert_ne!(digest(MEANING, None), digest(MEANING, Some(7)));
-        assert_ne!(digest(MEANING, Some(7)), digest(MEANING, Some(8)));
+        let digest = |meaning, options| digest(&tree, meaning, options);
+        let none = GroupOptions::default();
+        let balanced = GroupOptions::balanced(Balance::Idle);
+        let mut digests = [
+            digest(MEANING, none),
+            digest(MEANING + 1, none),
+            digest(MEANING, GroupOptions::sticky(7)),
+            digest(MEANING, GroupOptions::sticky(8)),
+            digest(MEANING, balanced),
+            digest(MEANING, GroupOptions::balanced(Balance::All)),
+            digest(
+                MEANING,
+                GroupOptions {
+                    flows: Some(7),
+                    ..balanced
+                },
+            ),
+        ];
+        digests.sort_unstable();
+        assert!(digests.windows(2).all(|two| two[0] != two[1]));
     }
 }

@@ -50,6 +50,7 @@ pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::{Function, Tree};
+use crate::options::GroupOptions;
 use crate::parts::{Parts, Unfit, outcomes};
 use emitter::{Plain, Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
@@ -137,16 +138,17 @@ impl From<AssemblerError> for EbpfError {
 /// # Errors
 /// See [`EbpfError`].
 pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
-    by_table(parts.steering(), None)
+    fanout_with(parts, GroupOptions::default())
 }
 
-/// The same for a sticky group: a flow stays with the member that has had it, even when the flow's
-/// bucket moves. The BPF program remembers so many `flows`, and forgets the least recently seen.
+/// The same for a group with options. In a sticky group a flow stays with the member that has had
+/// it, even when the flow's bucket moves. The BPF program remembers so many flows, and forgets the
+/// least recently seen. In a balanced group it counts the packets of buckets.
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn sticky_fanout(parts: &Parts, flows: u32) -> Result<Object, EbpfError> {
-    by_table(parts.steering(), Some(flows))
+pub fn fanout_with(parts: &Parts, options: GroupOptions) -> Result<Object, EbpfError> {
+    by_table(parts.steering(), options)
 }
 
 /// As [`fanout`], without a table, to measure what the table costs: returns the hash or the number.
@@ -170,7 +172,7 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 }
 
 /// The BPF program at XDP, from the whole tree. Delivers each packet to the slots that the group's
-/// table has for the decision. Remembers so many `flows` if the group is sticky.
+/// table has for the decision.
 ///
 /// A packet goes to one member where it does so in a kernel group, and to the same: the Ethernet
 /// addresses of a broadcast, the local addresses of both sides and GTP's control plane steer by
@@ -181,10 +183,14 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
+pub fn xdp(
+    tree: &Tree,
+    options: GroupOptions,
+    delivery: &dyn Delivery,
+) -> Result<Object, EbpfError> {
     let by = delivery;
     let target: &dyn Target = if by.is_of_sent() { &Skb::Sent } else { &Xdp };
-    let deliver = |calls| object(tree, target, Role::Deliver { by, flows, calls });
+    let deliver = |calls| object(tree, target, Role::Deliver { by, options, calls });
     let ends = outcomes(&tree.main);
     if ends.copy || ends.broadcast {
         return deliver(true);
@@ -225,8 +231,8 @@ fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Skb::Fanout, Role::Steer { drop: 0 })
 }
 
-fn by_table(tree: &Tree, flows: Option<u32>) -> Result<Object, EbpfError> {
-    object(tree, &Skb::Fanout, Role::Place { flows })
+fn by_table(tree: &Tree, options: GroupOptions) -> Result<Object, EbpfError> {
+    object(tree, &Skb::Fanout, Role::Place { options })
 }
 
 fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {

@@ -17,6 +17,7 @@ pub mod modes;
 pub mod native;
 pub mod nearest;
 pub mod parts;
+mod options;
 pub mod ebpf;
 mod compiled;
 pub mod table;
@@ -32,4 +33,5 @@ pub use limits::{
     CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
     PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX,
 };
+pub use options::{Balance, GroupOptions};
 pub use source::{definitions, tree};

@@ -6,7 +6,7 @@ use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
-use fanpcap_steer::tree;
+use fanpcap_steer::{GroupOptions, tree};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ impl Group {
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
-        let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
+        let compile = |capture: &Capture| ebpf::xdp(&tree, GroupOptions::default(), capture);
         let (program, received) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
         let received = received.into_program();
         Self {

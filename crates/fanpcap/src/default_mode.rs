@@ -13,10 +13,10 @@ use std::sync::Arc;
 const LOOKS: u32 = 4;
 
 /// Whether a group can have several devices. Each of the kernel's has one, and steers by itself in
-/// a mode of the kernel's. A sticky group's program remembers the flows of one device.
+/// a mode of the kernel's. Sticky and balanced groups have one as well.
 pub(crate) fn spans_devices(membership: &Membership) -> bool {
     let steering = membership.steering.as_ref();
-    steering.is_some_and(|steering| !steering.is_sticky())
+    steering.is_some_and(|steering| !steering.is_of_one_device())
 }
 
 /// Joins a group, by the mode that was asked for or the default. `together` is as [`Handle::join`]

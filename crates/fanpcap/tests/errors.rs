@@ -76,6 +76,13 @@ fn too_large() -> String {
     format!("fanout@7 = main = {}steer_flow", step.repeat(1000))
 }
 
+/// Of a balanced group whose steering program has classes.
+fn balanced_classes() -> Report {
+    let text = "+balance main = classify 2 >-> steer_flow";
+    let pcap = |_: &str| Err("no libpcap here".to_owned());
+    Steering::compile_at_xdp(&Script::of_title(text), &pcap).unwrap_err()
+}
+
 /// Of a file with a program, of this length; the test runs in its directory, so that the name is
 /// short.
 fn of_file(len: usize) -> Report {
@@ -132,11 +139,14 @@ fn produce() -> Vec<Report> {
         in_file("fanout@11 = hash defrag"),
         in_file("fanout@11 = rollover+rollover"),
         in_file("fanout@11 = flow +rollover"),
-        in_file("fanout@11 = hash +balance"),
         in_file("fanout@11 = hash +weight=3"),
         in_file("fanout@11 = flow +weight=0"),
         in_file("fanout@11 = flow +weight=2 +weight=3"),
         in_file("fanout@11 = flow +sticky +sticky=9000"),
+        in_file("fanout@11 = flow +balance=some"),
+        in_file("fanout@11 = flow +balance +balance=all"),
+        in_file("fanout@11 = flow +sticky +balance=all"),
+        balanced_classes(),
         in_file("fanout@11 = hash +defrag=1"),
         in_file("fanout@11 = flow +class=2 +class=3"),
         for_handle(&group, "> main = do\n>   tpc\n>   steer_flow", "eth0"),

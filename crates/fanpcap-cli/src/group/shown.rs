@@ -3,7 +3,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{Gone, Place, State, UnderWay, View};
+use fanpcap_group::view::{Elephant, Gone, Leveled, Place, State, UnderWay, View};
 use serde::Serialize;
 
 use crate::offered::Offered;
@@ -36,6 +36,7 @@ pub(super) struct Shown {
     pub(super) under_way: Option<String>,
     pub(super) gone: Option<Sums>,
     pub(super) ledger: Option<Offered>,
+    pub(super) balance: Option<Rounds>,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -49,6 +50,23 @@ pub(super) struct Sums {
     pub(super) inherited_packets_total: u64,
     pub(super) unread_packets_total: u64,
     pub(super) unknown_members_total: u64,
+}
+
+/// What the last round of a balanced group found.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Rounds {
+    pub(super) moves_live_flows: bool,
+    pub(super) rounds_total: u64,
+    pub(super) busiest_above_percent: f64,
+    pub(super) elephants: Vec<Big>,
+}
+
+/// A bucket that has more packets than a member's share.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Big {
+    pub(super) bucket: u16,
+    pub(super) slot: u8,
+    pub(super) packets_percent: f64,
 }
 
 /// A slot, or a member where there are no slots.
@@ -110,6 +128,7 @@ impl Shown {
             ledger: view
                 .and_then(|view| view.ledger)
                 .map(|it| Offered::of(&it, now_ns)),
+            balance: view.and_then(|view| view.leveled.as_ref()).map(rounds),
             slots,
         }
     }
@@ -185,6 +204,21 @@ fn under_way(change: UnderWay) -> String {
         UnderWay::Trim(slot) => format!("slot {slot} is given up"),
         UnderWay::Succeed(from, to) => format!("slot {to} takes over what slot {from} has"),
         UnderWay::Renumber => "slots get new numbers".to_owned(),
+    }
+}
+
+fn rounds(leveled: &Leveled) -> Rounds {
+    let big = |elephant: &Elephant| Big {
+        bucket: elephant.bucket,
+        slot: elephant.slot.0,
+        packets_percent: f64::from(elephant.part) / 10.0,
+    };
+    let above = u32::try_from(leveled.above).unwrap_or(u32::MAX);
+    Rounds {
+        moves_live_flows: leveled.moves_all,
+        rounds_total: leveled.rounds,
+        busiest_above_percent: f64::from(above) / 10.0,
+        elephants: leveled.elephants.iter().map(big).collect(),
     }
 }
 

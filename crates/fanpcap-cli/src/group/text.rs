@@ -2,7 +2,7 @@
 
 use fanpcap_config::report::harmless_text;
 
-use super::shown::{Shown, Slot, Sums};
+use super::shown::{Big, Rounds, Shown, Slot, Sums};
 use crate::offered::Offered;
 use crate::top::figure::{UNKNOWN, age, bytes};
 
@@ -31,6 +31,10 @@ pub(super) fn page(shown: &Shown) -> String {
         lines.push(sums(&gone));
     }
     lines.extend(shown.ledger.as_ref().map(ledger));
+    if let Some(balance) = &shown.balance {
+        lines.push(rounds(balance));
+        lines.extend(balance.elephants.iter().map(elephant));
+    }
     if !shown.is_steered {
         lines.push(format!(
             "mode {} is the kernel's own: there is no table, and whoever comes or goes moves flows of others",
@@ -135,6 +139,38 @@ fn ledger(ledger: &Offered) -> String {
     )
 }
 
+fn rounds(balance: &Rounds) -> String {
+    let Rounds {
+        moves_live_flows,
+        rounds_total,
+        busiest_above_percent,
+        ..
+    } = balance;
+    let moves = match moves_live_flows {
+        true => "all buckets may move",
+        false => "buckets without live flows may move",
+    };
+    match rounds_total {
+        0 => format!("balanced: no round yet; {moves}"),
+        _ => format!(
+            "balanced: in round {rounds_total} the busiest member was {busiest_above_percent:.1}% \
+             above its share; {moves}"
+        ),
+    }
+}
+
+fn elephant(elephant: &Big) -> String {
+    let Big {
+        bucket,
+        slot,
+        packets_percent,
+    } = elephant;
+    format!(
+        "elephant: bucket {bucket} of slot {slot} has {packets_percent:.1}% of all packets, more \
+         than a member's share; it stays there"
+    )
+}
+
 fn sums(gone: &Sums) -> String {
     let Sums {
         members_total,
@@ -154,4 +190,33 @@ fn sums(gone: &Sums) -> String {
          ({dropped_packets_total} dropped, {taken_packets_total} taken by themselves, \
          {inherited_packets_total} by others after them, {unread_packets_total} unread){unknown}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_and_elephants_are_told() {
+        let big = Big {
+            bucket: 100,
+            slot: 2,
+            packets_percent: 51.3,
+        };
+        let balance = Rounds {
+            moves_live_flows: true,
+            rounds_total: 7,
+            busiest_above_percent: 42.0,
+            elephants: vec![big],
+        };
+        assert_eq!(
+            rounds(&balance),
+            "balanced: in round 7 the busiest member was 42.0% above its share; all buckets may move"
+        );
+        assert_eq!(
+            elephant(&big),
+            "elephant: bucket 100 of slot 2 has 51.3% of all packets, more than a member's share; \
+             it stays there"
+        );
+    }
 }

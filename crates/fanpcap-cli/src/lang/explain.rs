@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{AtXdp, Compiled, Definition, ebpf};
+use fanpcap_steer::{AtXdp, Compiled, Definition, GroupOptions, ebpf};
 
 use super::given::Given;
 use super::written;
@@ -76,7 +76,9 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
         }
         Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
     }
-    match AtXdp::of(program.clone(), None).and_then(|it| Ok((it.decision()?, it))) {
+    match AtXdp::of(program.clone(), GroupOptions::default())
+        .and_then(|it| Ok((it.decision()?, it)))
+    {
         Ok((object, at_xdp)) => {
             writeln!(text, "\nOn the XDP engine: yes")?;
             let what = "who gets it, without the copy into a member's ring";

@@ -110,6 +110,7 @@ fn table() -> view::View {
             at_ns: 90 * SECOND,
         }),
         ledger: None,
+        leveled: None,
         under_way: None,
     }
 }

@@ -4,6 +4,7 @@
 use super::{Mode, ModeKind};
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_steer::nearest::nearest;
+use fanpcap_steer::{Balance, GroupOptions};
 
 /// A mode with its options, and the options of the member that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +12,8 @@ pub(crate) struct Options {
     pub(crate) mode: Mode,
     /// The member's share, compared with those of others; `None`: not given.
     pub(crate) weight: Option<u16>,
-    /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
-    pub(crate) sticky: Option<u32>,
+    /// Whether the group is sticky, and whether it is balanced.
+    pub(crate) group: GroupOptions,
     /// The member's class, 1 to 63, and where the option begins; `None`: the default class.
     pub(crate) class: Option<(u8, usize)>,
 }
@@ -23,7 +24,7 @@ impl Options {
         let mut options = Self {
             mode: Mode::from(kind),
             weight: None,
-            sticky: None,
+            group: GroupOptions::default(),
             class: None,
         };
         for word in text.split('+').skip(1) {
@@ -45,10 +46,21 @@ impl Options {
             ("rollover", None) => self.add_rollover()?,
             ("weight", value) => self.add_weight(word, value)?,
             ("sticky", value) => self.add_sticky(word, value)?,
+            ("balance", value) => self.add_balance(word, value)?,
             ("class", value) => self.add_class(word, value, at)?,
             _ => return Err(refuse_option(word, name)),
         }
-        Ok(())
+        match self.group {
+            GroupOptions {
+                flows: Some(_),
+                balance: Some(Balance::All),
+            } => Err(Fault::new(
+                "balance-all-and-sticky",
+                "'+balance=all' moves flows, and '+sticky' keeps them where they are",
+            )
+            .hint("write '+balance', or leave '+sticky' out")),
+            _ => Ok(()),
+        }
     }
 
     fn add_rollover(&mut self) -> Result<(), Fault> {
@@ -89,11 +101,32 @@ impl Options {
             value => number(word, value, FLOWS_MIN, FLOWS_MAX)?,
         };
         self.ensure_steered(word, "remembers no flow")?;
-        match self.sticky.replace(flows) {
+        match self.group.flows.replace(flows) {
             Some(before) if before != flows => {
                 let message =
                     format!("a group remembers one number of flows, not {before} and {flows}");
                 Err(Fault::new("sticky-twice", message).hint("keep one of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add_balance(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
+        let balance = match value {
+            None => Balance::Idle,
+            Some("all") => Balance::All,
+            Some(_) => {
+                let message = format!("{} takes no value but 'all'", quote(&format!("+{word}")));
+                return Err(Fault::new("balance-value", message)
+                    .hint("write '+balance', or '+balance=all' to move live flows too"));
+            }
+        };
+        self.ensure_steered(word, "moves no flows by load")?;
+        match self.group.balance.replace(balance) {
+            Some(before) if before != balance => {
+                let message =
+                    "a group is balanced in one way, not by '+balance' and '+balance=all'";
+                Err(Fault::new("balance-twice", message).hint("keep one of them"))
             }
             _ => Ok(()),
         }
@@ -128,12 +161,19 @@ impl Options {
     }
 }
 
-/// The option that makes a group sticky, as titles of steering programs have it.
-pub(crate) fn sticky_text(flows: u32) -> String {
-    match flows {
-        FLOWS => "+sticky".to_owned(),
-        flows => format!("+sticky={flows}"),
-    }
+/// The options of a group, as titles of steering programs have them.
+pub(crate) fn group_text(options: GroupOptions) -> String {
+    let sticky = match options.flows {
+        None => String::new(),
+        Some(FLOWS) => "+sticky".to_owned(),
+        Some(flows) => format!("+sticky={flows}"),
+    };
+    sticky
+        + match options.balance {
+            None => "",
+            Some(Balance::Idle) => "+balance",
+            Some(Balance::All) => "+balance=all",
+        }
 }
 
 /// Where the options of a `file:` begin. What follows a `+` in a path is an option if it has the
@@ -187,10 +227,6 @@ fn refuse_option(written: &str, name: &str) -> Fault {
         return Fault::new("option-empty", "no option after '+'").hint(OPTIONS);
     }
     let quoted = quote(&format!("+{written}"));
-    if HUB_OPTIONS.contains(&name) {
-        let message = format!("option {quoted} needs the hub, which this version does not have");
-        return Fault::new("option-needs-hub", message).hint("leave it out");
-    }
     if WITHOUT_VALUE.contains(&name) {
         let message = format!("option {quoted} takes no value");
         return Fault::new("option-with-value", message).hint(format!("write '+{name}'"));
@@ -210,7 +246,6 @@ const FLOWS: u32 = 65_536;
 const FLOWS_MIN: u32 = 1024;
 const FLOWS_MAX: u32 = 1 << 24;
 const WITHOUT_VALUE: [&str; 2] = ["defrag", "rollover"];
-const HUB_OPTIONS: [&str; 1] = ["balance"];
-const NEAR: [&str; 5] = ["defrag", "rollover", "weight", "sticky", "class"];
+const NEAR: [&str; 6] = NAMES;
 const NAMES: [&str; 6] = ["defrag", "rollover", "weight", "class", "sticky", "balance"];
-const OPTIONS: &str = "the options are +defrag, +rollover (kernel modes), +sticky, +weight=N (steered groups), +class=N (on xdp)";
+const OPTIONS: &str = "the options are +defrag, +rollover (kernel modes), +sticky, +balance, +weight=N (steered groups), +class=N (on xdp)";

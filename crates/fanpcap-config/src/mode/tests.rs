@@ -104,7 +104,7 @@ fn each_refusal_says_which_it_is() {
         ("hash defrag", "option-without-plus", 5),
         ("hash+sticky", "option-of-steered-groups", 5),
         ("lb+defrag+sticky=2048", "option-of-steered-groups", 10),
-        ("hash+balance", "option-needs-hub", 5),
+        ("hash+balance", "option-of-steered-groups", 5),
         ("hash + class = 2", "option-needs-xdp", 7),
         ("hash+class", "option-number", 5),
         ("hash+class=64", "option-number", 5),

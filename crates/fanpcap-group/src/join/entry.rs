@@ -172,7 +172,7 @@ impl<'a> Entry<'a> {
             engine::moor(self.newcomer, &shared, dock)?;
             engine::steal(asked, &shared, dock)?;
             drop(at_dock);
-            shared.table().set(at::DIGEST, self.steering.digest());
+            shared.table().show_program(self.steering);
             let stake = self.take_slot(Arc::new(shared), address, lock)?;
             self.open_door(&stake);
             return Ok(stake);
@@ -205,7 +205,7 @@ impl<'a> Entry<'a> {
                 self.newcomer.number()?,
             ));
         }
-        table.set(at::DIGEST, self.steering.digest());
+        table.show_program(self.steering);
         Ok(())
     }
 

@@ -22,10 +22,14 @@ const STAGGER_NS: u64 = 500_000;
 /// Nanoseconds until the member in this slot is to look at all rings.
 pub(super) fn until_check(table: Table<'_>, slot: Slot, now_ns: u64) -> u64 {
     let later_ns = u64::from(slot.0) * STAGGER_NS;
-    let left = table.get(at::CHECK_NS).wrapping_add(later_ns);
-    let left = left.wrapping_sub(now_ns);
+    until(table.get(at::CHECK_NS), later_ns, CHECK_NS, now_ns)
+}
+
+/// Nanoseconds until `due_ns`, or until `later_ns` after it, of what is due in `period_ns` at most.
+pub(super) fn until(due_ns: u64, later_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
+    let left = due_ns.wrapping_add(later_ns).wrapping_sub(now_ns);
     // It is over, or another clock's.
-    if left > CHECK_NS + later_ns { 0 } else { left }
+    if left > period_ns + later_ns { 0 } else { left }
 }
 
 impl<G: Ground> Slots<'_, G> {

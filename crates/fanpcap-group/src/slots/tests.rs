@@ -7,6 +7,7 @@ mod takeover;
 mod silent;
 mod pair;
 mod classes;
+mod rounds;
 
 use super::*;
 use crate::table::MAGIC;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::ebpf;
 use fanpcap_steer::parts::Parts;
-use fanpcap_steer::{modes, tree};
+use fanpcap_steer::{Balance, GroupOptions, modes, tree};
 use fanpcap_testkit::frames;
 
 use super::group::Group;
@@ -72,7 +72,8 @@ fn packets_cost_little() {
     }
 }
 
-/// Mode `flow` without a table, with one, and with flows that are remembered, in turn.
+/// Mode `flow` without a table, with one, with flows that are remembered, and with counts of
+/// buckets, in turn.
 /// FANPCAP_PROOF_REPEAT says how many runs a round has.
 #[test]
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
@@ -84,8 +85,10 @@ fn a_table_costs_little() {
     let segment = [&datagram[..4], &[0; 22]].concat();
     let table = Group(0).table();
     let parts = Parts::of(&compiled(modes::source("flow").unwrap())).unwrap();
-    let sticky = |parts: &Parts| ebpf::sticky_fanout(parts, 65_536);
-    let endings: [fn(&Parts) -> _; 3] = [ebpf::fanout_without_table, ebpf::fanout, sticky];
+    let sticky = |parts: &Parts| ebpf::fanout_with(parts, GroupOptions::sticky(65_536));
+    let balanced = |parts: &Parts| ebpf::fanout_with(parts, GroupOptions::balanced(Balance::Idle));
+    let endings: [fn(&Parts) -> _; 4] =
+        [ebpf::fanout_without_table, ebpf::fanout, sticky, balanced];
     let endings = endings.map(|compile| table.load(&compile(&parts).unwrap(), "cost").unwrap());
     for (what, protocol, payload) in [("UDP", 17, datagram), ("TCP", 6, segment)] {
         let frame = frames::ethernet(0x0800, &frames::v4(protocol, 0x4000, &payload));
@@ -96,16 +99,17 @@ fn a_table_costs_little() {
                 .map(|it| it.time(&frame, repeat).unwrap().1)
         });
         let rounds: Vec<_> = rounds.collect();
-        let [without, by_table, sticky] = [0, 1, 2].map(|ending| {
+        let [without, by_table, sticky, balanced] = [0, 1, 2, 3].map(|ending| {
             let mut times: Vec<_> = rounds.iter().map(|round| round[ending]).collect();
             times.sort_unstable();
             (times[ROUNDS / 2], times[0], times[ROUNDS - 1])
         });
         println!(
             "{what}, medians and ranges: without a table {without:?} ns, by a table {by_table:?} ns, \
-             sticky {sticky:?} ns"
+             sticky {sticky:?} ns, balanced {balanced:?} ns"
         );
         assert!(by_table.0 < without.0 + 50 && sticky.0 < without.0 + 200);
+        assert!(balanced.0 < by_table.0 + 50);
     }
 }
 

@@ -1,12 +1,13 @@
 //! A group with a drawn table, in the kernel and as the evaluator reads it.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use fanpcap_bpf::{MapSpec, Object};
 use fanpcap_buckets::layout::{
-    BUCKETS, EVERYBODY, HOLDERS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SIZE_WITH_CLASSES, SLOTS,
-    bucket, part,
+    BUCKETS, EVERYBODY, HOLDERS, LOADS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SIZE_WITH_CLASSES,
+    SLOTS, bucket, part,
 };
 use fanpcap_linux::bpf::{self, LoadError, Loaded};
 use fanpcap_steer::ebpf::TABLE_MAP;
@@ -94,6 +95,17 @@ impl Table {
     /// The same for a sticky group, whose program has remembered `flows`.
     pub(crate) fn sticks(&self, flows: &mut Flows, decision: Decision) -> u32 {
         flows.slot(&self.view(), decision).into()
+    }
+
+    /// What the program has counted of each bucket, by whichever of the maps it was given.
+    pub(crate) fn loads(&self) -> Vec<u32> {
+        let of = |map: &bpf::Table| -> Vec<u32> {
+            let counts = map.view::<AtomicU32>(LOADS, 2 * BUCKETS).unwrap();
+            let counts = counts.iter().step_by(2);
+            counts.map(|count| count.load(Relaxed)).collect()
+        };
+        let both = of(&self.shared).into_iter().zip(of(&self.with_parts));
+        both.map(|(one, other)| one + other).collect()
     }
 
     /// Draws the owners of all buckets anew.

@@ -20,6 +20,7 @@ mod shrink;
 mod side;
 mod slots;
 mod sticky;
+mod balanced;
 mod traffic;
 mod tree;
 mod workers;

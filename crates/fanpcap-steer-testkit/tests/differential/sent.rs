@@ -1,6 +1,7 @@
 //! Packets that the host sends: the same BPF program at the device's traffic control.
 
 use fanpcap_linux::bpf::Loaded;
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf;
 use fanpcap_steer::ir::{Function, Steer, Tree};
 use fanpcap_steer::native::{Evaluator, Packet};
@@ -44,7 +45,8 @@ fn sent_packets_are_steered_as_received_ones() {
         } else {
             group.table()
         };
-        let Ok(object) = ebpf::xdp(&program, None, &Recording { sent: true }) else {
+        let Ok(object) = ebpf::xdp(&program, GroupOptions::default(), &Recording { sent: true })
+        else {
             refused += 1;
             continue;
         };

@@ -5,6 +5,7 @@ use std::io;
 
 use fanpcap_bpf::Object;
 use fanpcap_linux::bpf::{LoadError, Loaded, Map};
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf::{self, COUNTERS_MAP, EbpfError, LATE_MAP};
 use fanpcap_steer::ir::{COUNTERS, Function, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Outcome, Packet};
@@ -83,7 +84,9 @@ impl Hook {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
             Self::Filter => ebpf::filter(&Parts::of(program)?, None),
-            Self::Xdp => ebpf::xdp(program, None, &Recording { sent: false }).map(Some),
+            Self::Xdp => {
+                ebpf::xdp(program, GroupOptions::default(), &Recording { sent: false }).map(Some)
+            }
         }
     }
 }

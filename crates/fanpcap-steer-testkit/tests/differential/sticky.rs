@@ -1,6 +1,7 @@
 //! Flows that keep their member: the kernel's program and the model of it agree, while buckets move
 //! and members come, go and get other slots.
 
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf;
 use fanpcap_steer::modes;
 use fanpcap_steer::native::{Decision, Evaluator, Flows, Packet};
@@ -32,7 +33,7 @@ struct Slots(Vec<u32>);
 impl Sticky {
     fn new(source: &str, table: &Table, flows: u32) -> Self {
         let parts = Parts::of(&compiled(source)).unwrap();
-        let object = ebpf::sticky_fanout(&parts, flows).unwrap();
+        let object = ebpf::fanout_with(&parts, GroupOptions::sticky(flows)).unwrap();
         let loaded = table.load(&object, "sticky");
         Self {
             loaded: loaded.unwrap_or_else(|error| panic!("{source}: {error}")),
@@ -158,7 +159,12 @@ fn at_xdp_a_flow_has_a_member_in_each_class() {
     const SMALL: usize = 22;
     let source = "main = do\n  when (udp_len .> 40) (classify 1)\n  steer_flow";
     let tree = compiled(source);
-    let object = ebpf::xdp(&tree, Some(FLOWS), &Recording { sent: false }).unwrap();
+    let object = ebpf::xdp(
+        &tree,
+        GroupOptions::sticky(FLOWS),
+        &Recording { sent: false },
+    )
+    .unwrap();
     // With seeds 1 and 4 class 1 has no members.
     for seed in [0, 1, 2, 4, 5] {
         let mut table = Group(seed).table_with_classes();

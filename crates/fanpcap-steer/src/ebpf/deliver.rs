@@ -13,12 +13,13 @@ use super::delivery::Delivery;
 use super::emitter::{Emitter, Plain};
 use super::needs::Needs;
 use super::stack::{DECISION, KEPT, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
+use crate::options::GroupOptions;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Register, Width};
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
 /// Rows of a class's part of the table, and where its first row would be for class 0.
 const PART_ROWS: i32 = 576;
-const PARTS_ROW: i32 = 7616;
+const PARTS_ROW: i32 = 11_712;
 /// The first row of the part of all members.
 const EVERYBODY_ROW: i32 = PARTS_ROW + PART_ROWS * 64;
 const _: () = assert!(PART_ROWS as usize * 8 == layout::PART);
@@ -54,7 +55,7 @@ impl<'a> Emitter<'a> {
     pub(super) fn deliver(
         &mut self,
         by: &'a dyn Delivery,
-        flows: Option<u32>,
+        options: GroupOptions,
         needs: &Needs,
         plain: Plain,
     ) {
@@ -73,7 +74,7 @@ impl<'a> Emitter<'a> {
         };
         self.begin(by, decide, needs, plain);
         self.spots = OF_DELIVERY;
-        self.deliver_decided(by, flows, ways);
+        self.deliver_decided(by, options, ways);
         self.asm.bind(ways.to_some);
         if self.asm.is_live() {
             self.asm.note("to some members of a class");
@@ -138,9 +139,9 @@ impl<'a> Emitter<'a> {
         self.asm.store(Width::Double, R10, PART, R1);
     }
 
-    fn deliver_decided(&mut self, by: &dyn Delivery, flows: Option<u32>, ways: Ways) {
+    fn deliver_decided(&mut self, by: &dyn Delivery, options: GroupOptions, ways: Ways) {
         self.by_kind(ways);
-        self.send_to_one(by, flows, ways);
+        self.send_to_one(by, options, ways);
         self.asm.bind(ways.to_two);
         if self.asm.is_live() {
             self.send_to_two(by, ways);
@@ -202,13 +203,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn send_to_one(&mut self, by: &dyn Delivery, flows: Option<u32>, ways: Ways) {
+    fn send_to_one(&mut self, by: &dyn Delivery, options: GroupOptions, ways: Ways) {
         let found = self.asm.label();
         if self.choices.classes {
             self.ranks(ways.nobody);
         }
         self.numbers = self.choices.numbers;
-        self.place(None, flows, Some(found));
+        self.place(None, options.flows, Some(found));
         self.asm.bind(found);
         self.asm.note("to one member");
         self.asm.set(R8, R0);

@@ -8,6 +8,7 @@ use super::target::Target;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Function, Tree};
+use crate::options::GroupOptions;
 use crate::parts::Unfit;
 use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use fanpcap_bpf::{Classic, Object};
@@ -19,17 +20,16 @@ pub(super) enum Role<'a> {
     /// steering program drops.
     Steer { drop: u32 },
     /// Returns the slot that the group's table has for the hash or the number. For a packet that
-    /// the steering program drops, returns the slot for hash 0. Remembers so many flows, which stay
-    /// with their member.
-    Place { flows: Option<u32> },
+    /// the steering program drops, returns the slot for hash 0.
+    Place { options: GroupOptions },
     /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
     /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
-    /// Delivers to the members that the group's table has for the decision. Remembers so many
-    /// flows, which stay with their member. If `calls`, the decision is a BPF function.
+    /// Delivers to the members that the group's table has for the decision. If `calls`, the
+    /// decision is a BPF function.
     Deliver {
         by: &'a dyn Delivery,
-        flows: Option<u32>,
+        options: GroupOptions,
         calls: bool,
     },
 }
@@ -139,11 +139,11 @@ pub(super) fn emit(
         saved_max: SAVED_MAX,
         error: None,
     };
-    if let Role::Deliver { by, flows, calls } = role {
+    if let Role::Deliver { by, options, calls } = role {
         emitter.saved_max = if calls { SAVED_MAX_CALLED } else { 0 };
         emitter.choices = Choices::of(&tree.main);
         emitter.decided = (!calls).then(|| emitter.asm.label());
-        emitter.deliver(by, flows, &needs, plain);
+        emitter.deliver(by, options, &needs, plain);
     } else {
         emitter.asm.set(R6, R1);
         emitter.main(&needs, plain);
@@ -208,9 +208,9 @@ impl<'a> Emitter<'a> {
                 self.asm.alu32(Op::Move, R0, R8);
                 self.dropped(drop, nothing as i32);
             }
-            Role::Place { flows } => {
+            Role::Place { options } => {
                 self.follow();
-                self.place(Some(drop), flows, None);
+                self.place(Some(drop), options.flows, None);
             }
             Role::Deliver { .. } => {
                 self.follow();
@@ -282,6 +282,14 @@ impl<'a> Emitter<'a> {
             Function::Classify(_) => self.unfit("a class of members"),
             Function::Host(_) => self.unfit("what the host gets"),
             Function::Mark(_) => self.unfit("a packet's mark"),
+        }
+    }
+
+    /// Whether the BPF program counts the packets of buckets.
+    pub(super) fn counts_loads(&self) -> bool {
+        match self.role {
+            Role::Place { options } | Role::Deliver { options, .. } => options.balance.is_some(),
+            Role::Steer { .. } | Role::Keep { .. } => false,
         }
     }
 

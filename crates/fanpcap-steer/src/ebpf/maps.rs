@@ -52,8 +52,8 @@ const FRAGMENT_KEY_LEN: u32 = 40;
 const FRAGMENT_VALUE_LEN: u32 = 16;
 /// Upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
-const TABLE_LEN: u32 = 65_536;
-const CLASSES_LEN: u32 = 360_448;
+const TABLE_LEN: u32 = 98_304;
+const CLASSES_LEN: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(CLASSES_LEN as usize == layout::SIZE_WITH_CLASSES);
 /// The turn, and the samplers.

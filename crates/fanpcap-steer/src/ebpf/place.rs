@@ -7,7 +7,7 @@ use super::stack::{CLASS_AND_FLOW, PART};
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
-use fanpcap_buckets::layout::{BUCKETS, HOLDERS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
+use fanpcap_buckets::layout::{BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
 
 /// The bit that marks r8 as a member's number. No hash and no number has this bit.
 const NUMBER: i32 = i32::MIN;
@@ -31,11 +31,14 @@ const COUNT_ROW: i32 = 544;
 const SEATS_ROW: i32 = 576;
 /// The row of number 0 in the holders.
 const HOLDERS_ROW: i32 = 832;
+/// The row of bucket 0 in the loads.
+const LOADS_ROW: i32 = 8192;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
 const _: () = assert!(FIRST_RANK as usize == RANKS && COUNT_ROW as usize * 8 == RANK_COUNT);
 const _: () = assert!(SEATS_ROW as usize * 8 == SEATS && HOLDERS_ROW as usize * 8 == HOLDERS);
+const _: () = assert!(LOADS_ROW as usize * 8 == LOADS);
 
 impl Emitter<'_> {
     /// Puts a constant number of a member into r8. XORs the number into a 0 that the verifier does
@@ -74,13 +77,15 @@ impl Emitter<'_> {
             self.asm.bind(drop);
             self.asm.set(R8, 0);
         }
-        if let Some(flows) = flows {
+        if flows.is_some() || self.counts_loads() {
             self.asm.jump(owner);
-            self.asm.bind(hash);
+        }
+        self.asm.bind(hash);
+        self.count_load(none);
+        if let Some(flows) = flows {
             let classes = self.choices.classes;
             self.stay(Map::Flows { flows, classes }, found, none);
         } else {
-            self.asm.bind(hash);
             self.asm.alu32(Op::And, R8, BUCKET_MASK);
         }
         self.asm.bind(owner);
@@ -94,6 +99,20 @@ impl Emitter<'_> {
         match found {
             Some(found) => self.asm.jump(found),
             None => self.asm.exit(),
+        }
+    }
+
+    /// In a balanced group, counts the packet for the bucket of the hash in r8. When two CPUs have
+    /// packets of the bucket at the same time, the count may miss one: loads need not be exact.
+    fn count_load(&mut self, none: Label) {
+        if self.counts_loads() {
+            self.asm.set(R2, R8);
+            self.asm.alu32(Op::And, R2, BUCKET_MASK);
+            self.asm.alu(Op::Add, R2, LOADS_ROW);
+            self.row(none);
+            self.asm.load(Width::Word, R1, R0, 0);
+            self.asm.alu(Op::Add, R1, 1);
+            self.asm.store(Width::Word, R0, 0, R1);
         }
     }
 
@@ -195,6 +214,7 @@ impl Emitter<'_> {
 
     /// Puts the slot of the bucket in the low bits of r8 into r0. Clobbers r8.
     pub(super) fn owner(&mut self, none: Label) {
+        self.count_load(none);
         self.asm.alu32(Op::And, R8, BUCKET_MASK);
         self.slot_at(none);
     }

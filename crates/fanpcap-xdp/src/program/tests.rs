@@ -197,7 +197,9 @@ fn the_next_program_goes_on_with_the_maps() {
     let (_rings, mut records) = group.rings(96);
     group.run(&frame(60), 3);
     let tree = fanpcap_steer::tree("main = inc 1 >-> drop", &|_| Err("none".to_owned())).unwrap();
-    let compile = |capture: &Capture| fanpcap_steer::ebpf::xdp(&tree, None, capture);
+    let compile = |capture: &Capture| {
+        fanpcap_steer::ebpf::xdp(&tree, fanpcap_steer::GroupOptions::default(), capture)
+    };
     let counters = Map::array("counters", 1, 512).unwrap();
     let given = [
         (TABLE_MAP, group.table.as_fd()),

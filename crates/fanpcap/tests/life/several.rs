@@ -118,6 +118,10 @@ fn a_group_of_a_kernels_mode_is_of_one_device() {
     assert_eq!(activate(p), ERROR);
     let text = "fx1: fan-out group 7, of mode flow+sticky, is of one device";
     assert!(p.error().starts_with(text), "{}", p.error());
+    let p = world.open_several(DEVICES, "def_group = 7\nfanout = flow+balance\n");
+    assert_eq!(activate(p), ERROR);
+    let text = "fx1: fan-out group 7, of mode flow+balance, is of one device";
+    assert!(p.error().starts_with(text), "{}", p.error());
 }
 
 #[test]

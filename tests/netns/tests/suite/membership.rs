@@ -18,6 +18,7 @@ mod silent;
 mod apart;
 mod relinked;
 mod weights;
+mod balanced;
 mod drained;
 mod legs;
 mod on_xdp;

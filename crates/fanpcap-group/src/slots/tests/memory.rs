@@ -14,6 +14,7 @@ pub(super) struct Memory {
     numbers: Vec<AtomicU32>,
     pub(super) seats: Vec<AtomicU64>,
     pub(super) holders: Vec<AtomicU64>,
+    pub(super) loads: Vec<AtomicU32>,
     words: Vec<AtomicU64>,
 }
 
@@ -22,6 +23,10 @@ impl Clone for Memory {
         let bytes = |bytes: &[AtomicU8]| {
             let bytes = bytes.iter().map(|it| it.load(Ordering::Relaxed));
             bytes.map(AtomicU8::new).collect()
+        };
+        let numbers = |numbers: &[AtomicU32]| {
+            let numbers = numbers.iter().map(|it| it.load(Ordering::Relaxed));
+            numbers.map(AtomicU32::new).collect()
         };
         let words = |words: &[AtomicU64]| {
             let words = words.iter().map(|it| it.load(Ordering::Relaxed));
@@ -32,13 +37,10 @@ impl Clone for Memory {
             ranks: bytes(&self.ranks),
             rank_count: [AtomicU32::new(self.rank_count[0].load(Ordering::Relaxed))],
             classes: bytes(&self.classes),
-            numbers: self
-                .numbers
-                .iter()
-                .map(|it| AtomicU32::new(it.load(Ordering::Relaxed)))
-                .collect(),
+            numbers: numbers(&self.numbers),
             seats: words(&self.seats),
             holders: words(&self.holders),
+            loads: numbers(&self.loads),
             words: words(&self.words),
         }
     }
@@ -62,6 +64,7 @@ impl Memory {
             numbers: (0..beyond / 4).map(|_| AtomicU32::new(0)).collect(),
             seats: words(SLOTS),
             holders: words(SLOTS),
+            loads: (0..2 * BUCKETS).map(|_| AtomicU32::new(0)).collect(),
             words: words(at::END),
         };
         memory.table().begin(0);
@@ -81,6 +84,7 @@ impl Memory {
             },
             seats: &self.seats,
             holders: &self.holders,
+            loads: &self.loads,
             words: &self.words,
         }
     }

@@ -9,6 +9,7 @@ mod following;
 mod relinked;
 mod dying;
 mod classes;
+mod loads;
 mod living;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
@@ -383,7 +384,7 @@ impl World {
         for socket in self.kernel.sockets.values_mut() {
             self.kernel.ended += socket.ring.drain(..).count() as u64;
         }
-        self.memory = Memory::new(self.kernel.rings.is_some());
+        self.memory = self.next_memory();
         self.heirs.clear();
     }
 

@@ -94,8 +94,8 @@ impl Delivery for Recording {
     }
 }
 
-pub(super) fn loaded(main: Function, flows: Option<u32>, table: &Table) -> Loaded {
-    let object = xdp(&program(main), flows, &Recording).unwrap();
+pub(super) fn loaded(main: Function, options: GroupOptions, table: &Table) -> Loaded {
+    let object = xdp(&program(main), options, &Recording).unwrap();
     load_with(&object, table).unwrap_or_else(|error| panic!("{error}\n{}", object.listing()))
 }
 
@@ -118,7 +118,7 @@ fn counts(loaded: &Loaded) -> Counts {
 
 /// What one frame comes to.
 fn record(main: Function, table: &Table, frame: &[u8]) -> Counts {
-    let loaded = loaded(main, None, table);
+    let loaded = loaded(main, GroupOptions::default(), table);
     assert_eq!(loaded.run(frame).unwrap(), 0x70);
     counts(&loaded)
 }
@@ -157,7 +157,7 @@ fn one_member_gets_the_packet() {
         (arp(), flow_mode()),
         (tunnels().swap_remove(9).1, flow_mode()),
     ] {
-        let object = by_table(&program(main.clone()), None).unwrap();
+        let object = by_table(&program(main.clone()), GroupOptions::default()).unwrap();
         let slot = load_with(&object, &of_sockets).unwrap();
         let slot = slot.run(&frame).unwrap();
         let slot = usize::try_from(slot).unwrap();
@@ -194,7 +194,7 @@ fn flows_stay_at_xdp_too() {
             .zip(words)
             .for_each(|(slot, word)| word.store(0x100 + slot, Relaxed));
     }
-    let loaded = loaded(by_flow(), Some(1024), &table);
+    let loaded = loaded(by_flow(), GroupOptions::sticky(1024), &table);
     loaded.run(&udp4()).unwrap();
     let first = counts(&loaded).slots[0].0;
     table.bytes()[..layout::BUCKETS]
@@ -215,8 +215,12 @@ fn long_and_deep_programs_load() {
     let table = table_at_xdp();
     let steers = super::limits::steers();
     for main in [Function::First(steers), inner(flow_mode())] {
-        loaded(main, Some(65_536), &table);
+        loaded(main, GroupOptions::sticky(65_536), &table);
     }
     let deep = (0..5).fold(by_flow(), |main, _| Function::Inverse(Box::new(main)));
-    loaded(Function::Sequence(vec![deep, by_flow()]), None, &table);
+    loaded(
+        Function::Sequence(vec![deep, by_flow()]),
+        GroupOptions::default(),
+        &table,
+    );
 }

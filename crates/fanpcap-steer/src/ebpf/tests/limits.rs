@@ -8,7 +8,7 @@ fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
     let mut verified = [0; 3];
     let table = table();
     let objects = [
-        by_table(program, None)?,
+        by_table(program, GroupOptions::default())?,
         filter_of(program, None)?,
         xdp_decision(program)?,
     ];
@@ -211,8 +211,8 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
             filters: Vec::new(),
         };
         for object in [
-            by_table(&program, None).unwrap(),
-            by_table(&program, Some(65_536)).unwrap(),
+            by_table(&program, GroupOptions::default()).unwrap(),
+            by_table(&program, GroupOptions::sticky(65_536)).unwrap(),
             filter_of(&program, None).unwrap(),
         ] {
             let loaded = load_with(&object, &table()).unwrap_or_else(|error| panic!("{error}"));
@@ -237,7 +237,7 @@ fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
         match load(&program) {
             Ok(verified) => {
                 taken += 1;
-                let steps = by_table(&program, None).unwrap().steps();
+                let steps = by_table(&program, GroupOptions::default()).unwrap().steps();
                 println!("{name}, {size}: {verified:?} verified, {steps} steps");
             }
             Err(error) => {

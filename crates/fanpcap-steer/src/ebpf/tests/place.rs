@@ -24,7 +24,7 @@ fn slot_of(offset: usize) -> u32 {
 }
 
 fn run(main: Function, table: &Table, frame: &[u8]) -> u32 {
-    let object = by_table(&program(main), None).unwrap();
+    let object = by_table(&program(main), GroupOptions::default()).unwrap();
     load_with(&object, table).unwrap().run(frame).unwrap()
 }
 
@@ -85,7 +85,11 @@ fn a_number_goes_by_its_rank() {
 #[ignore = "needs root: eBPF"]
 fn turns_and_cpus_are_numbers() {
     let table = numbered(3);
-    let object = by_table(&program(Function::Steer(Steer::RoundRobin)), None).unwrap();
+    let object = by_table(
+        &program(Function::Steer(Steer::RoundRobin)),
+        GroupOptions::default(),
+    )
+    .unwrap();
     let turns = load_with(&object, &table).unwrap();
     let found: std::collections::BTreeSet<_> =
         (0..64).map(|_| turns.run(&udp4()).unwrap()).collect();

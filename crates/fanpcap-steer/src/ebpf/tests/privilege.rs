@@ -73,14 +73,14 @@ fn as_child_all_socket_programs_load() {
         ("vxlan", tunnels().swap_remove(9).1),
     ] {
         // Speculation is held up where the verifier does not trust: what that costs.
-        for flows in [None, Some(65_536)] {
-            let object = by_table(&program(flow_mode()), flows).unwrap();
+        for options in [GroupOptions::default(), GroupOptions::sticky(65_536)] {
+            let object = by_table(&program(flow_mode()), options).unwrap();
             let loaded = load_with(&object, &table()).unwrap();
             assert!(loaded.verified().unwrap() < 10_000);
             // A trial takes CAP_BPF only for sockets' programs.
             match loaded.time(&frame, 1_000_000) {
                 Ok((_, nanoseconds)) => println!(
-                    "{name}, {flows:?}: {nanoseconds} ns, {} verified",
+                    "{name}, {options:?}: {nanoseconds} ns, {} verified",
                     loaded.verified().unwrap()
                 ),
                 Err(error) => println!("{name}: {error}"),
@@ -108,12 +108,12 @@ fn as_child_the_xdp_program_loads() {
         Function::Steer(Steer::DoubleIp),
     ] {
         let copied = Function::Sequence(vec![Function::Host(false), main]);
-        super::deliver::loaded(copied, None, &table_at_xdp());
+        super::deliver::loaded(copied, GroupOptions::default(), &table_at_xdp());
     }
-    for flows in [None, Some(65_536)] {
-        let loaded = super::deliver::loaded(flow_mode(), flows, &table_at_xdp());
+    for options in [GroupOptions::default(), GroupOptions::sticky(65_536)] {
+        let loaded = super::deliver::loaded(flow_mode(), options, &table_at_xdp());
         println!(
-            "with delivery, {flows:?}: {:?}, {} verified",
+            "with delivery, {options:?}: {:?}, {} verified",
             loaded.time(&udp4(), 1_000_000),
             loaded.verified().unwrap()
         );

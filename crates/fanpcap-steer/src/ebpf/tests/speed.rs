@@ -74,20 +74,31 @@ fn steering_at_xdp_costs_little() {
     let filter = Function::Sequence(vec![choice(Predicate::Port(Side::Either, 53)), flow_mode()]);
     let objects = [
         ("bare", bare()),
-        ("to 0", xdp(&program(nothing()), None, &Nowhere).unwrap()),
+        (
+            "to 0",
+            xdp(&program(nothing()), GroupOptions::default(), &Nowhere).unwrap(),
+        ),
         ("decision", xdp_decision(&program(flow_mode())).unwrap()),
-        ("flow", xdp(&program(flow_mode()), None, &Nowhere).unwrap()),
+        (
+            "flow",
+            xdp(&program(flow_mode()), GroupOptions::default(), &Nowhere).unwrap(),
+        ),
         (
             "flow, ports",
-            xdp(&program(filter), None, &Nowhere).unwrap(),
+            xdp(&program(filter), GroupOptions::default(), &Nowhere).unwrap(),
         ),
         (
             "sticky",
-            xdp(&program(flow_mode()), Some(65_536), &Nowhere).unwrap(),
+            xdp(
+                &program(flow_mode()),
+                GroupOptions::sticky(65_536),
+                &Nowhere,
+            )
+            .unwrap(),
         ),
         (
             "copy",
-            xdp(&program(Function::Pass), None, &Nowhere).unwrap(),
+            xdp(&program(Function::Pass), GroupOptions::default(), &Nowhere).unwrap(),
         ),
     ];
     let loaded = objects.map(|(name, object)| (name, load_with(&object, &table).unwrap()));

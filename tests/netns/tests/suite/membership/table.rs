@@ -22,7 +22,7 @@ pub(super) fn view(group: u16) -> Result<View> {
 /// The number of buckets, which are the table's first bytes.
 pub(super) const BUCKETS: usize = 4096;
 /// The length on packet sockets, and on the XDP engine.
-const LENS: [u32; 2] = [65_536, 360_448];
+const LENS: [u32; 2] = [98_304, 393_216];
 
 /// A group's tables, mapped here too.
 pub(super) struct Table(Vec<bpf::Table>);
@@ -51,7 +51,7 @@ impl Table {
 
     /// The owners that the first table has.
     pub(super) fn owners(&self) -> Owners {
-        Owners::of(&self.0[0])
+        Owners::in_map(&self.0[0])
     }
 
     /// Whether the other tables share the buckets out in the same way, by slots of their own.
@@ -59,12 +59,12 @@ impl Table {
         let first = self.owners();
         self.0[1..]
             .iter()
-            .all(|table| first.is_alike(&Owners::of(table)))
+            .all(|table| first.is_alike(&Owners::in_map(table)))
     }
 }
 
 impl Owners {
-    fn of(table: &bpf::Table) -> Self {
+    fn in_map(table: &bpf::Table) -> Self {
         let buckets = table.bytes().iter().take(BUCKETS);
         Self(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
     }
@@ -75,6 +75,11 @@ impl Owners {
         let there: BTreeMap<_, _> = both().collect();
         let here: BTreeMap<_, _> = both().map(|(here, there)| (there, here)).collect();
         both().all(|(one, two)| there[one] == two && here[two] == one)
+    }
+
+    /// The slot that owns a bucket.
+    pub(super) fn of(&self, bucket: usize) -> u8 {
+        self.0[bucket]
     }
 
     /// How many buckets each slot owns that owns any.

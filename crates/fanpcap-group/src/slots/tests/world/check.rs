@@ -75,11 +75,13 @@ impl World {
         let Some(quota) = BUCKETS.checked_div(live.len()) else {
             return;
         };
+        let is_balanced = self.table().balance().is_some();
         let slots = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
         let owners: Vec<u64> = slots.map(|slot| self.in_slot(slot)).collect();
         for member in live {
             let owned = owners.iter().filter(|it| *it == member).count();
-            assert!(owned == quota || owned == quota + 1, "{owned} of {quota}");
+            let is_due = owned == quota || owned == quota + 1;
+            assert!(is_due || is_balanced, "{owned} of {quota}");
         }
         assert!(owners.iter().all(|owner| live.contains(owner)));
     }

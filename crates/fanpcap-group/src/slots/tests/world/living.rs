@@ -60,6 +60,8 @@ impl World {
                 world.begin_share(member);
                 world.look_for_silent(member);
                 world.attend(member);
+                world.count_at_random();
+                world.level(member);
                 world.settle_own(member);
             }
         });

@@ -1,0 +1,67 @@
+//! A balanced group: packets that buckets count, and rounds.
+
+use super::{Memory, World};
+use crate::slots::rounds::ROUND_NS;
+use crate::table::at;
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_config::steering::Balance;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+impl World {
+    /// A balanced group.
+    pub(in super::super) fn balanced(seed: u64, balance: Balance) -> Self {
+        let world = Self::new(seed);
+        world.set_balance(&world.memory, balance as u64 + 1);
+        world
+    }
+
+    /// A table for the next group, which is balanced as the one before.
+    pub(super) fn next_memory(&self) -> Memory {
+        let memory = Memory::new(self.kernel.rings.is_some());
+        self.set_balance(&memory, self.table().get(at::BALANCE));
+        memory
+    }
+
+    fn set_balance(&self, memory: &Memory, balance: u64) {
+        memory.table().set(at::BALANCE, balance);
+    }
+
+    /// Packets come to a bucket.
+    pub(in super::super) fn count(&self, bucket: usize, packets: u32) {
+        self.memory.loads[2 * bucket].fetch_add(packets, Ordering::Relaxed);
+    }
+
+    /// As many packets as a round takes come to random buckets, most to few of them.
+    pub(super) fn count_at_random(&mut self) {
+        if self.table().balance().is_none() {
+            return;
+        }
+        for _ in 0..100 {
+            let high = self.kernel.random(BUCKETS as u64) + 1;
+            let bucket = usize::try_from(self.kernel.random(high)).unwrap();
+            self.count(bucket, 500);
+        }
+    }
+
+    /// A member does a round, when that is due.
+    pub(in super::super) fn level(&mut self, own: u64) {
+        self.change(own, |slots| slots.level(own)).unwrap();
+    }
+
+    /// Packets come to buckets, so many to each; then the first member does a round. Returns by how
+    /// much the busiest member was above the mean, in parts of 1000.
+    pub(in super::super) fn round(&mut self, flows: &[(usize, u32)]) -> u64 {
+        let mut loads = BTreeMap::new();
+        for &(bucket, packets) in flows {
+            self.count(bucket, packets);
+            *loads.entry(self.owner(bucket)).or_insert(0) += u64::from(packets);
+        }
+        self.idle(ROUND_NS);
+        let member = self.members()[0];
+        self.level(member);
+        let (sum, most) = (loads.values().sum::<u64>(), loads.values().max());
+        let mean = sum / self.members().len() as u64;
+        most.map_or(0, |most| most.saturating_sub(mean) * 1000 / mean)
+    }
+}

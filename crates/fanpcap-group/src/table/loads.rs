@@ -1,0 +1,166 @@
+//! What a balanced group counts, and what its last round found.
+
+use super::{ELEPHANTS_MAX, Table, at};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::{BUCKETS, SLOTS};
+use fanpcap_config::steering::{Balance, Steering};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What the last round of a balanced group found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leveled {
+    /// Whether live flows move.
+    pub moves_all: bool,
+    /// How many rounds there were.
+    pub rounds: u64,
+    /// By how much the busiest member was above its share, in parts of 1000.
+    pub above: u64,
+    /// Buckets that have more packets than a member's share, which stay where they are.
+    pub elephants: Vec<Elephant>,
+}
+
+/// A bucket that has more packets than a member's share: probably one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elephant {
+    /// Which bucket.
+    pub bucket: u16,
+    /// Its owner.
+    pub slot: Slot,
+    /// Its part of the group's packets, in parts of 1000.
+    pub part: u16,
+}
+
+impl Elephant {
+    /// A word that is not 0.
+    fn encode(self) -> u64 {
+        let [low, high] = self.bucket.to_le_bytes();
+        let [less, more] = self.part.to_le_bytes();
+        u64::from_le_bytes([low, high, self.slot.0, 1, less, more, 0, 0])
+    }
+
+    fn decode(word: u64) -> Option<Self> {
+        let [low, high, slot, is_one, less, more, ..] = word.to_le_bytes();
+        (is_one == 1).then_some(Self {
+            bucket: u16::from_le_bytes([low, high]),
+            slot: Slot(slot),
+            part: u16::from_le_bytes([less, more]),
+        })
+    }
+}
+
+/// A bucket since the last round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BucketLoad {
+    /// Its packets.
+    pub(crate) packets: u64,
+    /// Whether it has had no flow for [`IDLE`], or none since the group began.
+    pub(crate) is_idle: bool,
+    /// The note for the next round.
+    note: u32,
+}
+
+/// For how long a bucket without packets may still have a live flow, in [`AGE_NS`].
+const IDLE: u32 = 100;
+/// The unit of a bucket's age: how long it has had no packets.
+const AGE_NS: u64 = 100_000_000;
+/// In a note the age is above the count's low bits.
+const AGE_SHIFT: u32 = 24;
+const AGE_MAX: u32 = 255;
+const COUNT_MASK: u32 = (1 << AGE_SHIFT) - 1;
+
+impl Table<'_> {
+    /// Says which steering program the group has.
+    pub(crate) fn show_program(&self, steering: &Steering) {
+        self.set_balance(steering.balance());
+        self.set(at::DIGEST, steering.digest());
+    }
+
+    /// Says which buckets move.
+    pub(crate) fn set_balance(&self, balance: Option<Balance>) {
+        let balance = match balance {
+            None => 0,
+            Some(Balance::Idle) => 1,
+            Some(Balance::All) => 2,
+        };
+        self.set(at::BALANCE, balance);
+    }
+
+    /// Which buckets move to level the members' loads.
+    pub(crate) fn balance(&self) -> Option<Balance> {
+        match self.get(at::BALANCE) {
+            1 => Some(Balance::Idle),
+            2 => Some(Balance::All),
+            _ => None,
+        }
+    }
+
+    /// The buckets since the last round.
+    pub(crate) fn loads(&self, now_ns: u64) -> Vec<BucketLoad> {
+        let aged_ns = match self.get(at::ROUNDED_NS) {
+            0 => 0,
+            last => now_ns.wrapping_sub(last),
+        };
+        let aged = u32::try_from(aged_ns / AGE_NS).unwrap_or(AGE_MAX);
+        let buckets = self.loads.chunks_exact(2);
+        let load = |bucket: &[AtomicU32]| {
+            let [count, note] = [0, 1].map(|at: usize| bucket[at].load(Ordering::Relaxed));
+            let packets = count.wrapping_sub(note) & COUNT_MASK;
+            let age = match packets {
+                0 => (note >> AGE_SHIFT).saturating_add(aged).min(AGE_MAX),
+                _ => 0,
+            };
+            BucketLoad {
+                packets: packets.into(),
+                is_idle: age >= IDLE || count == 0,
+                note: (count & COUNT_MASK) | (age << AGE_SHIFT),
+            }
+        };
+        buckets.map(load).collect()
+    }
+
+    /// Notes the buckets' counts and ages, for the next round.
+    pub(crate) fn note_loads(&self, loads: &[BucketLoad], now_ns: u64) {
+        for (bucket, load) in self.loads.chunks_exact(2).zip(loads) {
+            bucket[1].store(load.note, Ordering::Relaxed);
+        }
+        self.set(at::ROUNDED_NS, now_ns);
+    }
+
+    /// What the last round found.
+    pub(crate) fn leveled(&self) -> Option<Leveled> {
+        let balance = self.balance()?;
+        let elephants = self.words_at::<ELEPHANTS_MAX>(at::ELEPHANTS);
+        Some(Leveled {
+            moves_all: balance == Balance::All,
+            rounds: self.get(at::ROUNDS),
+            above: self.get(at::IMBALANCE),
+            elephants: elephants.into_iter().filter_map(Elephant::decode).collect(),
+        })
+    }
+
+    pub(crate) fn set_leveled(&self, above: u64, elephants: &[Elephant]) {
+        self.set(at::ROUNDS, self.get(at::ROUNDS).wrapping_add(1));
+        self.set(at::IMBALANCE, above);
+        for index in 0..ELEPHANTS_MAX {
+            let word = elephants.get(index).map_or(0, |it| it.encode());
+            self.set(at::ELEPHANTS + index, word);
+        }
+    }
+
+    /// The slots that were given buckets in the last round.
+    pub(crate) fn received(&self) -> Vec<usize> {
+        let words: [u64; SLOTS / 64] = self.words_at(at::RECEIVED);
+        let is_one = |slot: &usize| (words[slot / 64] >> (slot % 64)) & 1 == 1;
+        (0..SLOTS).filter(is_one).collect()
+    }
+
+    pub(crate) fn set_received(&self, slots: impl Iterator<Item = usize>) {
+        let mut words = [0; SLOTS / 64];
+        for slot in slots {
+            words[slot / 64] |= 1 << (slot % 64);
+        }
+        self.set_words(at::RECEIVED, words);
+    }
+}
+
+const _: () = assert!(BUCKETS <= 1 << 16);

@@ -1,0 +1,38 @@
+//! The options of a group on which its BPF program depends.
+
+/// Options of a group. All its members have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupOptions {
+    /// How many flows the BPF program remembers, which keep their member (`+sticky`).
+    pub flows: Option<u32>,
+    /// Which buckets move to level the members' loads (`+balance`). The BPF program then counts the
+    /// packets of each bucket.
+    pub balance: Option<Balance>,
+}
+
+/// Which buckets of a balanced group may move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Balance {
+    /// Buckets without live flows.
+    Idle,
+    /// All buckets, and the flows in them.
+    All,
+}
+
+impl GroupOptions {
+    /// The options of a sticky group that remembers so many flows.
+    pub const fn sticky(flows: u32) -> Self {
+        Self {
+            flows: Some(flows),
+            balance: None,
+        }
+    }
+
+    /// The options of a balanced group.
+    pub const fn balanced(balance: Balance) -> Self {
+        Self {
+            flows: None,
+            balance: Some(balance),
+        }
+    }
+}
