@@ -41,6 +41,9 @@ const RELEASES: [Release; 3] = [
 /// Most that the tests of one kernel may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
+/// Most that the tests of the cards may take.
+const CARDS_LIMIT: Duration = Duration::from_secs(600);
+
 /// Runs the tests on the kernels of these series, or on all.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let releases = chosen(names)?;
@@ -52,27 +55,45 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         return Ok(tally);
     }
     stage::build()?;
-    let programs = subset::build()?;
+    let programs = subset::build(&[])?;
     let mut sum = Tally::default();
     for release in releases {
         let begin = Instant::now();
         println!("Linux {} ...", release.name);
-        let tally = match Kernel::of(release) {
-            Ok(kernel) => test(release, &kernel, &programs).unwrap_or_else(|error| {
-                println!("  FAIL  Linux {}: {error:#}", release.name);
-                Tally::one_failed()
-            }),
-            Err(error) => {
-                let mut tally = Tally::default();
-                tally.skip(release.name, &format!("no such kernel here: {error:#}"));
-                tally
-            }
-        };
+        let tally = on(release, &programs, LIMIT);
         let seconds = begin.elapsed().as_secs();
         println!("Linux {:5} {tally} ({seconds} s)", release.name);
         sum += tally;
     }
     Ok(sum)
+}
+
+/// Runs the tests of network cards on the newest kernel: a tier. Where there can be no guest, it is
+/// skipped as a whole.
+pub(crate) fn cards() -> Result<Tally> {
+    let [.., newest] = &RELEASES;
+    if let Some(reason) = hindrance()? {
+        let mut tally = Tally::default();
+        tally.skip("network cards", reason);
+        return Ok(tally);
+    }
+    Ok(on(newest, &subset::build(subset::TIER)?, CARDS_LIMIT))
+}
+
+/// Runs programs on the kernel of a release, if that can be had.
+fn on(release: &Release, programs: &[Program], limit: Duration) -> Tally {
+    let mut tally = Tally::default();
+    let tested = match Kernel::of(release) {
+        Ok(kernel) => test(release, &kernel, programs, limit),
+        Err(error) => {
+            tally.skip(release.name, &format!("no such kernel here: {error:#}"));
+            return tally;
+        }
+    };
+    tested.unwrap_or_else(|error| {
+        println!("  FAIL  Linux {}: {error:#}", release.name);
+        Tally::one_failed()
+    })
 }
 
 /// Runs a command in a guest with the kernel of this series, and prints what it said.
@@ -127,7 +148,12 @@ fn hindrance() -> Result<Option<&'static str>> {
     })
 }
 
-fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tally> {
+fn test(
+    release: &Release,
+    kernel: &Kernel,
+    programs: &[Program],
+    limit: Duration,
+) -> Result<Tally> {
     println!("  {}", kernel.version());
     let mut tally = Tally::default();
     let mut able = Vec::new();
@@ -141,7 +167,7 @@ fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tall
             tally.skip(name.trim_end_matches("::"), &reason);
         }
     }
-    let ended = machine::run(kernel, &subset::script(&able)?, LIMIT)?;
+    let ended = machine::run(kernel, &subset::script(&able)?, limit)?;
     tally += tier::judge("in the guest", &ended.output, ended.status == 0);
     for name in subset::unmatched(&able, &ended.output) {
         println!("  FAIL  no test has the name {name:?}");

@@ -1,17 +1,24 @@
 //! A guest's two network cards, which are wired to each other: virtio-net with four channels.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::process::cpu;
 use fanpcap_nic::channels::{self, Wanted};
 use fanpcap_nic::device::Device;
+use fanpcap_nic::facts::Facts;
 use fanpcap_nic::interrupts::{self, Interrupt, Serves};
+use fanpcap_nic::journal::{self, Journal};
+use fanpcap_nic::settings::Settings;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::veth::{await_up, counters, ip, offloads_off};
-use fanpcap_testkit::{Injector, await_for, cpus};
+use fanpcap_testkit::{Injector, Scratch, await_for, cpus, library};
 
 /// A word on the kernel's command line of each guest.
 const MARK: &str = "fanpcap.guest";
@@ -49,6 +56,8 @@ impl Cards {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (near, far) = (card(NEAR)?, card(FAR)?);
         for card in [&near, &far] {
+            // A test that failed may have left changes.
+            Journal::open(card)?.restore(&Settings(card));
             offloads_off(&card.name)?;
             // Frames go from anybody to anybody.
             ip(&format!("link set {} promisc on up", card.name))?;
@@ -107,11 +116,89 @@ pub fn set_channels(device: &Device, combined: u32) -> Result<()> {
     await_up(&device.name)
 }
 
-/// How often an interrupt has come, by CPU.
+/// Runs ethtool and returns its output.
+///
+/// # Errors
+/// When it fails, with its complaint.
+pub fn ethtool(arguments: &[&str]) -> Result<String> {
+    let done = Command::new("ethtool").args(arguments).output();
+    let done = done.context("starting ethtool")?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "ethtool {arguments:?}: {complaint}");
+    Ok(said)
+}
+
+/// The staged `fanpcap` command.
+///
+/// # Errors
+/// When it isn't staged.
+pub fn fanpcap() -> Result<PathBuf> {
+    Ok(library::library_dir()?.join("../bin/fanpcap"))
+}
+
+/// Runs `fanpcap tune` and returns its output.
+///
+/// # Errors
+/// When it fails, with its output.
+pub fn tune(arguments: &[&str]) -> Result<String> {
+    let done = Command::new(fanpcap()?)
+        .arg("tune")
+        .args(arguments)
+        .output();
+    let done = done.context("starting fanpcap")?;
+    let said = [&done.stdout[..], &done.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ensure!(done.status.success(), "fanpcap tune {arguments:?}:\n{said}");
+    Ok(said)
+}
+
+/// Compiles a C program of this package.
+///
+/// # Errors
+/// The compiler's complaint.
+pub fn compile(name: &str, scratch: &Scratch) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
+    let program = scratch.file(name);
+    library::compile_c(&source, &program)?;
+    Ok(program)
+}
+
+/// All settings of a device, and the CPUs that its interrupts were asked to go to.
+pub fn state(device: &Device) -> BTreeMap<String, String> {
+    let facts = Facts::of(device);
+    let irqs = facts.interrupts.iter().map(|(interrupt, affinity)| {
+        let cpus = cpu::list_text(&affinity.asked);
+        (format!("irq.{}", interrupt.number), cpus)
+    });
+    let values = facts.values.iter();
+    let values = values.map(|(knob, value)| (knob.to_string(), value.clone()));
+    values.chain(irqs).collect()
+}
+
+/// Checks that a device is as it was, and that no change of it is written down any more.
+///
+/// # Errors
+/// The first setting that differs.
+pub fn ensure_as_before(device: &Device, before: &BTreeMap<String, String>) -> Result<()> {
+    let now = state(device);
+    for name in before.keys().chain(now.keys()) {
+        let (is, was) = (now.get(name), before.get(name));
+        ensure!(is == was, "{name} is {is:?} and was {was:?}");
+    }
+    ensure!(journal::journals()?.is_empty(), "a journal is left");
+    Ok(())
+}
+
+/// How often each of these interrupts has come, by CPU.
 ///
 /// # Errors
 /// When there is no such interrupt.
-pub fn count(interrupt: &Interrupt) -> Result<Vec<u64>> {
+pub fn counts(interrupts: &[Interrupt]) -> Result<Vec<Vec<u64>>> {
+    interrupts.iter().map(count).collect()
+}
+
+fn count(interrupt: &Interrupt) -> Result<Vec<u64>> {
     let table = fs::read_to_string("/proc/interrupts")?;
     let start = format!("{}:", interrupt.number);
     let line = table

@@ -1,29 +1,15 @@
 //! Network cards with channels: what is set holds, and captures on them are whole.
 
 use std::fs;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use fanpcap_guest_tests::{Cards, count, receiving, set_channels};
+use anyhow::{Result, ensure};
+use fanpcap_guest_tests::{Cards, counts, ethtool, receiving, set_channels};
 use fanpcap_netns::wait_for_shares;
 use fanpcap_nic::channels::{self, ChannelError, Wanted};
-use fanpcap_nic::interrupts::{self, Interrupt};
+use fanpcap_nic::interrupts;
 use fanpcap_testkit::member::{finish, wait_for_members};
 use fanpcap_testkit::veth::has_xdp;
 use fanpcap_testkit::{Program, Scratch, capture};
-
-fn ethtool(arguments: &[&str]) -> Result<String> {
-    let done = Command::new("ethtool").args(arguments).output();
-    let done = done.context("starting ethtool")?;
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "ethtool {arguments:?}: {complaint}");
-    Ok(said)
-}
-
-fn counts(interrupts: &[Interrupt]) -> Result<Vec<Vec<u64>>> {
-    interrupts.iter().map(count).collect()
-}
 
 #[test]
 #[ignore = "needs a guest: run by make test-guest"]

@@ -28,20 +28,25 @@ const TCX: Feature = Feature {
     what: "BPF programs at a device's traffic control (tcx, Linux 6.6)",
 };
 
+/// The programs of the tier.
+pub(super) const TIER: &[&str] = &["cards", "placement", "tuning"];
+
+/// All tests of a program on network cards.
+const fn cards(program: &'static str) -> Tests {
+    Tests {
+        package: "fanpcap-guest-tests",
+        program,
+        names: &[],
+        needs: None,
+    }
+}
+
 /// Few tests, as emulation is slow: of each claim about the kernel one. None measures time.
-const SUBSET: [Tests; 6] = [
-    Tests {
-        package: "fanpcap-guest-tests",
-        program: "cards",
-        names: &[],
-        needs: None,
-    },
-    Tests {
-        package: "fanpcap-guest-tests",
-        program: "adapting",
-        names: &[],
-        needs: None,
-    },
+const SUBSET: &[Tests] = &[
+    cards("cards"),
+    cards("placement"),
+    cards("tuning"),
+    cards("adapting"),
     Tests {
         package: "fanpcap-netns",
         program: "suite",
@@ -141,10 +146,12 @@ fn version(series: &str) -> (u32, u32) {
     (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
 }
 
-/// Builds the programs.
-pub(super) fn build() -> Result<Vec<Program>> {
+/// Builds the programs with these names, or all.
+pub(super) fn build(names: &[&str]) -> Result<Vec<Program>> {
+    let is_wanted = |it: &&Tests| names.is_empty() || names.contains(&it.program);
+    let subset: Vec<&Tests> = SUBSET.iter().filter(is_wanted).collect();
     let mut cargo = tree::cargo(&["test", "--no-run", "--message-format=json"])?;
-    for tests in &SUBSET {
+    for tests in &subset {
         cargo.args(["-p", tests.package, "--test", tests.program]);
     }
     let listing = tree::output(&mut cargo)?;
@@ -153,7 +160,7 @@ pub(super) fn build() -> Result<Vec<Program>> {
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .context("what cargo says")?;
-    SUBSET.iter().map(|it| built(it, &messages)).collect()
+    subset.iter().map(|it| built(it, &messages)).collect()
 }
 
 /// The program in what cargo said.

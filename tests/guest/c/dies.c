@@ -1,0 +1,153 @@
+/* Runs a program and kills it after the nth of its system calls that change something outside it:
+   dies N PROGRAM [ARG...]. Exits with 0 when it has killed the program, with 3 when that has ended
+   before. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KILLED = 0, FAILED = 2, ENDED = 3 };
+
+/* In struct ifreq of an x86-64 kernel. */
+enum { IFR_DATA = 16 };
+
+static void fail(const char *call)
+{
+	perror(call);
+	exit(FAILED);
+}
+
+/* Whether an ethtool command sets something. */
+static int sets(pid_t pid, uint64_t ifreq)
+{
+	long data = ptrace(PTRACE_PEEKDATA, pid, ifreq + IFR_DATA, 0);
+
+	switch ((uint32_t)ptrace(PTRACE_PEEKDATA, pid, data, 0)) {
+	case ETHTOOL_SCHANNELS:
+	case ETHTOOL_SFEATURES:
+	case ETHTOOL_SFLAGS:
+	case ETHTOOL_SPAUSEPARAM:
+	case ETHTOOL_SRINGPARAM:
+	case ETHTOOL_SRSSH:
+	case ETHTOOL_SRXFH:
+	case ETHTOOL_SRXFHINDIR:
+		return 1;
+	}
+	return 0;
+}
+
+/* What others see changes with these calls only. */
+static const int calls[] = {
+	SYS_mkdir, SYS_mkdirat, SYS_rmdir, SYS_unlink, SYS_unlinkat, SYS_rename, SYS_renameat,
+	SYS_renameat2, SYS_openat, SYS_write, SYS_ioctl,
+};
+
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+/* Whether one of these calls changes something, by its arguments. */
+static int changes(pid_t pid, uint64_t number, const __uint64_t *args)
+{
+	switch (number) {
+	case SYS_openat:
+		return (args[2] & O_CREAT) != 0;
+	case SYS_write:
+		return args[0] > STDERR_FILENO;
+	case SYS_ioctl:
+		return args[1] == SIOCETHTOOL && sets(pid, args[2]);
+	}
+	return 1;
+}
+
+/* Has these calls stop the calling process, and no others: emulation is slow. */
+static void stop_at_calls(void)
+{
+	struct sock_filter filter[CALLS + 3] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	};
+	struct sock_fprog program = { CALLS + 3, filter };
+
+	for (int i = 0; i < CALLS; i++)
+		filter[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i],
+							     CALLS - i, 0);
+	filter[CALLS + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	filter[CALLS + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		_exit(FAILED);
+}
+
+/* Goes on to the next entry into one of the calls, or with PTRACE_SYSCALL to the return from it. */
+static void go_on(pid_t pid, int request)
+{
+	int status, signal = 0;
+
+	for (;;) {
+		if (ptrace(request, pid, 0, signal) != 0)
+			fail("ptrace");
+		if (waitpid(pid, &status, 0) < 0)
+			fail("waitpid");
+		if (!WIFSTOPPED(status))
+			exit(ENDED);
+		signal = WSTOPSIG(status);
+		if (signal == (SIGTRAP | 0x80) || status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8))
+			return;
+		if (status >> 16 != 0)
+			signal = 0;
+	}
+}
+
+static pid_t start(char **argv)
+{
+	const long options =
+		PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		stop_at_calls();
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
+		fail("starting the program");
+	if (ptrace(PTRACE_SETOPTIONS, pid, 0, options) != 0)
+		fail("PTRACE_SETOPTIONS");
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	struct __ptrace_syscall_info call;
+	long left = argc > 2 ? atol(argv[1]) : 0;
+	pid_t pid;
+
+	if (left < 1)
+		return FAILED;
+	pid = start(argv + 2);
+	while (left > 0) {
+		go_on(pid, PTRACE_CONT);
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof call, &call) < 0)
+			fail("PTRACE_GET_SYSCALL_INFO");
+		if (!changes(pid, call.seccomp.nr, call.seccomp.args))
+			continue;
+		go_on(pid, PTRACE_SYSCALL);
+		left--;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return KILLED;
+}

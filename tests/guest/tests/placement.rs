@@ -1,0 +1,163 @@
+//! A card's channels and interrupts as applications place them, by calls and by settings: the
+//! interrupts come to the CPUs that were named, and everything is as before afterwards.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use fanpcap_guest_tests::{
+    Cards, compile, counts, ensure_as_before, ethtool, fanpcap, receiving, state, tune,
+};
+use fanpcap_testkit::member::finish;
+use fanpcap_testkit::{Program, Scratch};
+
+/// Two channels; the interrupts of each on the CPU of its number.
+fn settings(cards: &Cards, scratch: &Scratch) -> Result<PathBuf> {
+    let name = &cards.far.name;
+    let text = format!("combined_channels@{name} = 2\nirq@{name}.0 = 0\nirq@{name}.1 = 1\n");
+    scratch.write("pcap.conf", &text)
+}
+
+/// How many channels ethtool tells of.
+fn channels(cards: &Cards) -> Result<String> {
+    let said = ethtool(&["-l", &cards.far.name])?;
+    let now = said.lines().rfind(|line| line.starts_with("Combined:"));
+    Ok(now
+        .unwrap_or_default()
+        .replace("Combined:", "")
+        .trim()
+        .to_owned())
+}
+
+/// Checks that frames come by two channels, with interrupts on the CPUs of their numbers only.
+fn ensure_placed(cards: &Cards) -> Result<()> {
+    ensure!(channels(cards)? == "2", "{} channels", channels(cards)?);
+    let interrupts = receiving(&cards.far)?;
+    let frames = Cards::frames()?;
+    // The controller changes over with the next interrupt.
+    cards.send(&frames)?;
+    let before = counts(&interrupts)?;
+    cards.send(&frames)?;
+    let after = counts(&interrupts)?;
+    for (channel, (after, before)) in after.iter().zip(&before).enumerate() {
+        let grown = |cpu: usize| after[cpu] - before[cpu];
+        ensure!(
+            grown(channel) > 0,
+            "channel {channel} got nothing on its CPU"
+        );
+        let elsewhere = (0..after.len()).find(|cpu| *cpu != channel && grown(*cpu) > 0);
+        ensure!(
+            elsewhere.is_none(),
+            "interrupts of channel {channel} on CPU {elsewhere:?}"
+        );
+    }
+    Ok(())
+}
+
+/// tcpdump without privileges, on the far card.
+fn unprivileged(cards: &Cards) -> [&str; 7] {
+    [
+        "-n",
+        "-Z",
+        "nobody",
+        "-i",
+        &cards.far.name,
+        "-w",
+        "/dev/null",
+    ]
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn the_papers_snippets_bring_each_channel_to_its_cpu() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let before = state(&cards.far);
+    let scratch = Scratch::new()?;
+    let paper = Program::new(compile("paper", &scratch)?, "")?;
+    let ended = paper.arg(&cards.far.name).run(&scratch)?;
+    let expected = "2 channels\nchannel 0 on CPU 0\nchannel 1 on CPU 1\n";
+    ensure!(ended.said == expected, "{}", ended.said);
+    ensure_placed(&cards)?;
+    // What calls have set stays until the user asks for what was before.
+    tune(&["--restore"])?;
+    ensure_as_before(&cards.far, &before)
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn settings_hold_until_the_application_ends() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let before = state(&cards.far);
+    let scratch = Scratch::new()?;
+    let config = settings(&cards, &scratch)?;
+    let tcpdump = Program::tcpdump(&cards.far.name, scratch.new_file("pcap"))?;
+    let member = tcpdump.set("PCAP_CONFIG", config).start(&scratch)?;
+    ensure_placed(&cards)?;
+    finish(vec![member], 2 * Cards::frames()?.len())?;
+    ensure_as_before(&cards.far, &before)
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn what_an_application_without_privileges_leaves_comes_back_by_restore() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let before = state(&cards.far);
+    let scratch = Scratch::new()?;
+    let tcpdump = Program::new("tcpdump", "listening on")?.args(unprivileged(&cards));
+    let tcpdump = tcpdump.set("PCAP_CONFIG", settings(&cards, &scratch)?);
+    let member = tcpdump.start(&scratch)?;
+    ensure_placed(&cards)?;
+    member.stop()?;
+    ensure!(channels(&cards)? == "2", "{} channels", channels(&cards)?);
+    let restored = tune(&["--restore"])?;
+    ensure!(restored.contains("as before"), "{restored}");
+    ensure_as_before(&cards.far, &before)
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn under_run_copies_without_privileges_leave_nothing() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let before = state(&cards.far);
+    let scratch = Scratch::new()?;
+    let run = Program::new(fanpcap()?, "1: tcpdump: listening on")?;
+    let run = run.args(["run", "-n", "2", "--cpus", "none", "--", "tcpdump"]);
+    let run = run.args(unprivileged(&cards));
+    let mut running = run
+        .set("PCAP_CONFIG", settings(&cards, &scratch)?)
+        .start(&scratch)?;
+    running.wait_until_says("0: tcpdump: listening on")?;
+    ensure_placed(&cards)?;
+    running.stop()?;
+    ensure_as_before(&cards.far, &before)
+}
+
+#[test]
+#[ignore = "needs a guest: run by make test-guest"]
+fn what_a_killed_application_leaves_comes_back_at_the_next_start() -> Result<()> {
+    let Some(cards) = Cards::of_guest()? else {
+        return Ok(());
+    };
+    let before = state(&cards.far);
+    let scratch = Scratch::new()?;
+    let config = settings(&cards, &scratch)?;
+    let tcpdump = || Program::tcpdump(&cards.far.name, scratch.new_file("pcap"));
+    let killed = tcpdump()?.set("PCAP_CONFIG", config).start(&scratch)?;
+    ensure_placed(&cards)?;
+    killed.signal("KILL")?;
+    killed.wait()?;
+    ensure!(channels(&cards)? == "2", "{} channels", channels(&cards)?);
+    let other = format!("irq@{}.3 = 0\n", cards.far.name);
+    let other = scratch.write("other.conf", &other)?;
+    let next = tcpdump()?.set("PCAP_CONFIG", other).start(&scratch)?;
+    ensure!(channels(&cards)? == "4", "{} channels", channels(&cards)?);
+    next.stop()?;
+    ensure_as_before(&cards.far, &before)
+}
