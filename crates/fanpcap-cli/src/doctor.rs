@@ -23,9 +23,11 @@ mod device;
 mod settings;
 mod library;
 mod facts;
+mod user;
 mod text;
 
 use finding::Finding;
+use user::AsUser;
 
 /// Finds what loses packets, splits flows or costs time, and says what mends it
 ///
@@ -42,6 +44,13 @@ pub(crate) struct Arguments {
     /// A program that is to capture: whether it would load the library
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// A user who is to capture: settings, library, privileges and limits are looked at as that
+    /// user, all else as the caller, who must be root
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
+    user: Option<String>,
+    /// Look only at what concerns applications that the caller starts
+    #[arg(long, hide = true, conflicts_with = "user")]
+    caller: bool,
     /// Print one JSON object (docs/doctor-json.md)
     #[arg(long)]
     json: bool,
@@ -62,6 +71,7 @@ struct Told<'a> {
     schema: u32,
     network_namespace: u64,
     device: Option<&'a str>,
+    user: Option<&'a str>,
     loses_packets: bool,
     findings: &'a [Finding],
 }
@@ -69,8 +79,16 @@ struct Told<'a> {
 /// Runs `fanpcap doctor`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asked = arguments.device.as_deref();
-    let facts = facts::read(asked, arguments.program.as_deref(), WHILE)?;
-    let findings = facts.findings();
+    let program = arguments.program.as_deref();
+    let user = arguments.user.as_deref();
+    let as_user = user.map(|name| AsUser::start(name, asked, program));
+    let as_user = as_user.transpose()?;
+    let mut facts = facts::read(asked, program, WHILE)?;
+    facts.of_user = as_user.map(AsUser::findings).transpose()?;
+    let findings = match arguments.caller {
+        true => facts.findings_of_caller(),
+        false => facts.findings(),
+    };
     let loses_packets = findings.iter().any(|it| it.effect.loses_packets());
     let text = match arguments.json {
         true => {
@@ -78,12 +96,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 schema: SCHEMA,
                 network_namespace: netns::inode().context("this process's network namespace")?,
                 device: asked,
+                user,
                 loses_packets,
                 findings: &findings,
             };
             serde_json::to_string(&told).context("writing JSON")? + "\n"
         }
-        false => text::page(&facts.looked_at(), &findings),
+        false => {
+            let as_user = user.map(|name| format!(", the first three as user {name}"));
+            let looked_at = facts.looked_at() + &as_user.unwrap_or_default();
+            text::page(&looked_at, &findings)
+        }
     };
     streams::print(&text)?;
     Ok(match loses_packets {

@@ -26,6 +26,8 @@ use crate::snapshot::{ANY, Snapshot, Source};
 pub(super) struct Facts {
     /// The device that was asked for.
     pub(super) asked: Option<String>,
+    /// What is wrong for applications that another user starts, where that user was asked for.
+    pub(super) of_user: Option<Vec<Finding>>,
     pub(super) machine: Machine,
     pub(super) privileges: Option<Privileges>,
     pub(super) limits: Limits,
@@ -85,6 +87,7 @@ pub(super) fn read(
     let groups = groups::groups(&before.snapshot, &now.snapshot);
     Ok(Facts {
         asked: asked.map(str::to_owned),
+        of_user: None,
         machine: Machine::read(root, before.overruns),
         privileges: Some(Privileges::read(root)),
         limits: Limits::read(root, sysfs::kernel(root)),
@@ -127,6 +130,21 @@ fn devices(
 impl Facts {
     /// What is wrong, the worst first.
     pub(super) fn findings(&self) -> Vec<Finding> {
+        let caller = self.of_user.clone();
+        let mut all = caller.unwrap_or_else(|| self.findings_of_caller());
+        all.extend(self.library.findings_of_others());
+        for device in &self.devices {
+            all.extend(device.findings());
+            all.extend(self.findings_of_driver(device));
+        }
+        let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
+        all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
+        all.extend(self.machine.findings());
+        in_order(all)
+    }
+
+    /// What is wrong for applications that the caller starts.
+    pub(super) fn findings_of_caller(&self) -> Vec<Finding> {
         let Settings { wanted, on_xdp, .. } = &self.settings;
         let mut all = self.settings.findings();
         let wants_xdp = !on_xdp.is_empty();
@@ -136,13 +154,6 @@ impl Facts {
         // A default group is named for every device: it is in doubt on the one that is meant.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
         all.extend(meant.flat_map(|it| it.findings(&self.groups)));
-        for device in &self.devices {
-            all.extend(device.findings());
-            all.extend(self.findings_of_driver(device));
-        }
-        let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
-        all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
-        all.extend(self.machine.findings());
         in_order(all)
     }
 

@@ -1,9 +1,9 @@
 //! A finding: what goes wrong, where, why it matters, and the command that mends it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a problem does to captures, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effect {
     /// Applications get an error and capture nothing.

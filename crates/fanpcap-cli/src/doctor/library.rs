@@ -105,9 +105,15 @@ impl Library {
         }
     }
 
-    /// What is wrong. `is_needed`: settings ask for a group or an engine.
+    /// Applications that run outside of the group that the settings put them in.
+    pub(super) fn findings_of_others(&self) -> impl Iterator<Item = Finding> {
+        self.outsiders.iter().map(outsider)
+    }
+
+    /// What is wrong for applications that the caller starts. `is_needed`: settings ask for a group
+    /// or an engine.
     pub(super) fn findings(&self, is_needed: bool) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = self.outsiders.iter().map(outsider).collect();
+        let mut findings: Vec<Finding> = Vec::new();
         if is_needed {
             findings.extend(self.not_loaded());
             findings.extend(self.apparmor());
@@ -302,7 +308,7 @@ mod tests {
             outsiders: vec![outsider],
             ..Library::default()
         };
-        let found = library.findings(false).remove(0);
+        let found = library.findings_of_others().next().unwrap();
         assert_eq!(
             (found.name, found.effect),
             ("not-in-group", Effect::Distorts)

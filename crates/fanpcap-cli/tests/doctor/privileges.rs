@@ -74,6 +74,65 @@ fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
     })
 }
 
+/// Root asks for a user, whose home has a config file.
+#[test]
+#[ignore = "needs root: another user, mounts"]
+fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
+    within(|scratch| {
+        let passwd = fs::read_to_string("/etc/passwd")?;
+        let home = scratch.file("home");
+        fs::create_dir(&home)?;
+        let line = format!("fdrada:x:4711:4712::{}:/bin/sh\n", home.display());
+        let passwd = scratch.write("passwd", &(passwd + &line))?;
+        fs::write(home.join(".pcap.conf"), "def_group = seven\n")?;
+        let mut shell = Shell::new("fdr1")?;
+        shell.before = format!(
+            "mount --bind {} /etc/passwd && chown -R 4711 {} && chmod 755 {} || exit 99",
+            passwd.display(),
+            home.display(),
+            scratch.file("").display()
+        );
+        let can = "setpriv --reuid 4711 --regid 4712 --clear-groups fanpcap --version";
+        if shell.run(&format!("{can} 2>/dev/null"))?.0 != 0 {
+            // That user may not run what was built here.
+            return Ok(());
+        }
+        let ask = "unset PCAP_CONFIG; fanpcap doctor fdr1 --user fdrada";
+        let (status, said) = shell.run(&format!("{ask} --json"))?;
+        ensure!(status == 3, "{said}");
+        assert!(
+            has(&said, "no-cap-net-raw")? && has(&said, "settings")?,
+            "{said}"
+        );
+        let told: Value = serde_json::from_str(said.trim())?;
+        assert_eq!(told["user"], "fdrada");
+        let findings = told["findings"].as_array().context("findings")?;
+        let fixes = findings.iter().filter_map(|it| it["fix"].as_str());
+        let fix = fixes
+            .clone()
+            .find(|it| it.contains("setpriv"))
+            .context("a fix")?;
+        ensure!(fix.contains("--reuid=4711 --regid=4712 "), "{fix}");
+        let (_, page) = shell.run(ask)?;
+        ensure!(
+            page.starts_with("Looked at fdr1 ") && page.contains("as user fdrada."),
+            "{page}"
+        );
+        // The caller's own settings and capabilities are in order.
+        assert!(!has(
+            &shell.run("fanpcap doctor fdr1 --json")?.1,
+            "no-cap-net-raw"
+        )?);
+        let (status, said) = shell.run("fanpcap doctor --user fdrbob 2>&1")?;
+        ensure!(status == 1 && said.contains("no user \"fdrbob\""), "{said}");
+        let (status, said) = shell.run(&format!(
+            "setpriv --reuid 4711 --regid 4712 --clear-groups fanpcap doctor --user root 2>&1"
+        ))?;
+        ensure!(status == 1 && said.contains("as user root: "), "{said}");
+        Ok(())
+    })
+}
+
 #[test]
 #[ignore = "needs root: a namespace"]
 fn a_privileged_program_is_found() -> Result<()> {
