@@ -18,6 +18,7 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
+use crate::stake::Stake;
 use conflict::{Doubt, conflict, device};
 pub use engine::{Engine, Xdp};
 pub use error::{DevicesError, JoinError};
@@ -155,9 +156,14 @@ impl Newcomer<'_> {
     /// The newcomer's class. The members of one handle have the same, since both directions of a
     /// flow go to one handle.
     fn class(&self) -> u8 {
+        self.lead().map_or(self.membership.class, Stake::class)
+    }
+
+    /// The stake of the handle's first member, where this is another of the handle's.
+    fn lead(&self) -> Option<&Stake> {
         match self.leg {
-            Leg::Behind(lead) => lead.class(),
-            Leg::Only | Leg::First(_) => self.membership.class,
+            Leg::Behind(lead) => Some(lead),
+            Leg::Only | Leg::First(_) => None,
         }
     }
 

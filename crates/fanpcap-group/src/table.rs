@@ -8,11 +8,11 @@
 
 mod journal;
 mod part;
+mod sums;
 mod ledger;
 mod loads;
 mod renumbered;
 mod seats;
-mod sums;
 
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};

@@ -1,319 +1,50 @@
 //! Members of a steered group that are killed at each step of each change: the next member
 //! completes or undoes it, and table, kernel, locker and pages agree afterwards.
 
-use std::cell::Cell;
-use std::env;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use fanpcap_group::audit;
-use fanpcap_linux::bpf;
-use fanpcap_linux::file::shared::{self, Word};
-use fanpcap_linux::interface;
-use fanpcap_linux::netlink::link;
-use fanpcap_netns::dialog::Dialog;
-use fanpcap_netns::remains::leaves_nothing;
-use fanpcap_netns::{DEVICE, Wire, on_wire};
+use anyhow::{Result, ensure};
+use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{await_for, member, traffic};
+use stage::{Change, OTHER_GROUP, PROGRAMS, Stage, Victim, die_in_each_step};
 
-const GROUP: u16 = 7;
-/// Another group on the same device.
-const OTHER_GROUP: u16 = 8;
-/// What the group runs; a change may replace the one by the other.
-const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobin"];
-
-/// Of the many steps that are each the same move of one more bucket, every so many is tried.
-const STRIDE: u64 = 307;
-
-/// Thousands of changes of filters and BPF programs a second have hung the kernel.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// The library with the feature `faults`, which is not the one that users have.
-fn library() -> Result<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let build = || {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-        let target = target.join("with-faults");
-        let cargo = env::var_os("CARGO").unwrap_or("cargo".into());
-        let mut build = Command::new(cargo);
-        build
-            .current_dir(&root)
-            .args(["build", "--quiet", "-p", "fanpcap-abi"]);
-        build.args(["--features", "fanpcap-group/faults", "--target-dir"]);
-        build.arg(&target).status().ok().filter(|it| it.success())?;
-        let library = target.join("lib");
-        fs::create_dir_all(&library).ok()?;
-        fs::copy(
-            target.join("debug/libpcap.so"),
-            library.join("libpcap.so.0.8"),
-        )
-        .ok()?;
-        Some(library)
-    };
-    let built = BUILT.get_or_init(build).as_deref();
-    built.context("the library with faults can't be built")
-}
-
-/// A group whose members act only when they are told to.
-struct Stage<'a> {
-    wire: &'a Wire,
-    library: &'a Path,
-    ifindex: u32,
-    /// Those who repair what the victims leave.
-    survivors: Vec<Dialog>,
-    /// A member of another group, which gets all packets too.
-    beside: Option<Dialog>,
-    /// The steps of the victim, and at which it ends.
-    steps: [Word; 2],
-    steps_file: PathBuf,
-    /// `PCAP_DRIVER=` and the engine of all.
-    driver: String,
-    /// Which of the two the group runs, as far as its members know.
-    runs: Cell<usize>,
-}
-
-/// What the victim does, and who else is there for it.
-struct Change {
-    /// Members that stay.
-    survivors: usize,
-    /// Whether a placeholder lies among them.
-    hole: bool,
-    /// Whether another group is on the device.
-    beside: bool,
-    /// The engine of all.
-    driver: &'static str,
-    /// How many steps at least are before the moves of buckets, and after them.
-    around: [u64; 2],
-    /// Members who join before the victim does.
-    prepare: fn(&mut Stage<'_>) -> Result<Victim>,
-    act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
-}
-
-/// Who is to die.
-struct Victim {
-    it: Dialog,
-    /// Another member, for whom it does something.
-    other: Option<Dialog>,
-}
-
-impl<'a> Stage<'a> {
-    fn new(wire: &'a Wire, library: &'a Path, driver: &str) -> Result<Self> {
-        let steps_file = wire.scratch.file("steps");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&steps_file)?;
-        Ok(Self {
-            wire,
-            library,
-            ifindex: interface::index(DEVICE).context("the device")?,
-            survivors: Vec::new(),
-            beside: None,
-            steps: shared::map(&file, &[0, 0])?,
-            steps_file,
-            driver: format!("PCAP_DRIVER={driver}"),
-            runs: Cell::new(0),
-        })
-    }
-
-    /// A process that may open handles in a group; its steps count, or not.
-    fn start(&self, group: u16, counts: bool) -> Result<Dialog> {
-        let library = format!("LD_LIBRARY_PATH={}", self.library.display());
-        let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
-        let words = ["env", &library, &self.driver, &steps];
-        let words = if counts { &words[..] } else { &words[..3] };
-        Dialog::behind(self.wire, group, words)
-    }
-
-    fn member(&self, counts: bool) -> Result<Dialog> {
-        self.member_of(GROUP, counts)
-    }
-
-    fn member_of(&self, group: u16, counts: bool) -> Result<Dialog> {
-        let mut member = self.start(group, counts)?;
-        let runs = if group == GROUP { self.runs.get() } else { 0 };
-        let said = member.ask(&format!("open {}", PROGRAMS[runs]))?;
-        if said != "opened 0" {
-            let other = PROGRAMS[1 - runs];
-            ensure!(
-                said.contains(&format!("runs the program '{other}'")),
-                "{said}"
-            );
-            member.expect(&format!("open {other}"), "opened 0")?;
-            self.runs.set(1 - runs);
-        }
-        Ok(member)
-    }
-
-    fn victim(&self) -> Result<Victim> {
-        let it = self.start(GROUP, true)?;
-        Ok(Victim { it, other: None })
-    }
-
-    fn audit(&self) -> Result<(usize, usize), String> {
-        audit::audit(self.ifindex, GROUP)
-    }
-
-    /// Waits until all agrees, while the survivors look for packets.
-    fn await_agreement(&mut self) -> Result<()> {
-        let count = self.survivors.len();
-        let mut said = String::new();
-        let awaited = await_for("agreement", LIMIT, || {
-            for reader in self.survivors.iter_mut().chain(&mut self.beside) {
-                reader.count(0)?;
-            }
-            let audited = audit::audit(self.ifindex, GROUP);
-            let beside = self.beside.as_ref();
-            let beside = beside.map(|_| audit::audit(self.ifindex, OTHER_GROUP));
-            let is_served = self.serves_several()? == beside.is_some();
-            said = format!("{audited:?}, beside {beside:?}, served {is_served}");
-            let is_whole = matches!(audited, Ok((members, _)) if members == count)
-                && beside.is_none_or(|it| it == Ok((1, 0)));
-            Ok((is_whole && is_served).then_some(()))
-        });
-        awaited.with_context(|| said.clone())
-    }
-
-    /// Whether the device's BPF program is that of several groups.
-    fn serves_several(&self) -> Result<bool> {
-        let xdp = link::get(self.ifindex)?.xdp;
-        let name = xdp.map(|xdp| bpf::program_name(xdp.program)).transpose();
-        // It may just be replaced.
-        Ok(name
-            .ok()
-            .flatten()
-            .is_some_and(|name| name == "fanpcap_root"))
-    }
-
-    /// Checks that all agrees once the next member has come, and when it is gone again. One that
-    /// was killed before it had deposited anything is noticed by nobody: the next change completes
-    /// or undoes its own.
-    fn ensure_next_repairs(&mut self) -> Result<()> {
-        let next = self.member(false)?;
-        self.survivors.push(next);
-        self.await_agreement()?;
-        self.ensure_all_arrive()?;
-        let is_on_xdp = link::get(self.ifindex)?.xdp.is_some();
-        ensure!(is_on_xdp == self.driver.ends_with("xdp"), "another engine");
-        drop(self.survivors.pop());
-        match self.survivors.is_empty() {
-            true => member::wait_for_members(GROUP, 0),
-            false => self.await_agreement(),
-        }
-    }
-
-    /// Packets that the survivors have got, and who is beside them.
-    fn counts(&mut self) -> Result<[usize; 2]> {
-        let sum = |readers: &mut dyn Iterator<Item = &mut Dialog>| {
-            let counts = readers.map(|it| it.count(0));
-            counts.sum::<Result<usize>>()
-        };
-        let own = sum(&mut self.survivors.iter_mut())?;
-        Ok([own, sum(&mut self.beside.iter_mut())?])
-    }
-
-    /// Checks that the survivors get each of some frames once, and so does who is beside them.
-    fn ensure_all_arrive(&mut self) -> Result<()> {
-        let before = self.counts()?;
-        let frames = traffic::frames(3, &traffic::flows(3, 60), 0..120)?;
-        let wanted = [
-            frames.len(),
-            frames.len() * usize::from(self.beside.is_some()),
-        ];
-        self.wire.send(&frames)?;
-        await_for("each frame once", LIMIT, || {
-            let now = self.counts()?;
-            let now = [now[0] - before[0], now[1] - before[1]];
-            ensure!(
-                now[0] <= wanted[0] && now[1] <= wanted[1],
-                "{now:?} packets"
-            );
-            Ok((now == wanted).then_some(()))
-        })
-    }
-
-    /// Has the victim make a change, and kills it before step `at` of that; 0: not at all. Returns
-    /// how many steps there were, and whether it was killed.
-    fn run(&mut self, change: &Change, at: u64) -> Result<(u64, bool)> {
-        self.steps[1].set(0);
-        let mut victim = (change.prepare)(self)?;
-        let before = self.steps[0].get();
-        self.steps[1].set(if at == 0 { 0 } else { before + at });
-        let acted = (change.act)(self, &mut victim);
-        let count = self.steps[0].get() - before;
-        let is_killed = at != 0 && count == at;
-        ensure!(acted.is_ok() != is_killed, "{acted:?} after {count} steps");
-        self.steps[1].set(0);
-        drop(victim);
-        thread::sleep(PAUSE);
-        if self.survivors.is_empty() {
-            member::wait_for_members(GROUP, 0)?;
-        }
-        self.ensure_next_repairs()?;
-        Ok((count, is_killed))
-    }
-}
-
-/// Kills a victim at each step of a change.
-fn die_in_each_step(change: &Change) -> Result<()> {
-    let library = library()?;
-    on_wire(1, |wire| match change.driver {
-        "xdp" => leaves_nothing(|| die_on(wire, library, change)),
-        _ => die_on(wire, library, change),
-    })
-}
-
-fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
-    let mut stage = Stage::new(wire, library, change.driver)?;
-    if change.beside {
-        stage.beside = Some(stage.member_of(OTHER_GROUP, false)?);
-    }
-    for _ in 0..change.survivors + usize::from(change.hole) {
-        stage.survivors.push(stage.member(false)?);
-    }
-    if change.hole {
-        drop(stage.survivors.remove(1));
-        stage.await_agreement()?;
-        ensure!(
-            stage.audit() == Ok((change.survivors, 1)),
-            "{:?}",
-            stage.audit()
-        );
-    }
-    let (count, _) = stage.run(change, 0).context("nobody is killed")?;
-    let [first, last] = change.around;
-    let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
-    let mut killed = 0;
-    for at in (1..=count).filter(is_tried) {
-        let run = stage.run(change, at);
-        let (_, is_killed) = run.with_context(|| format!("killed at step {at} of {count}"))?;
-        killed += u32::from(is_killed);
-    }
-    print(&format!(
-        "{count} steps; {killed} members killed at as many of them"
-    ));
-    ensure!(killed > 5);
-    Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the figures of a test")]
-fn print(figures: &str) {
-    println!("{figures}");
-}
+#[path = "deaths/stage.rs"]
+mod stage;
 
 fn join(_: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
     victim
         .it
         .expect(&format!("open {}", PROGRAMS[0]), "opened 0")
 }
+
+/// A newcomer joins; there are members.
+const JOIN: Change = Change {
+    survivors: 2,
+    hole: false,
+    beside: false,
+    driver: "tpacket",
+    around: [20, 20],
+    prepare: |stage| stage.victim(),
+    act: join,
+};
+
+/// A member leaves.
+const LEAVE: Change = Change {
+    around: [10, 10],
+    prepare: joined,
+    act: |_, victim| victim.it.expect("close 0", "done"),
+    ..JOIN
+};
+
+/// A member looks after one that ends.
+const BURY: Change = Change {
+    around: [10, 110],
+    prepare: |stage| {
+        let other = Some(stage.member(false)?);
+        let it = stage.member(true)?;
+        Ok(Victim { it, other })
+    },
+    act: bury,
+    ..JOIN
+};
 
 fn bury(stage: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
     drop(victim.other.take());
@@ -334,12 +65,7 @@ fn joined(stage: &mut Stage<'_>) -> Result<Victim> {
 fn the_first_member_joins() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
-        hole: false,
-        beside: false,
-        driver: "tpacket",
-        around: [20, 20],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
@@ -347,13 +73,8 @@ fn the_first_member_joins() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_newcomer_joins_at_the_end() -> Result<()> {
     die_in_each_step(&Change {
-        survivors: 2,
-        hole: false,
-        beside: false,
-        driver: "tpacket",
         around: [30, 15],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
@@ -361,46 +82,22 @@ fn a_newcomer_joins_at_the_end() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_newcomer_joins_in_a_hole() -> Result<()> {
     die_in_each_step(&Change {
-        survivors: 2,
         hole: true,
-        beside: false,
-        driver: "tpacket",
         around: [50, 15],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_leaves() -> Result<()> {
-    die_in_each_step(&Change {
-        survivors: 2,
-        hole: false,
-        beside: false,
-        driver: "tpacket",
-        around: [10, 10],
-        prepare: joined,
-        act: |_, victim| victim.it.expect("close 0", "done"),
-    })
+    die_in_each_step(&LEAVE)
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_buries_another() -> Result<()> {
-    die_in_each_step(&Change {
-        survivors: 2,
-        hole: false,
-        beside: false,
-        driver: "tpacket",
-        around: [10, 110],
-        prepare: |stage| {
-            let other = Some(stage.member(false)?);
-            let it = stage.member(true)?;
-            Ok(Victim { it, other })
-        },
-        act: bury,
-    })
+    die_in_each_step(&BURY)
 }
 
 #[test]
@@ -408,12 +105,9 @@ fn a_member_buries_another() -> Result<()> {
 fn the_first_member_joins_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
-        hole: false,
-        beside: false,
         driver: "xdp",
         around: [25, 5],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
@@ -421,13 +115,10 @@ fn the_first_member_joins_on_xdp() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_newcomer_joins_in_a_hole_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
-        survivors: 2,
         hole: true,
-        beside: false,
         driver: "xdp",
         around: [40, 5],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
@@ -435,17 +126,9 @@ fn a_newcomer_joins_in_a_hole_on_xdp() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_member_buries_another_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
-        survivors: 2,
-        hole: false,
-        beside: false,
         driver: "xdp",
         around: [10, 25],
-        prepare: |stage| {
-            let other = Some(stage.member(false)?);
-            let it = stage.member(true)?;
-            Ok(Victim { it, other })
-        },
-        act: bury,
+        ..BURY
     })
 }
 
@@ -453,13 +136,9 @@ fn a_member_buries_another_on_xdp() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_member_leaves_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
-        survivors: 2,
-        hole: false,
         beside: true,
         driver: "xdp",
-        around: [10, 10],
-        prepare: joined,
-        act: |_, victim| victim.it.expect("close 0", "done"),
+        ..LEAVE
     })
 }
 
@@ -468,12 +147,10 @@ fn a_member_leaves_on_xdp() -> Result<()> {
 fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
-        hole: false,
         beside: true,
         driver: "xdp",
         around: [25, 5],
-        prepare: |stage| stage.victim(),
-        act: join,
+        ..JOIN
     })
 }
 
@@ -483,8 +160,6 @@ fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
 fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 1,
-        hole: false,
-        beside: false,
         driver: "xdp",
         around: [10, 10],
         prepare: |stage| {
@@ -500,6 +175,7 @@ fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
                 Ok((!stage.serves_several()?).then_some(()))
             })
         },
+        ..JOIN
     })
 }
 
@@ -508,7 +184,6 @@ fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
 fn a_member_replaces_the_program_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 1,
-        hole: false,
         beside: true,
         driver: "xdp",
         around: [80, 60],
@@ -517,5 +192,6 @@ fn a_member_replaces_the_program_on_xdp() -> Result<()> {
             let next = PROGRAMS[1 - stage.runs.get()];
             victim.it.expect(&format!("fanout 0 {next}"), "done")
         },
+        ..JOIN
     })
 }

@@ -2,7 +2,6 @@
 //! them, and takes a slot.
 
 use super::engine::{self, Xdp};
-use super::leg::Leg;
 use super::prepared::ensure_sees_sent;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError, device};
@@ -17,9 +16,10 @@ use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
 use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
-use crate::table::{Row, State, at};
+use crate::table::{Row, State, Table, at};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_bpf::ProgramKind;
+use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{LoadError, Loaded};
@@ -37,6 +37,9 @@ pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerE
     let kind = kind.unwrap_or(ProgramKind::Xdp);
     Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
 }
+
+/// Rings of a newcomer, with what they are on and what it asks for.
+type Rings<'a> = (&'a OnXdp, &'a Xdp<'a>, MemberRings);
 
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
@@ -223,16 +226,7 @@ impl<'a> Entry<'a> {
         let rings = self.rings(&shared)?;
         let table = shared.table();
         let mut enter = |slot| {
-            // Note it anew: the group's lock and BPF program have taken their time.
-            if let Some(early) = self.early {
-                let rejects = newcomer.bound.protocol == ETH_P_SILENT && rings.is_none();
-                early.rejections().join(rejects);
-            }
-            if let Some((on_xdp, asked, rings)) = &rings {
-                let put = on_xdp.put(table, slot, rings, asked.snaplen, cookie);
-                put.map_err(XdpError::Rings)?;
-                faults::step();
-            }
+            self.put(&rings, table, slot, cookie)?;
             newcomer.enter(address)
         };
         let descriptors = rings.as_ref().map(|(_, _, rings)| rings.descriptors());
@@ -245,47 +239,71 @@ impl<'a> Entry<'a> {
             rings: &descriptors,
             enter: &mut enter,
         };
-        let lead = match newcomer.leg {
-            Leg::Behind(lead) => Some(lead),
-            Leg::Only | Leg::First(_) => None,
-        };
-        let row = Row {
-            weight: newcomer.membership.weight.unwrap_or(1),
-            class: newcomer.class(),
-            pid: std::process::id(),
-            cookie,
-            member: newcomer.id.socket(),
-            name: newcomer.membership.name.as_deref().map_or(0, digest),
-            lead: lead.map_or(0, |lead| lead.cookie()),
-            ..Row::default()
-        };
-        let mut kernel = Kernel::with(&shared, entering);
-        let lead = lead.map(|lead| Arc::clone(lead.shared()));
+        let lead = newcomer.lead().map(|lead| Arc::clone(lead.shared()));
         let of_lead = lead.as_ref().map(|lead| lead.table());
+        let mut kernel = Kernel::with(&shared, entering);
         let slots = Slots::new(shared.table(), &mut kernel);
-        let joined = slots.behind(of_lead).join(&row);
+        let joined = slots.behind(of_lead).join(&self.row(cookie));
         let slot = joined.map_err(|error| match error {
             Unjoined::Full => JoinError::Full(newcomer.fanout.id),
             Unjoined::Refused(error) => error,
             Unjoined::Locker(error) => self.failed("the group's locker", error),
         })?;
-        if let Some(early) = self.early {
-            if shared.table().row(slot).state == State::Newcomer {
-                early.rejections().lack_share();
-            }
-            early.show_shared(&shared);
-        }
+        self.show(&shared, slot);
         found::remember(&shared);
         let rings = rings.map(|(_, _, rings)| (slot, rings));
         let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
         Ok(stake.with_rings(rings))
     }
 
+    /// What the table is to say of the newcomer.
+    fn row(&self, cookie: u64) -> Row {
+        let newcomer = self.newcomer;
+        Row {
+            weight: newcomer.membership.weight.unwrap_or(1),
+            class: newcomer.class(),
+            pid: std::process::id(),
+            cookie,
+            member: newcomer.id.socket(),
+            name: newcomer.membership.name.as_deref().map_or(0, digest),
+            lead: newcomer.lead().map_or(0, Stake::cookie),
+            ..Row::default()
+        }
+    }
+
+    /// Puts the newcomer's rings into its slot, right before it enters the group.
+    fn put(
+        &self,
+        rings: &Option<Rings<'_>>,
+        table: Table<'_>,
+        slot: Slot,
+        cookie: u64,
+    ) -> Result<(), JoinError> {
+        // Note it anew: the group's lock and BPF program have taken their time.
+        if let Some(early) = self.early {
+            let rejects = self.newcomer.bound.protocol == ETH_P_SILENT && rings.is_none();
+            early.rejections().join(rejects);
+        }
+        if let Some((on_xdp, asked, rings)) = rings {
+            let put = on_xdp.put(table, slot, rings, asked.snaplen, cookie);
+            put.map_err(XdpError::Rings)?;
+            faults::step();
+        }
+        Ok(())
+    }
+
+    /// Shows on the newcomer's page what it has of the group.
+    fn show(&self, shared: &Shared, slot: Slot) {
+        if let Some(early) = self.early {
+            if shared.table().row(slot).state == State::Newcomer {
+                early.rejections().lack_share();
+            }
+            early.show_shared(shared);
+        }
+    }
+
     /// The newcomer's rings, where the engine fills rings of its own.
-    fn rings<'b>(
-        &'b self,
-        shared: &'b Shared,
-    ) -> Result<Option<(&'b OnXdp, &'b Xdp<'b>, MemberRings)>, JoinError> {
+    fn rings<'b>(&'b self, shared: &'b Shared) -> Result<Option<Rings<'b>>, JoinError> {
         let (Some(on_xdp), Some(asked)) = (&shared.on_xdp, self.newcomer.asks_xdp()) else {
             return Ok(None);
         };

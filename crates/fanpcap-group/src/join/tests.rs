@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};
-use crate::stake::Stake;
 use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::source::Source;
@@ -176,8 +175,28 @@ fn await_shares(members: &[Reader]) {
     }
 }
 
-fn has_program(ifindex: u32) -> bool {
-    link::get(ifindex).unwrap().xdp.is_some()
+/// The last members leave: the device's BPF program goes with them.
+fn leave(members: impl IntoIterator<Item = Reader>, ifindex: u32) {
+    members.into_iter().for_each(drop);
+    await_for("the kernel frees all", || {
+        link::get(ifindex).unwrap().xdp.is_none()
+    });
+}
+
+/// Sends frames, and checks how many each member takes.
+fn ensure_taken(members: &mut [Reader], sent: u8, expected: &[usize]) {
+    send(sent);
+    assert_eq!(await_frames(members, expected.iter().sum()), expected);
+}
+
+/// Sends frames of many flows, and checks that each member has its share of them. Returns the
+/// shares.
+fn ensure_shared(members: &mut [Reader]) -> Vec<usize> {
+    send(200);
+    let shares = await_frames(members, 200);
+    assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
+    assert_eq!(shares.iter().sum::<usize>(), 200);
+    shares
 }
 
 #[test]
@@ -188,15 +207,13 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
         let first = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(first.member.identity().group(), u16::MAX);
         let mut all = [first];
-        send(20);
-        assert_eq!(await_frames(&mut all, 20), [20]);
+        ensure_taken(&mut all, 20, &[20]);
         // A second one gets all as well.
         let [first] = all;
         let second = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(second.member.identity().group(), u16::MAX - 1);
         let mut all = [first, second];
-        send(20);
-        assert_eq!(await_frames(&mut all, 40), [20, 20]);
+        ensure_taken(&mut all, 20, &[20, 20]);
         let [first, second] = all;
         drop(first);
         let mut all = [second];
@@ -204,10 +221,8 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
             all[0].stake().attend();
             !all[0].stake().shared().lifelines.is_ready().unwrap()
         });
-        send(20);
-        assert_eq!(await_frames(&mut all, 20), [20]);
-        drop(all);
-        await_for("the kernel frees all", || !has_program(ifindex));
+        ensure_taken(&mut all, 20, &[20]);
+        leave(all, ifindex);
     });
 }
 
@@ -220,10 +235,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
             .map(|_| join_on_xdp(ifindex, &flow).unwrap())
             .collect();
         await_shares(&all);
-        send(200);
-        let shares = await_frames(&mut all, 200);
-        assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
-        assert_eq!(shares.iter().sum::<usize>(), 200);
+        let shares = ensure_shared(&mut all);
         send(200);
         let left = all.remove(1);
         drop(left);
@@ -256,12 +268,8 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         // Into the hole.
         all.push(join_on_xdp(ifindex, &flow).unwrap());
         await_shares(&all);
-        send(200);
-        let shares = await_frames(&mut all, 200);
-        assert_eq!(shares.iter().sum::<usize>(), 200);
-        assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
-        drop(all);
-        await_for("the kernel frees all", || !has_program(ifindex));
+        ensure_shared(&mut all);
+        leave(all, ifindex);
     });
 }
 
@@ -357,8 +365,7 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
         let joined = program::join(&newcomer, steering, MemberCounters::default());
         assert!(joined.err().unwrap().is_of_other());
         let mut all: Vec<Reader> = vec![first, join_on_xdp(ifindex, &alone).unwrap()];
-        send(20);
-        assert_eq!(await_frames(&mut all, 40), [20, 20]);
+        ensure_taken(&mut all, 20, &[20, 20]);
     });
 }
 
@@ -376,10 +383,8 @@ fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_devic
         assert!(lost.to_string().contains("detached from vb"), "{lost}");
         let mut all = [join_on_xdp(ifindex, &flow(8)).unwrap()];
         await_shares(&all);
-        send(20);
-        assert_eq!(await_frames(&mut all, 20), [20]);
-        drop(all);
-        await_for("the kernel frees all", || !has_program(ifindex));
+        ensure_taken(&mut all, 20, &[20]);
+        leave(all, ifindex);
     });
 }
 

@@ -1,6 +1,7 @@
 //! What an engine that fills rings by slots has counted for the whole group: where each packet that
 //! came to the group has gone.
 
+use super::sums::set_all;
 use super::{LEDGER_WORDS, Table, at};
 
 /// What has become of the packets that came to a group, since it began. Where each packet goes to
@@ -23,40 +24,31 @@ pub struct Ledger {
     pub unwanted: u64,
 }
 
+impl Ledger {
+    /// The figures in their order in the table.
+    fn words(&mut self) -> [&mut u64; LEDGER_WORDS] {
+        [
+            &mut self.at_ns,
+            &mut self.offered,
+            &mut self.nowhere,
+            &mut self.no_member,
+            &mut self.produced,
+            &mut self.dropped,
+            &mut self.unwanted,
+        ]
+    }
+}
+
 impl Table<'_> {
     /// The ledger that a member has published last; `None` where there is none.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
-        let words: [u64; LEDGER_WORDS] = self.words_at(at::LEDGER);
-        let [
-            at_ns,
-            offered,
-            nowhere,
-            no_member,
-            produced,
-            dropped,
-            unwanted,
-        ] = words;
-        (at_ns > 0).then_some(Ledger {
-            at_ns,
-            offered,
-            nowhere,
-            no_member,
-            produced,
-            dropped,
-            unwanted,
-        })
+        let mut ledger = Ledger::default();
+        set_all(ledger.words(), self.words_at(at::LEDGER));
+        (ledger.at_ns > 0).then_some(ledger)
     }
 
     pub(crate) fn set_ledger(&self, ledger: &Ledger) {
-        let words = [
-            ledger.at_ns,
-            ledger.offered,
-            ledger.nowhere,
-            ledger.no_member,
-            ledger.produced,
-            ledger.dropped,
-            ledger.unwanted,
-        ];
-        self.set_words(at::LEDGER, words);
+        let mut ledger = *ledger;
+        self.set_words(at::LEDGER, ledger.words().map(|word| *word));
     }
 }

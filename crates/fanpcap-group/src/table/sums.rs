@@ -33,43 +33,26 @@ impl Gone {
         unknown: 1,
     };
 
-    fn encode(&self) -> [u64; 7] {
+    /// The figures in their order in the table.
+    fn words(&mut self) -> [&mut u64; 7] {
         [
-            self.members,
-            self.received,
-            self.dropped,
-            self.taken,
-            self.inherited,
-            self.unread,
-            self.unknown,
+            &mut self.members,
+            &mut self.received,
+            &mut self.dropped,
+            &mut self.taken,
+            &mut self.inherited,
+            &mut self.unread,
+            &mut self.unknown,
         ]
-    }
-
-    fn decode(words: [u64; 7]) -> Self {
-        let [
-            members,
-            received,
-            dropped,
-            taken,
-            inherited,
-            unread,
-            unknown,
-        ] = words;
-        Self {
-            members,
-            received,
-            dropped,
-            taken,
-            inherited,
-            unread,
-            unknown,
-        }
     }
 
     /// Both together.
     pub(crate) fn with(&self, more: &Self) -> Self {
-        let (own, more) = (self.encode(), more.encode());
-        Self::decode(std::array::from_fn(|at| own[at].saturating_add(more[at])))
+        let (mut both, mut more) = (*self, *more);
+        for (sum, more) in both.words().into_iter().zip(more.words()) {
+            *sum = sum.saturating_add(*more);
+        }
+        both
     }
 }
 
@@ -77,13 +60,24 @@ impl Table<'_> {
     /// The sums of all epitaphs.
     pub(crate) fn gone(&self) -> Gone {
         let in_use = usize::from(self.get(at::SUMS_IN_USE) & 1 == 1);
-        Gone::decode(self.words_at(at::SUMS[in_use]))
+        let mut gone = Gone::default();
+        set_all(gone.words(), self.words_at(at::SUMS[in_use]));
+        gone
     }
 
     /// Writes sums where they don't hold yet. Returns where that is.
     pub(crate) fn prepare_gone(&self, gone: &Gone) -> u8 {
         let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
-        self.set_words(at::SUMS[usize::from(other)], gone.encode());
+        let mut gone = *gone;
+        let words = gone.words().map(|word| *word);
+        self.set_words(at::SUMS[usize::from(other)], words);
         other
+    }
+}
+
+/// Sets figures that stand in the table in this order.
+pub(super) fn set_all<const COUNT: usize>(figures: [&mut u64; COUNT], words: [u64; COUNT]) {
+    for (figure, word) in figures.into_iter().zip(words) {
+        *figure = word;
     }
 }
