@@ -138,6 +138,7 @@ fn values(device: &Device) -> BTreeMap<Knob, String> {
         Setting::Table,
         Setting::Key,
         Setting::Transform,
+        Setting::Irqbalance,
     ];
     knobs.extend(single.map(Knob::Setting));
     let flows = [Flow::Tcp4, Flow::Udp4, Flow::Tcp6, Flow::Udp6];

@@ -43,6 +43,8 @@ pub enum Setting {
     Rps(u32),
     /// The CPUs that send by a transmit queue (XPS).
     Xps(u32),
+    /// The device's interrupts that irqbalance(1) leaves alone, in a row of decimal numbers.
+    Irqbalance,
 }
 
 /// A kind of flow.
@@ -239,12 +241,13 @@ fn is_word(text: &str) -> bool {
 const CHANNELS: &str = "channels";
 const THREADED: &str = "threaded";
 
-const SINGLE: [(Setting, &str); 5] = [
+const SINGLE: [(Setting, &str); 6] = [
     (Setting::Rings, "rings"),
     (Setting::Pause, "pause"),
     (Setting::Table, "table"),
     (Setting::Key, "key"),
     (Setting::Transform, "transform"),
+    (Setting::Irqbalance, "irqbalance"),
 ];
 
 const FLOWS: [(Flow, &str); 4] = [
@@ -276,7 +279,12 @@ impl fmt::Display for Setting {
                 let name = FLOWS.iter().find(|it| it.0 == *flow);
                 write!(f, "flow-hash.{}", name.map_or("", |it| it.1))
             }
-            Self::Rings | Self::Pause | Self::Table | Self::Key | Self::Transform => {
+            Self::Rings
+            | Self::Pause
+            | Self::Table
+            | Self::Key
+            | Self::Transform
+            | Self::Irqbalance => {
                 let name = SINGLE.iter().find(|it| it.0 == *self);
                 f.write_str(name.map_or("", |it| it.1))
             }

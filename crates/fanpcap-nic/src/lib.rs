@@ -5,6 +5,7 @@
 pub mod device;
 pub mod channels;
 pub mod interrupts;
+mod irqbalance;
 pub mod napi;
 pub mod knob;
 pub mod journal;

@@ -1,11 +1,14 @@
 //! All settings of a device, as `fanpcap tune` reads and writes them.
 
 use crate::device::Device;
+use crate::interrupts;
+use crate::irqbalance::{self, DIRECTORY};
 use crate::knob::{self, Flow, Knob, KnobError, Knobs, Placement, Setting};
 use fanpcap_linux::ethtool::{Pause, Rings, Transform, flow};
 use fanpcap_linux::process::cpu;
 use std::fs;
 use std::io;
+use std::path::Path;
 
 /// All settings of a device.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +54,12 @@ impl Knobs for Settings<'_> {
                 let len = ethtool.rss().map_err(refused)?.key.len();
                 hex(&symmetric_key(len))
             }
-            Setting::Feature(_) | Setting::Key | Setting::Transform | Setting::FlowHash(_) => {
-                wanted.to_owned()
-            }
+            Setting::Irqbalance if wanted == ALL => table_text(&self.interrupts()?),
+            Setting::Feature(_)
+            | Setting::Key
+            | Setting::Transform
+            | Setting::FlowHash(_)
+            | Setting::Irqbalance => wanted.to_owned(),
         })
     }
 
@@ -88,6 +94,7 @@ impl Settings<'_> {
                 let fields = ethtool.flow_hash(number(*flow)).map_err(refused)?;
                 Ok(fields_text(fields))
             }
+            Setting::Irqbalance => self.left_alone(),
             Setting::Rps(queue) => self.mask(&rps_file(*queue)),
             Setting::Xps(queue) => self.mask(&xps_file(*queue)),
         }
@@ -107,10 +114,37 @@ impl Settings<'_> {
                 let fields = fields(value).ok_or_else(wrong)?;
                 ethtool.set_flow_hash(number(*flow), fields)
             }
+            Setting::Irqbalance => return self.leave_alone(value),
             Setting::Rps(queue) => return self.set_mask(&rps_file(*queue), value),
             Setting::Xps(queue) => return self.set_mask(&xps_file(*queue), value),
         };
         done.map_err(refused)
+    }
+
+    /// The numbers of the device's interrupts.
+    fn interrupts(&self) -> Result<Vec<u32>, KnobError> {
+        let found = interrupts::of_device(self.0)?;
+        Ok(found.iter().map(|it| it.number).collect())
+    }
+
+    fn left_alone(&self) -> Result<String, KnobError> {
+        let mut own = self.interrupts()?;
+        let all = irqbalance::left_alone(Path::new(DIRECTORY)).map_err(absent)?;
+        own.retain(|number| all.contains(number));
+        Ok(table_text(&own))
+    }
+
+    /// Interrupts of other devices stay as they are.
+    fn leave_alone(&self, wanted: &str) -> Result<(), KnobError> {
+        let own = self.interrupts()?;
+        let wanted = match wanted {
+            "" => Vec::new(),
+            _ => table(wanted)?,
+        };
+        let mut all = irqbalance::left_alone(Path::new(DIRECTORY)).map_err(absent)?;
+        all.retain(|number| !own.contains(number));
+        all.extend(wanted);
+        irqbalance::leave_alone(Path::new(DIRECTORY), &all).map_err(absent)
     }
 
     fn mask(&self, file: &str) -> Result<String, KnobError> {
@@ -152,6 +186,9 @@ impl Settings<'_> {
 /// Asks for a table with as many entries for each of the first queues: `equal:4`.
 pub const EQUAL: &str = "equal:";
 
+/// Asks for all interrupts of the device.
+pub const ALL: &str = "all";
+
 /// Asks for a key by which both directions of a flow have one hash.
 pub const SYMMETRIC: &str = "symmetric";
 
@@ -175,6 +212,15 @@ fn refused(error: io::Error) -> KnobError {
     match error.raw_os_error() {
         Some(EOPNOTSUPP) => KnobError::Absent,
         _ => KnobError::System(error),
+    }
+}
+
+/// No irqbalance runs, or this process may not ask it.
+fn absent(error: io::Error) -> KnobError {
+    let none = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+    match none.contains(&error.kind()) {
+        true => KnobError::Absent,
+        false => KnobError::System(error),
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use fanpcap_linux::ethtool::{self, Channels, Feature, Rings, Rss, Transform};
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
+use fanpcap_nic::knob::{Knobs, Setting};
+use fanpcap_nic::settings::{self, Settings};
 use fanpcap_nic::{device, interrupts, napi};
 
 use super::finding::{Effect, Finding, word};
@@ -24,7 +26,7 @@ pub(super) struct Nic {
     rss: Option<Rss>,
     /// The CPUs of the memory node that the device is at.
     node: Vec<usize>,
-    /// The numbers of its interrupts.
+    /// The numbers of its interrupts, but for those that irqbalance(1) leaves alone.
     interrupts: Vec<u32>,
     /// The CPUs of each thread that polls it.
     pollers: Vec<Vec<usize>>,
@@ -73,7 +75,11 @@ impl Nic {
         };
         if let Ok(device) = device::Device::open(&link.name) {
             let found = interrupts::of_device(&device).unwrap_or_default();
-            nic.interrupts = found.iter().map(|it| it.number).collect();
+            let left_alone = Settings(&device).read(&Setting::Irqbalance.into());
+            let left_alone = left_alone.and_then(|it| settings::table(&it));
+            let left_alone = left_alone.unwrap_or_default();
+            let numbers = found.iter().map(|it| it.number);
+            nic.interrupts = numbers.filter(|it| !left_alone.contains(it)).collect();
             let threads = napi::threads(&device).unwrap_or_default().into_iter();
             nic.pollers = threads
                 .filter_map(|(_, thread)| cpu::affinity(thread).ok())

@@ -4,7 +4,7 @@ use super::{Plan, Step, Target, Wishes};
 use crate::facts::Facts;
 use crate::interrupts::{Affinity, Interrupt};
 use crate::knob::{Knob, Setting};
-use crate::settings::{self, EQUAL, SYMMETRIC};
+use crate::settings::{self, ALL, EQUAL, SYMMETRIC};
 use fanpcap_linux::process::cpu;
 
 /// Adds the steps for the queues and CPUs of the plan.
@@ -272,10 +272,27 @@ impl Rules<'_> {
                 false => self.note("it is down: run this again when it is up".to_owned()),
             };
         }
+        let before = self.plan.steps.len();
         for (channel, cpu) in queues {
             self.interrupt(channel, cpu);
         }
+        self.leave_alone(before);
         self.unsteer();
+    }
+
+    /// If interrupts are placed from step `at` on, irqbalance must leave them alone from then on.
+    fn leave_alone(&mut self, at: usize) {
+        if let Some(now) = self.facts.value(Setting::Irqbalance) {
+            if self.plan.steps.len() > at {
+                let step = Step {
+                    target: Target::Knob(Setting::Irqbalance.into()),
+                    now: Some(now.to_owned()),
+                    value: ALL.to_owned(),
+                    reason: "it leaves the device's interrupts where they are".to_owned(),
+                };
+                self.plan.steps.insert(at, step);
+            }
+        }
     }
 
     fn interrupt(&mut self, channel: u32, cpu: usize) {
@@ -333,7 +350,8 @@ impl Rules<'_> {
 
     fn bystanders(&mut self) {
         let places_interrupts = |it: &Step| matches!(it.target, Target::Channel(_));
-        let moves = self.plan.steps.iter().any(places_interrupts);
+        let is_asked = self.facts.value(Setting::Irqbalance).is_some();
+        let moves = !is_asked && self.plan.steps.iter().any(places_interrupts);
         if let Some(pid) = self.facts.irqbalance.filter(|_| moves) {
             let irqs = self
                 .facts

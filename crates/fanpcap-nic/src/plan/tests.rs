@@ -1,7 +1,8 @@
 //! Plans for recorded machines, and for machines made from drivers' sources: `tests/machines`.
 
-use super::{Plan, Refusal, Wishes, plan};
+use super::{Plan, Refusal, Step, Target, Wishes, plan};
 use crate::facts::Facts;
+use crate::knob::Setting;
 
 /// The facts of a machine, and the plan for it.
 macro_rules! machine {
@@ -203,4 +204,22 @@ fn without_a_cpu_there_is_no_plan() {
     let mut facts = facts("ixgbe");
     facts.allowed.clear();
     assert_eq!(plan(&facts, FORCED), Err(Refusal::NoCpu));
+}
+
+#[test]
+fn irqbalance_leaves_interrupts_alone_before_they_are_placed() {
+    let mut facts = facts("ixgbe");
+    let text = plan(&facts, FORCED).unwrap().text();
+    assert!(text.contains("--banirq="), "{text}");
+    facts
+        .values
+        .insert(Setting::Irqbalance.into(), String::new());
+    let made = plan(&facts, FORCED).unwrap();
+    let text = made.text();
+    assert!(!text.contains("--banirq="), "{text}");
+    let asks = |it: &Step| it.target == Target::Knob(Setting::Irqbalance.into());
+    let at = made.steps.iter().position(asks).unwrap();
+    let places = |it: &Step| matches!(it.target, Target::Channel(_));
+    assert_eq!(made.steps.iter().position(places), Some(at + 1), "{text}");
+    assert!(text.contains("irqbalance: none -> all ("), "{text}");
 }

@@ -1,0 +1,141 @@
+//! irqbalance(1), a service that moves interrupts to other CPUs: which ones it leaves alone.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use std::{fmt::Write as _, fs};
+
+/// Where its socket lies, which only root can use. Its unit file makes the directory.
+pub(crate) const DIRECTORY: &str = "/run/irqbalance";
+
+/// It answers at once, or not at all.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// It takes no longer messages (irqbalance.c, `sock_handle()`).
+const MESSAGE_MAX: usize = 499;
+
+/// The interrupts that it was told to leave alone.
+///
+/// # Errors
+/// `NotFound` where no irqbalance listens, `PermissionDenied` for others than root.
+pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
+    let answer = ask(directory, "setup")?;
+    // `SLEEP 10 IRQ 41 LOAD 0 DIFF 0 CLASS 0 IRQ 42 ... BANNED 0`
+    let mut words = answer.split(' ');
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "IRQ" {
+            found.extend(words.next().and_then(|number| number.parse::<u32>().ok()));
+        }
+    }
+    Ok(found)
+}
+
+/// Tells it to leave these interrupts alone, and no others. It does so from its next look at the
+/// load on, before it moves any.
+///
+/// # Errors
+/// As [`left_alone`], and `InvalidInput` for more interrupts than one message can have.
+pub(crate) fn leave_alone(directory: &Path, interrupts: &[u32]) -> io::Result<()> {
+    let mut message = "settings ban irqs".to_owned();
+    for interrupt in interrupts {
+        // Writing to a String can't fail.
+        let _ = write!(message, " {interrupt}");
+    }
+    if interrupts.is_empty() {
+        message.push_str(" NONE");
+    }
+    if message.len() > MESSAGE_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "irqbalance takes no list of so many interrupts",
+        ));
+    }
+    ask(directory, &message).map(drop)
+}
+
+/// Sends a message to the irqbalance that listens. Returns its answer.
+fn ask(directory: &Path, message: &str) -> io::Result<String> {
+    let mut problem = io::ErrorKind::NotFound.into();
+    for entry in fs::read_dir(directory)? {
+        // One that was killed leaves its socket.
+        match UnixStream::connect(entry?.path()) {
+            Ok(socket) => return exchange(socket, message),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+fn exchange(mut socket: UnixStream, message: &str) -> io::Result<String> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.write_all(message.as_bytes())?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::Scratch;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// Answers as irqbalance 1.9.2 does, so many times.
+    fn irqbalance(listener: &UnixListener, times: usize) -> io::Result<Vec<String>> {
+        let mut banned = vec!["24".to_owned()];
+        let mut asked = Vec::new();
+        for _ in 0..times {
+            let (mut socket, _) = listener.accept()?;
+            let mut message = [0; 500];
+            let len = socket.read(&mut message)?;
+            let message = String::from_utf8_lossy(&message[..len]).into_owned();
+            if let Some(list) = message.strip_prefix("settings ban irqs ") {
+                let numbers = list.split(' ').filter(|&word| word != "NONE");
+                banned = numbers.map(str::to_owned).collect();
+            } else {
+                let of = |it: &String| format!("IRQ {it} LOAD 0 DIFF 0 CLASS 0 ");
+                let list: String = banned.iter().map(of).collect();
+                write!(socket, "SLEEP 10 {list}BANNED 00000000")?;
+            }
+            asked.push(message);
+        }
+        Ok(asked)
+    }
+
+    #[test]
+    fn the_list_is_replaced_as_a_whole() {
+        let scratch = Scratch::new().unwrap();
+        let directory = scratch.file("run");
+        fs::create_dir(&directory).unwrap();
+        // A dead one's socket.
+        drop(UnixListener::bind(directory.join("irqbalance1.sock")).unwrap());
+        let none = left_alone(&directory).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(directory.join("irqbalance2.sock")).unwrap();
+        let asked = thread::scope(|scope| {
+            let server = scope.spawn(|| irqbalance(&listener, 5));
+            assert_eq!(left_alone(&directory).unwrap(), [24]);
+            leave_alone(&directory, &[24, 41]).unwrap();
+            assert_eq!(left_alone(&directory).unwrap(), [24, 41]);
+            leave_alone(&directory, &[]).unwrap();
+            assert!(left_alone(&directory).unwrap().is_empty());
+            server.join().unwrap().unwrap()
+        });
+        assert_eq!(asked[1], "settings ban irqs 24 41");
+        assert_eq!(asked[3], "settings ban irqs NONE");
+    }
+
+    #[test]
+    fn a_list_that_would_be_cut_off_is_refused() {
+        let long: Vec<u32> = (1000..1100).collect();
+        let refused = leave_alone(Path::new("/nonexistent"), &long).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let none = leave_alone(Path::new("/nonexistent"), &[41]).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    }
+}
