@@ -30,8 +30,8 @@ pub(crate) struct OnXdp {
     dock: [OwnedFd; 2],
 }
 
-/// The maps with the steering program's counters and its late fragments. A group has them also where
-/// its steering program counts nothing, for the one that may replace that.
+/// The maps with the steering program's counters and its late fragments. A group has them also
+/// where its steering program counts nothing, for the one that may replace that.
 #[derive(Debug)]
 pub(crate) struct CountMaps([Map; 2]);
 

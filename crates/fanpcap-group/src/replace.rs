@@ -1,8 +1,8 @@
 //! Replaces the steering program of a group that has members.
 //!
-//! On packet sockets any member may attach the steering part to the group. The filtering part is in each member's own
-//! filter, which only its own process can change. The new program's digest goes to the group's
-//! table, with which newcomers compare, and its title to the pages of all members.
+//! On packet sockets any member may attach the steering part to the group. The filtering part is in
+//! each member's own filter, which only its own process can change. The new program's digest goes
+//! to the group's table, with which newcomers compare, and its title to the pages of all members.
 
 mod on_xdp;
 

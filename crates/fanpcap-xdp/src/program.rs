@@ -17,7 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// for another, so that it is not kept here.
 ///
 /// Loading a BPF program takes `CAP_BPF` and `CAP_NET_ADMIN`. Nothing else takes a capability since
-/// Linux 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
+/// Linux 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is
+/// set.
 #[derive(Debug)]
 pub struct GroupProgram {
     rings: ObjectArray,

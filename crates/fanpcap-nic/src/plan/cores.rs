@@ -127,7 +127,8 @@ impl Cores {
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
-        // CPUs that receive for other devices, and siblings of receiving CPUs, come last in any case.
+        // CPUs that receive for other devices, and siblings of receiving CPUs, come last in any
+        // case.
         let is_beside = |it: &Cpu| {
             let busy = self.receivers.iter().take(queues as usize);
             busy.chain(&self.taken).any(|other| other.core == it.core)
