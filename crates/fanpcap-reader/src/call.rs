@@ -76,8 +76,8 @@ pub(crate) enum Wait {
     Rest(Duration),
     /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),
-    /// Wait for packets of the devices whose bit is set, but no longer than this time.
-    Any(u64, Option<Duration>),
+    /// Wait for so many packets of a device whose bit is set, but no longer than this time.
+    Any(u64, Option<Duration>, u64),
 }
 
 /// One read, by pcap_dispatch(3PCAP) and its like.

@@ -27,7 +27,7 @@ impl Control {
                 }
                 is_called
             }
-            Wait::Any(devices, longest) => self.wait_for_any(devices, longest)?,
+            Wait::Any(devices, longest, after) => self.wait_for_any(devices, longest, after)?,
         };
         call.begun = true;
         Ok(is_called)
@@ -75,10 +75,15 @@ impl Control {
         }
     }
 
-    /// Waits until a device whose bit is set may have a packet, or `longest` is over.
-    fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<bool, End> {
+    /// Waits until a device whose bit is set may have got so many packets, or `longest` is over.
+    fn wait_for_any(
+        &self,
+        devices: u64,
+        longest: Option<Duration>,
+        after: u64,
+    ) -> Result<bool, End> {
         let blocking = !self.is_nonblocking();
-        if blocking && !self.arm(devices, 1) {
+        if blocking && !self.arm(devices, after) {
             return Ok(self.is_called(false));
         }
         // The descriptor of a device whose lane has a packet is readable all the time.

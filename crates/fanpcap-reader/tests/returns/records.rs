@@ -393,6 +393,26 @@ fn a_packet_waits_for_other_devices_no_longer_than_it_must() {
     assert!(now() - begun < Duration::from_secs(30));
 }
 
+#[test]
+fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    for (timeout, after) in [
+        (TIMEOUT, vec![256; 2]),
+        (None, vec![256; 2]),
+        (IMMEDIATE, vec![1]),
+    ] {
+        let (device, one) = FakeProgram::new(timeout);
+        let (idle, two) = FakeProgram::new(timeout);
+        let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
+        let stamp = u64::try_from(now().as_nanos()).unwrap() - offset();
+        device.arrive(&[written(stamp)]);
+        assert_eq!(times(&reader, 1).0, COUNT(1));
+        let armed = [&device, &idle].map(|it| it.armed.lock().unwrap().first().copied());
+        let armed: Vec<u64> = armed.into_iter().flatten().collect();
+        assert_eq!(armed, after, "{timeout:?}");
+    }
+}
+
 /// A wake-up that is lost would never come.
 #[test]
 fn each_packet_wakes_whenever_it_comes() {
