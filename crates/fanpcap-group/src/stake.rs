@@ -33,6 +33,10 @@ const BUSY: Duration = Duration::from_millis(1);
 /// The same after an error.
 const FAILED: Duration = Duration::from_millis(100);
 
+/// How often a member on XDP looks whether the device still has the engine's BPF program: nobody
+/// tells when somebody detaches that.
+const AT_DEVICE_NS: u64 = 900_000_000;
+
 /// How often, and after how long, to try at once to follow the lead, which another member may
 /// prevent.
 const FOLLOW_TRIES: u32 = 50;
@@ -405,11 +409,14 @@ impl Company for Stake {
         // The lead's change goes on, or another member's.
         let again = again.or(self.is_behind().then_some(BUSY));
         let again = again.or_else(|| self.level());
-        let latest = self.due_ns().into_iter().chain(self.until_round()).min();
+        let on_xdp = self.shared.on_xdp.as_ref();
+        let latest = self.due_ns().into_iter().chain(self.until_round());
+        let latest = latest.chain(on_xdp.map(|_| AT_DEVICE_NS)).min();
         Attention {
             inherited,
             again,
             latest: latest.map(Duration::from_nanos),
+            is_lost: on_xdp.is_some_and(|it| it.program().is_detached()),
         }
     }
 

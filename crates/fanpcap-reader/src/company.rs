@@ -46,6 +46,8 @@ pub struct Attention {
     /// After how long to attend at the latest, if the descriptor does not ask for it before. Unused
     /// with `again`.
     pub latest: Option<Duration>,
+    /// Whether packets may not come any more: the reader asks the port.
+    pub is_lost: bool,
 }
 
 /// A dead member's ring, and where its new reader publishes how far it has come.

@@ -292,6 +292,16 @@ impl Device {
         Ok(())
     }
 
+    /// Has the reader ask the port about the device next.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_lost(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
+        if let Some(seat) = self.seat() {
+            seat.call();
+        }
+    }
+
     /// Asks the port whether the device is down or gone.
     pub(crate) fn look_after(&self) -> Result<(), End> {
         if self.port.link()? == LinkState::Up {

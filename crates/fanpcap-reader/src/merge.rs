@@ -307,7 +307,8 @@ impl Merge {
 
 /// Whether a read without a packet ends now.
 fn ends(control: &Control, call: &Call) -> bool {
-    call.delivered > 0 || (call.begun && control.is_nonblocking())
+    let may_be_empty = control.is_nonblocking() || control.is_asked();
+    call.delivered > 0 || (call.begun && may_be_empty)
 }
 
 fn since_1970(stamp: Stamp) -> Duration {

@@ -277,11 +277,18 @@ impl Reader {
         if !self.control.seats().any(Seat::is_wanted) {
             return false;
         }
-        for seat in self.control.seats() {
+        for device in &self.control.devices {
+            let Some(seat) = device.seat() else {
+                continue;
+            };
             // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
             // leave no group's lock locked, and no ring to nobody.
             let _signals = Blocked::new();
-            state.inherit(seat.attend(), self.control.timeout);
+            let (inherited, is_lost) = seat.attend();
+            state.inherit(inherited, self.control.timeout);
+            if is_lost {
+                device.note_lost();
+            }
         }
         self.control.announce(u64::MAX, None);
         true

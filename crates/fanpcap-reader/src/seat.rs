@@ -80,8 +80,9 @@ impl Seat {
         self.due_ns.store(1, Ordering::Relaxed);
     }
 
-    /// Attends to the company.
-    pub(crate) fn attend(&self) -> Vec<Inheritance> {
+    /// Attends to the company. Returns what it leaves to the reader, and whether packets may not
+    /// come any more.
+    pub(crate) fn attend(&self) -> (Vec<Inheritance>, bool) {
         let attention = self.company.attend();
         let after = attention.again.or(attention.latest);
         let due_ns = after.map_or(0, |after| {
@@ -91,6 +92,6 @@ impl Seat {
         self.due_ns.store(due_ns, Ordering::Relaxed);
         let is_put_off = attention.again.is_some();
         self.is_put_off.store(is_put_off, Ordering::Relaxed);
-        attention.inherited
+        (attention.inherited, attention.is_lost)
     }
 }

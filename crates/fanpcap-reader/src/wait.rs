@@ -27,7 +27,12 @@ impl Control {
                 }
                 is_called
             }
-            Wait::Any(devices, longest, after) => self.wait_for_any(devices, longest, after)?,
+            Wait::Any(devices, longest, after) => {
+                let is_called = self.wait_for_any(devices, longest, after)?;
+                // An application that waits by itself was woken for the company.
+                call.begun |= self.is_nonblocking() || (is_called && self.is_asked());
+                return Ok(is_called);
+            }
         };
         call.begun = true;
         Ok(is_called)

@@ -122,6 +122,7 @@ impl Device {
             ifindex: self.ifindex().unwrap_or(0),
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),
+            link: Some(&self.link),
         }
     }
 
@@ -228,7 +229,7 @@ impl Device {
     /// Whether the device of this index, in the calling thread's network namespace, is the link's.
     /// The link's device may have moved away, and the kernel does not check whether the BPF program
     /// that replaces another is for the same driver.
-    fn is_here(&self, ifindex: u32) -> bool {
+    pub fn is_here(&self, ifindex: u32) -> bool {
         let found = link::get(ifindex).ok().and_then(|it| it.xdp);
         let own = self.link.program_id().ok();
         found.is_some_and(|it| Some(it.program) == own)

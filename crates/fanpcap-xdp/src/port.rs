@@ -3,20 +3,22 @@
 //! The handle's packet socket stays with it: the socket receives nothing, but it tells when the
 //! device goes down.
 
-use crate::program::GroupProgram;
+use crate::program::{self, GroupProgram};
 use crate::rings::MemberRings;
 use crate::rows::{Rows, SlotCounts};
+use fanpcap_linux::bpf::Attached;
 use fanpcap_linux::packet;
 use fanpcap_linux::wait::{self, Epoll, POLLIN, clock, events};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_tpacket::Socket;
+use std::error::Error;
 use std::ffi::c_short;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 /// The input of a member whose rings are those of a slot. `socket` is the handle's packet socket,
 /// bound to the device and silent; it stays open as long as the reader lives. `timeout` is the
@@ -53,6 +55,7 @@ struct RingsPort {
     rings: Vec<OwnedFd>,
     rows: Rows,
     slot: u8,
+    link: Option<Attached>,
     /// What has been told: records, and packets for which there was no room.
     produced: AtomicU64,
     dropped: AtomicU64,
@@ -80,6 +83,7 @@ impl RingsPort {
             rings: own,
             rows,
             slot,
+            link: program.link_again()?,
             produced: AtomicU64::new(before.produced),
             dropped: AtomicU64::new(before.dropped),
         })
@@ -136,7 +140,11 @@ impl Port for RingsPort {
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        self.as_socket().link()
+        let state = self.as_socket().link()?;
+        match self.link.as_ref().is_some_and(program::is_detached) {
+            true => Err(ReadError::new(Detached)),
+            false => Ok(state),
+        }
     }
 
     fn poll_error(&self, error: io::Error) -> ReadError {
@@ -158,6 +166,18 @@ impl Port for RingsPort {
         })
     }
 }
+
+/// The device is there, and the engine's BPF program is not on it any more.
+#[derive(Debug)]
+struct Detached;
+
+impl fmt::Display for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The BPF program was detached from the interface")
+    }
+}
+
+impl Error for Detached {}
 
 /// linux/if_arp.h.
 const ARPHRD_ETHER: u16 = 1;

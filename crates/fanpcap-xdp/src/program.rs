@@ -28,10 +28,12 @@ pub struct GroupProgram {
     /// The BPF program for packets that the host sends, or why there is none; without a reason: the
     /// kernel has no place for it.
     sent: Result<Attached, Option<String>>,
+    /// The device's BPF link; `None` where the process had no device.
+    link: Option<Attached>,
 }
 
 /// How many descriptors a group has beside its BPF program.
-pub const PROGRAM_DESCRIPTORS: usize = 5;
+pub const PROGRAM_DESCRIPTORS: usize = 6;
 
 /// The dock's part in a group's BPF program: descriptors of the maps that all groups on the device
 /// share.
@@ -43,6 +45,8 @@ pub struct DockMaps<'a> {
     pub settings: BorrowedFd<'a>,
     /// The root's stamp.
     pub stamp: BorrowedFd<'a>,
+    /// The device's BPF link, if there is a device.
+    pub link: Option<&'a Attached>,
 }
 
 /// Compiles a group's steering program with a capture.
@@ -66,6 +70,8 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
+        let link = dock.link.map(Attached::try_clone).transpose();
+        group.link = link.map_err(LoadError::Map)?;
         let all = group.given(dock, given);
         let received = load_received(lanes, &all, compile)?;
         let sent = load_sent(lanes, &all, compile, &received).map_err(|error| match error {
@@ -123,6 +129,7 @@ impl GroupProgram {
             ledger: Ledger::create(lanes)?,
             filters: array(layout::filters())?,
             sent: Err(None),
+            link: None,
         })
     }
 
@@ -148,7 +155,7 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when they are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [rings, rows, ledger, filters, sent] = descriptors;
+        let [rings, rows, ledger, filters, sent, link] = descriptors;
         let rows = Rows::open(rows)?;
         let lanes = rows.lanes();
         Ok(Self {
@@ -156,6 +163,7 @@ impl GroupProgram {
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
             sent: Attached::open(sent, Hook::Egress).map_err(|_| None),
+            link: Attached::open(link, Hook::Driver).ok(),
             rows,
         })
     }
@@ -169,8 +177,9 @@ impl GroupProgram {
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // Without a BPF program for sent packets, something that is none.
+            // Where there is none, something else.
             self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
+            self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
     }
 
@@ -280,6 +289,16 @@ impl GroupProgram {
         rows.all(|row| row.wake_after(after))
     }
 
+    /// Whether the device is gone, or somebody has detached the engine's BPF program from it.
+    pub fn is_detached(&self) -> bool {
+        self.link.as_ref().is_some_and(is_detached)
+    }
+
+    /// The device's BPF link once more.
+    pub(crate) fn link_again(&self) -> io::Result<Option<Attached>> {
+        self.link.as_ref().map(Attached::try_clone).transpose()
+    }
+
     /// The rows, mapped once more.
     pub(crate) fn rows_again(&self) -> io::Result<Rows> {
         Rows::open(self.rows.as_fd().try_clone_to_owned()?)
@@ -288,6 +307,11 @@ impl GroupProgram {
     fn first(&self, slot: u8) -> u32 {
         u32::from(slot) * self.lanes().stride()
     }
+}
+
+/// Whether a BPF link has lost its device.
+pub(crate) fn is_detached(link: &Attached) -> bool {
+    link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }
 
 /// Loads the BPF program for received packets: the first variant that the verifier takes.

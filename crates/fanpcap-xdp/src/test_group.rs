@@ -68,6 +68,7 @@ impl Dock {
             ifindex: 0,
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),
+            link: None,
         }
     }
 }

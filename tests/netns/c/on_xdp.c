@@ -453,6 +453,22 @@ static void both(pcap_t *p)
 	printf("all %s, then %u packets\n", found >= sent ? "read" : "not read", read_all(p, UINT32_MAX));
 }
 
+/* A program that polls without a time-out until it is told why nothing comes any more. */
+static void lost(pcap_t *p)
+{
+	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned count = 0;
+
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	puts("polling");
+	fflush(stdout);
+	while (poll(&fd, 1, -1) == 1)
+		dispatch(p, &count);
+	fail("poll", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -464,7 +480,7 @@ int main(int argc, char **argv)
 		{ "filtered", filtered },  { "counted", counted },	 { "full", full },
 		{ "broken", broken_loop }, { "waits", waits },	 { "directed", directed },
 		{ "downed", downed },	   { "gone", gone },
-		{ "both", both },
+		{ "both", both },	   { "lost", lost },
 	};
 
 	alarm(60);

@@ -17,7 +17,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
 use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -166,14 +166,14 @@ fn is_ours(name: &str) -> bool {
 /// dock's turn.
 fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
     if let Some(ends) = found::recall_dock(ifindex) {
-        match Dock::of(ends, ifindex) {
+        match dock_here(ends, ifindex) {
             // The engine has lost the device, or another process has taken it over since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             dock => return dock.map_err(XdpError::Locker),
         }
     }
     let nobody = MemberId::of_socket(0);
-    let found = docks::search(nobody, ifindex, &|ends| Dock::of(ends, ifindex));
+    let found = docks::search(nobody, ifindex, &|ends| dock_here(ends, ifindex));
     let found = found.map_err(|reasons| XdpError::Unreachable {
         device: device(ifindex),
         reasons,
@@ -183,4 +183,14 @@ fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
     }
     let device = Device::take_over(ifindex).map_err(XdpError::Unavailable)?;
     Dock::new(device, ifindex).map_err(XdpError::Locker)
+}
+
+/// The dock behind these ends of its locker, if its device is the one of the index here: another
+/// that was moved away may have had the index.
+fn dock_here(ends: [OwnedFd; 2], ifindex: u32) -> io::Result<Dock<Device>> {
+    let dock = Dock::<Device>::of(ends, ifindex)?;
+    match dock.device().is_here(ifindex) {
+        true => Ok(dock),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
 }

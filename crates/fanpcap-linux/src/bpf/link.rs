@@ -70,6 +70,14 @@ impl Attached {
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
+    /// The same link by another descriptor.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.link.try_clone().map(|link| Self { link })
+    }
+
     /// Replaces the BPF program: each packet meets the old one or the new one.
     ///
     /// # Errors

@@ -5,13 +5,13 @@ use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, ti
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{
-    Attention, Company, Inheritance, PublishedCounters, PublishedPosition, Reader,
+    Attention, Company, Inheritance, LinkState, PublishedCounters, PublishedPosition, Reader,
 };
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub(crate) struct FakeCompany {
     downs: AtomicU32,
     /// After how long it wants something anyway, in milliseconds; 0: never.
     latest: AtomicU32,
+    /// Whether the device may be lost.
+    is_lost: AtomicBool,
 }
 
 impl FakeCompany {
@@ -48,6 +50,7 @@ impl FakeCompany {
             locked: AtomicU32::new(0),
             downs: AtomicU32::new(0),
             latest: AtomicU32::new(0),
+            is_lost: AtomicBool::new(false),
         })
     }
 
@@ -93,6 +96,7 @@ impl Company for FakeCompany {
                 .unwrap()
                 .pop_front()
                 .unwrap_or_default(),
+            is_lost: self.is_lost.load(Ordering::SeqCst),
             ..Attention::default()
         }
     }
@@ -363,4 +367,53 @@ fn several_devices_have_a_company_each() {
     let attended = companies.each_ref().map(|company| company.attended());
     assert_eq!(attended, [2, 2]);
     drop(devices);
+}
+
+#[test]
+fn a_reader_whose_device_may_be_lost_asks_the_port() {
+    let gone = |device: &FakeDevice, answer| device.port.links.lock().unwrap().push_back(answer);
+    let gone_is = |device: &FakeDevice| gone(device, Err("detached"));
+    let failed = (Return::Error("detached".to_owned()), vec![]);
+    // One that waits, also where the port first says that all is well.
+    let (device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    company.join(&reader);
+    company.is_lost.store(true, Ordering::SeqCst);
+    gone(&device, Ok(LinkState::Up));
+    gone_is(&device);
+    assert_eq!(times(&reader, -1), failed);
+    // One of an application that waits by itself.
+    let (device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let company = FakeCompany::new();
+    company.join(&reader);
+    let fd = reader.selectable().unwrap();
+    times(&reader, -1);
+    company.is_lost.store(true, Ordering::SeqCst);
+    company.call();
+    gone_is(&device);
+    assert!(is_readable(fd));
+    assert_eq!(times(&reader, -1).0, Return::Count(0));
+    assert!(is_readable(fd), "the reader is to be called again");
+    assert_eq!(times(&reader, -1), failed);
+}
+
+#[test]
+fn of_several_devices_an_application_that_was_woken_for_the_company_does_not_wait() {
+    let (_devices, inputs): (Vec<_>, Vec<_>) = [true, false]
+        .map(|is_v3| FakeDevice::new(is_v3, TIMEOUT))
+        .into_iter()
+        .unzip();
+    let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    company.join(&reader);
+    let fd = reader.selectable().unwrap();
+    for attended in 1..4 {
+        assert!(is_readable(fd));
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        assert_eq!(company.attended(), attended);
+        assert!(!is_readable(fd));
+        company.call();
+    }
 }

@@ -3,8 +3,11 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::bpf::{Attached, Hook};
+use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::remains::{leaves_nothing, on_wire_that_ends_clean};
 use fanpcap_netns::{
     DEVICE, FAR_DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire, wait_for_shares,
@@ -12,7 +15,7 @@ use fanpcap_netns::{
 use fanpcap_testkit::member::wait_for_packets;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::veth::{self, ip};
-use fanpcap_testkit::{Member, netns};
+use fanpcap_testkit::{Member, Program, netns};
 
 use crate::scene::{start, start_as, tcpdump};
 
@@ -95,6 +98,41 @@ fn readers_that_wait_go_on_when_a_device_was_down_and_had_another_name() -> Resu
             let [reader] = reader;
             ensure_each_once(&[reader.stop()?.capture()?], &frames)?;
         }
+        Ok(())
+    })
+}
+
+/// Detaches the BPF program of the engine from the device, as `bpftool link detach` does. A process
+/// of a member has the BPF link.
+fn detach(pid: u32) -> Result<()> {
+    let process = Process::open(pid)?;
+    let mut links = (3..256).filter_map(|number| {
+        let descriptor = process.duplicate(number).ok()?;
+        Attached::open(descriptor, Hook::Driver).ok()
+    });
+    let link = links.next().context("no BPF link")?;
+    Ok(link.detach()?)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn readers_end_when_somebody_detaches_the_program() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let polling = Program::new(wire.compile("on_xdp")?, "polling")?;
+        let polling = polling.arg("lost").set("PCAP_DRIVER", "xdp");
+        let mut readers = vec![start(wire)?, member(wire)?, member(wire)?];
+        wait_for_shares()?;
+        readers.push(start_as(wire, polling)?);
+        wire.send_as_tap(&frames(100)?)?;
+        detach(readers[0].pid())?;
+        let begun = Instant::now();
+        for reader in readers {
+            let ended = reader.wait()?;
+            let is_told = ended.said.contains("The BPF program was detached");
+            ensure!(is_told && !ended.status.success(), "{}", ended.said);
+        }
+        println!("told within {:?}", begun.elapsed());
+        ensure!(begun.elapsed() < Duration::from_secs(5), "too late");
         Ok(())
     })
 }
