@@ -15,7 +15,6 @@ mod finding;
 mod machine;
 mod privileges;
 mod limits;
-mod sysfs;
 mod cpuset;
 mod groups;
 mod nic;

@@ -198,14 +198,16 @@ fn taken(device: &Device) -> Vec<usize> {
     taken.into_iter().collect()
 }
 
-fn irqbalance() -> Option<u32> {
+/// The process of irqbalance(1).
+pub fn irqbalance() -> Option<u32> {
     let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let mut all = stat::all().into_iter();
     let found = all.find(|it| !it.has_ended() && name(it.pid).trim_end() == "irqbalance");
     found.map(|it| it.pid)
 }
 
-fn kernel() -> (u32, u32) {
+/// The kernel's version, such as 6.18; zeros if it is not known.
+pub fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
     let mut number = || numbers.next()?.parse().ok();

@@ -1,14 +1,12 @@
 //! A device: whether packets reach it, what sees them before captures do, and on how many CPUs.
 
-use std::fs;
-use std::path::Path;
-
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
+use fanpcap_nic::knob::Setting;
+use fanpcap_nic::plan::{self, Wishes};
 
 use super::finding::{Effect, Finding, word};
 use super::nic::{Nic, Use};
-use super::sysfs;
 
 /// Facts of a device.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +19,6 @@ pub(super) struct Device {
     pub(super) xdp_name: Option<String>,
     /// Packets that it had no room for while doctor looked.
     pub(super) missed: u64,
-    /// Its receive queues: whether the kernel spreads their packets over CPUs (RPS).
-    pub(super) queues: Vec<bool>,
-    /// CPUs of the machine.
-    pub(super) cpus: usize,
     /// Several members share its packets, or the settings make them.
     pub(super) is_shared: bool,
     /// Its driver.
@@ -37,19 +31,17 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 
 impl Device {
     /// Facts of the device of this link. `before` is the same device when doctor began to look,
-    /// `all` are the devices of the namespace, `root` is `/` but in tests.
-    pub(super) fn read(root: &Path, link: &Link, before: &Link, all: &[Link]) -> Self {
+    /// `all` are the devices of the namespace.
+    pub(super) fn read(link: &Link, before: &Link, all: &[Link]) -> Self {
         let is_here = link.kind == "veth" && link.peer_namespace.is_none();
         let peer = link.peer.filter(|_| is_here);
         let peer = peer.and_then(|peer| all.iter().find(|it| it.index == peer));
         let since = |count: fn(&Link) -> u64| count(link).saturating_sub(count(before));
         Self {
-            nic: Nic::read(root, link, peer),
+            nic: Nic::read(link, peer),
             peer: peer.cloned(),
             xdp_name: link.xdp.and_then(|xdp| bpf::program_name(xdp.program).ok()),
             missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),
-            queues: queues(root, link),
-            cpus: cpus(root),
             is_shared: false,
             link: link.clone(),
         }
@@ -161,7 +153,11 @@ impl Device {
     }
 
     fn one_cpu(&self) -> Option<Finding> {
-        if !self.is_shared || self.queues != [false] || self.cpus < 2 {
+        let facts = &self.nic.facts;
+        // More queues than one have other files, and one that is steered has CPUs in its file.
+        let is_steered = facts.value(Setting::Rps(0)) != Some("");
+        let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
+        if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
             return None;
         }
         let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
@@ -169,27 +165,24 @@ impl Device {
             "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
             "that CPU sets the rate, some 1 to 2 million packets a second, however many members there are"
                 .to_owned(),
-            format!("echo {} > {}", mask(self.cpus), word(&file)),
+            self.more_queues().unwrap_or_else(|| {
+                format!("echo {} > {}", mask(facts.cpus.len()), word(&file))
+            }),
         ];
         Some(self.finding("one-receiving-cpu", Effect::Costs, told))
     }
-}
 
-fn queues(root: &Path, link: &Link) -> Vec<bool> {
-    let Some(directory) = sysfs::directory(root, link) else {
-        return Vec::new();
-    };
-    let is_set = |at: usize| {
-        let mask = fs::read_to_string(directory.join(format!("queues/rx-{at}/rps_cpus"))).ok()?;
-        Some(mask.chars().any(|c| ('1'..='f').contains(&c)))
-    };
-    (0..).map_while(is_set).collect()
-}
-
-fn cpus(root: &Path) -> usize {
-    let online = fs::read_to_string(root.join("sys/devices/system/cpu/online")).unwrap_or_default();
-    let cpus = fanpcap_linux::process::cpu::list(online.trim());
-    cpus.map_or(1, |cpus| cpus.len().max(1))
+    /// The command of `fanpcap tune` that gives it queues on two CPUs; `None` where it can't have
+    /// that.
+    fn more_queues(&self) -> Option<String> {
+        let wishes = Wishes {
+            queues: Some(2),
+            ..Wishes::default()
+        };
+        let plan = plan::plan(&self.nic.facts, wishes).ok()?;
+        let is_spread = plan.receive.first() != plan.receive.last();
+        is_spread.then(|| format!("fanpcap tune {} --apply --queues 2", self.word()))
+    }
 }
 
 /// The mask of so many CPUs: words of 32 bits, the highest first.

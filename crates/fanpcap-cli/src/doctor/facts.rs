@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
+use fanpcap_nic::facts as nic;
 
 use super::device::{self, Device};
 use super::finding::{Finding, in_order};
@@ -18,7 +19,6 @@ use super::machine::{self, Machine};
 use super::nic::Use;
 use super::privileges::Privileges;
 use super::settings::Settings;
-use super::sysfs;
 use crate::snapshot::{ANY, Snapshot, Source};
 
 /// All facts.
@@ -85,19 +85,20 @@ pub(super) fn read(
     let settings = Settings::read(asked, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
     let groups = groups::groups(&before.snapshot, &now.snapshot);
+    let kernel = nic::kernel();
     Ok(Facts {
         asked: asked.map(str::to_owned),
         of_user: None,
         machine: Machine::read(root, before.overruns),
         privileges: Some(Privileges::read(root)),
-        limits: Limits::read(root, sysfs::kernel(root)),
+        limits: Limits::read(root, kernel),
         devices: devices(asked, &before, &now, &settings, &groups),
         settings,
         groups,
         library,
         cpus: cpu::cpus().unwrap_or_default(),
-        kernel: sysfs::kernel(root),
-        has_irqbalance: sysfs::has_irqbalance(root),
+        kernel,
+        has_irqbalance: nic::irqbalance().is_some(),
     })
 }
 
@@ -117,7 +118,7 @@ fn devices(
     let of = |link: &Link| {
         let earlier = before.links.iter().find(|it| it.index == link.index);
         let earlier = earlier.unwrap_or(link);
-        let mut device = Device::read(Path::new("/"), link, earlier, &now.links);
+        let mut device = Device::read(link, earlier, &now.links);
         let wanted = asked.and(Some(&settings.wanted)).into_iter().flatten();
         let is_wanted = wanted.into_iter().any(|it| it.ifindex == link.index);
         let has_several = |it: &Group| it.ifindex == link.index && it.members.len() > 1;

@@ -1,33 +1,25 @@
 //! A device's driver: what it does to frames, how it spreads them over CPUs, and how that fits the
 //! members that read.
 
-use std::fs;
-use std::path::Path;
-
-use fanpcap_linux::ethtool::{self, Channels, Feature, Rings, Rss, Transform};
+use fanpcap_linux::ethtool::{self, Feature};
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
-use fanpcap_nic::knob::{Knobs, Setting};
-use fanpcap_nic::settings::{self, Settings};
-use fanpcap_nic::{device, interrupts, napi};
+use fanpcap_nic::facts::Facts;
+use fanpcap_nic::knob::{Knob, Setting};
+use fanpcap_nic::plan::{self, Step, Target, Wishes};
+use fanpcap_nic::settings;
+use fanpcap_nic::{device, napi};
 
 use super::finding::{Effect, Finding, word};
 use super::groups::{Group, Member};
-use super::sysfs;
 
-/// Facts of a driver. What a driver does not tell is empty.
+/// Facts of a device and its driver. What the driver does not tell is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nic {
-    features: Vec<Feature>,
+    /// What plans of `fanpcap tune` are made of.
+    pub(super) facts: Facts,
     /// The features of a veth's other end.
     peers: Vec<Feature>,
-    rings: Option<Rings>,
-    channels: Option<Channels>,
-    rss: Option<Rss>,
-    /// The CPUs of the memory node that the device is at.
-    node: Vec<usize>,
-    /// The numbers of its interrupts, but for those that irqbalance(1) leaves alone.
-    interrupts: Vec<u32>,
     /// The CPUs of each thread that polls it.
     pollers: Vec<Vec<usize>>,
 }
@@ -59,27 +51,17 @@ impl Use<'_> {
 
 impl Nic {
     /// Asks the driver of the device of this link, and that of `peer`.
-    pub(super) fn read(root: &Path, link: &Link, peer: Option<&Link>) -> Self {
+    pub(super) fn read(link: &Link, peer: Option<&Link>) -> Self {
         let features = |index| ethtool::Device::find(index).and_then(|it| it.features());
-        let driver = ethtool::Device::find(link.index).ok();
-        let driver = driver.as_ref();
         let peer = peer.and_then(|it| features(it.index).ok());
         let mut nic = Self {
-            features: driver.and_then(|it| it.features().ok()).unwrap_or_default(),
             peers: peer.unwrap_or_default(),
-            rings: driver.and_then(|it| it.rings().ok()),
-            channels: driver.and_then(|it| it.channels().ok()),
-            rss: driver.and_then(|it| it.rss().ok()),
-            node: node(root, link).unwrap_or_default(),
             ..Self::default()
         };
-        if let Ok(device) = device::Device::open(&link.name) {
-            let found = interrupts::of_device(&device).unwrap_or_default();
-            let left_alone = Settings(&device).read(&Setting::Irqbalance.into());
-            let left_alone = left_alone.and_then(|it| settings::table(&it));
-            let left_alone = left_alone.unwrap_or_default();
-            let numbers = found.iter().map(|it| it.number);
-            nic.interrupts = numbers.filter(|it| !left_alone.contains(it)).collect();
+        let device = device::Device::open(&link.name).ok();
+        // Another device may have got the name.
+        if let Some(device) = device.filter(|it| it.ifindex == link.index) {
+            nic.facts = Facts::of(&device);
             let threads = napi::threads(&device).unwrap_or_default().into_iter();
             nic.pollers = threads
                 .filter_map(|(_, thread)| cpu::affinity(thread).ok())
@@ -90,14 +72,48 @@ impl Nic {
 
     /// The command that gives the device more room; `None` if it has all that it can have.
     pub(super) fn more_room(&self, device: &str) -> Option<String> {
-        let ring = self.rings.filter(|it| it.rx < it.most[0]);
+        let ring = self.facts.rings.filter(|it| it.rx < it.most[0]);
         let ring = ring.map(|it| format!("ethtool -G {device} rx {}", it.most[0]));
         let combined = self
+            .facts
             .channels
             .filter(|it| it.combined > 0 && it.combined < it.most[3]);
-        ring.or_else(|| {
+        let alone = ring.or_else(|| {
             combined.map(|it| format!("ethtool -L {device} combined {}", it.combined + 1))
-        })
+        });
+        let is_more = |knob: &Knob| matches!(knob, Knob::Setting(Setting::Rings));
+        alone.map(|alone| self.tune_or(device, is_more, alone))
+    }
+
+    /// The command of `fanpcap tune` where its plan changes what `mends` names, else `alone`, the
+    /// command that changes nothing else. `device` is a word of the shell.
+    fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
+        let wishes = Wishes {
+            monitor: self.facts.has_address,
+            ..Wishes::default()
+        };
+        let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
+        // There is none for the device of the default route.
+        let plan = plan::plan(&self.facts, wishes);
+        if !plan.is_ok_and(|plan| plan.steps.iter().any(is_it)) {
+            return alone;
+        }
+        let monitor = if wishes.monitor { " --monitor" } else { "" };
+        format!("fanpcap tune {device} --apply{monitor}    # this alone: {alone}")
+    }
+
+    /// Whether a feature is on.
+    fn is_on(&self, name: &str) -> bool {
+        self.facts.value(feature(name)) == Some("on")
+    }
+
+    /// The CPUs of the memory node that the device is at.
+    fn node(&self) -> Vec<usize> {
+        let cpus = self.facts.cpus.iter();
+        let is_near = |node: usize| self.facts.node == Some(node);
+        cpus.filter(|it| is_near(it.node))
+            .map(|it| it.number)
+            .collect()
     }
 
     /// What is wrong with it.
@@ -123,11 +139,8 @@ impl Nic {
             ("rx-gro", "gro"),
         ];
         let merging = merging.iter().take(if used.is_on_xdp { 2 } else { 3 });
-        let is_on = |name: &str| {
-            self.features
-                .iter()
-                .any(|it| it.name == name && it.is_on && !it.is_fixed)
-        };
+        let is_fixed = |name: &str| self.facts.fixed.iter().any(|it| it == name);
+        let is_on = |name: &str| self.is_on(name) && !is_fixed(name);
         let found: Vec<&str> = merging
             .filter(|(kernels, _)| is_on(kernels))
             .map(|it| it.1)
@@ -136,12 +149,18 @@ impl Nic {
             return None;
         }
         let off: Vec<String> = found.iter().map(|it| format!("{it} off")).collect();
+        let device = word(&used.link.name);
+        let alone = format!("ethtool -K {device} {}", off.join(" "));
+        let is_merging = |knob: &Knob| {
+            let mut names = ["rx-lro", "rx-gro-hw", "rx-gro"].into_iter();
+            names.any(|name| *knob == feature(name))
+        };
         let told = [
             format!("received segments are merged before they are captured ({})", found.join(", ")),
             "captures have packets that are longer than any on the wire, and fewer; a short snapshot length cuts off \
              what were headers"
                 .to_owned(),
-            format!("ethtool -K {} {}", word(&used.link.name), off.join(" ")),
+            self.tune_or(&device, is_merging, alone),
         ];
         Some(finding(used, "merged-frames", Effect::Distorts, told))
     }
@@ -150,13 +169,8 @@ impl Nic {
         if !used.is_on_xdp || !used.is_before(TELLS_TAGS) {
             return None;
         }
-        let is_on = |features: &[Feature], name: &str| {
-            features.iter().any(|it| it.name == name && it.is_on)
-        };
-        if let Some(peer) = used
-            .peer
-            .filter(|_| is_on(&self.peers, "tx-vlan-hw-insert"))
-        {
+        let inserts = |it: &Feature| it.name == "tx-vlan-hw-insert" && it.is_on;
+        if let Some(peer) = used.peer.filter(|_| self.peers.iter().any(inserts)) {
             let told = [
                 format!(
                     "its other end, {}, passes VLAN tags on beside the frames",
@@ -168,12 +182,15 @@ impl Nic {
             ];
             return Some(finding(used, "tags-beside-frames", Effect::Distorts, told));
         }
-        let is_nic = used.link.kind != "veth" && is_on(&self.features, "rx-vlan-hw-parse");
+        let is_nic = used.link.kind != "veth" && self.is_on(PARSES_TAGS);
+        let device = word(&used.link.name);
+        let alone = format!("ethtool -K {device} rxvlan off");
+        let is_it = |knob: &Knob| *knob == feature(PARSES_TAGS);
         let told = [
             "it takes VLAN tags out of frames".to_owned(),
             "before Linux 6.16 the engine on XDP, which the settings ask for, is refused: packet sockets are read"
                 .to_owned(),
-            format!("ethtool -K {} rxvlan off", word(&used.link.name)),
+            self.tune_or(&device, is_it, alone),
         ];
         is_nic.then(|| finding(used, "tags-beside-frames", Effect::Costs, told))
     }
@@ -182,29 +199,44 @@ impl Nic {
         let by_queue =
             |it: &&&Group| matches!(it.mode.split(['+', ' ']).next(), Some("cpu" | "qm"));
         let group = used.groups.iter().find(by_queue)?;
-        let queues = self.channels.map_or(0, |it| it.rx + it.combined);
-        let rss = self
-            .rss
-            .as_ref()
-            .filter(|it| queues > 1 && !is_symmetric(it))?;
-        let key: Vec<&str> = ["6D", "5A"]
+        let key = self.facts.value(Setting::Key)?;
+        if self.facts.rx_queues() < 2 || self.is_symmetric(key) {
+            return None;
+        }
+        let bytes: Vec<&str> = ["6D", "5A"]
             .into_iter()
             .cycle()
-            .take(rss.key.len())
+            .take(key.len() / 2)
             .collect();
+        let device = word(&used.link.name);
+        let alone = format!("ethtool -X {device} hkey {}", bytes.join(":"));
+        // One queue is as good.
+        let is_hash = |knob: &Knob| {
+            matches!(
+                knob,
+                Knob::Channels | Knob::Setting(Setting::Key | Setting::Transform)
+            )
+        };
         let told = [
             format!(
                 "it gives the two directions of a flow different queues, and group {} has mode {}",
                 group.number, group.mode
             ),
             "a member then has one direction of a connection, and another the other".to_owned(),
-            format!(
-                "ethtool -X {} hkey {}",
-                word(&used.link.name),
-                key.join(":")
-            ),
+            self.tune_or(&device, is_hash, alone),
         ];
         Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
+    }
+
+    /// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words of
+    /// 16 bits, of four digits each.
+    fn is_symmetric(&self, key: &str) -> bool {
+        let is_repeated = key
+            .bytes()
+            .zip(key.bytes().skip(4))
+            .all(|(one, other)| one == other);
+        let transform = self.facts.value(Setting::Transform);
+        transform.is_some_and(|it| it != "none") || is_repeated
     }
 
     /// A polling thread and a member that are bound to one CPU.
@@ -232,8 +264,9 @@ impl Nic {
     }
 
     fn other_node(&self, used: &Use<'_>, member: &Member) -> Option<Finding> {
-        let is_near = |cpu: &usize| self.node.contains(cpu);
-        if self.node.is_empty() || member.cpus.is_empty() || member.cpus.iter().any(is_near) {
+        let node = self.node();
+        let is_near = |cpu: &usize| node.contains(cpu);
+        if node.is_empty() || member.cpus.is_empty() || member.cpus.iter().any(is_near) {
             return None;
         }
         let pid = member.pid?;
@@ -243,7 +276,7 @@ impl Nic {
                 member.program
             ),
             "each packet is read over the link between the nodes".to_owned(),
-            member.move_to(&self.node, pid),
+            member.move_to(&node, pid),
         ];
         Some(finding(used, "other-node", Effect::Costs, told))
     }
@@ -251,23 +284,25 @@ impl Nic {
     fn irqbalance(&self, used: &Use<'_>) -> Option<Finding> {
         let is_bound = |it: &Member| !it.cpus.is_empty() && it.cpus.len() < used.cpus.len();
         let mut members = used.groups.iter().flat_map(|it| &it.members);
-        if !used.has_irqbalance || self.interrupts.is_empty() || !members.any(is_bound) {
+        let left_alone = self.facts.value(Setting::Irqbalance).unwrap_or_default();
+        let left_alone = settings::table(left_alone).unwrap_or_default();
+        let numbers = self.facts.interrupts.iter().map(|(it, _)| it.number);
+        let moved: Vec<u32> = numbers.filter(|it| !left_alone.contains(it)).collect();
+        if !used.has_irqbalance || moved.is_empty() || !members.any(is_bound) {
             return None;
         }
-        let banned: Vec<String> = self
-            .interrupts
-            .iter()
-            .map(|it| format!("--banirq={it}"))
-            .collect();
+        let banned: Vec<String> = moved.iter().map(|it| format!("--banirq={it}")).collect();
+        let alone = format!(
+            "echo 'IRQBALANCE_ARGS=\"{}\"' >> /etc/default/irqbalance && systemctl restart irqbalance",
+            banned.join(" ")
+        );
+        let is_asking = |knob: &Knob| *knob == Setting::Irqbalance.into();
         let told = [
             "irqbalance moves its interrupts, and members are bound to CPUs".to_owned(),
             "sooner or later an interrupt comes to a member's CPU, and packets of a flow overtake each other when \
              one moves"
                 .to_owned(),
-            format!(
-                "echo 'IRQBALANCE_ARGS=\"{}\"' >> /etc/default/irqbalance && systemctl restart irqbalance",
-                banned.join(" ")
-            ),
+            self.tune_or(&word(&used.link.name), is_asking, alone),
         ];
         Some(finding(used, "irqbalance", Effect::Costs, told))
     }
@@ -315,27 +350,12 @@ fn finding(used: &Use<'_>, name: &'static str, effect: Effect, told: [String; 3]
     }
 }
 
-/// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words of
-/// 16 bits.
-fn is_symmetric(rss: &Rss) -> bool {
-    let is_repeated = rss
-        .key
-        .iter()
-        .zip(rss.key.iter().skip(2))
-        .all(|(one, other)| one == other);
-    rss.transform != Transform::None || is_repeated
+fn feature(name: &str) -> Knob {
+    Setting::Feature(name.to_owned()).into()
 }
 
-fn node(root: &Path, link: &Link) -> Option<Vec<usize>> {
-    let device = sysfs::directory(root, link)?;
-    let node: u32 = fs::read_to_string(device.join("device/numa_node"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    let path = format!("sys/devices/system/node/node{node}/cpulist");
-    cpu::list(fs::read_to_string(root.join(path)).ok()?.trim())
-}
+/// The feature of drivers that take VLAN tags out of frames.
+const PARSES_TAGS: &str = "rx-vlan-hw-parse";
 
 #[cfg(test)]
 mod tests;

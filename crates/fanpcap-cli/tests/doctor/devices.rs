@@ -1,6 +1,6 @@
 //! Devices that get no packets, or on one CPU only.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fanpcap_linux::bpf::{Hook, LoadedProgram};
 use fanpcap_testkit::veth::{self, ip};
 use fanpcap_testkit::{Veth, await_for, cpus};
@@ -107,11 +107,21 @@ fn segments_that_are_merged_are_found_and_left_alone() -> Result<()> {
     within(|_| {
         let shell = Shell::new("fdr1")?;
         shell.run("ethtool -K fdr1 gro on")?;
-        let found = shell.mend("merged-frames")?;
+        let found = shell.mend("merged-frames");
+        shell.run("fanpcap tune fdr1 --restore")?;
+        let found = found?;
         assert_eq!(
             (found.effect.as_str(), found.fix.as_str()),
-            ("distorts", "ethtool -K fdr1 gro off")
+            (
+                "distorts",
+                "fanpcap tune fdr1 --apply    # this alone: ethtool -K fdr1 gro off"
+            )
         );
+        // What was put back is found again, and what changes that alone does so.
+        shell.run("ethtool -K fdr1 gro on")?;
+        let (_, alone) = found.fix.split_once("# this alone: ").context("a fix")?;
+        let left = shell.find(alone, "merged-frames")?;
+        ensure!(left.is_none(), "{left:?}");
         Ok(())
     })
 }

@@ -125,9 +125,9 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
         )?);
         let (status, said) = shell.run("fanpcap doctor --user fdrbob 2>&1")?;
         ensure!(status == 1 && said.contains("no user \"fdrbob\""), "{said}");
-        let (status, said) = shell.run(&format!(
-            "setpriv --reuid 4711 --regid 4712 --clear-groups fanpcap doctor --user root 2>&1"
-        ))?;
+        let (status, said) = shell.run(
+            "setpriv --reuid 4711 --regid 4712 --clear-groups fanpcap doctor --user root 2>&1",
+        )?;
         ensure!(status == 1 && said.contains("as user root: "), "{said}");
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use super::*;
 use fanpcap_linux::netlink::link::XdpProgram;
-use fanpcap_testkit::Scratch;
+use fanpcap_nic::facts::Facts;
 
 fn healthy() -> Device {
     Device {
@@ -12,8 +12,6 @@ fn healthy() -> Device {
             flags: IFF_UP | IFF_LOWER_UP,
             ..Link::default()
         },
-        queues: vec![false, false],
-        cpus: 4,
         is_shared: true,
         ..Device::default()
     }
@@ -73,27 +71,22 @@ fn counters_that_grow_are_found() {
     let mut now = before.clone();
     now.counters.rx_missed = 5;
     now.counters.rx_fifo = 2;
-    let nowhere = Scratch::new().unwrap();
-    let device = Device::read(&nowhere.file(""), &now, &before, &[]);
+    let device = Device::read(&now, &before, &[]);
     assert_eq!(device.missed, 7);
     assert_eq!(only(&device).name, "device-drops");
-    let device = Device::read(&nowhere.file(""), &now, &now, &[]);
+    let device = Device::read(&now, &now, &[]);
     assert!(device.findings().is_empty());
 }
 
 #[test]
 fn one_queue_without_rps_is_found_where_members_share() {
-    let scratch = Scratch::new().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = scratch.file(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+    let facts = |text: &str| {
+        let cpus = "cpu 0 0 0\ncpu 1 1 0\ncpu 2 2 0\ncpu 3 3 0\nallowed 0-3\nup\n";
+        Facts::parse(&(cpus.to_owned() + text)).unwrap()
     };
-    write("sys/devices/system/cpu/online", "0-3\n");
-    write("sys/class/net/eth0/ifindex", "7\n");
-    write("sys/class/net/eth0/queues/rx-0/rps_cpus", "0,00000000\n");
-    let link = healthy().link;
-    let mut device = Device::read(&scratch.file(""), &link, &link, &[]);
+    let mut device = healthy();
+    device.nic.facts = facts("value rps.0\n");
+    device.is_shared = false;
     assert!(device.findings().is_empty(), "one member needs one CPU");
     device.is_shared = true;
     let found = only(&device);
@@ -102,16 +95,17 @@ fn one_queue_without_rps_is_found_where_members_share() {
         found.fix,
         "echo f > /sys/class/net/eth0/queues/rx-0/rps_cpus"
     );
-    write("sys/class/net/eth0/queues/rx-0/rps_cpus", "0,0000000a\n");
-    device = Device::read(&scratch.file(""), &link, &link, &[]);
-    device.is_shared = true;
-    assert!(device.findings().is_empty());
-    // A sysfs of another network namespace has another device of this name.
-    write("sys/class/net/eth0/queues/rx-0/rps_cpus", "0\n");
-    write("sys/class/net/eth0/ifindex", "2\n");
-    device = Device::read(&scratch.file(""), &link, &link, &[]);
-    device.is_shared = true;
-    assert!(device.findings().is_empty());
+    for fits in ["value rps.0 1,3\n", "value rps.0\nvalue rps.1\n", ""] {
+        device.nic.facts = facts(fits);
+        assert!(device.findings().is_empty(), "{fits}");
+    }
+    // A NIC that can have more queues gets them.
+    let nic = "driver ixgbe\nvalue rps.0\n\
+               channels rx=0,tx=0,other=1,combined=1 rx=0,tx=0,other=1,combined=8\n";
+    device.nic.facts = facts(nic);
+    assert_eq!(only(&device).fix, "fanpcap tune eth0 --apply --queues 2");
+    device.nic.facts.has_default_route = true;
+    assert!(only(&device).fix.starts_with("echo f > "));
 }
 
 #[test]
@@ -137,9 +131,7 @@ fn a_peer_is_one_of_this_namespace() {
         index: 9,
         ..Link::default()
     };
-    let nowhere = Scratch::new().unwrap();
-    let read =
-        |link: &Link| Device::read(&nowhere.file(""), link, link, std::slice::from_ref(&peer)).peer;
+    let read = |link: &Link| Device::read(link, link, std::slice::from_ref(&peer)).peer;
     assert!(read(&link).is_some());
     link.peer_namespace = Some(0);
     assert!(read(&link).is_none());

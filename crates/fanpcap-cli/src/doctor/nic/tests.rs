@@ -2,39 +2,49 @@
 
 use super::*;
 
-/// A NIC of four queues on node 0, as an ixgbe tells of itself.
+/// A NIC of four queues on node 0, as an ixgbe tells of itself. It carries the default route, so
+/// that `fanpcap tune` has no plan for it.
+const FACTS: &str = "\
+device eth0
+driver ixgbe
+kernel 6.1
+up
+default-route
+node 0
+channels rx=0,tx=0,other=1,combined=4 rx=0,tx=0,other=1,combined=8
+rings 512 512 4096 4096
+interrupt 24 eth0-TxRx-0 0-3 0
+interrupt 25 eth0-TxRx-1 0-3 1
+value feature.rx-gro off
+value feature.rx-lro off
+value feature.rx-gro-hw off
+value feature.rx-vlan-hw-parse on
+value key 000102030405
+value transform none
+fixed rx-gro-hw
+cpu 0 0 0
+cpu 1 1 0
+cpu 2 2 1
+cpu 3 3 1
+allowed 0-3
+";
+
 fn nic() -> Nic {
-    let feature = |name: &str, is_on, is_fixed| Feature {
-        name: name.to_owned(),
-        is_on,
-        is_fixed,
-    };
     Nic {
-        features: vec![
-            feature("rx-gro", false, false),
-            feature("rx-lro", false, false),
-            feature("rx-gro-hw", false, true),
-            feature("rx-vlan-hw-parse", true, false),
-        ],
-        channels: Some(Channels {
-            combined: 4,
-            most: [0, 0, 1, 8],
-            ..Channels::default()
-        }),
-        rings: Some(Rings {
-            rx: 512,
-            tx: 512,
-            most: [4096, 4096],
-        }),
-        rss: Some(Rss {
-            table: vec![0, 1, 2, 3],
-            key: (0..40).collect(),
-            transform: Transform::None,
-        }),
-        node: vec![0, 1],
-        interrupts: vec![24, 25],
+        facts: Facts::parse(FACTS).unwrap(),
         ..Nic::default()
     }
+}
+
+/// One for which `fanpcap tune` has a plan.
+fn tunable() -> Nic {
+    let mut nic = nic();
+    nic.facts.has_default_route = false;
+    nic
+}
+
+fn set(nic: &mut Nic, knob: impl Into<Knob>, value: &str) {
+    nic.facts.values.insert(knob.into(), value.to_owned());
 }
 
 fn group(mode: &str, cpus: &[usize]) -> Group {
@@ -96,8 +106,8 @@ fn a_nic_that_fits_has_no_findings() {
 #[test]
 fn merged_segments_are_found_where_the_driver_gives_a_choice() {
     let mut nic = nic();
-    for feature in &mut nic.features {
-        feature.is_on = true;
+    for name in ["rx-gro", "rx-lro", "rx-gro-hw"] {
+        set(&mut nic, feature(name), "on");
     }
     let expected = (
         "merged-frames",
@@ -109,6 +119,18 @@ fn merged_segments_are_found_where_the_driver_gives_a_choice() {
         (it.is_on_xdp, it.kernel) = (true, (6, 16));
     });
     assert_eq!(on_xdp[0].fix, "ethtool -K eth0 lro off");
+    nic.facts.has_default_route = false;
+    let tuned = names(&nic, &group("flow", &[])).remove(0).1;
+    assert_eq!(
+        tuned,
+        "fanpcap tune eth0 --apply    # this alone: ethtool -K eth0 lro off gro off"
+    );
+    nic.facts.has_address = true;
+    let tuned = names(&nic, &group("flow", &[])).remove(0).1;
+    assert!(
+        tuned.starts_with("fanpcap tune eth0 --apply --monitor "),
+        "{tuned}"
+    );
 }
 
 #[test]
@@ -145,7 +167,6 @@ fn tags_beside_frames_are_found_before_linux_6_16() {
 #[test]
 fn an_asymmetric_hash_is_found_where_the_queue_decides() {
     let mut nic = nic();
-    nic.rss.as_mut().unwrap().key.truncate(6);
     for mode in ["cpu", "qm+rollover"] {
         let expected = (
             "asymmetric-rss",
@@ -154,10 +175,23 @@ fn an_asymmetric_hash_is_found_where_the_queue_decides() {
         assert_eq!(names(&nic, &group(mode, &[])), [expected]);
     }
     assert!(names(&nic, &group("hash", &[])).is_empty());
-    nic.rss.as_mut().unwrap().transform = Transform::SymmetricXor;
+    let tuned = names(&tunable(), &group("cpu", &[])).remove(0).1;
+    assert!(
+        tuned.starts_with("fanpcap tune eth0 --apply    # "),
+        "{tuned}"
+    );
+    set(&mut nic, Setting::Transform, "symmetric-xor");
     assert!(names(&nic, &group("cpu", &[])).is_empty());
-    let rss = nic.rss.as_mut().unwrap();
-    (rss.transform, rss.key) = (Transform::None, [0x6d, 0x5a].repeat(20));
+    set(&mut nic, Setting::Transform, "none");
+    set(&mut nic, Setting::Key, &"6d5a".repeat(20));
+    assert!(names(&nic, &group("cpu", &[])).is_empty());
+    // Words of 16 bits count, not digits.
+    set(&mut nic, Setting::Key, &"6d".repeat(20));
+    assert!(names(&nic, &group("cpu", &[])).is_empty());
+    set(&mut nic, Setting::Key, &"6d5a01".repeat(10));
+    assert_eq!(names(&nic, &group("cpu", &[])).len(), 1);
+    // A driver that does not show its key.
+    nic.facts.values.remove(&Setting::Key.into());
     assert!(names(&nic, &group("cpu", &[])).is_empty());
 }
 
@@ -182,6 +216,21 @@ fn irqbalance_is_found_where_members_are_bound() {
         "{bound:?}"
     );
     assert!(with(&[0, 1, 2, 3]).is_empty());
+    // What irqbalance was asked to leave alone is none of it, and `fanpcap tune` asks it.
+    let ask = |nic: &Nic| found(nic, &group("flow", &[1]), |it| it.has_irqbalance = true);
+    let mut nic = tunable();
+    set(&mut nic, Setting::Irqbalance, "24");
+    let asks = ask(&nic);
+    assert!(
+        asks[0].fix.starts_with("fanpcap tune eth0 --apply "),
+        "{asks:?}"
+    );
+    assert!(
+        !asks[0].fix.contains("=24") && asks[0].fix.contains("=25"),
+        "{asks:?}"
+    );
+    set(&mut nic, Setting::Irqbalance, "24,25");
+    assert!(ask(&nic).is_empty());
 }
 
 #[test]
@@ -189,9 +238,13 @@ fn more_room_is_a_longer_ring_or_one_more_queue() {
     let mut nic = nic();
     let room = |nic: &Nic| nic.more_room("eth0").unwrap_or_default();
     assert_eq!(room(&nic), "ethtool -G eth0 rx 4096");
-    nic.rings.as_mut().unwrap().rx = 4096;
+    let mut drops = tunable();
+    drops.facts.missed = 9;
+    let tuned = "fanpcap tune eth0 --apply    # this alone: ethtool -G eth0 rx 4096";
+    assert_eq!(room(&drops), tuned);
+    nic.facts.rings.as_mut().unwrap().rx = 4096;
     assert_eq!(room(&nic), "ethtool -L eth0 combined 5");
-    nic.channels.as_mut().unwrap().combined = 8;
+    nic.facts.channels.as_mut().unwrap().combined = 8;
     assert_eq!(room(&nic), "");
 }
 
