@@ -225,6 +225,8 @@ fn another_process_has_the_device_by_its_descriptors() {
         assert!(id() == own || other.tags().is_some());
         assert_eq!(other.ifindex().unwrap(), index);
         drop(other);
+        assert!(id().is_some() && !group.program.is_detached());
+        drop(group);
         await_for("the kernel lets go", || id().is_none());
     });
 }
