@@ -2,21 +2,20 @@
 //! are named, and the indirection table comes back.
 
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap_guest_tests::Cards;
+use fanpcap_guest_tests::{Cards, ethtool, fanpcap, tune};
 use fanpcap_linux::process::child;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::knob::{Knob, KnobError, Knobs, Setting};
 use fanpcap_nic::settings::{self, Settings};
 use fanpcap_testkit::flow::{Direction, Flow};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Injector, await_for, library};
+use fanpcap_testkit::{Injector, await_for};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -42,25 +41,19 @@ impl Bench {
         let Some(cards) = Cards::of_guest()? else {
             return Ok(None);
         };
-        let name = &cards.far.name;
         if let Err(KnobError::Absent) = value(&cards.far, Setting::Table) {
             println!("SKIP: virtio_net has no table of receive-side scaling (Linux 5.18)");
             return Ok(None);
         }
-        // It stays on: virtio_net does not hash at all any more once it is off again.
-        let status = Command::new("ethtool")
-            .args(["-K", name, "receive-hashing", "on"])
-            .status();
-        ensure!(status?.success(), "receive-hashing");
+        ensure_hash_is_passed_on(&cards.far)?;
         let table = table(&cards.far)?;
         ensure!(table.iter().max() == Some(&3), "{table:?}");
         Ok(Some(Self { cards, table }))
     }
 
     /// Starts adapting.
-    fn tune(&self, options: &[&str]) -> Result<Child> {
-        let command: PathBuf = library::library_dir()?.join("../bin/fanpcap");
-        let mut command = Command::new(command);
+    fn adapt(&self, options: &[&str]) -> Result<Child> {
+        let mut command = Command::new(fanpcap()?);
         command.args(["tune", &self.cards.far.name]).args(options);
         let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         output.spawn().context("starting fanpcap")
@@ -135,6 +128,25 @@ impl Bench {
     }
 }
 
+/// Turns on what adapting needs, and names if it is off. It stays on: virtio_net does not hash at
+/// all any more once it is off again.
+fn ensure_hash_is_passed_on(device: &Device) -> Result<()> {
+    let feature = Setting::Feature("rx-hashing".to_owned());
+    if value(device, feature)? == "off" {
+        let refused = Command::new(fanpcap()?)
+            .args(["tune", &device.name, "--adapt", "--rounds", "1"])
+            .output()?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let command = format!("ethtool -K {} receive-hashing on", device.name);
+        ensure!(
+            said.contains(&command) && !refused.status.success(),
+            "{said}"
+        );
+        ethtool(&["-K", &device.name, "receive-hashing", "on"])?;
+    }
+    Ok(())
+}
+
 /// So many frames of each flow, evenly spread.
 fn mixed(flows: &[(Flow, usize)]) -> Result<Vec<Frame>> {
     let mut order: Vec<(usize, usize)> = Vec::new();
@@ -177,21 +189,23 @@ fn table(device: &Device) -> Result<Vec<u32>> {
 }
 
 /// Waits for the command's end and returns its output.
-fn finish(mut tune: Child) -> Result<String> {
-    let ended = await_for("fanpcap tune to end", LIMIT, || Ok(tune.try_wait()?));
+fn finish(mut child: Child) -> Result<String> {
+    let ended = await_for("fanpcap tune to end", LIMIT, || Ok(child.try_wait()?));
     if ended.is_err() {
-        tune.kill()?;
+        child.kill()?;
     }
     let mut said = String::new();
-    tune.stdout
+    child
+        .stdout
         .take()
         .context("stdout")?
         .read_to_string(&mut said)?;
-    tune.stderr
+    child
+        .stderr
         .take()
         .context("stderr")?
         .read_to_string(&mut said)?;
-    let status = tune.wait()?;
+    let status = child.wait()?;
     ensure!(status.success(), "{status}:\n{said}");
     Ok(said)
 }
@@ -214,7 +228,7 @@ fn skewed_flows_are_level_within_twenty_rounds_and_the_table_comes_back() -> Res
     };
     let frames = bench.skewed()?;
     let said = bench.while_sending(&frames, || {
-        finish(bench.tune(&["--adapt=all", "--rounds", "10"])?)
+        finish(bench.adapt(&["--adapt=all", "--rounds", "10"])?)
     })?;
     println!("{said}");
     let found = excesses(&said)?;
@@ -241,7 +255,7 @@ fn an_elephant_is_named_and_stays_while_the_others_leave_it() -> Result<()> {
         .map(|flow| (*flow, if *flow == elephant { 600 } else { 10 }));
     let frames = mixed(&sizes.collect::<Vec<_>>())?;
     let said = bench.while_sending(&frames, || {
-        finish(bench.tune(&["--adapt=all", "--rounds", "3"])?)
+        finish(bench.adapt(&["--adapt=all", "--rounds", "3"])?)
     })?;
     let lines: Vec<&str> = said
         .lines()
@@ -267,12 +281,12 @@ fn however_it_ends_the_table_comes_back() -> Result<()> {
     let frames = bench.skewed()?;
     let device = &bench.cards.far;
     let end_by = |signal| -> Result<Child> {
-        let tune = bench.tune(&["--adapt=all"])?;
+        let adapting = bench.adapt(&["--adapt=all"])?;
         await_for("a move", LIMIT, || {
             Ok((table(device)? != bench.table).then_some(()))
         })?;
-        child::signal(tune.id(), signal)?;
-        Ok(tune)
+        child::signal(adapting.id(), signal)?;
+        Ok(adapting)
     };
     bench.while_sending(&frames, || {
         finish(end_by(SIGINT)?)?;
@@ -281,12 +295,12 @@ fn however_it_ends_the_table_comes_back() -> Result<()> {
         killed.wait()?;
         ensure!(table(device)? != bench.table, "nobody has put it back");
         // The next start puts it back first.
-        let next = bench.tune(&["--adapt", "--rounds", "1"])?;
+        let next = bench.adapt(&["--adapt", "--rounds", "1"])?;
         let said = finish(next)?;
         ensure!(said.contains("as before"), "{said}");
         bench.ensure_table_is_back()?;
         end_by(SIGKILL)?.wait()?;
-        finish(bench.tune(&["--restore"])?)?;
+        tune(&[&device.name, "--restore"])?;
         bench.ensure_table_is_back()
     })
 }
