@@ -285,6 +285,12 @@ fn however_it_ends_the_table_comes_back() -> Result<()> {
         await_for("a move", LIMIT, || {
             Ok((table(device)? != bench.table).then_some(()))
         })?;
+        let second = bench
+            .adapt(&["--adapt", "--rounds", "1"])?
+            .wait_with_output()?;
+        let said = String::from_utf8_lossy(&second.stderr);
+        let first = format!("process {} has set", adapting.id());
+        ensure!(said.contains(&first) && !second.status.success(), "{said}");
         child::signal(adapting.id(), signal)?;
         Ok(adapting)
     };

@@ -58,6 +58,13 @@ pub(super) fn run(device: &Device, facts: &Facts, options: Options) -> Result<Ex
     stop::on_signals().context("signals")?;
     let mut journal = open(device)?;
     say(&text::undone(name, &journal.recover(&Settings(device))))?;
+    let mut of_table = journal.changes().iter().filter(|it| it.knob == TABLE);
+    if let Some(owner) = of_table.find_map(|it| it.owners.first()) {
+        bail!(
+            "{name}: process {} has set the indirection table and still wants it",
+            owner.pid
+        );
+    }
     let mut adapting = Adapting::start(device, options.which)?;
     let hold = journal.hold()?;
     drop(journal);
