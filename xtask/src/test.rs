@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,8 @@ use crate::{deb, fuzz, guest, least, stage, symbols, tier, tree};
 #[derive(Clone, Copy)]
 enum Tier {
     Own(fn() -> Result<Tally>),
+    /// Runs beside the tiers that follow, up to the next of its own.
+    Beside(fn() -> Result<Tally>),
     /// `cargo test` with these arguments, and this many threads: with more, timing would depend on
     /// luck.
     Cargo(&'static str, Option<&'static str>),
@@ -20,7 +23,6 @@ enum Tier {
 
 /// Tiers by their names in .ci/tiers.
 const TIERS: [(&str, Tier); 14] = [
-    ("least", Tier::Own(least::run)),
     ("unit", Tier::Own(unit)),
     ("steering", Tier::Cargo(STEERING, Some("--test-threads=2"))),
     ("symbols", Tier::Own(symbols::run)),
@@ -36,7 +38,8 @@ const TIERS: [(&str, Tier); 14] = [
         Tier::Cargo("-p fanpcap-netns", Some("--test-threads=2")),
     ),
     ("tools", Tier::Cargo(TOOLS, Some("--test-threads=2"))),
-    // These applications mostly wait.
+    // It compiles, while those that follow mostly wait.
+    ("least", Tier::Beside(least::run)),
     (
         "conformance",
         Tier::Cargo("-p fanpcap-conformance", Some("--test-threads=4")),
@@ -65,7 +68,7 @@ const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
 impl Tier {
     fn run(self) -> Result<Tally> {
         match self {
-            Self::Own(work) => work(),
+            Self::Own(work) | Self::Beside(work) => work(),
             Self::Cargo(line, threads) => {
                 let words: Vec<&str> = line.split(' ').collect();
                 tier::cargo_test(&words, threads.as_slice(), &[])
@@ -82,29 +85,47 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     }
     stage::build()?;
     let least = least_numbers()?;
+    let chosen = TIERS
+        .iter()
+        .filter(|(name, _)| names.is_empty() || names.contains(name));
+    let ended = |run: ScopedJoinHandle<'_, Run>| run.join().expect("a tier does not panic");
+    let mut runs = Vec::new();
+    thread::scope(|scope| {
+        let mut beside = Vec::new();
+        for &(name, tier) in chosen {
+            println!("{name} ...");
+            match tier {
+                Tier::Beside(_) => beside.push(scope.spawn(move || timed(name, tier))),
+                Tier::Own(_) => {
+                    runs.extend(beside.drain(..).map(ended));
+                    runs.push(timed(name, tier));
+                }
+                Tier::Cargo(..) => runs.push(timed(name, tier)),
+            }
+        }
+        runs.extend(beside.drain(..).map(ended));
+    });
     let mut sum = Tally::default();
     let mut lines = Vec::new();
-    for (name, tier) in TIERS {
-        if !names.is_empty() && !names.contains(&name) {
-            continue;
-        }
-        println!("{name} ...");
-        let begin = Instant::now();
-        let mut tally = tier.run().unwrap_or_else(|error| {
-            println!("  FAIL  {name}: {error:#}");
-            Tally::one_failed()
-        });
-        if name != GUEST || tally.executed() > 0 {
-            tally += shrunk(name, tally, least.get(name).copied());
-        }
-        lines.push(format!(
-            "{name:10} {tally} ({} s)",
-            begin.elapsed().as_secs()
-        ));
+    for (name, mut tally, seconds) in runs {
+        tally += shrunk(name, tally, least.get(name).copied());
+        lines.push(format!("{name:10} {tally} ({seconds} s)"));
         sum += tally;
     }
     println!("\n{}", lines.join("\n"));
     Ok(sum)
+}
+
+/// A tier's name, its results, and how many seconds it took.
+type Run = (&'static str, Tally, u64);
+
+fn timed(name: &'static str, tier: Tier) -> Run {
+    let begin = Instant::now();
+    let tally = tier.run().unwrap_or_else(|error| {
+        println!("  FAIL  {name}: {error:#}");
+        Tally::one_failed()
+    });
+    (name, tally, begin.elapsed().as_secs())
 }
 
 /// Packages that are tiers of their own.
