@@ -23,13 +23,15 @@ mod silence;
 mod succession;
 mod weights;
 mod following;
+mod placeholders;
+mod joining;
 mod rounds;
 
 use crate::lead::Lead;
-use crate::table::{Gone, Journal, Part, Row, State, Table, at};
+use crate::table::{Journal, Part, Row, State, Table, at};
 pub(crate) use classes::{is_of_class, leaves_to_others};
-use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{Share, Slot};
+pub(crate) use joining::Unjoined;
 pub(crate) use rounds::until_round;
 use std::io;
 pub(crate) use succession::{digest, due_ns};
@@ -91,26 +93,6 @@ pub(crate) trait Ground {
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 }
 
-/// One position of the kernel's array is for the newcomer that moves into a slot from its end.
-const MEMBERS_MAX: usize = SLOTS - 1;
-
-/// Why a newcomer has not joined.
-#[derive(Debug)]
-pub(crate) enum Unjoined<R> {
-    /// Every slot is taken.
-    Full,
-    /// The kernel does not let it into the group.
-    Refused(R),
-    /// The locker does not take it, or can't be read.
-    Locker(io::Error),
-}
-
-impl<R> From<io::Error> for Unjoined<R> {
-    fn from(error: io::Error) -> Self {
-        Self::Locker(error)
-    }
-}
-
 /// A group's slots, in the hands of whoever holds its lock.
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
@@ -141,92 +123,6 @@ impl<'a, G: Ground> Slots<'a, G> {
             Journal::Succeed(from, to) => self.finish_succession(from, to),
         }
         Ok(())
-    }
-
-    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
-    pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
-        self.prepare()?;
-        self.mourn(newcomer.cookie)?;
-        let downs = self.downs(newcomer.cookie)?;
-        let positions = self.table.positions();
-        let mut rows = self.table.rows();
-        let vacant = rows.find(|(_, row)| row.state == State::Vacant);
-        let has_room = vacant.is_some() || positions < MEMBERS_MAX;
-        let end = u8::try_from(positions).ok().filter(|_| has_room);
-        let at_end = end.map(|end| (Slot(end), Row::default()));
-        let (slot, replaced) = vacant.or(at_end).ok_or(Unjoined::Full)?;
-        self.replace(&replaced);
-        self.table.set_newcomer(&Row {
-            state: State::Newcomer,
-            since_ns: self.ground.now_ns(),
-            name: self.free_name(newcomer.name, newcomer.class),
-            seat: self.table.free_seat(newcomer.cookie, slot),
-            downs,
-            ..*newcomer
-        });
-        self.note(Journal::Join(slot));
-        self.ground.step();
-        if let Err(error) = self.ground.deposit() {
-            self.undo_join(slot, newcomer)?;
-            return Err(error.into());
-        }
-        self.ground.step();
-        if let Err(refused) = self.ground.enter(slot) {
-            self.undo_join(slot, newcomer)?;
-            return Err(Unjoined::Refused(refused));
-        }
-        self.finish_join(slot)?;
-        self.await_longer(slot);
-        match self.has_owner(newcomer.class) {
-            true => self.follow()?,
-            false => self.balance(),
-        }
-        Ok(slot)
-    }
-
-    fn repair_join(&mut self, slot: Slot) -> io::Result<()> {
-        let newcomer = self.table.newcomer();
-        match self.ground.has_entered(newcomer.cookie)? {
-            Some(true) => self.finish_join(slot),
-            Some(false) | None => self.undo_join(slot, &newcomer),
-        }
-    }
-
-    fn undo_join(&mut self, slot: Slot, newcomer: &Row) -> io::Result<()> {
-        self.ground.step();
-        self.ground.leave(slot)?;
-        self.ground.step();
-        self.ground.withdraw(newcomer.cookie, newcomer.member)?;
-        self.ground.step();
-        self.ground.cut(newcomer.cookie)?;
-        self.note(Journal::Nothing);
-        Ok(())
-    }
-
-    fn finish_join(&mut self, slot: Slot) -> io::Result<()> {
-        self.withdraw_replaced()?;
-        self.ground.step();
-        self.table.set_row(slot, &self.table.newcomer());
-        self.ground.step();
-        let positions = self.table.positions().max(usize::from(slot.0) + 1);
-        self.table.set(at::POSITIONS, positions as u64);
-        self.finish();
-        Ok(())
-    }
-
-    /// Notes which placeholder goes; a row of nothing for none.
-    fn replace(&mut self, row: &Row) {
-        self.table.set(at::REPLACED, row.cookie);
-        self.table.set(at::REPLACED_MEMBER, row.member);
-    }
-
-    fn withdraw_replaced(&mut self) -> io::Result<()> {
-        let replaced = [at::REPLACED, at::REPLACED_MEMBER].map(|at| self.table.get(at));
-        self.ground.step();
-        match replaced {
-            [0, _] => Ok(()),
-            [cookie, member] => self.ground.withdraw(cookie, member),
-        }
     }
 
     /// Gives a newcomer its share. True if it had none.
@@ -295,55 +191,6 @@ impl<'a, G: Ground> Slots<'a, G> {
             inherited.extend((state == State::Inherited).then_some(slot));
         }
         Ok(inherited)
-    }
-
-    /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
-    /// is given up at the array's end.
-    pub(crate) fn vacate(&mut self, cookie: u64, epitaph: &Gone) -> io::Result<()> {
-        self.prepare()?;
-        let Some(slot) = self.table.slot_of(cookie) else {
-            return Ok(());
-        };
-        if matches!(self.table.row(slot).state, State::Dead | State::Inherited) {
-            let sums = self.table.gone().with(epitaph);
-            let sums = self.table.prepare_gone(&sums);
-            self.note(Journal::Epitaph(slot, sums));
-            self.finish_epitaph(slot, sums);
-        }
-        self.trim()
-    }
-
-    fn finish_epitaph(&mut self, slot: Slot, sums: u8) {
-        self.ground.step();
-        self.table.set(at::SUMS_IN_USE, sums.into());
-        self.set_state(slot, State::Vacant);
-        self.finish();
-    }
-
-    /// Gives up placeholders at the array's end.
-    fn trim(&mut self) -> io::Result<()> {
-        while let Some(last) = self.table.positions().checked_sub(1) {
-            let Ok(slot) = u8::try_from(last).map(Slot) else {
-                break;
-            };
-            let row = self.table.row(slot);
-            if row.state != State::Vacant {
-                break;
-            }
-            self.replace(&row);
-            self.note(Journal::Trim(slot));
-            self.finish_trim(slot)?;
-        }
-        Ok(())
-    }
-
-    fn finish_trim(&mut self, slot: Slot) -> io::Result<()> {
-        self.withdraw_replaced()?;
-        self.ground.step();
-        self.table.set_row(slot, &Row::default());
-        self.table.set(at::POSITIONS, slot.0.into());
-        self.finish();
-        Ok(())
     }
 
     /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is

@@ -1,0 +1,100 @@
+//! A newcomer takes a slot.
+
+use super::{Ground, Slots};
+use crate::table::{Journal, Row, State, at};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::SLOTS;
+use std::io;
+
+/// One position of the kernel's array is for the newcomer that moves into a slot from its end.
+const MEMBERS_MAX: usize = SLOTS - 1;
+
+/// Why a newcomer has not joined.
+#[derive(Debug)]
+pub(crate) enum Unjoined<R> {
+    /// Every slot is taken.
+    Full,
+    /// The kernel does not let it into the group.
+    Refused(R),
+    /// The locker does not take it, or can't be read.
+    Locker(io::Error),
+}
+
+impl<R> From<io::Error> for Unjoined<R> {
+    fn from(error: io::Error) -> Self {
+        Self::Locker(error)
+    }
+}
+
+impl<G: Ground> Slots<'_, G> {
+    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
+    pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
+        self.prepare()?;
+        self.mourn(newcomer.cookie)?;
+        let downs = self.downs(newcomer.cookie)?;
+        let positions = self.table.positions();
+        let mut rows = self.table.rows();
+        let vacant = rows.find(|(_, row)| row.state == State::Vacant);
+        let has_room = vacant.is_some() || positions < MEMBERS_MAX;
+        let end = u8::try_from(positions).ok().filter(|_| has_room);
+        let at_end = end.map(|end| (Slot(end), Row::default()));
+        let (slot, replaced) = vacant.or(at_end).ok_or(Unjoined::Full)?;
+        self.replace(&replaced);
+        self.table.set_newcomer(&Row {
+            state: State::Newcomer,
+            since_ns: self.ground.now_ns(),
+            name: self.free_name(newcomer.name, newcomer.class),
+            seat: self.table.free_seat(newcomer.cookie, slot),
+            downs,
+            ..*newcomer
+        });
+        self.note(Journal::Join(slot));
+        self.ground.step();
+        if let Err(error) = self.ground.deposit() {
+            self.undo_join(slot, newcomer)?;
+            return Err(error.into());
+        }
+        self.ground.step();
+        if let Err(refused) = self.ground.enter(slot) {
+            self.undo_join(slot, newcomer)?;
+            return Err(Unjoined::Refused(refused));
+        }
+        self.finish_join(slot)?;
+        self.await_longer(slot);
+        match self.has_owner(newcomer.class) {
+            true => self.follow()?,
+            false => self.balance(),
+        }
+        Ok(slot)
+    }
+
+    pub(super) fn repair_join(&mut self, slot: Slot) -> io::Result<()> {
+        let newcomer = self.table.newcomer();
+        match self.ground.has_entered(newcomer.cookie)? {
+            Some(true) => self.finish_join(slot),
+            Some(false) | None => self.undo_join(slot, &newcomer),
+        }
+    }
+
+    fn undo_join(&mut self, slot: Slot, newcomer: &Row) -> io::Result<()> {
+        self.ground.step();
+        self.ground.leave(slot)?;
+        self.ground.step();
+        self.ground.withdraw(newcomer.cookie, newcomer.member)?;
+        self.ground.step();
+        self.ground.cut(newcomer.cookie)?;
+        self.note(Journal::Nothing);
+        Ok(())
+    }
+
+    fn finish_join(&mut self, slot: Slot) -> io::Result<()> {
+        self.withdraw_replaced()?;
+        self.ground.step();
+        self.table.set_row(slot, &self.table.newcomer());
+        self.ground.step();
+        let positions = self.table.positions().max(usize::from(slot.0) + 1);
+        self.table.set(at::POSITIONS, positions as u64);
+        self.finish();
+        Ok(())
+    }
+}

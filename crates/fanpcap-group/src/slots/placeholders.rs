@@ -1,0 +1,72 @@
+//! Placeholders: slots whose members are gone and whose rings are read out.
+
+use super::{Ground, Slots};
+use crate::table::{Gone, Journal, Row, State, at};
+use fanpcap_buckets::Slot;
+use std::io;
+
+impl<G: Ground> Slots<'_, G> {
+    /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
+    /// is given up at the array's end.
+    pub(crate) fn vacate(&mut self, cookie: u64, epitaph: &Gone) -> io::Result<()> {
+        self.prepare()?;
+        let Some(slot) = self.table.slot_of(cookie) else {
+            return Ok(());
+        };
+        if matches!(self.table.row(slot).state, State::Dead | State::Inherited) {
+            let sums = self.table.gone().with(epitaph);
+            let sums = self.table.prepare_gone(&sums);
+            self.note(Journal::Epitaph(slot, sums));
+            self.finish_epitaph(slot, sums);
+        }
+        self.trim()
+    }
+
+    pub(super) fn finish_epitaph(&mut self, slot: Slot, sums: u8) {
+        self.ground.step();
+        self.table.set(at::SUMS_IN_USE, sums.into());
+        self.set_state(slot, State::Vacant);
+        self.finish();
+    }
+
+    /// Gives up placeholders at the array's end.
+    fn trim(&mut self) -> io::Result<()> {
+        while let Some(last) = self.table.positions().checked_sub(1) {
+            let Ok(slot) = u8::try_from(last).map(Slot) else {
+                break;
+            };
+            let row = self.table.row(slot);
+            if row.state != State::Vacant {
+                break;
+            }
+            self.replace(&row);
+            self.note(Journal::Trim(slot));
+            self.finish_trim(slot)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_trim(&mut self, slot: Slot) -> io::Result<()> {
+        self.withdraw_replaced()?;
+        self.ground.step();
+        self.table.set_row(slot, &Row::default());
+        self.table.set(at::POSITIONS, slot.0.into());
+        self.finish();
+        Ok(())
+    }
+
+    /// Notes which placeholder goes; a row of nothing for none.
+    pub(super) fn replace(&mut self, row: &Row) {
+        self.table.set(at::REPLACED, row.cookie);
+        self.table.set(at::REPLACED_MEMBER, row.member);
+    }
+
+    pub(super) fn withdraw_replaced(&mut self) -> io::Result<()> {
+        let replaced = [at::REPLACED, at::REPLACED_MEMBER].map(|at| self.table.get(at));
+        self.ground.step();
+        match replaced {
+            [0, _] => Ok(()),
+            [cookie, member] => self.ground.withdraw(cookie, member),
+        }
+    }
+}
