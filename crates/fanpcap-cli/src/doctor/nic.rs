@@ -228,8 +228,8 @@ impl Nic {
         Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
     }
 
-    /// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words of
-    /// 16 bits, of four digits each.
+    /// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words
+    /// of 16 bits, of four digits each.
     fn is_symmetric(&self, key: &str) -> bool {
         let is_repeated = key
             .bytes()

@@ -199,6 +199,14 @@ fn a_group_that_exchanges_its_program_keeps_its_berth() {
     dock.exchange(1, third.1.read.as_fd()).unwrap();
     assert_eq!(served(&dock)[0], (0, next.program()));
     group.end();
-    other_process(&dock).clear().unwrap();
-    assert_eq!(dock.berths().unwrap().len(), 2);
+    // A process that another test forks may hold the lifeline for a moment.
+    let is_cleared = || {
+        other_process(&dock).clear().unwrap();
+        dock.berths().unwrap().len() == 2
+    };
+    let mut looks = 0..400;
+    assert!(looks.any(|_| is_cleared() || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        false
+    }));
 }
