@@ -59,7 +59,7 @@ fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), St
 fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     let text = |deposit: Deposit| format!("{deposit:?}");
     let mut deposits = Vec::new();
-    let visited = shared.locker.visit(|deposit, _| {
+    let visited = shared.locker.visit(&mut |deposit, _| {
         deposits.push(text(deposit));
         true
     });

@@ -280,7 +280,7 @@ impl<D: Device> Dock<D> {
     /// The berths in use.
     fn berths(&self) -> io::Result<Vec<Berth>> {
         let mut all = Vec::new();
-        self.locker.visit(|deposit, descriptors| {
+        self.locker.visit(&mut |deposit, descriptors| {
             all.extend(Berth::of(deposit, descriptors));
             true
         })?;

@@ -116,7 +116,7 @@ fn install(shared: &Shared, on_xdp: &OnXdp, digest: u64, next: Vec<OwnedFd>) -> 
 /// Writes the title and the digest of the steering program to the pages of all members.
 fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
     let title = title_words(title);
-    shared.locker.visit(|deposit, descriptors| {
+    shared.locker.visit(&mut |deposit, descriptors| {
         if let Deposit::Socket(cookie) = deposit {
             if let Some(estate) = Estate::from(cookie, descriptors) {
                 let words = estate.words[word::TITLE..].iter();

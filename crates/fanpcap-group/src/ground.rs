@@ -16,8 +16,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The socket may not enter. Who lets it enter keeps the reason, so that the changes of slots are
+/// compiled once for newcomers and members.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
 /// A handle's socket that is about to enter its group.
-pub(crate) struct Entering<'a, R> {
+pub(crate) struct Entering<'a> {
     pub(crate) cookie: u64,
     pub(crate) socket: BorrowedFd<'a>,
     /// The member's page, by a description of its own: the lock on the page is another's.
@@ -27,13 +32,13 @@ pub(crate) struct Entering<'a, R> {
     /// Its rings, where an engine fills rings of its own.
     pub(crate) rings: &'a [BorrowedFd<'a>],
     /// Enters the kernel's group, and directs the slot's packets into the rings.
-    pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), R>,
+    pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), Refused>,
 }
 
 /// The kernel's part of a group, and the group's locker.
-pub(crate) struct Kernel<'a, R> {
+pub(crate) struct Kernel<'a> {
     shared: &'a Shared,
-    entering: Option<Entering<'a, R>>,
+    entering: Option<Entering<'a>>,
 }
 
 /// How long a process that ends may take to let go of its socket, after its lifeline has hung up.
@@ -42,7 +47,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// How long packets on their way take at most, where the kernel can't tell when they have arrived.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
-impl<'a, R> Kernel<'a, R> {
+impl<'a> Kernel<'a> {
     /// For changes by a member.
     pub(crate) fn of(shared: &'a Shared) -> Self {
         Self {
@@ -52,14 +57,14 @@ impl<'a, R> Kernel<'a, R> {
     }
 
     /// For a newcomer's join.
-    pub(crate) fn with(shared: &'a Shared, entering: Entering<'a, R>) -> Self {
+    pub(crate) fn with(shared: &'a Shared, entering: Entering<'a>) -> Self {
         Self {
             shared,
             entering: Some(entering),
         }
     }
 
-    fn entering(&mut self) -> io::Result<&mut Entering<'a, R>> {
+    fn entering(&mut self) -> io::Result<&mut Entering<'a>> {
         self.entering
             .as_mut()
             .ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -75,7 +80,7 @@ impl<'a, R> Kernel<'a, R> {
     fn set_program_again(&self) -> io::Result<()> {
         let mut socket = None;
         let mut program = None;
-        self.shared.locker.visit(|deposit, descriptors| {
+        self.shared.locker.visit(&mut |deposit, descriptors| {
             let first = descriptors.into_iter().next();
             match deposit {
                 Deposit::Program => program = first,
@@ -101,8 +106,8 @@ fn is_in_a_group(member: u64) -> io::Result<bool> {
     Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
 }
 
-impl<R> Ground for Kernel<'_, R> {
-    type Refused = R;
+impl Ground for Kernel<'_> {
+    type Refused = Refused;
 
     fn step(&mut self) {
         faults::step();
@@ -129,7 +134,7 @@ impl<R> Ground for Kernel<'_, R> {
         shared.locker.put(Deposit::Socket(it.cookie), &socket)
     }
 
-    fn enter(&mut self, slot: Slot) -> Result<(), R> {
+    fn enter(&mut self, slot: Slot) -> Result<(), Refused> {
         self.entering.as_mut().map_or(Ok(()), |it| (it.enter)(slot))
     }
 
@@ -165,7 +170,7 @@ impl<R> Ground for Kernel<'_, R> {
 
     fn living(&mut self) -> io::Result<Vec<u64>> {
         let mut living = Vec::new();
-        self.shared.locker.visit(|deposit, descriptors| {
+        self.shared.locker.visit(&mut |deposit, descriptors| {
             if let (Deposit::Lifeline(cookie), Some(end)) = (deposit, descriptors.first()) {
                 // One that can't be asked counts as alive.
                 if !pipe::has_hung_up(end.as_fd()).unwrap_or(false) {
@@ -189,7 +194,7 @@ impl<R> Ground for Kernel<'_, R> {
         let mut told = Vec::new();
         // A socket that can't be asked has no news.
         let has_news = |socket: BorrowedFd<'_>| wait::has_error(socket).unwrap_or(false);
-        self.shared.locker.visit(|deposit, descriptors| {
+        self.shared.locker.visit(&mut |deposit, descriptors| {
             if let (Deposit::Socket(cookie), Some(socket)) = (deposit, descriptors.first()) {
                 if has_news(socket.as_fd()) {
                     told.push(cookie);
@@ -235,7 +240,7 @@ impl<R> Ground for Kernel<'_, R> {
 
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
         let mut unread = Vec::new();
-        self.shared.locker.visit(|deposit, descriptors| {
+        self.shared.locker.visit(&mut |deposit, descriptors| {
             if let Deposit::Socket(cookie) = deposit {
                 let estate = Estate::from(cookie, descriptors);
                 if let Some(position) = estate.and_then(|it| it.unread()) {

@@ -152,7 +152,7 @@ impl Locker {
     /// What recvmsg(2) says.
     pub(crate) fn find(&self, wanted: Deposit) -> io::Result<Option<Vec<OwnedFd>>> {
         let mut found = None;
-        self.visit(|deposit, descriptors| {
+        self.visit(&mut |deposit, descriptors| {
             let is_it = deposit == wanted;
             if is_it {
                 found = Some(descriptors);
@@ -168,7 +168,7 @@ impl Locker {
     /// What recvmsg(2) says.
     pub(crate) fn visit(
         &self,
-        mut look: impl FnMut(Deposit, Vec<OwnedFd>) -> bool,
+        look: &mut dyn FnMut(Deposit, Vec<OwnedFd>) -> bool,
     ) -> io::Result<()> {
         for offset in (0..DEPOSITS_MAX * STEP).step_by(LEN) {
             let Some((deposit, descriptors)) = self.peek(offset)? else {
@@ -187,7 +187,7 @@ impl Locker {
     /// What sendmsg(2) and recvmsg(2) say. Nothing but duplicates is removed then.
     pub(crate) fn remove(&self, unwanted: Deposit) -> io::Result<()> {
         let mut rest = Vec::new();
-        self.visit(|deposit, _| {
+        self.visit(&mut |deposit, _| {
             rest.push(deposit);
             true
         })?;
@@ -222,11 +222,11 @@ mod tests {
 
     fn all(locker: &Locker) -> Vec<Deposit> {
         let mut all = Vec::new();
-        let look = |deposit, _| {
+        let mut look = |deposit, _| {
             all.push(deposit);
             true
         };
-        locker.visit(look).unwrap();
+        locker.visit(&mut look).unwrap();
         all
     }
 

@@ -19,7 +19,6 @@ use fanpcap_buckets::Slot;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Attention, Company, Inheritance};
 use fanpcap_xdp::{GroupProgram, MemberRings};
-use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -175,7 +174,7 @@ impl Stake {
             return;
         }
         if let Ok(Some(_turn)) = self.lock.try_take() {
-            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            let mut kernel = Kernel::of(&self.shared);
             // Best effort: if it fails, others notice later.
             let _ = self.slots(&mut kernel).depart(self.cookie);
             self.count_alone();
@@ -197,7 +196,7 @@ impl Stake {
         let estate = Estate::of(&self.shared, self.cookie);
         if let Some((slot, estate)) = slot.zip(estate) {
             on_xdp.program().set_snaplen(slot.0, 0);
-            let _ = Kernel::<Infallible>::of(&self.shared).settle();
+            let _ = Kernel::of(&self.shared).settle();
             let _ = estate.epitaph(&self.shared);
         }
     }
@@ -227,7 +226,7 @@ impl Stake {
     /// look for packets is not noticed.
     pub fn begin_share(&self) {
         if let Ok(_turn) = self.lock.take() {
-            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            let mut kernel = Kernel::of(&self.shared);
             // Best effort: another try would fail as well.
             let _ = self.slots(&mut kernel).begin_share(self.cookie);
         }
@@ -275,7 +274,7 @@ impl Stake {
             return None;
         }
         let level = |_turn| {
-            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            let mut kernel = Kernel::of(&self.shared);
             self.slots(&mut kernel).level(self.cookie)
         };
         match self.lock.try_take() {
@@ -300,7 +299,7 @@ impl Stake {
         let Some(turn) = self.lock.try_take()? else {
             return Ok(None);
         };
-        let mut kernel = Kernel::<Infallible>::of(&self.shared);
+        let mut kernel = Kernel::of(&self.shared);
         let mut slots = self.slots(&mut kernel);
         let downs = self.downs.swap(0, Ordering::Relaxed);
         if downs > 0 {
@@ -371,7 +370,7 @@ impl Stake {
             Ok(inheritance) => Some(inheritance),
             Err(unknown) => {
                 let cookie = self.shared.table().row(slot).cookie;
-                let mut kernel = Kernel::<Infallible>::of(&self.shared);
+                let mut kernel = Kernel::of(&self.shared);
                 let mut slots = self.slots(&mut kernel);
                 // Its row stays as it is; the next who attends tries again.
                 let _ = slots.vacate(cookie, &unknown);

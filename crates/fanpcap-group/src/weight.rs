@@ -12,7 +12,6 @@ use crate::steered::SteerError;
 use crate::table::at;
 use crate::turn::GroupLock;
 use fanpcap_linux::file::shared::Word;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::{fmt, io};
 
@@ -108,7 +107,7 @@ pub fn weigh(ifindex: u32, group: u16, member: MemberId, weight: u16) -> Result<
 pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, WeighError> {
     change(ifindex, group, |shared| {
         let cookie = move_buckets(shared, member, 0)?;
-        Kernel::<Infallible>::of(shared).settle()?;
+        Kernel::of(shared).settle()?;
         let given = given_on_xdp(shared, cookie);
         let mut estate = Estate::of(shared, cookie);
         if given.is_none() {
@@ -144,7 +143,7 @@ fn change<T>(
     for (ifindex, group) in lead.table().legs().into_iter().map(group_of) {
         // Best effort: the members follow when they next look after their group.
         let _ = on_device(ifindex, group, |shared| {
-            let mut kernel = Kernel::<Infallible>::of(shared);
+            let mut kernel = Kernel::of(shared);
             let slots = Slots::new(shared.table(), &mut kernel);
             Ok(slots.behind(Some(lead.table())).follow()?)
         });
@@ -167,7 +166,7 @@ fn on_device<T>(
 /// Returns the cookie of the member's socket.
 fn move_buckets(shared: &Shared, member: MemberId, weight: u16) -> Result<u64, WeighError> {
     let table = shared.table();
-    let mut kernel = Kernel::<Infallible>::of(shared);
+    let mut kernel = Kernel::of(shared);
     let mut slots = Slots::new(table, &mut kernel);
     slots.repair()?;
     let mut rows = table.rows();

@@ -8,7 +8,7 @@ use super::{JoinError, Newcomer, ProgramError, XdpError, device};
 use crate::exchange;
 use crate::faults;
 use crate::found;
-use crate::ground::{Entering, Kernel};
+use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
 use crate::member::Member;
 use crate::on_xdp::OnXdp;
@@ -225,9 +225,14 @@ impl<'a> Entry<'a> {
         let page = self.early.and_then(Member::reopen_page);
         let rings = self.rings(&shared)?;
         let table = shared.table();
+        let mut reason = None;
         let mut enter = |slot| {
-            self.put(&rings, table, slot, cookie)?;
-            newcomer.enter(address)
+            let put = self.put(&rings, table, slot, cookie);
+            let entered = put.and_then(|()| newcomer.enter(address));
+            entered.map_err(|error| {
+                reason = Some(error);
+                Refused
+            })
         };
         let descriptors = rings.as_ref().map(|(_, _, rings)| rings.descriptors());
         let descriptors = descriptors.unwrap_or_default();
@@ -246,7 +251,10 @@ impl<'a> Entry<'a> {
         let joined = slots.behind(of_lead).join(&self.row(cookie));
         let slot = joined.map_err(|error| match error {
             Unjoined::Full => JoinError::Full(newcomer.fanout.id),
-            Unjoined::Refused(error) => error,
+            Unjoined::Refused(Refused) => reason.unwrap_or_else(|| {
+                let error = io::ErrorKind::Other.into();
+                self.failed("PACKET_FANOUT", error)
+            }),
             Unjoined::Locker(error) => self.failed("the group's locker", error),
         })?;
         self.show(&shared, slot);
