@@ -158,13 +158,12 @@ fn test(
     let mut tally = Tally::default();
     let mut able = Vec::new();
     for program in programs {
-        let Some(feature) = program.lacks(release.name) else {
+        let Some(why) = program.hindrance(release.name) else {
             able.push(program);
             continue;
         };
-        for name in program.names() {
-            let reason = format!("Linux {} has no {feature}", release.name);
-            tally.skip(name.trim_end_matches("::"), &reason);
+        for label in program.labels() {
+            tally.skip(label, &format!("Linux {}: {why}", release.name));
         }
     }
     let ended = machine::run(kernel, &subset::script(&able)?, limit)?;

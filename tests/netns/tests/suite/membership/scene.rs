@@ -181,14 +181,20 @@ impl<'a> Scene<'a> {
         let old = self.slot(member)?;
         let before = self.owners.clone();
         let ended_us = self.members[member].end(how)?;
+        let ended = Instant::now();
         self.start_another(&[self.how, &[name]].concat())?;
+        let came = ended.elapsed();
         let moved = self.await_move("the successor's share", |owners| {
             !owners.shares().contains_key(&old)
         })?;
         let new = moved.first().context("nothing moved")?.1;
         let is_right = moved.iter().all(|step| *step == (old, new));
         let has_had = before.shares().contains_key(&new);
-        ensure!(is_right && !has_had, "{:?}", self.owners.shares());
+        ensure!(
+            is_right && !has_had,
+            "the successor came after {came:?}: {:?}",
+            self.owners.shares()
+        );
         let successor = self.members.len() - 1;
         self.members[successor].slot = Some(new);
         let what = format!("{how:?} in slot {old}, and succeeded in slot {new}");
