@@ -233,13 +233,18 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
 }
 
 /// The changes in the journals of the other devices of the calling thread's network namespace.
+/// Makes no directories.
 ///
 /// # Errors
 /// [`JournalError::System`].
 pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
     let mut changes = Vec::new();
+    let netns = netns::inode().map_err(JournalError::System)?.to_string();
+    let root = root::root().map_err(JournalError::System)?;
+    if !root.with_file_name(TUNE).join(&netns).exists() {
+        return Ok(changes);
+    }
     for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
-        let netns = netns::inode().map_err(JournalError::System)?.to_string();
         let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
         // A journal is replaced as a whole, so that no lock is needed to read it.
         let content = Place::below(found, ifindex, About::default()).read();

@@ -2,7 +2,7 @@
 
 use super::{Refusal, Wishes};
 use crate::facts::Facts;
-use crate::knob::Setting;
+use crate::knob::{Knob, Setting};
 use crate::machine::Cpu;
 use fanpcap_linux::process::cpu;
 
@@ -93,6 +93,16 @@ impl Cores {
                 false => Err(Refusal::TooMany { asked, most }),
             };
         }
+        if is_short(facts, wishes) {
+            let queues = facts.rx_queues();
+            notes.extend((queues > 1).then(|| {
+                format!(
+                    "all {queues} queues stay: each holds 256 frames and no more, and one alone \
+                     captured less ('fanpcap bench placement-links')"
+                )
+            }));
+            return Ok(queues);
+        }
         let half = (self.cores / 2).clamp(1, self.receivers.len());
         let half = u32::try_from(half).unwrap_or(u32::MAX).min(most);
         let now = facts.rx_queues();
@@ -166,6 +176,14 @@ fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec
         }
         _ => local,
     }
+}
+
+/// Whether threads will poll short queues that can't be made longer: those of a veth device
+/// (`VETH_RING_SIZE`).
+fn is_short(facts: &Facts, wishes: Wishes) -> bool {
+    let threaded = facts.value(Knob::Threaded);
+    let is_threaded = threaded == Some("on") || wishes.threads && threaded.is_some();
+    facts.driver == "veth" && is_threaded
 }
 
 /// Why CPUs that receive for other devices are not taken.

@@ -172,7 +172,23 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    assert!(text.contains("napi.0: ? -> 1"), "{text}");
+    // All queues of a veth stay, on one CPU: they are short.
+    for queue in ["napi.0: ? -> 1", "napi.3: ? -> 1"] {
+        assert!(
+            text.contains(queue) && !text.contains("channels: "),
+            "{text}"
+        );
+    }
+    assert!(text.contains("note: all 4 queues stay"), "{text}");
+    let asked = Wishes {
+        queues: Some(2),
+        ..threads
+    };
+    let text = of("veth", asked).text();
+    assert!(
+        text.contains("-> rx=2") && !text.contains("queues stay"),
+        "{text}"
+    );
     // An XDP program gives it NAPI instances as well.
     let mut with_xdp = facts("veth");
     with_xdp.napis = Some(4);
