@@ -167,7 +167,8 @@ impl Scales {
         if self.ends().is_none() || sum == 0 {
             return shifts;
         }
-        let due = |owner: &Owner| all * room(owner) / sum;
+        // Rounded up, so that the last ones find a place too.
+        let due = |owner: &Owner| (all * room(owner)).div_ceil(sum);
         let due: Vec<u64> = self.owners.iter().map(due).collect();
         let mut owned = vec![0; due.len()];
         for bucket in (0..idle.len()).filter(is_idle) {
