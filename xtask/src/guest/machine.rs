@@ -107,8 +107,8 @@ fn make_taps() -> Result<()> {
     ip("link set bridge up")
 }
 
-/// Without the PIT (8254) the kernel calibrates its clock by the HPET. On a busy machine the PIT has
-/// it run 37 times too fast (`pit_hpet_ptimer_calibrate_cpu()` believes the PIT more).
+/// Without the PIT (8254) the kernel calibrates its clock by the HPET. With it, on a busy machine,
+/// the clock ran 37 times too fast: `pit_hpet_ptimer_calibrate_cpu()` believes the PIT more.
 fn hardware(log: &Path) -> Vec<String> {
     let line = format!(
         "-nodefaults -no-user-config -display none -no-reboot -machine q35,pit=off \
