@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test test-bare test-guest soak ledger bench conformance conformance-full bindings check \
-	install uninstall deb clean help
+.PHONY: all demo test test-bare test-guest soak ledger bench conformance conformance-full bindings \
+	check install uninstall deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -35,7 +35,8 @@ soak:
 # The ledger of `fanpcap run` while its copies are killed, RUNS times for each mode.
 ledger:
 	@scripts/setup test $(XTASK) stage >/dev/null
-	@FANPCAP_LEDGER_RUNS=$(or $(RUNS),10) scripts/setup test cargo test --quiet -p fanpcap-cli --test run -- \
+	@FANPCAP_LEDGER_RUNS=$(or $(RUNS),10) scripts/setup test \
+		cargo test --quiet -p fanpcap-cli --test run -- \
 		--include-ignored --nocapture within_the_bound a_merged_capture
 
 # The library is measured as users get it: built for release, and staged.
@@ -82,13 +83,15 @@ help:
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make test TIERS=       some tiers of tests'
-	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots: debian-12, debian-13, ubuntu-24.04 (needs root)'
-	@echo 'make test-guest KERNELS= some tests in emulated machines with kernels of Debian: 5.10, 6.1, 6.12 (needs root)'
-	@echo 'make ledger RUNS=10    what run tells of copies that are killed, against the device (needs root)'
-	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
+	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots (needs root):'
+	@echo '                       debian-12, debian-13, ubuntu-24.04'
+	@echo 'make test-guest KERNELS= some tests in emulated machines (needs root),'
+	@echo '                       with kernels of Debian: 5.10, 6.1, 6.12'
+	@echo 'make ledger RUNS=10    what run tells of killed copies, against the device (needs root)'
+	@echo 'make soak MINUTES=30   everything at once: nothing lost, nothing grows (needs root)'
 	@echo 'make bench NAME=       our library against the system, all rows or some (needs root)'
-	@echo "make conformance       each behaviour of libpcap, on the system's library and on ours (needs root)"
-	@echo "make conformance-full  libpcap's and tcpdump's own tests, on the system's library and on ours (needs root)"
+	@echo "make conformance       each behaviour of libpcap, on the system's and ours (needs root)"
+	@echo "make conformance-full  libpcap's and tcpdump's own tests, on both (needs root)"
 	@echo 'make bindings          the tests of bindings: Perl, Python, Go, Rust, Java (needs root)'
 	@echo 'make check             formatting, lints, dependencies'
 	@echo 'make install PREFIX=   into PREFIX (default /usr/local); honours DESTDIR'

@@ -17,12 +17,11 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 pub fn check(section: &str, produced: &BTreeMap<String, String>) -> Result<()> {
     let page = fs::read_to_string(PAGE).context("docs/errors.md")?;
     let blessing = env::var_os("FANPCAP_BLESS").is_some();
-    let (listed, rewritten) = blocks(&page, section, |name| produced.get(name).cloned())?;
+    let shown = |name: &str| produced.get(name).map(|text| wrapped(text));
+    let (listed, rewritten) = blocks(&page, section, shown)?;
     for (name, block) in &listed {
-        let now = produced
-            .get(name)
-            .with_context(|| format!("'{name}' is not produced"))?;
-        let same = now == block || blessing;
+        let now = shown(name).with_context(|| format!("'{name}' is not produced"))?;
+        let same = now == *block || blessing;
         ensure!(
             same,
             "'{name}' says now (FANPCAP_BLESS=1 rewrites the page):\n{now}\nnot:\n{block}"
@@ -46,6 +45,41 @@ pub fn names() -> Result<BTreeSet<String>> {
     let page = fs::read_to_string(PAGE).context("docs/errors.md")?;
     let names = page.lines().filter_map(|line| line.strip_prefix("### "));
     Ok(names.map(str::to_owned).collect())
+}
+
+/// Columns of the page.
+const COLUMNS: usize = 100;
+/// What stands before a line that goes on with the one above.
+const INDENT: &str = "    ";
+
+/// A text whose long lines go on in the next ones, indented. Lines above a line of `^` keep their
+/// columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let mut whole: Vec<String> = Vec::new();
+    while let Some(line) = lines.next() {
+        let is_marked = lines
+            .peek()
+            .is_some_and(|next| next.trim_start().starts_with('^'));
+        match is_marked {
+            true => whole.push(line.to_owned()),
+            false => whole.extend(filled(line)),
+        }
+    }
+    whole.join("\n")
+}
+
+/// A line as lines that fit the page.
+fn filled(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = lines.last().map_or(0, |it| it.chars().count());
+        if last > INDENT.len() && last + word.trim_end().chars().count() > COLUMNS {
+            lines.push(INDENT.to_owned());
+        }
+        lines.iter_mut().rev().take(1).for_each(|it| *it += word);
+    }
+    lines.iter().map(|it| it.trim_end().to_owned()).collect()
 }
 
 /// The errors under a heading, as name and block, and the page with its blocks replaced by `now`.
@@ -78,6 +112,20 @@ fn blocks(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_go_on_but_those_that_are_marked() {
+        let words = "word ".repeat(30);
+        let long = words.trim_end();
+        let text = format!("{long}\nPCAP_FANOUT={long}\n            ^\nend");
+        let shown = wrapped(&text);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 5, "{shown}");
+        assert!(lines[0].len() <= COLUMNS && lines[1].starts_with("    word "));
+        assert_eq!(format!("{} {}", lines[0], lines[1].trim_start()), long);
+        assert_eq!(lines[2], format!("PCAP_FANOUT={long}"));
+        assert_eq!(wrapped("short\n  and\n  ^"), "short\n  and\n  ^");
+    }
 
     #[test]
     fn blocks_are_found_and_rewritten_in_their_section_only() {
