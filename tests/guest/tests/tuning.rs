@@ -36,7 +36,7 @@ fn shown(option: &str, device: &str, heading: &str) -> Result<String> {
         .to_owned())
 }
 
-/// The first word of the table's first row, and the row's queues.
+/// The queues in the first row of the indirection table.
 fn table(device: &str) -> Result<String> {
     let said = ethtool(&["-x", device])?;
     let row = said.lines().find_map(|line| line.trim().strip_prefix("0:"));
