@@ -168,22 +168,22 @@ impl Scales {
             return shifts;
         }
         // Rounded up, so that the last ones find a place too.
-        let due = |owner: &Owner| (all * room(owner)).div_ceil(sum);
-        let due: Vec<u64> = self.owners.iter().map(due).collect();
-        let mut owned = vec![0; due.len()];
+        let mut lacks = vec![0_i64; self.owners.len()];
+        for (lack, owner) in lacks.iter_mut().zip(&self.owners) {
+            *lack = i64::try_from((all * room(owner)).div_ceil(sum)).unwrap_or(0);
+        }
         for bucket in (0..idle.len()).filter(is_idle) {
-            owned[load.owners[bucket]] += 1;
+            lacks[load.owners[bucket]] -= 1;
         }
         for bucket in (0..idle.len()).filter(is_idle) {
             let from = load.owners[bucket];
-            let lack = |to: &usize| due[*to].saturating_sub(owned[*to]);
-            let to = (0..due.len()).max_by_key(lack);
-            let Some(to) = to.filter(|to| lack(to) > 0 && shifts.len() < most) else {
+            let to = (0..lacks.len()).max_by_key(|&to| lacks[to]).unwrap_or(from);
+            if lacks[to] <= 0 || shifts.len() >= most {
                 break;
-            };
-            if owned[from] > due[from] {
-                owned[from] -= 1;
-                owned[to] += 1;
+            }
+            if lacks[from] < 0 {
+                lacks[from] += 1;
+                lacks[to] -= 1;
                 shifts.push(Shift { bucket, to });
             }
         }

@@ -57,11 +57,7 @@ impl Steering {
     /// As [`Steering::compile`].
     pub fn compile_at_xdp(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| AtXdp::of(tree, script.options()).map(Code::Xdp);
-        let steering = Self::with(script, pcap, &compile)?;
-        match steering.classifies() && steering.balance().is_some() {
-            true => Err(script.blame(balanced_classes())),
-            false => Ok(steering),
-        }
+        Self::with(script, pcap, &compile)
     }
 
     fn with(
@@ -71,12 +67,16 @@ impl Steering {
     ) -> Result<Self, Report> {
         let source = script.load()?;
         let code = compile(tree(&source, pcap)?);
-        Ok(Self {
+        let steering = Self {
             code: code.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
             text: script.whole(source.text()),
             options: script.options(),
-        })
+        };
+        match steering.classifies() && steering.balance().is_some() {
+            true => Err(script.blame(balanced_classes())),
+            false => Ok(steering),
+        }
     }
 
     /// The compiled objects of a group of packet sockets.

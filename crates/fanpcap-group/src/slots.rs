@@ -20,19 +20,18 @@
 mod relinked;
 mod classes;
 mod silence;
+mod rounds;
 mod succession;
 mod weights;
 mod following;
 mod placeholders;
 mod joining;
-mod rounds;
 
 use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};
 pub(crate) use classes::{is_of_class, leaves_to_others};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
-pub(crate) use rounds::until_round;
 use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;
@@ -262,7 +261,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         let everybody = classes::of_everybody(self.table);
         self.set_ranks(self.table.everybody(), &everybody);
-        self.note_moved(moved);
+        self.table.note_moved(moved, self.ground.now_ns());
     }
 
     /// Returns how many have moved.
@@ -282,11 +281,6 @@ impl<'a, G: Ground> Slots<'a, G> {
         let ranks = classes::ranks(part, shares);
         self.ground.step();
         part.set_ranks(&ranks);
-    }
-
-    fn note_moved(&self, buckets: usize) {
-        self.table.set(at::MOVED, buckets as u64);
-        self.table.set(at::MOVED_NS, self.ground.now_ns());
     }
 
     fn set_state(&mut self, slot: Slot, state: State) {

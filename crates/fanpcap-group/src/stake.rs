@@ -263,27 +263,6 @@ impl Stake {
         slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns())
     }
 
-    /// After how many nanoseconds the next round of a balanced group is this member's.
-    fn until_round(&self) -> Option<u64> {
-        slots::until_round(self.shared.table(), self.cookie, clock::monotonic_ns())
-    }
-
-    /// Does the next round of a balanced group, if it is due. Says after how long to try again.
-    fn level(&self) -> Option<Duration> {
-        if self.until_round() != Some(0) {
-            return None;
-        }
-        let level = |_turn| {
-            let mut kernel = Kernel::of(&self.shared);
-            self.slots(&mut kernel).level(self.cookie)
-        };
-        match self.lock.try_take() {
-            Ok(Some(turn)) => level(turn).err().map(|_| FAILED),
-            Ok(None) => Some(BUSY),
-            Err(_) => Some(FAILED),
-        }
-    }
-
     /// Looks after the group, or says after how long to try again.
     fn try_look_after(&self) -> LookedAfter {
         match self.look_after() {
@@ -309,6 +288,7 @@ impl Stake {
         self.vacate(&mut slots)?;
         slots.begin_share(self.cookie)?;
         slots.look_for_silent(self.cookie)?;
+        slots.level(self.cookie);
         slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
         let leaves_some = slots::leaves_to_others(self.shared.table(), self.cookie);
@@ -407,9 +387,8 @@ impl Company for Stake {
         let again = again.or(answered.err().map(|_| FAILED));
         // The lead's change goes on, or another member's.
         let again = again.or(self.is_behind().then_some(BUSY));
-        let again = again.or_else(|| self.level());
         let on_xdp = self.shared.on_xdp.as_ref();
-        let latest = self.due_ns().into_iter().chain(self.until_round());
+        let latest = self.due_ns().into_iter();
         let latest = latest.chain(on_xdp.map(|_| AT_DEVICE_NS)).min();
         Attention {
             inherited,

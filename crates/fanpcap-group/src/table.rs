@@ -18,6 +18,7 @@ use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 pub(crate) use journal::Journal;
 pub use ledger::Ledger;
+pub(crate) use loads::Loads;
 pub use loads::{Elephant, Leveled};
 pub(crate) use part::{Classes, Part};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -318,6 +319,12 @@ impl<'a> Table<'a> {
     pub(crate) fn rows(self) -> impl Iterator<Item = (Slot, Row)> + use<'a> {
         let slots = (0..=u8::MAX).map(Slot).take(self.positions());
         slots.map(move |slot| (slot, self.row(slot)))
+    }
+
+    /// Notes that so many buckets have moved.
+    pub(crate) fn note_moved(&self, buckets: usize, now_ns: u64) {
+        self.set(at::MOVED, buckets as u64);
+        self.set(at::MOVED_NS, now_ns);
     }
 
     /// The slot of a socket.

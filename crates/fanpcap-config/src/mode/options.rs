@@ -116,9 +116,10 @@ impl Options {
             None => Balance::Idle,
             Some("all") => Balance::All,
             Some(_) => {
-                let message = format!("{} takes no value but 'all'", quote(&format!("+{word}")));
-                return Err(Fault::new("balance-value", message)
-                    .hint("write '+balance', or '+balance=all' to move live flows too"));
+                return Err(
+                    Fault::new("balance-value", "'+balance' takes no value but 'all'")
+                        .hint("write '+balance', or '+balance=all' to move live flows too"),
+                );
             }
         };
         self.ensure_steered(word, "moves no flows by load")?;

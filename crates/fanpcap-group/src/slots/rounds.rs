@@ -7,101 +7,96 @@
 
 use super::silence::until;
 use super::{Ground, Slots, classes};
-use crate::table::{Elephant, Part, State, Table, at};
+use crate::table::{Elephant, Loads, Part, State, Table, at};
 use fanpcap_buckets::layout::SLOTS;
-use fanpcap_buckets::leveling::{Leveling, Load, Moves, imbalance};
+use fanpcap_buckets::leveling::{Leveling, Load, Moves, Shift, imbalance};
 use fanpcap_buckets::{self as buckets, Move, Share, Slot};
 use fanpcap_config::steering::Balance;
-use std::io;
 use std::sync::atomic::Ordering;
 
 /// How often there is a round, nanoseconds.
 pub(super) const ROUND_NS: u64 = 250_000_000;
 
-/// By how much later a member does a round than the live one in the slot before.
+/// By how much later a member does a round than the one in the slot before, up to a last slot.
 const STAGGER_NS: u64 = 100_000_000;
+const LAST: u8 = 10;
 
 /// Packets of a round for each member at least. With fewer, members differ by chance: of so many,
 /// by 2 %.
 pub(super) const PACKETS: u64 = 2500;
 
-/// Nanoseconds until the member `own` is to do a round; `None` where there is nothing to level.
-/// Needs no lock.
-pub(crate) fn until_round(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
+/// Nanoseconds until the member in this slot is to do a round, in a balanced group.
+pub(super) fn until_round(table: Table<'_>, slot: Slot, now_ns: u64) -> Option<u64> {
     table.balance()?;
-    let live = || table.rows().filter(|(_, row)| row.state == State::Live);
-    let before = live().position(|(_, row)| row.cookie == own)?;
-    let later_ns = before as u64 * STAGGER_NS;
-    let left = || until(table.get(at::ROUND_NS), later_ns, ROUND_NS, now_ns);
-    (live().count() > 1).then(left)
+    let later_ns = u64::from(slot.0.min(LAST)) * STAGGER_NS;
+    Some(until(table.get(at::ROUND_NS), later_ns, ROUND_NS, now_ns))
 }
 
 impl<G: Ground> Slots<'_, G> {
-    /// Does a round, if one is due to the member `own`, and if enough packets have come.
-    pub(crate) fn level(&mut self, own: u64) -> io::Result<()> {
-        self.repair()?;
+    /// Does a round, if one is due to the member `own`, and if enough packets have come. The member
+    /// has its share, and no change is under way.
+    pub(crate) fn level(&mut self, own: u64) {
         let (table, now_ns) = (self.table, self.ground.now_ns());
-        let balance = table.balance();
-        let Some(balance) = balance.filter(|_| until_round(table, own, now_ns) == Some(0)) else {
-            return Ok(());
+        let is_due = |slot| until_round(table, slot, now_ns) == Some(0);
+        let is_due = table.slot_of(own).is_some_and(is_due);
+        let Some(balance) = table.balance().filter(|_| is_due) else {
+            return;
         };
         table.set(at::ROUND_NS, now_ns.wrapping_add(ROUND_NS));
         let shares = classes::shares(table, 0);
-        let loads = table.loads(now_ns);
-        let packets: Vec<u64> = loads.iter().map(|load| load.packets).collect();
-        let sum: u64 = packets.iter().sum();
         // One that is awaited keeps its buckets for its successor.
         let mut rows = table.rows();
         let is_awaited = rows.any(|(_, row)| row.state == State::Awaited);
-        if is_awaited || sum < PACKETS * shares.len() as u64 {
-            return Ok(());
+        if is_awaited || table.packets() < PACKETS * shares.len() as u64 {
+            return;
         }
-        let idle: Vec<bool> = loads.iter().map(|load| load.is_idle).collect();
-        let moves = match balance {
-            Balance::Idle => Moves::Idle(&idle),
-            Balance::All => Moves::All,
-        };
-        self.move_loads(&shares, &packets, moves);
-        table.note_loads(&loads, now_ns);
-        Ok(())
-    }
-
-    fn move_loads(&mut self, shares: &[Share], packets: &[u64], moves: Moves<'_>) {
-        let (table, part) = (self.table, self.table.default);
-        let owners = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
-        let owners: Vec<usize> = owners.map(usize::from).collect();
-        let mut weights = [0; SLOTS];
-        for share in shares {
-            weights[usize::from(share.slot.0)] = share.weight;
-        }
-        let load = Load {
-            packets,
-            owners: &owners,
-            weights: &weights,
-        };
-        let round = Leveling::after(table.received()).round(&load, moves);
-        let sum = packets.iter().sum::<u64>().max(1);
-        let elephant = |&bucket: &usize| {
-            Some(Elephant {
-                bucket: u16::try_from(bucket).ok()?,
-                slot: Slot(u8::try_from(owners[bucket]).ok()?),
-                part: u16::try_from(packets[bucket] * 1000 / sum).ok()?,
-            })
-        };
-        let elephants: Vec<Elephant> = round.elephants.iter().filter_map(elephant).collect();
-        table.set_leveled(imbalance(&load), &elephants);
-        table.set_received(round.shifts.iter().map(|shift| shift.to));
-        for shift in &round.shifts {
+        let shifts = next_shifts(table, &shares, balance, now_ns);
+        for shift in &shifts {
             self.ground.step();
             if let Ok(slot) = u8::try_from(shift.to) {
-                part.set_owner(shift.bucket, Slot(slot));
+                table.default.set_owner(shift.bucket, Slot(slot));
             }
         }
-        if !round.shifts.is_empty() {
-            self.note_moved(round.shifts.len());
+        if !shifts.is_empty() {
+            table.note_moved(shifts.len(), now_ns);
             self.finish();
         }
     }
+}
+
+/// What a round moves. Notes what it finds, and what the next round needs.
+fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64) -> Vec<Shift> {
+    let Loads { packets, idle } = table.take_loads(now_ns);
+    let mut owners = vec![0; packets.len()];
+    for (owner, bucket) in owners.iter_mut().zip(table.default.buckets) {
+        *owner = usize::from(bucket.load(Ordering::Relaxed));
+    }
+    let mut weights = [0; SLOTS];
+    for share in shares {
+        weights[usize::from(share.slot.0)] = share.weight;
+    }
+    let load = Load {
+        packets: &packets,
+        owners: &owners,
+        weights: &weights,
+    };
+    let moves = match balance {
+        Balance::Idle => Moves::Idle(&idle),
+        Balance::All => Moves::All,
+    };
+    let round = Leveling::after(table.received()).round(&load, moves);
+    let sum = packets.iter().sum::<u64>().max(1);
+    let elephant = |at| {
+        let bucket: usize = *round.elephants.get(at)?;
+        Some(Elephant {
+            bucket: u16::try_from(bucket).ok()?,
+            slot: Slot(u8::try_from(owners[bucket]).ok()?),
+            part: u16::try_from(packets[bucket] * 1000 / sum).ok()?,
+        })
+    };
+    table.set_leveled(imbalance(&load), std::array::from_fn(elephant));
+    table.set_received(&round.shifts);
+    round.shifts
 }
 
 /// The fewest moves after which each member owns its share of the buckets. In a balanced group
@@ -114,21 +109,20 @@ pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Mo
         owned[usize::from(owner.0)] += 1;
     }
     let of = |share: &Share| owned[usize::from(share.slot.0)];
-    let has_some = shares.iter().filter(|share| of(share) > 0);
-    let weight: u32 = has_some.map(|share| u32::from(share.weight)).sum();
-    if table.balance().is_none() || weight == 0 {
-        return buckets::plan(&owners, shares);
+    let (mut all, mut weight) = (0, 0);
+    for share in shares.iter().filter(|share| of(share) > 0) {
+        all += of(share);
+        weight += u32::from(share.weight);
     }
-    let all: u32 = owned.iter().sum();
-    let kept = shares.iter().map(|share| {
-        let due = match of(share) {
-            0 => (all * u32::from(share.weight) / weight).max(1),
-            owned => owned,
-        };
-        Share {
-            weight: u16::try_from(due).unwrap_or(u16::MAX),
-            ..*share
+    let mut kept = shares.to_vec();
+    if table.balance().is_some() && weight > 0 {
+        for share in &mut kept {
+            let due = match of(share) {
+                0 => (all * u32::from(share.weight) / weight).max(1),
+                owned => owned,
+            };
+            share.weight = u16::try_from(due).unwrap_or(u16::MAX);
         }
-    });
-    buckets::plan(&owners, &kept.collect::<Vec<Share>>())
+    }
+    buckets::plan(&owners, &kept)
 }

@@ -5,6 +5,7 @@
 //! grace period, and no longer than until the ring is half full. Then the buckets are given away
 //! as those of any member that is gone.
 
+use super::rounds::until_round;
 use super::silence::until_check;
 use super::{Ground, Slots, classes};
 use crate::table::{Journal, Row, State, Table, at};
@@ -56,7 +57,11 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let has_others = live.any(|(_, row)| row.cookie != own);
     let due = |(slot, row): (Slot, Row)| match row.state {
         State::Newcomer if row.cookie == own => Some(0),
-        State::Live if row.cookie == own && has_others => Some(until_check(table, slot, now_ns)),
+        State::Live if row.cookie == own && has_others => {
+            let check = until_check(table, slot, now_ns);
+            let round = until_round(table, slot, now_ns);
+            Some(round.map_or(check, |round| round.min(check)))
+        }
         State::Dead => classes::until_due(table, own, &row, now_ns),
         State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
         State::Free | State::Newcomer | State::Live | State::Inherited | State::Vacant => None,

@@ -3,6 +3,7 @@
 use super::{ELEPHANTS_MAX, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{BUCKETS, SLOTS};
+use fanpcap_buckets::leveling::Shift;
 use fanpcap_config::steering::{Balance, Steering};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,15 +49,13 @@ impl Elephant {
     }
 }
 
-/// A bucket since the last round.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BucketLoad {
-    /// Its packets.
-    pub(crate) packets: u64,
-    /// Whether it has had no flow for [`IDLE`], or none since the group began.
-    pub(crate) is_idle: bool,
-    /// The note for the next round.
-    note: u32,
+/// The buckets since the last round.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Their packets.
+    pub(crate) packets: Vec<u64>,
+    /// Which of them have had no flow for [`IDLE`], or none since the group began.
+    pub(crate) idle: Vec<bool>,
 }
 
 /// For how long a bucket without packets may still have a live flow, in [`AGE_NS`].
@@ -94,36 +93,36 @@ impl Table<'_> {
         }
     }
 
-    /// The buckets since the last round.
-    pub(crate) fn loads(&self, now_ns: u64) -> Vec<BucketLoad> {
+    /// Packets that were counted since the last round.
+    pub(crate) fn packets(&self) -> u64 {
+        let buckets = self.loads.chunks_exact(2);
+        buckets.map(|it| u64::from(since(read(it)))).sum()
+    }
+
+    /// The buckets since the last round. Notes their counts and ages for the next round.
+    pub(crate) fn take_loads(&self, now_ns: u64) -> Loads {
         let aged_ns = match self.get(at::ROUNDED_NS) {
             0 => 0,
             last => now_ns.wrapping_sub(last),
         };
+        self.set(at::ROUNDED_NS, now_ns);
         let aged = u32::try_from(aged_ns / AGE_NS).unwrap_or(AGE_MAX);
-        let buckets = self.loads.chunks_exact(2);
-        let load = |bucket: &[AtomicU32]| {
-            let [count, note] = [0, 1].map(|at: usize| bucket[at].load(Ordering::Relaxed));
-            let packets = count.wrapping_sub(note) & COUNT_MASK;
+        let mut loads = Loads {
+            packets: vec![0; BUCKETS],
+            idle: vec![false; BUCKETS],
+        };
+        for (bucket, it) in self.loads.chunks_exact(2).enumerate() {
+            let [count, note] = read(it);
+            let packets = since([count, note]);
             let age = match packets {
                 0 => (note >> AGE_SHIFT).saturating_add(aged).min(AGE_MAX),
                 _ => 0,
             };
-            BucketLoad {
-                packets: packets.into(),
-                is_idle: age >= IDLE || count == 0,
-                note: (count & COUNT_MASK) | (age << AGE_SHIFT),
-            }
-        };
-        buckets.map(load).collect()
-    }
-
-    /// Notes the buckets' counts and ages, for the next round.
-    pub(crate) fn note_loads(&self, loads: &[BucketLoad], now_ns: u64) {
-        for (bucket, load) in self.loads.chunks_exact(2).zip(loads) {
-            bucket[1].store(load.note, Ordering::Relaxed);
+            it[1].store((count & COUNT_MASK) | (age << AGE_SHIFT), Ordering::Relaxed);
+            loads.packets[bucket] = packets.into();
+            loads.idle[bucket] = age >= IDLE || count == 0;
         }
-        self.set(at::ROUNDED_NS, now_ns);
+        loads
     }
 
     /// What the last round found.
@@ -138,12 +137,12 @@ impl Table<'_> {
         })
     }
 
-    pub(crate) fn set_leveled(&self, above: u64, elephants: &[Elephant]) {
+    /// Notes what a round has found.
+    pub(crate) fn set_leveled(&self, above: u64, elephants: [Option<Elephant>; ELEPHANTS_MAX]) {
         self.set(at::ROUNDS, self.get(at::ROUNDS).wrapping_add(1));
         self.set(at::IMBALANCE, above);
-        for index in 0..ELEPHANTS_MAX {
-            let word = elephants.get(index).map_or(0, |it| it.encode());
-            self.set(at::ELEPHANTS + index, word);
+        for (elephant, index) in elephants.into_iter().zip(at::ELEPHANTS..) {
+            self.set(index, elephant.map_or(0, Elephant::encode));
         }
     }
 
@@ -154,13 +153,23 @@ impl Table<'_> {
         (0..SLOTS).filter(is_one).collect()
     }
 
-    pub(crate) fn set_received(&self, slots: impl Iterator<Item = usize>) {
+    pub(crate) fn set_received(&self, shifts: &[Shift]) {
         let mut words = [0; SLOTS / 64];
-        for slot in slots {
-            words[slot / 64] |= 1 << (slot % 64);
+        for shift in shifts {
+            words[shift.to / 64] |= 1 << (shift.to % 64);
         }
         self.set_words(at::RECEIVED, words);
     }
+}
+
+/// A bucket's count, and its note.
+fn read(bucket: &[AtomicU32]) -> [u32; 2] {
+    [0, 1].map(|at: usize| bucket[at].load(Ordering::Relaxed))
+}
+
+/// Packets that were counted since the note.
+fn since([count, note]: [u32; 2]) -> u32 {
+    count.wrapping_sub(note) & COUNT_MASK
 }
 
 const _: () = assert!(BUCKETS <= 1 << 16);

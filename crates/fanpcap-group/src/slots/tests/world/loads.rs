@@ -46,7 +46,10 @@ impl World {
 
     /// A member does a round, when that is due.
     pub(in super::super) fn level(&mut self, own: u64) {
-        self.change(own, |slots| slots.level(own)).unwrap();
+        self.change(own, |slots| {
+            slots.repair().unwrap();
+            slots.level(own);
+        });
     }
 
     /// Packets come to buckets, so many to each; then the first member does a round. Returns by how

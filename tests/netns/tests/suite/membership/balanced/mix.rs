@@ -20,6 +20,9 @@ use crate::membership::table::BUCKETS;
 /// Flows from which one is taken for each bucket.
 const FLOWS: u32 = 60_000;
 
+/// A prime, of which no number of flows here is a multiple.
+const STRIDE: usize = 7919;
+
 /// Where a frame's number is: behind the headers of Ethernet, IPv4 and UDP.
 const STAMP: usize = 42;
 
@@ -91,12 +94,16 @@ impl Mix {
     /// Sends a frame of each flow.
     pub(super) fn send(&mut self, wire: &Wire) -> Result<()> {
         let mut frames = Vec::new();
-        for (&bucket, number) in self.flows.iter().zip(u32::try_from(self.sent.len())?..) {
+        // A round may begin within a pass: flows of one member don't come one after another.
+        let flows = self.flows.len();
+        let order = (0..flows).map(|at| self.flows[at * STRIDE % flows]);
+        let order: Vec<usize> = order.collect();
+        for (&bucket, number) in order.iter().zip(u32::try_from(self.sent.len())?..) {
             let mut frame = self.frames[bucket].clone();
             frame[STAMP..STAMP + 4].copy_from_slice(&number.to_be_bytes());
             frames.push(frame);
         }
-        self.sent.extend(&self.flows);
+        self.sent.extend(order);
         wire.send_bytes(frames.iter().map(|frame| (Direction::Request, &frame[..])))
     }
 
