@@ -216,6 +216,27 @@ proptest! {
 }
 
 #[test]
+fn what_another_process_has_read_is_read() {
+    let (programs, mut records) = device(1);
+    for stamp in 1..=5 {
+        assert!(programs[0].arrive(&written(stamp)));
+    }
+    let end = programs[0].producer();
+    programs[0].set_read(end / 5 * 3);
+    assert!(records.is_ready());
+    assert_eq!(records.unread(), end / 5 * 2);
+    assert_eq!(drain(&mut records), times(&[4, 5]));
+    assert_eq!(programs[0].consumer(), end);
+    // It has read less, or says what can't be.
+    assert!(programs[0].arrive(&written(6)));
+    for read in [0, end - 8, u64::MAX & !7, programs[0].producer() + 8] {
+        programs[0].set_read(read);
+        assert_eq!(records.unread(), end / 5, "{read}");
+    }
+    assert_eq!(drain(&mut records), times(&[6]));
+}
+
+#[test]
 fn a_record_that_is_not_committed_ends_the_snapshot_of_its_lane() {
     let (programs, mut records) = device(2);
     let [first, second] = &programs[..] else {

@@ -98,6 +98,7 @@ impl Lane {
 
     /// Takes a snapshot of the producer's position.
     pub(super) fn look(&mut self) {
+        self.at = self.unread_from();
         self.begin = self.at;
         self.end = self.producer();
         if self.unread() > self.ring.len() as u64 {
@@ -112,6 +113,13 @@ impl Lane {
         self.end = self.at;
     }
 
+    /// Where the next snapshot begins: after fork(2) another process may have read on.
+    fn unread_from(&self) -> u64 {
+        let read = self.ring.read().load(Ordering::Acquire) & ALIGNED;
+        let is_ahead = read.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at);
+        if is_ahead { read } else { self.at }
+    }
+
     /// The producer's position.
     fn producer(&self) -> u64 {
         self.ring.producer().load(Ordering::Acquire) & ALIGNED
@@ -119,12 +127,13 @@ impl Lane {
 
     /// Whether a committed record comes next.
     pub(super) fn is_ready(&self) -> bool {
-        self.producer() != self.at && self.word(self.at) & BUSY == 0
+        let at = self.unread_from();
+        self.producer() != at && self.word(at) & BUSY == 0
     }
 
     /// Bytes that are unread now.
     pub(super) fn waiting(&self) -> u64 {
-        self.producer().wrapping_sub(self.at)
+        self.producer().wrapping_sub(self.unread_from())
     }
 
     /// Whether one part of `parts` of the room or more is unread.
