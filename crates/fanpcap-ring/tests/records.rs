@@ -237,6 +237,26 @@ fn what_another_process_has_read_is_read() {
 }
 
 #[test]
+fn room_that_another_process_has_given_back_stays_given() {
+    let (programs, mut records) = device(1);
+    assert!(programs[0].arrive(&written(1)));
+    assert!(records.open() && records.next_frame().unwrap().is_some());
+    for stamp in 2..=5 {
+        assert!(programs[0].arrive(&written(stamp)));
+    }
+    let end = programs[0].producer();
+    programs[0].set_consumer(end);
+    records.release();
+    assert_eq!(programs[0].consumer(), end);
+    assert_eq!(
+        drain(&mut records),
+        times(&[2, 3, 4, 5]),
+        "nobody has read them"
+    );
+    assert_eq!(programs[0].consumer(), end);
+}
+
+#[test]
 fn a_record_that_is_not_committed_ends_the_snapshot_of_its_lane() {
     let (programs, mut records) = device(2);
     let [first, second] = &programs[..] else {

@@ -116,8 +116,12 @@ impl Lane {
     /// Where the next snapshot begins: after fork(2) another process may have read on.
     fn unread_from(&self) -> u64 {
         let read = self.ring.read().load(Ordering::Acquire) & ALIGNED;
-        let is_ahead = read.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at);
-        if is_ahead { read } else { self.at }
+        if self.is_ahead(read) { read } else { self.at }
+    }
+
+    /// Whether this is a position of a reader that has come as far as this one or further.
+    fn is_ahead(&self, position: u64) -> bool {
+        position.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at)
     }
 
     /// The producer's position.
@@ -163,7 +167,10 @@ impl Lane {
     pub(super) fn give(&mut self) {
         if self.given != self.at {
             self.given = self.at;
-            self.ring.consumer().store(self.at, Ordering::Release);
+            let consumer = self.ring.consumer();
+            if !self.is_ahead(consumer.load(Ordering::Acquire)) {
+                consumer.store(self.at, Ordering::Release);
+            }
         }
     }
 

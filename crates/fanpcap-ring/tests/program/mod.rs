@@ -92,6 +92,11 @@ impl Program {
         unsafe { self.producer.as_ref() }.store(position, Ordering::Release);
     }
 
+    pub fn set_consumer(&self, position: u64) {
+        // SAFETY: as above.
+        unsafe { self.consumer.as_ref() }.store(position, Ordering::Release);
+    }
+
     pub fn set_read(&self, position: u64) {
         // SAFETY: as above.
         unsafe { self.read.as_ref() }.store(position, Ordering::Release);
