@@ -225,8 +225,9 @@ impl Journal {
         }
     }
 
-    /// Makes one of the last two changes of a setting, if they are one owner's alone. Who changes a
-    /// setting again and again has one change in the journal that way.
+    /// Makes one of the last two changes of a setting, if they are one owner's alone and nobody set
+    /// another value between them. Who changes a setting again and again has one change in the
+    /// journal that way.
     ///
     /// # Errors
     /// [`SetError::Journal`]: the changes are undone all the same.
@@ -240,7 +241,9 @@ impl Journal {
         let Some(before) = changes[..last].iter().rposition(of_knob) else {
             return Ok(());
         };
-        if !own(&changes[last]) || !own(&changes[before]) {
+        // A foreign value stays the old value of the last change, which puts it back.
+        let is_foreign = changes[before].new != changes[last].old;
+        if is_foreign || !own(&changes[last]) || !own(&changes[before]) {
             return Ok(());
         }
         let before = changes.remove(before);

@@ -116,14 +116,11 @@ impl<'a> Adapting<'a> {
             let Some(counts) = self.round()? else {
                 break;
             };
-            let name = &self.device.name;
-            ensure!(
-                table(self.device)? == self.table,
-                "{name}: somebody else has changed the indirection table"
-            );
+            self.ensure_own()?;
             let decision = self.levels.round(&self.table, &counts);
             self.set(hold, &decision)?;
             self.counter.next_round(&counts);
+            let name = &self.device.name;
             let reader = say(&format!("{name}: {}", decision.text(number)))?;
             if reader == Reader::Gone {
                 break;
@@ -151,6 +148,16 @@ impl<'a> Adapting<'a> {
         }
     }
 
+    /// Checks that the device still has the table that was set last.
+    fn ensure_own(&self) -> Result<()> {
+        ensure!(
+            table(self.device)? == self.table,
+            "{}: somebody else has changed the indirection table",
+            self.device.name
+        );
+        Ok(())
+    }
+
     fn set(&mut self, hold: &Hold, decision: &Decision) -> Result<()> {
         if decision.moves.is_empty() {
             return Ok(());
@@ -159,6 +166,8 @@ impl<'a> Adapting<'a> {
         let failed = |error| anyhow!("{name}: {TABLE}: {error}");
         let wanted = settings::table_text(&decision.table);
         let mut journal = open(self.device)?;
+        // The table may have changed while the journal's lock was awaited.
+        self.ensure_own()?;
         let settings = Settings(self.device);
         let set = journal.set(&settings, Wish::While(hold), &TABLE, &wanted);
         set.map_err(failed)?;

@@ -402,6 +402,27 @@ fn what_an_owner_changes_again_and_again_is_one_change() {
     assert_eq!(scene.fake, Fake::new());
 }
 
+#[test]
+fn a_foreign_value_between_two_changes_of_an_owner_comes_back() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    let hold = journal.hold().unwrap();
+    let set = |journal: &mut Journal, rx: &str| {
+        let done = journal.set(&scene.fake, Wish::While(&hold), &RINGS, rx);
+        assert!(done.unwrap(), "{rx}");
+        journal.fold(&hold, &RINGS).unwrap();
+    };
+    set(&mut journal, "rx=128,tx=256");
+    scene.fake.write(&RINGS, "rx=64,tx=64").unwrap();
+    set(&mut journal, "rx=512,tx=256");
+    set(&mut journal, "rx=1024,tx=256");
+    assert_eq!(journal.changes().len(), 2);
+    let undone = journal.release(&scene.fake, hold);
+    assert!(matches!(undone[0].outcome, Outcome::Restored));
+    assert!(matches!(undone[1].outcome, Outcome::Foreign { .. }));
+    assert!(scene.fake.has(&RINGS, "rx=64,tx=64") && !scene.has_journal());
+}
+
 /// Changes of three settings by one owner, which ends. The last one changes again.
 fn live(scene: &Scene) {
     let mut journal = scene.open();
