@@ -84,7 +84,7 @@ pub fn plan(facts: &Facts, wishes: Wishes) -> Result<Plan, Refusal> {
         return Err(Refusal::DefaultRoute);
     }
     let mut notes = Vec::new();
-    let cores = Cores::of(facts, &mut notes).ok_or(Refusal::NoCpu)?;
+    let mut cores = Cores::of(facts, &mut notes).ok_or(Refusal::NoCpu)?;
     let queues = cores.queues(facts, wishes, &mut notes)?;
     let mut plan = Plan {
         receive: cores.receive(queues),

@@ -80,7 +80,7 @@ impl Cores {
 
     /// How many queues should receive: as few as keep up, on half of the cores at most.
     pub(super) fn queues(
-        &self,
+        &mut self,
         facts: &Facts,
         wishes: Wishes,
         notes: &mut Vec<String>,
@@ -93,17 +93,19 @@ impl Cores {
                 false => Err(Refusal::TooMany { asked, most }),
             };
         }
+        let half = (self.cores / 2).clamp(1, self.receivers.len());
         if is_short(facts, wishes) {
             let queues = facts.rx_queues();
             notes.extend((queues > 1).then(|| {
                 format!(
                     "all {queues} queues stay: each holds 256 frames and no more, and one alone \
-                     captured less ('fanpcap bench placement-links')"
+                     captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
+            // All queues share half of the cores.
+            self.receivers.truncate(half);
             return Ok(queues);
         }
-        let half = (self.cores / 2).clamp(1, self.receivers.len());
         let half = u32::try_from(half).unwrap_or(u32::MAX).min(most);
         let now = facts.rx_queues();
         let queues = match facts.missed {
@@ -192,7 +194,7 @@ fn told(taken: &[Cpu]) -> Option<String> {
     (!numbers.is_empty()).then(|| {
         format!(
             "CPUs {} receive for other devices: one CPU for the queues of two devices captured less \
-             ('fanpcap bench placement-links')",
+             in 'fanpcap bench placement-links' with two CPUs",
             cpu::list_text(&numbers)
         )
     })

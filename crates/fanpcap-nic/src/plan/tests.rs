@@ -172,7 +172,7 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    // All queues of a veth stay, on one CPU: they are short.
+    // All queues of a veth stay, on half of the cores: they are short.
     for queue in ["napi.0: ? -> 1", "napi.3: ? -> 1"] {
         assert!(
             text.contains(queue) && !text.contains("channels: "),
@@ -202,6 +202,37 @@ fn threads_poll_where_they_are_asked_for() {
         !text.contains("irq of channel") && text.contains("napi.3: ? -> 11"),
         "{text}"
     );
+}
+
+#[test]
+fn short_queues_share_half_of_the_cores() {
+    let threads = Wishes {
+        threads: true,
+        ..FORCED
+    };
+    let mut facts = facts("veth");
+    for number in 2..8 {
+        facts.cpus.push(crate::machine::Cpu {
+            number,
+            core: number,
+            ..facts.cpus[1]
+        });
+    }
+    facts.allowed = (0..8).collect();
+    for queue in 4..8 {
+        facts
+            .values
+            .insert(Setting::Rps(queue).into(), String::new());
+    }
+    facts.channels.as_mut().unwrap().rx = 8;
+    let eight = plan(&facts, threads).unwrap();
+    assert_eq!(eight.receive, [1, 2, 3, 4, 1, 2, 3, 4]);
+    assert_eq!(eight.applications, [5, 6, 7, 0]);
+    // Half of the cores that are left by other devices.
+    facts.taken = vec![4, 5, 6, 7];
+    let second = plan(&facts, threads).unwrap();
+    assert_eq!(second.receive, [1, 2, 1, 2, 1, 2, 1, 2]);
+    assert_eq!(second.applications, [3, 0]);
 }
 
 #[test]
