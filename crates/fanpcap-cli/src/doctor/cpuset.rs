@@ -1,5 +1,6 @@
 //! The cpuset of a process: the CPUs that its cgroup leaves to it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,10 +50,12 @@ impl Cpuset {
         })
     }
 
-    /// The shell's command that gives it these CPUs.
-    pub(super) fn give(&self, cpus: &[usize]) -> String {
+    /// The shell's command that gives it these CPUs beside its own, which its other processes need.
+    pub(super) fn add(&self, cpus: &[usize]) -> String {
+        let all: BTreeSet<usize> = self.cpus.iter().chain(cpus).copied().collect();
+        let all: Vec<usize> = all.into_iter().collect();
         let file = word(&self.file.display().to_string());
-        format!("echo {} > {file}", cpu::list_text(cpus))
+        format!("echo {} > {file}", cpu::list_text(&all))
     }
 }
 
@@ -80,14 +83,14 @@ mod tests {
             ("/a b", &[2, 3][..])
         );
         assert_eq!(
-            found.give(&[0, 1]),
-            "echo 0-1 > '/sys/fs/cgroup/a b/cpuset.cpus'"
+            found.add(&[0, 3]),
+            "echo 0,2-3 > '/sys/fs/cgroup/a b/cpuset.cpus'"
         );
         write("sys/fs/cgroup/cpuset/x/y/cpuset.effective_cpus", "5\n");
         let found = of("/x/y\n").unwrap();
         assert_eq!(
-            found.give(&[1]),
-            "echo 1 > /sys/fs/cgroup/cpuset/x/y/cpuset.cpus"
+            found.add(&[1]),
+            "echo 1,5 > /sys/fs/cgroup/cpuset/x/y/cpuset.cpus"
         );
         for none in ["/\n", "/../z\n", "/gone\n", ""] {
             assert_eq!(of(none), None, "{none:?}");

@@ -99,7 +99,7 @@ impl Member {
         match &self.cpuset {
             // taskset(1) gets an error if the process may run on none of them.
             Some(cpuset) if !cpus.iter().any(|&cpu| self.may_use(cpu)) => {
-                format!("{} && {bind}", cpuset.give(cpus))
+                format!("{} && {bind}", cpuset.add(cpus))
             }
             _ => bind,
         }
@@ -298,9 +298,8 @@ impl Group {
         };
         let (cpuset, pids) = all.values().find(is_narrow)?;
         let others = machine.iter().filter(|cpu| !cpuset.cpus.contains(cpu));
-        let mut cpus: Vec<usize> = cpuset.cpus.iter().chain(others).copied().collect();
-        cpus.truncate(pids.len());
-        cpus.sort_unstable();
+        let missing = pids.len() - cpuset.cpus.len();
+        let cpus: Vec<usize> = others.take(missing).copied().collect();
         let told = [
             format!(
                 "{} of its members are in the cpuset {}, which leaves them CPU {}",
@@ -309,7 +308,7 @@ impl Group {
                 cpu::list_text(&cpuset.cpus)
             ),
             "they take turns, while other CPUs of the machine are kept from them".to_owned(),
-            cpuset.give(&cpus),
+            cpuset.add(&cpus),
         ];
         Some(self.finding("narrow-cpuset", Effect::Costs, told))
     }
