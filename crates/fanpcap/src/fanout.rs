@@ -1,6 +1,6 @@
 //! pcap_fanout(3PCAP): a group by a call, before activation or after.
 
-use crate::default_mode::{self, spans_devices};
+use crate::default_mode::{self, one_device, spans_devices};
 use crate::handle::{ERROR, Handle};
 use crate::on_xdp;
 use crate::plan::ERROR_LENGTH;
@@ -94,7 +94,9 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
         return Err("pcap_fanout: no group".to_owned());
     };
     match p.group() {
-        Some((group, mode)) if is_same(&membership, group, mode) => change(p, group, &membership),
+        Some((group, mode)) if is_same(&membership, group, mode) => {
+            change(p, group, &membership, whole)
+        }
         Some(has) => Err(membership.blame(&already(p, has, &membership))),
         None => {
             let together = match spans_devices(&membership) {
@@ -113,11 +115,14 @@ fn is_same(wanted: &Membership, group: u16, mode: Mode) -> bool {
 }
 
 /// Gives the group of a member the steering program that was asked for, if one was. The member
-/// keeps its weight and its class.
-fn change<H: Handle>(p: H, group: u16, wanted: &Membership) -> Result<(), String> {
+/// keeps its weight and its class. `whole` are the handles on several devices.
+fn change<H: Handle>(p: H, group: u16, wanted: &Membership, whole: &[H]) -> Result<(), String> {
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {
         return Ok(());
     };
+    if let Some(second) = whole.get(1).filter(|_| !spans_devices(wanted)) {
+        return Err(wanted.blame(&one_device(group, wanted, *second)));
+    }
     match (p.weight(), wanted.weight) {
         (Some(has), Some(asked)) if has != asked => {
             Err(other(group, wanted, "weight", [has, asked]))

@@ -108,3 +108,21 @@ fn several_devices_are_in_one_steered_group() {
         ["0 join 0 of 2", "1 join 1 of 2", "0 publish"]
     );
 }
+
+/// A balanced group counts the packets of one device.
+#[test]
+fn the_steering_program_of_several_devices_stays_one_for_several() {
+    let world = World::default();
+    let p = world.open_several("fx0^fx1", "");
+    assert_eq!(activate(p), 0);
+    assert_eq!(fanout(p, 9, mode("flow")), Ok(()));
+    for option in ["+balance", "+sticky"] {
+        world.calls();
+        let refused = fanout(p, 9, mode(&format!("flow{option}"))).unwrap_err();
+        let text = format!("fan-out group 9, of mode flow{option}, is of one device");
+        assert!(refused.contains(&text), "{refused}");
+        assert_eq!(world.calls(), ["0 publish"]);
+    }
+    assert_eq!(fanout(p, 9, mode("main = steer_ip")), Ok(()));
+    assert_eq!(world.calls(), ["0 replace", "1 replace", "0 publish"]);
+}
