@@ -209,6 +209,7 @@ impl<D: Device> Dock<D> {
         let own = own.find(|it| it.is_newest(&before));
         let own = own.ok_or(io::ErrorKind::NotFound)?;
         self.locker.ensure_room()?;
+        let former = own.program.try_clone()?;
         let next = Berth::deposit(number, own.steals, own.version.wrapping_add(1));
         faults::step();
         self.locker.put(next, &[own.lifeline.as_fd(), program])?;
@@ -221,9 +222,10 @@ impl<D: Device> Dock<D> {
         }
         for old in before.iter().filter(|it| it.number == number) {
             faults::step();
-            self.locker.remove(old.own_deposit())?;
+            // Best effort: the newest holds.
+            let _ = self.locker.remove(old.own_deposit());
         }
-        own.program.try_clone()
+        Ok(former)
     }
 
     /// The host loses the device's packets as long as the group of this berth is there.

@@ -3,6 +3,7 @@
 
 use super::*;
 use fanpcap_linux::packet;
+use fanpcap_linux::unix;
 use fanpcap_linux::wait::pipe::Pipe;
 use std::cell::{Cell, RefCell};
 
@@ -12,6 +13,8 @@ struct Noted {
     part: Pipe,
     served: RefCell<Vec<(u8, u64)>>,
     refuses: bool,
+    /// Who serves puts something into this locker until it is full.
+    fills: Option<Locker>,
     steals: Cell<bool>,
 }
 
@@ -21,6 +24,7 @@ impl Noted {
             part: Pipe::new().unwrap(),
             served: RefCell::default(),
             refuses: false,
+            fills: None,
             steals: Cell::new(false),
         }
     }
@@ -43,6 +47,9 @@ impl Device for Noted {
         let inode = |program: &BorrowedFd<'_>| packet::inode(*program).unwrap();
         let served = berths.iter().map(|(berth, it)| (*berth, inode(it)));
         *self.served.borrow_mut() = served.collect();
+        let part = [self.part.read.as_fd()];
+        let fill = |locker: &Locker| while locker.put(Deposit::Socket(0), &part).is_ok() {};
+        self.fills.iter().for_each(fill);
         Ok(())
     }
 
@@ -209,4 +216,26 @@ fn a_group_that_exchanges_its_program_keeps_its_berth() {
         std::thread::sleep(std::time::Duration::from_millis(5));
         false
     }));
+}
+
+#[test]
+fn an_exchange_has_succeeded_once_the_device_serves_the_next_program() {
+    let mut dock = Dock::new(Noted::new(), 7).unwrap();
+    let [into, _] = dock.ends();
+    unix::set_send_buffer(into, 16_384).unwrap();
+    let (group, next, third) = (Group::new(), Group::new(), Group::new());
+    assert_eq!(group.moor(&dock).unwrap(), Some(0));
+    // The former one can't be removed.
+    let Dock { locker, .. } = other_process(&dock);
+    dock.device.fills = Some(locker);
+    let former = dock.exchange(0, next.1.read.as_fd()).unwrap();
+    assert_eq!(packet::inode(former.as_fd()).unwrap(), group.program());
+    assert_eq!(dock.berths().unwrap().len(), 2);
+    assert_eq!(*dock.device.served.borrow(), [(0, next.program())]);
+    // The removal drops duplicates, too, where there is room again.
+    dock.device.fills = None;
+    unix::set_send_buffer(dock.ends()[0], 65_536).unwrap();
+    dock.exchange(0, third.1.read.as_fd()).unwrap();
+    assert_eq!(dock.berths().unwrap().len(), 1);
+    assert_eq!(*dock.device.served.borrow(), [(0, third.program())]);
 }
