@@ -162,7 +162,9 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            sent: Attached::open(sent, Hook::Egress).map_err(|_| None),
+            // Only the first member knows why.
+            sent: Attached::open(sent, Hook::Egress)
+                .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
             rows,
         })

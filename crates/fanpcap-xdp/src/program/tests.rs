@@ -171,6 +171,11 @@ fn another_process_has_it_by_its_descriptors() {
     let copies = group.program.descriptors().each_ref().map(own);
     let other = GroupProgram::open(copies).unwrap();
     assert_eq!(other.lanes(), Lanes::for_queues(2));
+    let reason = other.sees_sent().unwrap_err().to_string();
+    assert!(
+        reason.contains("(the group began without them)"),
+        "{reason}"
+    );
     let rings = MemberRings::create(96, None, other.lanes(), false).unwrap();
     let copies = rings.descriptors().iter().map(own).collect();
     let rings = MemberRings::open(copies, other.lanes()).unwrap();
