@@ -16,6 +16,7 @@ use crate::table::at;
 use crate::turn::AtDock;
 use fanpcap_config::fanout::Script;
 use fanpcap_linux::file::sealed;
+use fanpcap_linux::wait::clock;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -106,7 +107,7 @@ fn install(shared: &Shared, on_xdp: &OnXdp, digest: u64, next: Vec<OwnedFd>) -> 
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
     let title = title.unwrap_or_default();
     let balance = Script::of_title(&title).options().balance;
-    shared.table().set_balance(balance);
+    shared.table().set_balance(balance, clock::monotonic_ns());
     shared.table().set(at::DIGEST, digest);
     faults::step();
     let _ = write_pages(shared, digest, &title);

@@ -13,6 +13,7 @@ use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, load_fanout};
 use crate::turn::Turn;
 use fanpcap_config::steering::Steering;
+use fanpcap_linux::wait::clock;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -67,7 +68,8 @@ pub fn replace(
     let program = loaded.as_fd().try_clone_to_owned();
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
-    first.shared.table().show_program(steering);
+    let table = first.shared.table();
+    table.show_program(steering, clock::monotonic_ns());
     let kept =
         program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
     // Best effort: without it heirs wait longer for packets in flight.

@@ -24,6 +24,7 @@ use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{LoadError, Loaded};
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
+use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_xdp::MemberRings;
 use std::fs::File;
@@ -175,7 +176,9 @@ impl<'a> Entry<'a> {
             engine::moor(self.newcomer, &shared, dock)?;
             engine::steal(asked, &shared, dock)?;
             drop(at_dock);
-            shared.table().show_program(self.steering);
+            shared
+                .table()
+                .show_program(self.steering, clock::monotonic_ns());
             let stake = self.take_slot(Arc::new(shared), address, lock)?;
             self.open_door(&stake);
             return Ok(stake);
@@ -208,7 +211,7 @@ impl<'a> Entry<'a> {
                 self.newcomer.number()?,
             ));
         }
-        table.show_program(self.steering);
+        table.show_program(self.steering, clock::monotonic_ns());
         Ok(())
     }
 

@@ -21,6 +21,9 @@ pub(super) const ROUND_NS: u64 = 250_000_000;
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
+/// After a pause of so long the counts may have begun anew from 0.
+pub(super) const PAUSE_NS: u64 = 5_000_000_000;
+
 /// Packets of a round for each member at least. With fewer, members differ by chance: of so many,
 /// by 2 %.
 pub(super) const PACKETS: u64 = 2500;
@@ -42,7 +45,15 @@ impl<G: Ground> Slots<'_, G> {
         let Some(balance) = table.balance().filter(|_| is_due) else {
             return;
         };
+        let late_ns = now_ns.wrapping_sub(table.get(at::ROUND_NS));
         table.set(at::ROUND_NS, now_ns.wrapping_add(ROUND_NS));
+        if self.lead.is_some() {
+            return;
+        }
+        if late_ns > PAUSE_NS {
+            table.take_loads(now_ns);
+            return;
+        }
         let shares = classes::shares(table, 0);
         // One that is awaited keeps its buckets for its successor.
         let mut rows = table.rows();
@@ -116,11 +127,15 @@ pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Mo
     }
     let mut kept = shares.to_vec();
     if table.balance().is_some() && weight > 0 {
+        let due = |share: &Share| match of(share) {
+            0 => all * u32::from(share.weight) / weight,
+            owned => owned,
+        };
+        let most = shares.iter().map(due).max().unwrap_or(0);
+        // All dues fit into a weight, and keep their ratios.
+        let scale = most.div_ceil(u16::MAX.into()).max(1);
         for share in &mut kept {
-            let due = match of(share) {
-                0 => (all * u32::from(share.weight) / weight).max(1),
-                owned => owned,
-            };
+            let due = (due(share) / scale).max(1);
             share.weight = u16::try_from(due).unwrap_or(u16::MAX);
         }
     }

@@ -69,19 +69,37 @@ const COUNT_MASK: u32 = (1 << AGE_SHIFT) - 1;
 
 impl Table<'_> {
     /// Says which steering program the group has.
-    pub(crate) fn show_program(&self, steering: &Steering) {
-        self.set_balance(steering.balance());
+    pub(crate) fn show_program(&self, steering: &Steering, now_ns: u64) {
+        self.set_balance(steering.balance(), now_ns);
         self.set(at::DIGEST, steering.digest());
     }
 
-    /// Says which buckets move.
-    pub(crate) fn set_balance(&self, balance: Option<Balance>) {
+    /// Says which buckets move. Who says that is to note the group's digest then.
+    pub(crate) fn set_balance(&self, balance: Option<Balance>, now_ns: u64) {
         let balance = match balance {
             None => 0,
             Some(Balance::Idle) => 1,
             Some(Balance::All) => 2,
         };
+        if self.get(at::BALANCE) == 0 {
+            self.begin_rounds(now_ns);
+        }
         self.set(at::BALANCE, balance);
+    }
+
+    /// Notes that nothing has been counted so far. In a group that begins, no bucket has a flow. In
+    /// one that has run without counts, each may have.
+    fn begin_rounds(&self, now_ns: u64) {
+        let age = match self.get(at::DIGEST) {
+            0 => AGE_MAX,
+            _ => 0,
+        };
+        for it in self.loads.chunks_exact(2) {
+            let [count, _] = read(it);
+            it[1].store((count & COUNT_MASK) | (age << AGE_SHIFT), Ordering::Relaxed);
+        }
+        self.set(at::ROUNDED_NS, now_ns);
+        self.set(at::ROUND_NS, now_ns);
     }
 
     /// Which buckets move to level the members' loads.
@@ -101,10 +119,7 @@ impl Table<'_> {
 
     /// The buckets since the last round. Notes their counts and ages for the next round.
     pub(crate) fn take_loads(&self, now_ns: u64) -> Loads {
-        let aged_ns = match self.get(at::ROUNDED_NS) {
-            0 => 0,
-            last => now_ns.wrapping_sub(last),
-        };
+        let aged_ns = now_ns.wrapping_sub(self.get(at::ROUNDED_NS));
         self.set(at::ROUNDED_NS, now_ns);
         let aged = u32::try_from(aged_ns / AGE_NS).unwrap_or(AGE_MAX);
         let mut loads = Loads {
@@ -120,7 +135,7 @@ impl Table<'_> {
             };
             it[1].store((count & COUNT_MASK) | (age << AGE_SHIFT), Ordering::Relaxed);
             loads.packets[bucket] = packets.into();
-            loads.idle[bucket] = age >= IDLE || count == 0;
+            loads.idle[bucket] = age >= IDLE;
         }
         loads
     }

@@ -2,7 +2,7 @@
 
 use super::world::World;
 use super::{filled, owned};
-use crate::slots::rounds::{PACKETS, ROUND_NS};
+use crate::slots::rounds::{PACKETS, PAUSE_NS, ROUND_NS};
 use crate::table::{Elephant, State};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
@@ -141,6 +141,53 @@ fn a_bucket_is_idle_when_nothing_has_come_for_ten_seconds() {
         live.into_iter().all(|it| owners[it] == after[it]),
         "{quiet}"
     );
+}
+
+/// What a group has counted for before is unknown: each bucket may have a live flow.
+#[test]
+fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
+    let plain = filled(World::new(7), 4);
+    plain.set_balance(None);
+    let mut again = group(Balance::Idle);
+    let all: Vec<(usize, u32)> = (0..BUCKETS).map(|bucket| (bucket, 3)).collect();
+    again.round(&all);
+    again.set_balance(None);
+    again.idle(20_000_000_000);
+    for mut world in [plain, again] {
+        world.set_balance(Some(Balance::Idle));
+        let (flows, owners) = (skewed(&world), world.owners());
+        rounds(&mut world, &flows, 39);
+        assert_eq!(world.owners(), owners);
+        rounds(&mut world, &flows, 12);
+        assert_ne!(world.owners(), owners);
+    }
+}
+
+/// Counts begin anew from 0 when they are full.
+#[test]
+fn after_a_pause_nothing_moves_by_what_was_counted_within_it() {
+    let mut world = group(Balance::All);
+    let (flows, owners) = (skewed(&world), world.owners());
+    for &(bucket, packets) in &flows {
+        world.count(bucket, packets);
+    }
+    world.idle(PAUSE_NS);
+    world.round(&[]);
+    assert_eq!(world.owners(), owners);
+    world.round(&flows);
+    assert_ne!(world.owners(), owners);
+}
+
+#[test]
+fn a_newcomer_of_a_large_weight_gets_what_it_is_worth() {
+    let mut world = filled(World::balanced(7, Balance::All), 1);
+    let newcomer = world.open();
+    world.join(newcomer).unwrap();
+    world.weigh(newcomer, newcomer, 1000);
+    world.begin_share(newcomer);
+    let has = world.owners().iter().filter(|&&it| it == newcomer).count();
+    // 4 or 5 are left for a weight of 1.
+    assert!(has.abs_diff(BUCKETS - 4) <= 1, "{has}");
 }
 
 /// Who comes or goes moves its own share, although members own different numbers of buckets.

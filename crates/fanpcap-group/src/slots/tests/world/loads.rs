@@ -1,6 +1,6 @@
 //! A balanced group: packets that buckets count, and rounds.
 
-use super::{Memory, World};
+use super::{Ground, Memory, World};
 use crate::slots::rounds::ROUND_NS;
 use crate::table::at;
 use fanpcap_buckets::layout::BUCKETS;
@@ -12,19 +12,23 @@ impl World {
     /// A balanced group.
     pub(in super::super) fn balanced(seed: u64, balance: Balance) -> Self {
         let world = Self::new(seed);
-        world.set_balance(&world.memory, balance as u64 + 1);
+        world.set_balance(Some(balance));
         world
     }
 
     /// A table for the next group, which is balanced as the one before.
     pub(super) fn next_memory(&self) -> Memory {
         let memory = Memory::new(self.kernel.rings.is_some());
-        self.set_balance(&memory, self.table().get(at::BALANCE));
+        let now_ns = self.kernel.now_ns();
+        memory.table().set_balance(self.table().balance(), now_ns);
         memory
     }
 
-    fn set_balance(&self, memory: &Memory, balance: u64) {
-        memory.table().set(at::BALANCE, balance);
+    /// The group has a steering program from now on that says which buckets move.
+    pub(in super::super) fn set_balance(&self, balance: Option<Balance>) {
+        let table = self.table();
+        table.set_balance(balance, self.kernel.now_ns());
+        table.set(at::DIGEST, 1);
     }
 
     /// Packets come to a bucket.
