@@ -34,9 +34,9 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
 }
 
 /// A socket without a connection, which is closed on exec.
-fn open(flags: c_int) -> io::Result<OwnedFd> {
+fn open(kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes plain numbers.
-    owned(unsafe { libc::socket(libc::AF_UNIX, KIND | flags, 0) })
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
 /// The process that has connected, or that listened when this one connected (`SO_PEERCRED`). For a

@@ -1,10 +1,12 @@
 //! irqbalance(1), a service that moves interrupts to other CPUs: which ones it leaves alone.
 
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::unix::named;
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use std::{fmt::Write as _, fs};
 
 /// Where its socket lies, which only root can use. Its unit file makes the directory.
 pub(crate) const DIRECTORY: &str = "/run/irqbalance";
@@ -12,7 +14,7 @@ pub(crate) const DIRECTORY: &str = "/run/irqbalance";
 /// It answers at once, or not at all.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// It takes no longer messages (irqbalance.c, `sock_handle()`).
+/// Up to 1.9.4, irqbalance takes no longer messages (irqbalance.c, `sock_handle()`).
 const MESSAGE_MAX: usize = 499;
 
 /// The interrupts that it was told to leave alone.
@@ -38,6 +40,22 @@ pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
 /// # Errors
 /// As [`left_alone`], and `InvalidInput` for more interrupts than one message can have.
 pub(crate) fn leave_alone(directory: &Path, interrupts: &[u32]) -> io::Result<()> {
+    let message = message(interrupts).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "irqbalance takes no list of so many interrupts",
+        )
+    })?;
+    ask(directory, &message).map(drop)
+}
+
+/// Whether one message can have these interrupts.
+pub(crate) fn takes(interrupts: &[u32]) -> bool {
+    message(interrupts).is_some()
+}
+
+/// Up to 1.8.0, irqbalance reads the list to the next zero byte, which it does not add itself.
+fn message(interrupts: &[u32]) -> Option<String> {
     let mut message = "settings ban irqs".to_owned();
     for interrupt in interrupts {
         // Writing to a String can't fail.
@@ -46,22 +64,18 @@ pub(crate) fn leave_alone(directory: &Path, interrupts: &[u32]) -> io::Result<()
     if interrupts.is_empty() {
         message.push_str(" NONE");
     }
-    if message.len() > MESSAGE_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "irqbalance takes no list of so many interrupts",
-        ));
-    }
-    ask(directory, &message).map(drop)
+    message.push('\0');
+    (message.len() <= MESSAGE_MAX).then_some(message)
 }
 
 /// Sends a message to the irqbalance that listens. Returns its answer.
 fn ask(directory: &Path, message: &str) -> io::Result<String> {
+    let directory = Directory::open(directory)?;
     let mut problem = io::ErrorKind::NotFound.into();
-    for entry in fs::read_dir(directory)? {
-        // One that was killed leaves its socket.
-        match UnixStream::connect(entry?.path()) {
-            Ok(socket) => return exchange(socket, message),
+    for name in directory.names() {
+        // One that was killed leaves its socket. One that is stopped accepts nothing.
+        match named::connect_stream(&directory, &name, PATIENCE) {
+            Ok(socket) => return exchange(socket.into(), message),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => problem = error,
         }
@@ -82,6 +96,7 @@ fn exchange(mut socket: UnixStream, message: &str) -> io::Result<String> {
 mod tests {
     use super::*;
     use fanpcap_testkit::Scratch;
+    use std::fs;
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -95,7 +110,10 @@ mod tests {
             let len = socket.read(&mut message)?;
             let message = String::from_utf8_lossy(&message[..len]).into_owned();
             if let Some(list) = message.strip_prefix("settings ban irqs ") {
-                let numbers = list.split(' ').filter(|&word| word != "NONE");
+                let numbers = list
+                    .trim_end_matches('\0')
+                    .split(' ')
+                    .filter(|&word| word != "NONE");
                 banned = numbers.map(str::to_owned).collect();
             } else {
                 let of = |it: &String| format!("IRQ {it} LOAD 0 DIFF 0 CLASS 0 ");
@@ -126,8 +144,8 @@ mod tests {
             assert!(left_alone(&directory).unwrap().is_empty());
             server.join().unwrap().unwrap()
         });
-        assert_eq!(asked[1], "settings ban irqs 24 41");
-        assert_eq!(asked[3], "settings ban irqs NONE");
+        assert_eq!(asked[1], "settings ban irqs 24 41\0");
+        assert_eq!(asked[3], "settings ban irqs NONE\0");
     }
 
     #[test]
@@ -135,6 +153,8 @@ mod tests {
         let long: Vec<u32> = (1000..1100).collect();
         let refused = leave_alone(Path::new("/nonexistent"), &long).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        // 498 bytes, and 503.
+        assert!(takes(&long[..96]) && !takes(&long[..97]));
         let none = leave_alone(Path::new("/nonexistent"), &[41]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }

@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::knob::{Knob, KnobError, Knobs};
 use entry::{Change, Content};
 use place::Turn;
+pub(crate) use place::change_irqbalance;
 pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
 use std::fmt;
 

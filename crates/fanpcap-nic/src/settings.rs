@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::interrupts;
 use crate::irqbalance::{self, DIRECTORY};
+use crate::journal;
 use crate::knob::{self, Flow, Knob, KnobError, Knobs, Placement, Setting};
 use fanpcap_linux::ethtool::{Pause, Rings, Transform, flow};
 use fanpcap_linux::process::cpu;
@@ -128,10 +129,9 @@ impl Settings<'_> {
     }
 
     fn left_alone(&self) -> Result<String, KnobError> {
-        let mut own = self.interrupts()?;
+        let own = self.interrupts()?;
         let all = irqbalance::left_alone(Path::new(DIRECTORY)).map_err(absent)?;
-        own.retain(|number| all.contains(number));
-        Ok(table_text(&own))
+        own_of(own, all).map(|own| table_text(&own))
     }
 
     /// Interrupts of other devices stay as they are.
@@ -141,10 +141,15 @@ impl Settings<'_> {
             "" => Vec::new(),
             _ => table(wanted)?,
         };
-        let mut all = irqbalance::left_alone(Path::new(DIRECTORY)).map_err(absent)?;
-        all.retain(|number| !own.contains(number));
-        all.extend(wanted);
-        irqbalance::leave_alone(Path::new(DIRECTORY), &all).map_err(absent)
+        let directory = Path::new(DIRECTORY);
+        let change = || {
+            let mut all = irqbalance::left_alone(directory)?;
+            all.retain(|number| !own.contains(number));
+            all.extend(wanted);
+            irqbalance::leave_alone(directory, &all)
+        };
+        let changed = journal::change_irqbalance(change).map_err(io::Error::other);
+        changed.and_then(|changed| changed).map_err(absent)
     }
 
     fn mask(&self, file: &str) -> Result<String, KnobError> {
@@ -201,6 +206,19 @@ pub fn symmetric_key(len: usize) -> Vec<u8> {
 /// The driver's own table in all drivers (`ethtool_rxfh_indir_default()`).
 pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
     (0..queues.max(1)).cycle().take(entries).collect()
+}
+
+/// Which of a device's interrupts are in irqbalance's list. `Absent` where that has no room for the
+/// others, so that the device is tuned without it.
+fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, KnobError> {
+    let others = own.iter().filter(|&number| !all.contains(number));
+    let others: Vec<u32> = others.copied().collect();
+    own.retain(|number| all.contains(number));
+    all.extend(&others);
+    match others.is_empty() || irqbalance::takes(&all) {
+        true => Ok(own),
+        false => Err(KnobError::Absent),
+    }
 }
 
 /// An empty text stands for a value that the driver does not show.
@@ -383,6 +401,18 @@ mod tests {
         }
         assert_eq!(fields_text(fields("sdfn").unwrap()), "sdfn");
         assert_eq!(fields("sdx"), None);
+    }
+
+    #[test]
+    fn irqbalance_is_asked_where_its_list_has_room_for_all() {
+        assert_eq!(own_of(vec![24, 41], vec![7, 24]).unwrap(), [24]);
+        let many: Vec<u32> = (1000..1100).collect();
+        let refused = own_of(many.clone(), vec![7]).unwrap_err();
+        assert!(matches!(refused, KnobError::Absent));
+        assert!(own_of(vec![41], many.clone()).is_err());
+        // Its options may have had room.
+        assert_eq!(own_of(many.clone(), many.clone()).unwrap(), many);
+        assert_eq!(own_of(Vec::new(), many).unwrap(), []);
     }
 
     #[test]

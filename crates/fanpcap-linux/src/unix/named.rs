@@ -17,7 +17,7 @@ use std::time::Duration;
 /// # Errors
 /// What socket(2) says.
 pub fn socket() -> io::Result<OwnedFd> {
-    super::open(libc::SOCK_NONBLOCK)
+    super::open(libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK)
 }
 
 /// Whether a descriptor is a socket as of [`socket`]. Another process may have handed over any.
@@ -71,12 +71,30 @@ pub fn listen(
 /// listens, `EPROTOTYPE` when it is another kind of socket, `EACCES` without permission. `TimedOut`
 /// when the time is up.
 pub fn connect(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
+    connect_as(libc::SOCK_SEQPACKET, directory, name, limit)
+}
+
+/// As [`connect`], for a socket that carries a stream of bytes (`SOCK_STREAM`). `limit` is its time
+/// limit for sending, too.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_stream(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
+    connect_as(libc::SOCK_STREAM, directory, name, limit)
+}
+
+fn connect_as(
+    kind: c_int,
+    directory: &Directory,
+    name: &OsStr,
+    limit: Duration,
+) -> io::Result<OwnedFd> {
     let place_of_socket = directory.place(name)?;
     if !place_of_socket.metadata()?.file_type().is_socket() {
         return Err(io::Error::from_raw_os_error(libc::ENOTSOCK));
     }
     let (address, len) = address(&place(place_of_socket.as_raw_fd()))?;
-    let socket = super::open(0)?;
+    let socket = super::open(kind)?;
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let due = clock::monotonic_ns().saturating_add(limit);
     loop {
@@ -219,6 +237,20 @@ mod tests {
         assert!(!is_for_names(udp.as_fd()).unwrap());
         let file = fs::File::open("/proc/self/stat").unwrap();
         assert!(is_for_names(file.as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_listener_for_streams_that_does_not_accept_is_not_waited_for_for_ever() {
+        let (scene, _) = Scene::new("stream");
+        let directory = Directory::open(&scene.0).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(scene.0.join("s")).unwrap();
+        // SAFETY: takes plain numbers; the descriptor is open.
+        check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).unwrap();
+        let other = connect(&directory, name("s"), SOON).unwrap_err();
+        assert_eq!(other.raw_os_error(), Some(libc::EPROTOTYPE));
+        let _first = connect_stream(&directory, name("s"), SOON).unwrap();
+        let full = connect_stream(&directory, name("s"), SOON).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

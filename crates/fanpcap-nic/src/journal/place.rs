@@ -4,7 +4,8 @@
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap/tune/<netns>` below `/run`
 //! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock
 //! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
-//! in whichever PID namespace.
+//! in whichever PID namespace. The directory `irqbalance` beside those of network namespaces has the
+//! lock for changing the list of irqbalance(1), which all devices share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -58,6 +59,9 @@ pub(super) struct Turn(File);
 
 /// The directory of the journals of all network namespaces.
 const TUNE: &str = "tune";
+
+/// The directory of the lock for irqbalance's list. Directories of namespaces have numbers as names.
+const IRQBALANCE: &str = "irqbalance";
 
 /// The byte of the lock for changes.
 const TURN: u32 = 0;
@@ -116,6 +120,14 @@ impl Place {
             }
         }
         Err(JournalError::Busy)
+    }
+
+    /// Runs `change` with the right to change. Leaves nothing in the directory.
+    pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, JournalError> {
+        let turn = self.take()?;
+        let changed = change();
+        self.tidy(&turn);
+        Ok(changed)
     }
 
     fn lock_name(&self) -> String {
@@ -253,6 +265,15 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
         changes.extend(content.into_iter().flat_map(|it| it.changes));
     }
     Ok(changes)
+}
+
+/// Runs `change` while no other process changes the list of irqbalance(1).
+///
+/// # Errors
+/// [`JournalError`]: `change` has not run.
+pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, JournalError> {
+    let found = root::private_directory(TUNE, IRQBALANCE).map_err(JournalError::System)?;
+    Place::below(found, 0, About::default()).alone(change)
 }
 
 /// Removes the journal of a device that is gone.

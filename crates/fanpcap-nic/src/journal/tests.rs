@@ -370,6 +370,26 @@ fn nothing_is_left_behind_and_an_owner_without_changes_keeps_its_lock() {
 }
 
 #[test]
+fn what_all_devices_share_is_changed_by_one_process_at_a_time() {
+    let scene = Scene::new();
+    let file = scene.scratch.file("shared");
+    std::fs::write(&file, "0").unwrap();
+    let add = || {
+        let count: u32 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::fs::write(&file, (count + 1).to_string()).unwrap();
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let place = Place::below(scene.directory(), 0, About::default());
+            scope.spawn(move || (0..10).for_each(|_| place.alone(add).unwrap()));
+        }
+    });
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "20");
+    assert!(!scene.scratch.file("0.lock").exists());
+}
+
+#[test]
 fn a_journal_that_cant_be_read_stops_all_changes() {
     let scene = Scene::new();
     std::fs::write(scene.scratch.file("4.journal"), "fanpcap journal 7\n").unwrap();
