@@ -176,14 +176,19 @@ impl Facts {
         })
     }
 
-    /// What was looked at, in words.
-    pub(super) fn looked_at(&self) -> String {
+    /// What was looked at, in words. `user` is that of --user.
+    pub(super) fn looked_at(&self, user: Option<&str>) -> String {
         let names: Vec<&str> = self
             .devices
             .iter()
             .map(|it| it.link.name.as_str())
             .collect();
-        let rest = "settings, library, privileges, this machine";
+        let rest = match user {
+            None => "settings, library, privileges, this machine".to_owned(),
+            Some(name) => {
+                format!("this machine; settings, library, privileges and limits as user {name}")
+            }
+        };
         if names.is_empty() {
             return format!("{rest}; no device has packet sockets: name one to have it looked at");
         }
@@ -201,5 +206,23 @@ impl Facts {
         self.asked
             .as_ref()
             .is_none_or(|asked| group.device == *asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_user_s_doctor_looked_at_is_said() {
+        let mut facts = Facts::default();
+        let as_user = "settings, library, privileges and limits as user ada";
+        let none = format!("this machine; {as_user}; no device ");
+        assert!(facts.looked_at(Some("ada")).starts_with(&none));
+        facts.devices.push(Device::default());
+        facts.devices[0].link.name = "eth0".to_owned();
+        let one = format!("eth0 (groups: 0, members: 0), this machine; {as_user}");
+        assert_eq!(facts.looked_at(Some("ada")), one);
+        assert!(facts.looked_at(None).ends_with("privileges, this machine"));
     }
 }

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_config::report::harmless_text;
 use serde::Deserialize;
 
+use super::LOST;
 use super::finding::{Effect, Finding};
 
 /// A user by the system's database (getent(1)).
@@ -25,6 +27,30 @@ pub(super) struct AsUser {
     user: User,
     doctor: Child,
 }
+
+/// The findings of a doctor that looks as its caller.
+pub(super) const NAMES: [&str; 14] = [
+    "settings",
+    "set-in-vain",
+    "group-elsewhere",
+    "group-mode",
+    "group-taken",
+    "no-cap-net-raw",
+    "no-cap-bpf",
+    "no-cap-net-admin",
+    "few-descriptors",
+    "locked-memory",
+    "file-size",
+    "library-not-loaded",
+    "privileged-program",
+    "apparmor",
+];
+
+/// No doctor prints more bytes.
+const MOST: u64 = 1 << 18;
+
+/// The seconds after which a doctor that does not end is killed: its user can stop it.
+const PATIENCE: &str = "20";
 
 /// A finding of that doctor.
 #[derive(Deserialize)]
@@ -64,15 +90,20 @@ impl User {
 }
 
 impl AsUser {
-    /// Starts a doctor as this user, with the caller's variables and the user's home.
+    /// Starts a doctor as this user, with the user's home.
     pub(super) fn start(name: &str, device: Option<&str>, program: Option<&Path>) -> Result<Self> {
         let user = User::find(name)?;
         let own = env::current_exe().context("this program's file")?;
-        let mut command = Command::new("setpriv");
+        // In a session of its own it can't reach the caller's terminal.
+        let mut command = Command::new("setsid");
         command
+            .args(["timeout", "-s", "KILL", PATIENCE, "setpriv"])
             .args(["--reuid", &user.id, "--regid", &user.group, "--init-groups"])
             .arg(own)
             .args(["doctor", "--caller", "--json"])
+            // The user can read what it has.
+            .env_clear()
+            .envs(env::vars_os().filter(|(name, _)| is_passed_on(&name.to_string_lossy())))
             .env("HOME", &user.home)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -81,7 +112,7 @@ impl AsUser {
             command.arg("--program").arg(program);
         }
         command.arg("--").args(device);
-        let doctor = command.spawn().context("running setpriv")?;
+        let doctor = command.spawn().context("running setsid")?;
         Ok(Self {
             name: name.to_owned(),
             user,
@@ -89,33 +120,57 @@ impl AsUser {
         })
     }
 
-    /// What that doctor has found.
+    /// What that doctor has found. Its user may have made it say anything.
     pub(super) fn findings(mut self) -> Result<Vec<Finding>> {
-        let (mut said, mut complaint) = (String::new(), String::new());
-        if let (Some(out), Some(err)) = (&mut self.doctor.stdout, &mut self.doctor.stderr) {
-            // A complaint is shorter than the room in its pipe.
-            out.read_to_string(&mut said).context("reading")?;
-            err.read_to_string(&mut complaint).context("reading")?;
+        let (mut said, mut complaint) = (Vec::new(), Vec::new());
+        // A complaint is shorter than the room in its pipe.
+        if let Some(out) = self.doctor.stdout.take() {
+            out.take(MOST).read_to_end(&mut said).context("reading")?;
         }
-        self.doctor.wait().context("waiting")?;
-        let Ok(page) = serde_json::from_str::<Page>(&said) else {
-            bail!("looking as user {}: {}", self.name, complaint.trim());
+        if let Some(err) = self.doctor.stderr.take() {
+            let mut err = err.take(MOST);
+            err.read_to_end(&mut complaint).context("reading")?;
+        }
+        let status = self.doctor.wait().context("waiting")?;
+        let has_looked = status
+            .code()
+            .is_some_and(|it| it == 0 || it == i32::from(LOST));
+        let page = serde_json::from_slice::<Page>(&said);
+        let Some(page) = page.ok().filter(|_| has_looked) else {
+            let complaint = String::from_utf8_lossy(&complaint);
+            let complaint = harmless_text(complaint.trim());
+            bail!("looking as user {}: {status}: {complaint}", self.name);
         };
-        Ok(page.findings.into_iter().map(|it| self.own(it)).collect())
+        page.findings.into_iter().map(|it| self.own(it)).collect()
     }
 
-    fn own(&self, told: Told) -> Finding {
-        Finding {
-            // Names are few, and this process ends soon.
-            name: told.name.leak(),
+    fn own(&self, told: Told) -> Result<Finding> {
+        let Self { name: user, .. } = self;
+        let known = NAMES.into_iter().find(|&it| it == told.name);
+        let name = known.with_context(|| {
+            let name = harmless_text(&told.name);
+            format!("looking as user {user}: no finding has the name {name:?}")
+        })?;
+        // The caller runs the command, and has another group.
+        let fix = told.fix.replace("$(id -g)", &self.user.group);
+        let source = format!("a process of user {user} says so: read it before you run it");
+        Ok(Finding {
+            name,
             effect: told.effect,
-            place: told.place,
-            what: told.what,
-            why: told.why,
-            // The caller runs the command, and has another group.
-            fix: told.fix.replace("$(id -g)", &self.user.group),
-        }
+            place: harmless_text(&told.place),
+            what: harmless_text(&told.what),
+            why: harmless_text(&told.why),
+            fix: format!("{}    # {source}", harmless_text(&fix)),
+        })
     }
+}
+
+/// Whether a doctor needs this variable: settings and what looks like one, the dynamic linker, and
+/// what finds programs.
+fn is_passed_on(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let starts = ["PCAP_", "PFQ_", "FANPCAP_", "LD_", "LC_"];
+    ["PATH", "LANG"].contains(&&*name) || starts.iter().any(|it| name.starts_with(it))
 }
 
 #[cfg(test)]
@@ -139,5 +194,95 @@ mod tests {
             assert!(error.starts_with("no user"), "{error}");
         }
         assert_eq!(User::find("root").unwrap().id, "0");
+    }
+
+    #[test]
+    fn only_what_doctor_needs_is_passed_on() {
+        for name in [
+            "PCAP_GROUP",
+            "Pcap_Group",
+            "PFQ_GROUP",
+            "FANPCAP_LIB_DIR",
+            "LD_LIBRARY_PATH",
+            "PATH",
+            "LC_ALL",
+        ] {
+            assert!(is_passed_on(name), "{name}");
+        }
+        for name in [
+            "HOME",
+            "AWS_SECRET_ACCESS_KEY",
+            "SSH_AUTH_SOCK",
+            "PATHS",
+            "MYPCAP_KEY",
+            "",
+        ] {
+            assert!(!is_passed_on(name), "{name}");
+        }
+    }
+
+    /// Findings of a user's process that prints this and ends with this status.
+    fn said(text: &str, status: u8) -> Result<Vec<Finding>> {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            r#"printf %s "$1"; printf '\033[2Jno' >&2; exit $2"#,
+            "sh",
+        ]);
+        command.arg(text).arg(status.to_string());
+        let doctor = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let user = User::parse("ada:x:1000:100::/home/ada:/bin/sh");
+        let as_user = AsUser {
+            name: "ada".to_owned(),
+            user: user.context("a user")?,
+            doctor: doctor?,
+        };
+        as_user.findings()
+    }
+
+    /// A page with one finding.
+    fn page(name: &str, fix: &str) -> String {
+        let (effect, place) = ("costs", "\u{1b}[2Jhere");
+        serde_json::json!({"findings": [
+            {"name": name, "effect": effect, "place": place, "what": "", "why": "", "fix": fix}
+        ]})
+        .to_string()
+    }
+
+    #[test]
+    fn what_a_users_process_says_is_named_as_such() {
+        let found = said(&page("no-cap-bpf", "reboot\nsetpriv --regid=$(id -g)"), 3).unwrap();
+        assert_eq!((found.len(), found[0].name), (1, "no-cap-bpf"));
+        assert_eq!(found[0].place, "?[2Jhere");
+        let fix = "reboot?setpriv --regid=100    # a process of user ada says so: read it";
+        assert!(found[0].fix.starts_with(fix), "{found:?}");
+        assert_eq!(said(r#"{"findings":[]}"#, 0).unwrap(), []);
+    }
+
+    #[test]
+    fn what_no_doctor_says_is_refused() {
+        let error = |text: &str, status| said(text, status).unwrap_err().to_string();
+        let unknown = error(&page("down", "reboot"), 3);
+        assert!(
+            unknown.contains("no finding has the name \"down\""),
+            "{unknown}"
+        );
+        let failed = error(r#"{"findings":[]}"#, 1);
+        assert!(failed.ends_with("exit status: 1: ?[2Jno"), "{failed}");
+        assert!(error("", 0).starts_with("looking as user ada: "));
+    }
+
+    #[test]
+    fn a_text_without_an_end_is_not_read_to_its_end() {
+        let doctor = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
+        let as_user = AsUser {
+            name: "ada".to_owned(),
+            user: User::parse("ada:x:1000:100::/home/ada:/bin/sh").unwrap(),
+            doctor,
+        };
+        assert!(as_user.findings().is_err());
     }
 }

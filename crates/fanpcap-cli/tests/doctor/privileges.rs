@@ -133,6 +133,36 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
     })
 }
 
+/// A program in the place of setpriv(1) tells what the user's doctor would have.
+#[test]
+#[ignore = "needs root: a namespace"]
+fn another_users_doctor_has_neither_secrets_nor_the_terminal() -> Result<()> {
+    within(|scratch| {
+        let (bin, seen) = (scratch.file("bin"), scratch.file("seen"));
+        fs::create_dir(&bin)?;
+        let script = format!(
+            "#!/bin/sh\nenv >{seen}\nread -r _ _ _ _ _ session _ </proc/$$/stat\n\
+             echo \"leader: $((session == PPID))\" >>{seen}\necho '{{\"findings\": []}}'\n",
+            seen = seen.display()
+        );
+        let program = scratch.write("bin/setpriv", &script)?;
+        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        let shell = Shell::new("fdr1")?;
+        let (_, said) = shell.run(&format!(
+            "export SECRET=abc PCAP_ANY=def PATH={}:$PATH; fanpcap doctor fdr1 --user root 2>&1",
+            bin.display()
+        ))?;
+        ensure!(said.contains("and limits as user root."), "{said}");
+        let seen = fs::read_to_string(seen)?;
+        assert!(
+            !seen.contains("SECRET") && seen.contains("PCAP_ANY=def\n"),
+            "{seen}"
+        );
+        assert!(seen.contains("leader: 1\n"), "{seen}");
+        Ok(())
+    })
+}
+
 #[test]
 #[ignore = "needs root: a namespace"]
 fn a_privileged_program_is_found() -> Result<()> {
