@@ -34,6 +34,13 @@ pub enum XdpError {
         /// The mode.
         mode: String,
     },
+    /// The steering program has no classes, and members of the group have.
+    Unclassified {
+        /// The group's number.
+        group: u16,
+        /// A member's class.
+        class: u8,
+    },
     /// Other groups are on the device, and none of their members could hand over what all groups on
     /// it share.
     Unreachable {
@@ -89,6 +96,11 @@ impl fmt::Display for XdpError {
                 "fan-out group {group} can't run mode {mode} on engine xdp: \
                  use flow or a steering program",
             ),
+            Self::Unclassified { group, class } => write!(
+                f,
+                "fan-out group {group} has members of class {class}, which would get no packet: the \
+                 new program has no 'classify'; close them first",
+            ),
             Self::Unreachable { device, reasons } => write!(
                 f,
                 "other groups are on {device}, and no member hands over what they share: {reasons}",
@@ -121,6 +133,7 @@ impl std::error::Error for XdpError {
             | Self::Lost { .. }
             | Self::Taken { .. }
             | Self::Unsteered { .. }
+            | Self::Unclassified { .. }
             | Self::Unreachable { .. }
             | Self::Crowded { .. } => None,
         }
@@ -136,6 +149,7 @@ impl XdpError {
                 | Self::Lost { .. }
                 | Self::Taken { .. }
                 | Self::Unsteered { .. }
+                | Self::Unclassified { .. }
         )
     }
 
@@ -145,6 +159,7 @@ impl XdpError {
             Self::OtherEngine { .. } => "group-on-other-engine",
             Self::Lost { .. } => "group-without-device",
             Self::Unsteered { .. } => "mode-not-on-xdp",
+            Self::Unclassified { .. } => "class-without-classify",
             Self::Unreachable { .. } => "xdp-dock-unreachable",
             Self::Crowded { .. } => "xdp-device-is-crowded",
             Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",

@@ -30,6 +30,11 @@ pub(super) fn replace(
         group: first.identity.group(),
         mode: steering.title().to_owned(),
     })?;
+    let class = shared.table().class_of_members();
+    if let Some(class) = class.filter(|_| !steering.classifies()) {
+        let group = first.identity.group();
+        return Err(XdpError::Unclassified { group, class });
+    }
     let dock = {
         let _at_dock = turn.at_dock().map_err(XdpError::Lock)?;
         on_xdp.dock(shared.ifindex()).map_err(XdpError::Serve)?

@@ -1,6 +1,6 @@
 //! The parts of the table that the group's BPF program looks up: one for each class of members.
 
-use super::Table;
+use super::{Row, State, Table};
 use fanpcap_buckets::layout::{self, BUCKETS, CLASSES, EVERYBODY, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -66,6 +66,14 @@ impl<'a> Table<'a> {
         }
         let is_used = |class: &u8| (used >> class) & 1 == 1 || self.part(*class).has_ranks();
         (0..=LAST).filter(is_used).collect()
+    }
+
+    /// The class of a member that is not of the default one, if the group has such a member.
+    pub(crate) fn class_of_members(self) -> Option<u8> {
+        let is_it = |(_, row): &(Slot, Row)| {
+            row.class != 0 && matches!(row.state, State::Live | State::Newcomer)
+        };
+        self.rows().find(is_it).map(|(_, row)| row.class)
     }
 }
 

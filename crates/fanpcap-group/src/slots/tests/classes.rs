@@ -43,6 +43,17 @@ fn the_first_member_of_each_class_owns_all_of_its_buckets() {
 }
 
 #[test]
+fn a_group_has_members_of_a_class_until_the_last_of_them_is_gone() {
+    let (mut world, [first, _, one, other]) = two_classes();
+    assert_eq!(world.table().class_of_members(), Some(2));
+    world.depart(one);
+    assert_eq!(world.table().class_of_members(), Some(2));
+    world.close(other);
+    world.attend(first);
+    assert_eq!(world.table().class_of_members(), None);
+}
+
+#[test]
 fn a_death_moves_the_dead_ones_buckets_within_its_class() {
     let (world, members) = two_classes();
     for (which, heir) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
