@@ -198,12 +198,20 @@ fn taken(device: &Device) -> Vec<usize> {
     taken.into_iter().collect()
 }
 
-/// The process of irqbalance(1).
+/// The process of irqbalance(1), which is root's: anyone can give a process that name.
 pub fn irqbalance() -> Option<u32> {
-    let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let read = |pid, file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let is_it =
+        |pid| read(pid, "comm").trim_end() == "irqbalance" && is_roots(&read(pid, "status"));
     let mut all = stat::all().into_iter();
-    let found = all.find(|it| !it.has_ended() && name(it.pid).trim_end() == "irqbalance");
+    let found = all.find(|it| !it.has_ended() && is_it(it.pid));
     found.map(|it| it.pid)
+}
+
+/// Whether the effective user of a process is root, by its `/proc/PID/status`.
+fn is_roots(status: &str) -> bool {
+    let users = status.lines().find_map(|it| it.strip_prefix("Uid:"));
+    users.and_then(|it| it.split_whitespace().nth(1)) == Some("0")
 }
 
 /// The kernel's version, such as 6.18; zeros if it is not known.
@@ -215,3 +223,19 @@ pub fn kernel() -> (u32, u32) {
 }
 
 const IFF_UP: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::is_roots;
+
+    #[test]
+    fn a_process_is_roots_by_its_effective_user() {
+        assert!(is_roots(
+            "Name:\tx\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"
+        ));
+        assert!(!is_roots(
+            "Name:\tx\nUid:\t0\t1000\t0\t0\nGid:\t0\t0\t0\t0\n"
+        ));
+        assert!(!is_roots(""));
+    }
+}

@@ -1,6 +1,7 @@
 //! All facts: two looks at the machine, a while apart.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ pub(super) struct Facts {
     pub(super) cpus: Vec<usize>,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
-    pub(super) has_irqbalance: bool,
+    /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
+    pub(super) irqbalance: Option<Vec<u32>>,
 }
 
 /// One look.
@@ -98,7 +100,7 @@ pub(super) fn read(
         library,
         cpus: cpu::cpus().unwrap_or_default(),
         kernel,
-        has_irqbalance: nic::irqbalance().is_some(),
+        irqbalance: nic::irqbalance().map(|pid| banned(root, pid)),
     })
 }
 
@@ -126,6 +128,23 @@ fn devices(
         device
     };
     now.links.iter().filter(is_looked_at).map(of).collect()
+}
+
+/// The interrupts that the options of this irqbalance(1) ban.
+fn banned(root: &Path, pid: u32) -> Vec<u32> {
+    let line = fs::read_to_string(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
+    let mut words = line.split('\0');
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        let number = match word {
+            "--banirq" | "-i" => words.next(),
+            _ => word
+                .strip_prefix("--banirq=")
+                .or_else(|| word.strip_prefix("-i")),
+        };
+        found.extend(number.and_then(|it| it.parse::<u32>().ok()));
+    }
+    found
 }
 
 impl Facts {
@@ -171,7 +190,7 @@ impl Facts {
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
             kernel: self.kernel,
-            has_irqbalance: self.has_irqbalance,
+            irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,
         })
     }
@@ -224,5 +243,16 @@ mod tests {
         let one = format!("eth0 (groups: 0, members: 0), this machine; {as_user}");
         assert_eq!(facts.looked_at(Some("ada")), one);
         assert!(facts.looked_at(None).ends_with("privileges, this machine"));
+    }
+
+    #[test]
+    fn what_irqbalances_options_ban_is_read() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        fs::create_dir_all(scratch.file("proc/7")).unwrap();
+        let line =
+            "irqbalance\0--foreground\0--banirq=24\0--banirq\x0025\0-i\x0026\0-i27\0--banirq=x\0";
+        fs::write(scratch.file("proc/7/cmdline"), line).unwrap();
+        assert_eq!(banned(&scratch.file(""), 7), [24, 25, 26, 27]);
+        assert!(banned(&scratch.file(""), 8).is_empty());
     }
 }

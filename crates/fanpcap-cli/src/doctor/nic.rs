@@ -36,8 +36,8 @@ pub(super) struct Use<'a> {
     pub(super) is_on_xdp: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
-    /// irqbalance(1) moves interrupts.
-    pub(super) has_irqbalance: bool,
+    /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
+    pub(super) irqbalance: Option<&'a [u32]>,
     /// The CPUs of the machine.
     pub(super) cpus: &'a [usize],
 }
@@ -88,17 +88,22 @@ impl Nic {
     /// The command of `fanpcap tune` where its plan changes what `mends` names, else `alone`, the
     /// command that changes nothing else. `device` is a word of the shell.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
-        let wishes = Wishes {
-            monitor: self.facts.has_address,
-            ..Wishes::default()
-        };
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
         // There is none for the device of the default route.
-        let plan = plan::plan(&self.facts, wishes);
-        if !plan.is_ok_and(|plan| plan.steps.iter().any(is_it)) {
-            return alone;
-        }
-        let monitor = if wishes.monitor { " --monitor" } else { "" };
+        let is_mended = |monitor: bool| {
+            let wishes = Wishes {
+                monitor,
+                ..Wishes::default()
+            };
+            let plan = plan::plan(&self.facts, wishes);
+            plan.is_ok_and(|plan| plan.steps.iter().any(is_it))
+        };
+        // As a monitor, a device that serves the host would lose offloads for no finding.
+        let monitor = match () {
+            () if is_mended(false) => "",
+            () if is_mended(true) => " --monitor",
+            () => return alone,
+        };
         format!("fanpcap tune {device} --apply{monitor}    # this alone: {alone}")
     }
 
@@ -284,18 +289,17 @@ impl Nic {
     fn irqbalance(&self, used: &Use<'_>) -> Option<Finding> {
         let is_bound = |it: &Member| !it.cpus.is_empty() && it.cpus.len() < used.cpus.len();
         let mut members = used.groups.iter().flat_map(|it| &it.members);
-        let left_alone = self.facts.value(Setting::Irqbalance).unwrap_or_default();
-        let left_alone = settings::table(left_alone).unwrap_or_default();
-        let numbers = self.facts.interrupts.iter().map(|(it, _)| it.number);
-        let moved: Vec<u32> = numbers.filter(|it| !left_alone.contains(it)).collect();
-        if !used.has_irqbalance || moved.is_empty() || !members.any(is_bound) {
+        let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
+        let own: Vec<u32> = own.collect();
+        // It tells root; others see its options.
+        let told = self.facts.value(Setting::Irqbalance);
+        let told = told.map(|it| settings::table(it).unwrap_or_default());
+        let left_alone = told.as_deref().or(used.irqbalance)?;
+        let is_moved = |it: &u32| !left_alone.contains(it);
+        if used.irqbalance.is_none() || !own.iter().any(is_moved) || !members.any(is_bound) {
             return None;
         }
-        let banned: Vec<String> = moved.iter().map(|it| format!("--banirq={it}")).collect();
-        let alone = format!(
-            "echo 'IRQBALANCE_ARGS=\"{}\"' >> /etc/default/irqbalance && systemctl restart irqbalance",
-            banned.join(" ")
-        );
+        let alone = ban(&own);
         let is_asking = |knob: &Knob| *knob == Setting::Irqbalance.into();
         let told = [
             "irqbalance moves its interrupts, and members are bound to CPUs".to_owned(),
@@ -306,6 +310,20 @@ impl Nic {
         ];
         Some(finding(used, "irqbalance", Effect::Costs, told))
     }
+}
+
+/// The command that adds interrupts to those which irqbalance's options ban, and keeps the others.
+fn ban(interrupts: &[u32]) -> String {
+    let banned: Vec<String> = interrupts
+        .iter()
+        .map(|it| format!("--banirq={it}"))
+        .collect();
+    format!(
+        "f=/etc/default/irqbalance; old=$(sed -n 's/^ *IRQBALANCE_ARGS=//p' $f | tail -n 1 | tr -d '\"'); \
+         echo \"IRQBALANCE_ARGS=\\\"$old {}\\\"\" >> $f && systemctl restart irqbalance    \
+         # Debian's file; what `fanpcap tune` asked for other devices ends",
+        banned.join(" ")
+    )
 }
 
 /// Why the engine on XDP can't have a device that the settings ask it for.

@@ -85,7 +85,7 @@ fn found_beside(
         groups: &groups,
         is_on_xdp: false,
         kernel: (6, 1),
-        has_irqbalance: false,
+        irqbalance: None,
         cpus: &[0, 1, 2, 3],
     };
     change(&mut used);
@@ -208,7 +208,7 @@ fn readers_in_the_wrong_place_are_found() {
 
 #[test]
 fn irqbalance_is_found_where_members_are_bound() {
-    let with = |cpus: &[usize]| found(&nic(), &group("flow", cpus), |it| it.has_irqbalance = true);
+    let with = |cpus: &[usize]| found(&nic(), &group("flow", cpus), |it| it.irqbalance = Some(&[]));
     let bound = with(&[1]);
     assert_eq!(bound[0].name, "irqbalance");
     assert!(
@@ -217,7 +217,7 @@ fn irqbalance_is_found_where_members_are_bound() {
     );
     assert!(with(&[0, 1, 2, 3]).is_empty());
     // What irqbalance was asked to leave alone is none of it, and `fanpcap tune` asks it.
-    let ask = |nic: &Nic| found(nic, &group("flow", &[1]), |it| it.has_irqbalance = true);
+    let ask = |nic: &Nic| found(nic, &group("flow", &[1]), |it| it.irqbalance = Some(&[]));
     let mut nic = tunable();
     set(&mut nic, Setting::Irqbalance, "24");
     let asks = ask(&nic);
@@ -225,12 +225,47 @@ fn irqbalance_is_found_where_members_are_bound() {
         asks[0].fix.starts_with("fanpcap tune eth0 --apply "),
         "{asks:?}"
     );
-    assert!(
-        !asks[0].fix.contains("=24") && asks[0].fix.contains("=25"),
-        "{asks:?}"
-    );
+    // Options that are written anew name both.
+    assert!(asks[0].fix.contains("--banirq=24 --banirq=25"), "{asks:?}");
+    // A device that serves the host keeps its offloads.
+    nic.facts.has_address = true;
+    assert!(!ask(&nic)[0].fix.contains("--monitor"));
     set(&mut nic, Setting::Irqbalance, "24,25");
     assert!(ask(&nic).is_empty());
+}
+
+#[test]
+fn what_irqbalances_options_ban_is_left_alone_where_it_does_not_tell() {
+    let ask = |banned: &'static [u32]| {
+        let group = group("flow", &[1]);
+        found(&nic(), &group, |it| it.irqbalance = Some(banned))
+    };
+    assert_eq!(ask(&[24]).len(), 1);
+    assert!(ask(&[24, 25]).is_empty());
+}
+
+#[test]
+fn earlier_options_of_irqbalance_stay() {
+    let scratch = fanpcap_testkit::Scratch::new().unwrap();
+    let file = scratch.file("options");
+    let add = |interrupts: &[u32]| {
+        let fix = ban(interrupts).replace("/etc/default/irqbalance", &file.display().to_string());
+        let script = format!("systemctl() {{ echo $*; }}\n{fix}");
+        let mut shell = std::process::Command::new("sh");
+        let done = shell.args(["-c", &script]).output().unwrap();
+        assert_eq!(done.stdout, b"restart irqbalance\n");
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(add(&[24]), "IRQBALANCE_ARGS=\" --banirq=24\"");
+    std::fs::write(
+        &file,
+        "#IRQBALANCE_ARGS=\nIRQBALANCE_ARGS=\"--powerthresh=2\"\n",
+    )
+    .unwrap();
+    add(&[24, 25]);
+    let both = "IRQBALANCE_ARGS=\"--powerthresh=2 --banirq=24 --banirq=25 --banirq=41\"";
+    assert_eq!(add(&[41]), both);
 }
 
 #[test]
@@ -262,7 +297,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             groups: &[],
             is_on_xdp: true,
             kernel,
-            has_irqbalance: false,
+            irqbalance: None,
             cpus: &[],
         };
         no_xdp(&used).map(|it| it.name)
