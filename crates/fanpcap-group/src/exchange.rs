@@ -9,7 +9,7 @@
 use crate::estate::Estate;
 use crate::faults;
 use crate::locker::Deposit;
-use crate::on_xdp::{NEXT, OnXdp};
+use crate::on_xdp::NEXT;
 use crate::record::{TITLE_WORDS, at as word, title_words};
 use crate::shared::Shared;
 use crate::table::at;
@@ -18,7 +18,7 @@ use fanpcap_config::fanout::Script;
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::clock;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// What another member needs for an exchange.
 #[derive(Debug)]
@@ -46,45 +46,64 @@ pub(crate) fn is_under_way(shared: &Shared) -> bool {
 ///
 /// # Errors
 /// What the engine and the lockers say. The group has its former BPF program then.
-pub(crate) fn exchange(shared: &Shared, at_dock: &AtDock<'_>, next: &Next<'_>) -> io::Result<()> {
+pub(crate) fn exchange(shared: &Shared, _: &AtDock<'_>, next: &Next<'_>) -> io::Result<()> {
     shared.locker.ensure_room()?;
-    let set = |value| {
-        faults::step();
-        shared.table().set(at::EXCHANGE, value);
-        faults::step();
-    };
     let mut all = vec![next.received, next.text, next.title];
     all.extend(next.sent);
-    set(BEGUN);
+    set(shared, BEGUN);
     let put = shared.locker.put(Deposit::Engine(NEXT), &all);
-    if put.is_ok() {
-        set(next.digest);
-    }
-    put.and(finish(shared, at_dock))
+    let done = put.and_then(|()| {
+        set(shared, next.digest);
+        install(shared, next.digest)
+    });
+    // Best effort: the next holder of the lock clears it away.
+    let _ = clear(shared);
+    done
 }
 
 /// Completes or undoes the exchange that is under way. The caller is as that of [`exchange`].
 ///
 /// # Errors
-/// As [`exchange`]. No exchange is under way then.
+/// As [`exchange`]. What is left to do is the next holder's then.
 pub(crate) fn finish(shared: &Shared, _: &AtDock<'_>) -> io::Result<()> {
+    finish_by(shared, &|digest| install(shared, digest))
+}
+
+fn finish_by(shared: &Shared, install: &dyn Fn(u64) -> io::Result<()>) -> io::Result<()> {
     let digest = shared.table().get(at::EXCHANGE);
-    let next = shared.locker.find(Deposit::Engine(NEXT))?;
-    let done = match (&shared.on_xdp, next) {
-        (Some(on_xdp), Some(next)) if digest != BEGUN => install(shared, on_xdp, digest, next),
-        _ => Ok(()),
-    };
+    if digest != BEGUN {
+        // To undo it may be impossible: the device may have the next program already.
+        if let Err(error) = install(digest) {
+            // Where the device is gone, nothing is left to exchange.
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+        }
+    }
+    clear(shared)
+}
+
+fn set(shared: &Shared, value: u64) {
     faults::step();
-    shared.table().set(at::EXCHANGE, BEGUN);
+    shared.table().set(at::EXCHANGE, value);
     faults::step();
+}
+
+/// Clears away an exchange that is done, or shall not be.
+fn clear(shared: &Shared) -> io::Result<()> {
+    set(shared, BEGUN);
     shared.locker.remove(Deposit::Engine(NEXT))?;
     faults::step();
     shared.table().set(at::EXCHANGE, 0);
-    done
+    Ok(())
 }
 
 /// Makes the next BPF program the group's. It can be done again from its beginning.
-fn install(shared: &Shared, on_xdp: &OnXdp, digest: u64, next: Vec<OwnedFd>) -> io::Result<()> {
+fn install(shared: &Shared, digest: u64) -> io::Result<()> {
+    let next = shared.locker.find(Deposit::Engine(NEXT))?;
+    let (Some(on_xdp), Some(next)) = (&shared.on_xdp, next) else {
+        return Ok(());
+    };
     let mut next = next.into_iter();
     let (Some(received), Some(text), Some(title)) = (next.next(), next.next(), next.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
@@ -127,4 +146,40 @@ fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
         }
         true
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a completer succeeds to whom an exchange is left that has come as far as `word`, and
+    /// what it leaves: the table's word, and whether the deposit is there.
+    fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
+        let shared = Shared::for_xdp(1).unwrap();
+        let next = shared.lifelines.as_fd();
+        shared.locker.put(Deposit::Engine(NEXT), &[next]).unwrap();
+        shared.table().set(at::EXCHANGE, word);
+        let done = finish_by(&shared, &|digest| {
+            assert_eq!(digest, 77);
+            outcome.map_or(Ok(()), |kind| Err(kind.into()))
+        });
+        let next = shared.locker.find(Deposit::Engine(NEXT)).unwrap();
+        (
+            done.is_ok(),
+            shared.table().get(at::EXCHANGE),
+            next.is_some(),
+        )
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn what_can_not_be_completed_is_left_to_the_next_holder_of_the_lock() {
+        let refused = Some(io::ErrorKind::PermissionDenied);
+        assert_eq!(left_after(77, refused), (false, 77, true));
+        assert_eq!(left_after(77, None), (true, 0, false));
+        let gone = Some(io::ErrorKind::NotFound);
+        assert_eq!(left_after(77, gone), (true, 0, false));
+        // One that has only begun is undone.
+        assert_eq!(left_after(BEGUN, refused), (true, 0, false));
+    }
 }
