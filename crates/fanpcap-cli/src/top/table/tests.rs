@@ -154,7 +154,7 @@ fn a_group_on_xdp_tells_what_came_to_it_and_its_members_classes() {
     assert_eq!(
         shown[3].text.trim_end(),
         "  offered 3M packets (2.90M in rings, 90k rejected by members' filters, \
-         1000 for full rings, 9000 dropped by the program)"
+         1000 for full rings, 9000 dropped by the steering program)"
     );
     assert!(shown[4].text.starts_with("  4711 tcpdump class 2 "));
     if let Some(ledger) = &mut view.devices[0].groups[0].ledger {
