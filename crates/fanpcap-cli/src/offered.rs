@@ -44,7 +44,10 @@ impl Offered {
             (self.in_rings_packets_total, "in rings"),
             (self.filtered_packets_total, "rejected by members' filters"),
             (self.ring_full_packets_total, "for full rings"),
-            (self.steered_nowhere_packets_total, "dropped by the steering program"),
+            (
+                self.steered_nowhere_packets_total,
+                "dropped by the steering program",
+            ),
             (self.no_member_packets_total, "without a member"),
         ]
     }

@@ -60,7 +60,7 @@ pub(super) struct Turn(File);
 /// The directory of the journals of all network namespaces.
 const TUNE: &str = "tune";
 
-/// The directory of the lock for irqbalance's list. Directories of namespaces have numbers as names.
+/// The directory of the lock for irqbalance's list. Namespaces' directories have numbers as names.
 const IRQBALANCE: &str = "irqbalance";
 
 /// The byte of the lock for changes.
