@@ -4,8 +4,8 @@
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap/tune/<netns>` below `/run`
 //! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock
 //! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
-//! in whichever PID namespace. The directory `irqbalance` beside those of network namespaces has the
-//! lock for changing the list of irqbalance(1), which all devices share.
+//! in whichever PID namespace. The directory `irqbalance` beside those of network namespaces has
+//! the lock for changing the list of irqbalance(1), which all devices share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
