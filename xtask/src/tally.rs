@@ -26,6 +26,14 @@ impl Tally {
         }
     }
 
+    /// A tier that can't run here, which has said why.
+    pub(crate) fn one_skipped() -> Self {
+        Self {
+            skipped: 1,
+            ..Self::default()
+        }
+    }
+
     /// Tests that ran.
     pub(crate) fn executed(self) -> usize {
         self.passed + self.failed

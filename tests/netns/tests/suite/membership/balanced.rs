@@ -3,6 +3,7 @@
 
 mod mix;
 
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +104,16 @@ fn skewed(mix: &mut Mix, group: &Group<'_>) {
     mix.add(more.into_iter());
 }
 
+/// The busiest member was far above the mean when `first` packets had been sent, and is no more.
+fn ensure_leveled(seen: &Seen, first: usize, last: Range<usize>) -> Result<()> {
+    let (before, after) = (seen.above(0..first / 2), seen.above(last));
+    print(&format!(
+        "the busiest member: {before:.1} % above the mean, then {after:.1} %"
+    ));
+    ensure!(before > 40.0 && after <= 5.0, "{before} to {after}");
+    Ok(())
+}
+
 fn all_buckets_level_the_members(how: &'static [&'static str]) -> Result<()> {
     on_wire_of(how, |wire| {
         let group = Group::start(wire, "flow+balance=all", how)?;
@@ -114,11 +125,7 @@ fn all_buckets_level_the_members(how: &'static [&'static str]) -> Result<()> {
         let last = mix.sent();
         group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
         let seen = group.finish(&mix)?;
-        let (before, after) = (seen.above(0..first / 2), seen.above(last..mix.sent()));
-        print(&format!(
-            "the busiest member: {before:.1} % above the mean, then {after:.1} %"
-        ));
-        ensure!(before > 40.0 && after <= 5.0, "{before} to {after}");
+        ensure_leveled(&seen, first, last..mix.sent())?;
         Ok(())
     })
 }
@@ -154,11 +161,7 @@ fn live_flows_stay_and_new_ones_level_the_members() -> Result<()> {
         let last = mix.sent();
         group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
         let seen = group.finish(&mix)?;
-        let (before, after) = (seen.above(0..first / 2), seen.above(last..mix.sent()));
-        print(&format!(
-            "the busiest member: {before:.1} % above the mean, then {after:.1} %"
-        ));
-        ensure!(before > 40.0 && after <= 5.0, "{before} to {after}");
+        ensure_leveled(&seen, first, last..mix.sent())?;
         ensure!(
             seen.flows_apart() == 0,
             "{} flows moved",

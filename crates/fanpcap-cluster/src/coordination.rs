@@ -1,0 +1,79 @@
+//! What a coordination engine tells nodes and coordinators: the embedded protocol, or etcd.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use fanpcap_select::Selection;
+
+use crate::identity::{NodeId, Revision};
+use crate::topology::Topology;
+
+/// What a node says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announcement {
+    /// Which node.
+    pub node: NodeId,
+    /// Drawn at random when the node's machine booted: two machines with one id differ in it.
+    pub boot: u64,
+    /// How many buckets it is due, compared with the others.
+    pub weight: u16,
+    /// Where it may be reached on the control network.
+    pub address: SocketAddr,
+}
+
+/// What the engine tells a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeEvent {
+    /// A topology to follow, unless the node has a newer one.
+    Topology(Revision, Box<Topology>),
+    /// The cluster does not take this node.
+    Refused(Refusal),
+    /// Whether the engine is in reach. A node that is cut off goes on as before.
+    Reach(bool),
+}
+
+/// Why a cluster does not take a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Another machine has the node's id: a cloned image.
+    TakenId,
+    /// The cluster has as many nodes as it can have.
+    Full,
+    /// The node speaks a version that the coordinator does not.
+    Version,
+}
+
+/// A node that the engine holds for alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Live {
+    /// What it says of itself.
+    pub announcement: Announcement,
+    /// The newest topology that it captures by.
+    pub acknowledged: Option<Revision>,
+}
+
+/// What the operator wants.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wishes {
+    /// How packets are selected.
+    pub selection: Selection,
+    /// Where records go; empty in distribution mode.
+    pub analyzers: Vec<SocketAddr>,
+    /// Nodes that are to have no buckets.
+    pub drained: BTreeSet<NodeId>,
+    /// Weights that count in the place of what nodes say.
+    pub weights: BTreeMap<NodeId, u16>,
+}
+
+/// What the engine tells a coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// Whether this coordinator is the active one.
+    pub leads: bool,
+    /// The nodes that are alive.
+    pub live: Vec<Live>,
+    /// The cluster's topology.
+    pub topology: Option<(Revision, Box<Topology>)>,
+    /// What the operator wants.
+    pub wishes: Wishes,
+}

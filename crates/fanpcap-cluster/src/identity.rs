@@ -1,0 +1,26 @@
+//! What names a node, and what orders topologies.
+
+use std::fmt;
+
+/// A capture node, for as long as its machine exists (DiCAP's 32-bit node id).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// Orders all topologies that a cluster ever had: the greater is the newer.
+///
+/// etcd's `mod_revision`, or the coordinator's term (upper 24 bits) and count (lower 40 bits). It is
+/// in every record, so that an analyzer can tell what a node sent that was fenced off.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

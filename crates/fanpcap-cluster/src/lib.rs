@@ -1,0 +1,13 @@
+//! A capture cluster: several nodes behind a mirror port have each packet once and prove it.
+//!
+//! The parts are state machines. They do no I/O and read no clock: messages, times and bytes are
+//! arguments, and what is to be done is returned. `fanpcap-clusterd` is the code around them.
+#![forbid(unsafe_code)]
+
+mod identity;
+mod topology;
+mod coordination;
+
+pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
+pub use identity::{NodeId, Revision};
+pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};
