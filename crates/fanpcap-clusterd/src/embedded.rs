@@ -1,0 +1,1 @@
+//! The embedded engine: the control protocol over UDP, without another server.

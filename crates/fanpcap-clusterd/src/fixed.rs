@@ -1,0 +1,77 @@
+//! The engine `fixed`: one topology from the settings, for a cluster that never changes.
+
+use std::thread;
+use std::time::Duration;
+
+use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology};
+
+use crate::coordination::{CoordinationError, NodeSide};
+
+/// The revision of a fixed topology.
+pub const FIXED: Revision = Revision(1);
+
+/// A node's side of the engine `fixed`.
+#[derive(Debug)]
+pub struct Fixed {
+    news: Vec<NodeEvent>,
+}
+
+impl Fixed {
+    /// An engine that tells its node this topology, and nothing else ever.
+    pub fn new(topology: Topology) -> Self {
+        let topology = NodeEvent::Topology(FIXED, Box::new(topology));
+        Self {
+            news: vec![NodeEvent::Reach(true), topology],
+        }
+    }
+}
+
+impl NodeSide for Fixed {
+    fn announce(&mut self, _: &Announcement) -> Result<(), CoordinationError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+        if self.news.is_empty() {
+            thread::sleep(wait);
+        }
+        Ok(std::mem::take(&mut self.news))
+    }
+
+    fn acknowledge(&mut self, _: Revision) -> Result<(), CoordinationError> {
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), CoordinationError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cluster::{NodeId, Seat};
+    use fanpcap_select::Selection;
+
+    use super::*;
+
+    #[test]
+    fn a_fixed_topology_is_told_once() {
+        let topology = Topology {
+            epoch: 1,
+            selection: Selection::default(),
+            seats: vec![Seat {
+                slot: fanpcap_buckets::Slot(0),
+                node: NodeId(7),
+                weight: 1,
+            }],
+            owners: Box::new([Some(fanpcap_buckets::Slot(0)); fanpcap_buckets::layout::BUCKETS]),
+            heirs: None,
+            analyzers: Vec::new(),
+        };
+        let mut engine = Fixed::new(topology.clone());
+        let news = engine.poll(Duration::ZERO).unwrap();
+        let told = NodeEvent::Topology(FIXED, Box::new(topology));
+        assert_eq!(news, [NodeEvent::Reach(true), told]);
+        assert_eq!(engine.poll(Duration::from_millis(1)).unwrap(), []);
+    }
+}

@@ -1,0 +1,1 @@
+//! Ships a node's records to the analyzers.
