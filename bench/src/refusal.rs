@@ -53,7 +53,7 @@ pub(crate) enum Refusal {
 /// Minimum share of its core for a flood's generator, which only ever waits for the CPU.
 const OWN_SHARE: f64 = 0.9;
 /// Allowed deviation from a requested rate.
-const OFF_RATE: f64 = 0.02;
+pub(crate) const OFF_RATE: f64 = 0.02;
 /// Allowed share of the time in which only one of several generators sends.
 const OFF_TIME: f64 = 0.05;
 /// Allowed foreign share of a core.
@@ -109,9 +109,9 @@ pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run whose generator did not keep its rate.
-pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
-    if (1.0 - share).abs() > OFF_RATE {
+/// Refuses a run whose generator was off its rate by more than `allowed`.
+pub(crate) fn on_time(share: f64, allowed: f64) -> Result<(), Refusal> {
+    if (1.0 - share).abs() > allowed {
         return Err(Refusal::Late(share));
     }
     Ok(())
@@ -267,6 +267,7 @@ mod tests {
 
     #[test]
     fn a_core_that_was_not_ours_alone_is_refused() {
+        let on_time = |share| on_time(share, OFF_RATE);
         assert!(on_time(0.97).is_err() && on_time(0.99).is_ok() && on_time(1.03).is_err());
         assert!(generator_share(0.89).is_err() && generator_share(0.97).is_ok());
         assert!(foreign_share(1, 0.11, false).is_err() && foreign_share(1, 0.02, false).is_ok());

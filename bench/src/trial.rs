@@ -12,7 +12,7 @@ use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::pause::pause;
 use crate::reader::{self, ReaderReport, Seat, Settings, Work};
-use crate::refusal::{Counters, Refusal, generator_share, on_time};
+use crate::refusal::{Counters, OFF_RATE, Refusal, generator_share, on_time};
 
 /// Pause between the reader's start and the first frame.
 pub(crate) const SETTLE: Duration = Duration::from_millis(150);
@@ -135,9 +135,9 @@ impl Trial<'_> {
         match self.load {
             _ if bench.shared => Ok(()),
             Load::Flood(..) if self.seats.iter().all(alone) => generator_share(sent.share()),
-            Load::Paced { pps, .. } => on_time(sent.pps() / pps as f64),
+            Load::Paced { pps, .. } => on_time(sent.pps() / pps as f64, OFF_RATE),
             Load::Probes(count, interval) if count >= MANY => {
-                on_time(sent.pps() * interval.as_secs_f64())
+                on_time(sent.pps() * interval.as_secs_f64(), OFF_RATE)
             }
             Load::Flood(..) | Load::Probes(..) => Ok(()),
         }

@@ -15,7 +15,7 @@ use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::outside;
 use crate::pause::pause;
-use crate::refusal::{Counters, Refusal, on_time};
+use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
 use crate::row::{Goal, Must, Row};
 use crate::trial::SETTLE;
 
@@ -184,7 +184,7 @@ fn run_on(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refus
         dropped: sum(|told| told.lost),
         delivered: sum(|told| told.handled),
     };
-    let alone = bench.alone(on_time(sent.pps() / pps as f64));
+    let alone = bench.alone(on_time(sent.pps() / pps as f64, OFF_RATE));
     let accepted = counters.agree().and(undisturbed).and(alone);
     Ok(accepted.map(|()| sample(&sent, &counters)))
 }
