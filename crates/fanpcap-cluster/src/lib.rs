@@ -6,8 +6,10 @@
 
 mod identity;
 mod topology;
+mod encoding;
 mod coordination;
 
 pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
+pub use encoding::{DecodeError, MOST_ENCODED};
 pub use identity::{NodeId, Revision};
 pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};
