@@ -16,11 +16,13 @@ pub mod member;
 pub mod veth;
 pub mod netns;
 pub mod hosts;
+pub mod mirror;
 
 pub use await_for::await_for;
 pub use capture::Capture;
 pub use flow::{Direction, Flow, FlowKey, Transport};
 pub use member::{Member, Program};
+pub use mirror::Mirror;
 pub use scratch::Scratch;
 pub use veth::Veth;
 

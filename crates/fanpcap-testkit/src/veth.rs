@@ -139,19 +139,33 @@ pub fn ip(arguments: &str) -> Result<()> {
     run("ip", arguments)
 }
 
+/// Runs `tc` in the calling thread's namespace.
+///
+/// # Errors
+/// `tc` failed; the message has its output.
+pub fn tc(arguments: &[&str]) -> Result<()> {
+    outcome("tc", arguments).map(drop)
+}
+
 fn run(program: &str, arguments: &str) -> Result<()> {
     output(program, arguments).map(drop)
 }
 
 fn output(program: &str, arguments: &str) -> Result<String> {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    outcome(program, &words)
+}
+
+fn outcome(program: &str, arguments: &[&str]) -> Result<String> {
     let done = Command::new(program)
-        .args(arguments.split_whitespace())
+        .args(arguments)
         .output()
         .with_context(|| format!("running {program}"))?;
     let complaint = String::from_utf8_lossy(&done.stderr);
     ensure!(
         done.status.success(),
-        "{program} {arguments}: {}",
+        "{program} {}: {}",
+        arguments.join(" "),
         complaint.trim()
     );
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
