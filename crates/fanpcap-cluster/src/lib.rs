@@ -8,6 +8,8 @@ mod identity;
 mod topology;
 mod encoding;
 mod coordination;
+pub mod witness;
+pub mod record;
 
 pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
 pub use encoding::{DecodeError, MOST_ENCODED};

@@ -1,0 +1,268 @@
+//! A batch: packets of one node under one topology, one behind the other.
+//!
+//! Behind the head:
+//!
+//! | Offset | Bytes | What |
+//! | --- | --- | --- |
+//! | 40 | 8 | revision of the topology by which the node captured them |
+//! | 48 | 8 | number of the batch in its session |
+//! | 56 | 8 | number of its first record in its session |
+//! | 64 | 8 | stamp: nanoseconds since 1970 of the first record |
+//! | 72 | 2 | records |
+//! | 74 | 2 | link type |
+//! | 76 | 4 | 0 |
+//!
+//! A record is 12 bytes, then the packet's first bytes: nanoseconds since the batch's stamp (signed,
+//! 4), bytes on the wire (4), bytes captured (2), bucket (2; the highest bit is the union's mark).
+
+use super::Record;
+use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};
+use super::head::{read_u16, read_u32, read_u64, seal};
+use crate::identity::Revision;
+
+const BATCH_BYTES: usize = HEAD_BYTES + 40;
+const RECORD_BYTES: usize = 12;
+const COUNT_AT: usize = 72;
+const MARK: u16 = 0x8000;
+const BUCKET: u16 = 0x0fff;
+
+/// Whose batch it is, and where it stands in its session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The topology by which the node captured.
+    pub revision: Revision,
+    /// Number of the batch in its session.
+    pub sequence: u64,
+    /// Number of its first record in its session.
+    pub first: u64,
+    /// Link type of the packets (`LINKTYPE_`).
+    pub link: u16,
+}
+
+/// A batch whose bytes were checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batch<'a> {
+    /// Whose.
+    pub head: Head,
+    /// Where it stands in its session.
+    pub origin: Origin,
+    count: u16,
+    stamp: u64,
+    body: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Reads a message that is a batch.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or one of its records lies beyond its end or has a bucket beyond 4095.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        let head = Head::of_whole(bytes, Kind::Records)?;
+        let body = bytes.get(BATCH_BYTES..);
+        let body = body.ok_or(MessageError::Length(bytes.len()))?;
+        let batch = Self {
+            head,
+            origin: Origin {
+                revision: Revision(read_u64(bytes, 40)),
+                sequence: read_u64(bytes, 48),
+                first: read_u64(bytes, 56),
+                link: read_u16(bytes, 74),
+            },
+            count: read_u16(bytes, COUNT_AT),
+            stamp: read_u64(bytes, 64),
+            body,
+        };
+        batch.check()?;
+        Ok(batch)
+    }
+
+    fn check(&self) -> Result<(), MessageError> {
+        let mut rest = self.body;
+        for _ in 0..self.count {
+            let Some((record, behind)) = rest.split_first_chunk::<RECORD_BYTES>() else {
+                return Err(MessageError::Body);
+            };
+            let captured = usize::from(read_u16(record, 8));
+            if read_u16(record, 10) & !(MARK | BUCKET) != 0 || captured > behind.len() {
+                return Err(MessageError::Body);
+            }
+            rest = &behind[captured..];
+        }
+        let counted = self.origin.first.checked_add(u64::from(self.count));
+        let numbered = self.origin.sequence < u64::MAX && counted.is_some();
+        if rest.is_empty() && numbered {
+            Ok(())
+        } else {
+            Err(MessageError::Body)
+        }
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> u16 {
+        self.count
+    }
+
+    /// Whether it has no record. A node that has nothing to send sends such batches to say so.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first record's stamp. An empty batch has one too: when it was made.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// The records, in the order in which the node captured them.
+    pub fn records(&self) -> Records<'a> {
+        Records {
+            stamp: self.stamp,
+            rest: self.body,
+        }
+    }
+}
+
+/// The records of a batch.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    stamp: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let (record, behind) = self.rest.split_first_chunk::<RECORD_BYTES>()?;
+        let (captured, rest) = behind.split_at_checked(usize::from(read_u16(record, 8)))?;
+        self.rest = rest;
+        let place = read_u16(record, 10);
+        let since = i32::from_be_bytes([record[0], record[1], record[2], record[3]]);
+        Some(Record {
+            stamp: self.stamp.saturating_add_signed(i64::from(since)),
+            wire_length: read_u32(record, 4),
+            bucket: place & BUCKET,
+            marked: place & MARK != 0,
+            captured,
+        })
+    }
+}
+
+/// Fills batches of a session.
+#[derive(Clone, Debug)]
+pub struct BatchBuilder {
+    head: Head,
+    size: usize,
+    origin: Origin,
+    count: u16,
+    stamp: u64,
+    bytes: Vec<u8>,
+}
+
+impl BatchBuilder {
+    /// Begins a session whose batches have up to `size` bytes, within what a message may have.
+    pub fn new(head: Head, size: usize, link: u16) -> Self {
+        let least = BATCH_BYTES + RECORD_BYTES + 64;
+        Self {
+            head: Head {
+                kind: Kind::Records,
+                ..head
+            },
+            size: size.clamp(least, MESSAGE_BYTES),
+            origin: Origin {
+                revision: Revision(0),
+                sequence: 0,
+                first: 0,
+                link,
+            },
+            count: 0,
+            stamp: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Number of the next batch.
+    pub fn sequence(&self) -> u64 {
+        self.origin.sequence
+    }
+
+    /// Whether no record waits for its batch.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a record that was captured by the topology of `revision`. What of the packet does not
+    /// fit into an empty batch is cut off. Returns the batch before it if that one ends here.
+    pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
+        let most = self.size - BATCH_BYTES - RECORD_BYTES;
+        let captured = &record.captured[..record.captured.len().min(most)];
+        let needed = self.bytes.len() + RECORD_BYTES + captured.len();
+        let since = i32::try_from(record.stamp.wrapping_sub(self.stamp) as i64);
+        let goes_on = self.count > 0
+            && self.count < u16::MAX
+            && needed <= self.size
+            && revision == self.origin.revision;
+        let (full, since) = match since {
+            Ok(since) if goes_on => (None, since),
+            _ => {
+                let full = self.flush();
+                self.begin(revision, record.stamp);
+                (full, 0)
+            }
+        };
+        self.append(since, record, captured);
+        full
+    }
+
+    fn append(&mut self, since: i32, record: &Record<'_>, captured: &[u8]) {
+        let length = u16::try_from(captured.len()).unwrap_or(u16::MAX);
+        let mark = if record.marked { MARK } else { 0 };
+        let mut head = [0; RECORD_BYTES];
+        head[..4].copy_from_slice(&since.to_be_bytes());
+        head[4..8].copy_from_slice(&record.wire_length.to_be_bytes());
+        head[8..10].copy_from_slice(&length.to_be_bytes());
+        head[10..].copy_from_slice(&((record.bucket & BUCKET) | mark).to_be_bytes());
+        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(captured);
+        self.count += 1;
+    }
+
+    /// The batch that waits for more records, if it has one.
+    pub fn flush(&mut self) -> Option<Vec<u8>> {
+        (self.count > 0).then(|| self.finish())
+    }
+
+    /// A batch without records: says that there was none to send until `now`.
+    pub fn idle(&mut self, revision: Revision, now: u64) -> Option<Vec<u8>> {
+        if self.count > 0 {
+            return None;
+        }
+        self.begin(revision, now);
+        Some(self.finish())
+    }
+
+    fn begin(&mut self, revision: Revision, stamp: u64) {
+        self.origin.revision = revision;
+        self.stamp = stamp;
+        self.bytes.reserve(self.size);
+        self.head.encode(&mut self.bytes);
+        let numbers = [revision.0, self.origin.sequence, self.origin.first, stamp];
+        for number in numbers {
+            self.bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        self.bytes.extend_from_slice(&[0; 2]);
+        self.bytes
+            .extend_from_slice(&self.origin.link.to_be_bytes());
+        self.bytes.extend_from_slice(&[0; 4]);
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        let mut batch = std::mem::take(&mut self.bytes);
+        batch[COUNT_AT..COUNT_AT + 2].copy_from_slice(&self.count.to_be_bytes());
+        seal(&mut batch);
+        self.origin.sequence += 1;
+        self.origin.first += u64::from(self.count);
+        self.count = 0;
+        batch
+    }
+}

@@ -1,0 +1,212 @@
+//! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
+//!
+//! A message is a UDP datagram, or a part of a TCP stream. All numbers are in network byte order.
+//! Over UDP a driver may put a code of authenticity behind the message; the message does not count
+//! it. Over TCP the connection's TLS stands for the sender.
+//!
+//! | Offset | Bytes | What |
+//! | --- | --- | --- |
+//! | 0 | 4 | `FNPR` |
+//! | 4 | 1 | version, 1 |
+//! | 5 | 1 | kind |
+//! | 6 | 2 | 0 |
+//! | 8 | 4 | bytes of the whole message |
+//! | 12 | 4 | node |
+//! | 16 | 8 | cluster |
+//! | 24 | 8 | boot: drawn when the node's machine booted |
+//! | 32 | 8 | session: drawn when the sender began to count batches |
+
+use std::fmt;
+
+use crate::identity::NodeId;
+
+/// Bytes of the head.
+pub const HEAD_BYTES: usize = 40;
+
+/// Most bytes of a message.
+pub const MESSAGE_BYTES: usize = 1 << 16;
+
+/// Bytes of an acknowledgement.
+pub const ACK_BYTES: usize = HEAD_BYTES + 8;
+
+const MAGIC: [u8; 4] = *b"FNPR";
+const VERSION: u8 = 1;
+
+/// What a message has behind its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Packets.
+    Records,
+    /// What a node has counted, or a part of that.
+    Counts,
+    /// From an analyzer: which batches it has.
+    Ack,
+}
+
+/// What all messages begin with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// What follows.
+    pub kind: Kind,
+    /// Bytes of the whole message.
+    pub length: usize,
+    /// Which cluster.
+    pub cluster: u64,
+    /// The node that sends, or whose batches are acknowledged.
+    pub node: NodeId,
+    /// Drawn when the node's machine booted.
+    pub boot: u64,
+    /// Drawn when the sender began to count batches.
+    pub session: u64,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageError {
+    /// It does not begin as a message does.
+    Magic,
+    /// A version that this build does not read.
+    Version(u8),
+    /// A kind that this build does not read, or not the one that is read here.
+    Kind(u8),
+    /// Its length is too small, too great, or not that of the bytes there are.
+    Length(usize),
+    /// A count that the bytes do not bear out, or a bucket or number out of range.
+    Body,
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic => write!(f, "not a message of a fanpcap node"),
+            Self::Version(version) => {
+                write!(
+                    f,
+                    "version {version} of the records; this build reads {VERSION}"
+                )
+            }
+            Self::Kind(kind) => write!(f, "a message of kind {kind}, which is not read here"),
+            Self::Length(length) => write!(
+                f,
+                "a message of {length} bytes; it has {HEAD_BYTES} to {MESSAGE_BYTES}, as many as it says"
+            ),
+            Self::Body => write!(f, "a message whose counts and bytes disagree"),
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+impl Head {
+    /// Reads a head. Bytes may follow, or be missing yet: a TCP driver reads
+    /// [`length`](Self::length) of them.
+    ///
+    /// # Errors
+    ///
+    /// What follows can't be read; on a TCP connection nothing behind it can.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
+            return Err(MessageError::Length(bytes.len()));
+        };
+        if head[..4] != MAGIC {
+            return Err(MessageError::Magic);
+        }
+        if head[4] != VERSION {
+            return Err(MessageError::Version(head[4]));
+        }
+        let kind = match head[5] {
+            1 => Kind::Records,
+            2 => Kind::Counts,
+            3 => Kind::Ack,
+            other => return Err(MessageError::Kind(other)),
+        };
+        let length = read_u32(head, 8) as usize;
+        if !(HEAD_BYTES..=MESSAGE_BYTES).contains(&length) {
+            return Err(MessageError::Length(length));
+        }
+        Ok(Self {
+            kind,
+            length,
+            cluster: read_u64(head, 16),
+            node: NodeId(read_u32(head, 12)),
+            boot: read_u64(head, 24),
+            session: read_u64(head, 32),
+        })
+    }
+
+    /// Reads the head of a whole message of `kind`.
+    pub(super) fn of_whole(bytes: &[u8], kind: Kind) -> Result<Self, MessageError> {
+        let head = Self::decode(bytes)?;
+        if head.kind != kind {
+            return Err(MessageError::Kind(bytes[5]));
+        }
+        if head.length != bytes.len() {
+            return Err(MessageError::Length(bytes.len()));
+        }
+        Ok(head)
+    }
+
+    /// Appends the head to `to`, with the length as it is now. [`seal`] corrects the length.
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&MAGIC);
+        let kind = match self.kind {
+            Kind::Records => 1,
+            Kind::Counts => 2,
+            Kind::Ack => 3,
+        };
+        to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
+        to.extend_from_slice(&self.node.0.to_be_bytes());
+        to.extend_from_slice(&self.cluster.to_be_bytes());
+        to.extend_from_slice(&self.boot.to_be_bytes());
+        to.extend_from_slice(&self.session.to_be_bytes());
+    }
+}
+
+/// Writes the length of the message that begins at `message`'s start into its head.
+pub(super) fn seal(message: &mut [u8]) {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    message[8..12].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Says that the analyzer has all batches of a session below `next`.
+pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
+    let mut ack = Vec::with_capacity(ACK_BYTES);
+    let kind = Kind::Ack;
+    Head { kind, ..*head }.encode(&mut ack);
+    ack.extend_from_slice(&next.to_be_bytes());
+    seal(&mut ack);
+    ack
+}
+
+/// Reads an acknowledgement: whose, and the first batch that the analyzer lacks.
+///
+/// # Errors
+///
+/// It is none.
+pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
+    let head = Head::of_whole(bytes, Kind::Ack)?;
+    if bytes.len() != ACK_BYTES {
+        return Err(MessageError::Length(bytes.len()));
+    }
+    Ok((head, read_u64(bytes, HEAD_BYTES)))
+}
+
+/// The `u16` at `at`; 0 beyond the end.
+pub(super) fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(read(bytes, at))
+}
+
+/// The `u32` at `at`; 0 beyond the end.
+pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(read(bytes, at))
+}
+
+/// The `u64` at `at`; 0 beyond the end.
+pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(read(bytes, at))
+}
+
+fn read<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.first_chunk().copied().unwrap_or([0; N])
+}

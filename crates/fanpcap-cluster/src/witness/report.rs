@@ -1,0 +1,130 @@
+//! What a node counted, whole and in chunks.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use crate::identity::{NodeId, Revision};
+
+/// A number of packets for each bucket.
+pub type Counts = [u64; BUCKETS];
+
+/// The newest beacon that a node saw in the mirrored stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Beacon {
+    /// The beacon's number; 0 before the first.
+    pub sequence: u64,
+    /// When the node saw it, in nanoseconds since 1970.
+    pub seen: u64,
+}
+
+/// What a report says beside the counts by bucket. All counts grow from 0 since `since`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Which node.
+    pub node: NodeId,
+    /// Drawn when the node's machine booted.
+    pub boot: u64,
+    /// When the counters were 0, in nanoseconds since 1970. Counters that outlive the node's agent
+    /// keep it; others have another one.
+    pub since: u64,
+    /// When the counters were read, in nanoseconds since 1970.
+    pub stamp: u64,
+    /// The topology that the node follows.
+    pub revision: Revision,
+    /// Packets that were the node's and found its ring full.
+    pub ring: u64,
+    /// Packets that the node captured in unions, and marked.
+    pub marked: u64,
+    /// The newest beacon.
+    pub beacon: Beacon,
+}
+
+/// What a node counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Who, when, and what is not counted by bucket.
+    pub summary: Summary,
+    /// Packets that reached the node's port.
+    pub seen: Box<Counts>,
+    /// Packets that the node captured: what of them was its own and did not find the ring full.
+    pub captured: Box<Counts>,
+}
+
+/// A part of a report: the counts of some buckets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// The report's.
+    pub summary: Summary,
+    /// The first bucket.
+    pub first: u16,
+    /// Packets seen and captured, from that bucket on.
+    pub counts: Vec<(u64, u64)>,
+}
+
+impl Report {
+    /// The report in chunks of `buckets` buckets or fewer, at least one.
+    pub fn chunks(&self, buckets: usize) -> impl Iterator<Item = Chunk> + '_ {
+        let step = buckets.clamp(1, BUCKETS);
+        (0..BUCKETS).step_by(step).map(move |first| {
+            let end = (first + step).min(BUCKETS);
+            let seen = self.seen[first..end].iter();
+            Chunk {
+                summary: self.summary,
+                first: u16::try_from(first).unwrap_or(u16::MAX),
+                counts: seen
+                    .zip(&self.captured[first..end])
+                    .map(|(&a, &b)| (a, b))
+                    .collect(),
+            }
+        })
+    }
+}
+
+/// Puts the chunks of one node's reports together.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    report: Option<Report>,
+    missing: usize,
+    /// Which buckets are there.
+    there: Vec<bool>,
+}
+
+impl Assembly {
+    /// Takes a chunk. Returns the report that it completes. Chunks of an older report than the one
+    /// at hand are dropped, and so is a report of which a newer one begins.
+    pub fn take(&mut self, chunk: &Chunk) -> Option<Report> {
+        let at = usize::from(chunk.first);
+        let end = at + chunk.counts.len();
+        if end > BUCKETS || !self.begin(&chunk.summary) {
+            return None;
+        }
+        let report = self.report.as_mut()?;
+        for (bucket, &(seen, captured)) in (at..end).zip(&chunk.counts) {
+            if !std::mem::replace(&mut self.there[bucket], true) {
+                self.missing -= 1;
+            }
+            report.seen[bucket] = seen;
+            report.captured[bucket] = captured;
+        }
+        if self.missing > 0 {
+            return None;
+        }
+        self.report.take()
+    }
+
+    /// Whether chunks of this report are wanted.
+    fn begin(&mut self, summary: &Summary) -> bool {
+        match &self.report {
+            Some(report) if report.summary == *summary => return true,
+            Some(report) if report.summary.stamp > summary.stamp => return false,
+            _ => {}
+        }
+        self.report = Some(Report {
+            summary: *summary,
+            seen: Box::new([0; BUCKETS]),
+            captured: Box::new([0; BUCKETS]),
+        });
+        self.missing = BUCKETS;
+        self.there = vec![false; BUCKETS];
+        true
+    }
+}
