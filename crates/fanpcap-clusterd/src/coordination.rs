@@ -1,7 +1,8 @@
 //! What a node and a coordinator ask of a coordination engine.
 //!
-//! An engine that is out of reach is no error: nodes are fail-static and go on as before. So a call
-//! fails only where waiting mends nothing: a wrong key, a missing permission, a mistake in settings.
+//! An engine that is out of reach is no error: nodes are fail-static and go on as before. So a
+//! call fails only where waiting mends nothing: a wrong key, a missing permission, a mistake in
+//! settings.
 
 use std::fmt;
 use std::io;

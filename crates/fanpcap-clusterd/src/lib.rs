@@ -1,9 +1,11 @@
-//! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer` and `cluster` run.
+//! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer` and `cluster`
+//! run.
 //!
 //! Decisions are made by `fanpcap-cluster`, which does no I/O. The code here has the sockets, the
 //! clocks and the files.
 #![forbid(unsafe_code)]
 
+pub mod conf;
 pub mod coordination;
 pub mod fixed;
 pub mod embedded;

@@ -149,7 +149,7 @@ impl Fault {
     }
 
     /// Adds a hint: the name nearest to `word`, or `otherwise`.
-    pub(crate) fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
+    pub fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
         match name {
             Some(name) => self.hint(format!("did you mean '{name}'?")),
             None => self.hint(otherwise),
@@ -171,7 +171,7 @@ impl Fault {
     }
 
     /// The report of the fault at this place.
-    pub(crate) fn report(self, place: Place) -> Report {
+    pub fn report(self, place: Place) -> Report {
         Report {
             place: Some(Box::new(place)),
             ..self.unplaced()
@@ -179,7 +179,7 @@ impl Fault {
     }
 
     /// The report of the fault without a place.
-    pub(crate) fn unplaced(self) -> Report {
+    pub fn unplaced(self) -> Report {
         Report {
             slug: self.slug,
             message: self.message,
@@ -199,7 +199,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 /// The byte at which `part`, a slice of `text`, begins.
-pub(crate) fn offset_in(text: &str, part: &str) -> usize {
+pub fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 

@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-pub use value::Value;
+pub use value::{Value, number};
 
 /// All settings of a process, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

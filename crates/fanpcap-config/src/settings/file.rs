@@ -124,7 +124,7 @@ fn without_equals(written: &str) -> Fault {
 }
 
 /// The line up to a `#` that is not inside double quotes.
-fn without_comment(line: &str) -> &str {
+pub fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let is_comment = |c| {
         quoted ^= c == '"';

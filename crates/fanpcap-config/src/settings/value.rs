@@ -101,7 +101,11 @@ pub(super) fn group(text: &str) -> Result<u16, Fault> {
     Ok(u16::try_from(group).expect("GROUP_MAX is that of u16"))
 }
 
-pub(super) fn number(text: &str, min: u32, max: u32) -> Result<u32, Fault> {
+/// Parses a decimal number from `min` to `max`.
+///
+/// # Errors
+/// It is no number, or out of range.
+pub fn number(text: &str, min: u32, max: u32) -> Result<u32, Fault> {
     let range = || format!("write a number from {min} to {max}");
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         let message = format!("{} is not a number", quote(text));

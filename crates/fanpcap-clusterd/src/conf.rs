@@ -1,0 +1,215 @@
+//! cluster.conf: what all machines of a cluster agree on, and what is one machine's own.
+
+mod value;
+mod keys;
+mod file;
+mod secret;
+mod check;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fanpcap_cluster::NodeId;
+use fanpcap_config::report::{Fault, Place, Report};
+use fanpcap_select::Selection;
+
+use file::Entry;
+
+pub use secret::Secret;
+
+/// Where cluster.conf is, unless told otherwise.
+pub const PATH: &str = "/etc/fanpcap/cluster.conf";
+
+/// Longest cluster.conf, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// A cluster.conf, checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conf {
+    /// The cluster's name: in each control message, and in etcd's keys.
+    pub cluster: String,
+    /// Files with the keys of control messages. The first signs; both are believed.
+    pub key_files: Vec<Placed<PathBuf>>,
+    /// What coordinates the cluster.
+    pub engine: Engine,
+    /// This machine's node id; `None`: the one that is kept in the state directory.
+    pub node: Option<NodeId>,
+    /// This machine's address on the control network; `None`: the one that the routes choose.
+    pub address: Option<IpAddr>,
+    /// How many buckets this node is due, compared with the others.
+    pub weight: u16,
+    /// The monitored device.
+    pub device: Option<String>,
+    /// What the node does with its packets.
+    pub mode: Mode,
+    /// Bytes of each packet that go to the analyzers.
+    pub header: u16,
+    /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
+    pub selection: Selection,
+    /// Where records go; empty in distribution mode.
+    pub analyzers: Vec<SocketAddr>,
+    /// How long a union lasts after the last acknowledgement.
+    pub dwell: Duration,
+    /// How long a node that came back waits for its buckets.
+    pub hold_down: Duration,
+}
+
+/// A value with its place in the file, for errors that are found later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What a node does with its packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Packets of other nodes are dropped in the driver; the node's own go on to any application.
+    Distribution,
+    /// The node's packets are sent to the analyzers, by their first bytes.
+    Capture,
+}
+
+/// What coordinates a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// The control protocol over UDP.
+    Embedded(Embedded),
+    /// etcd.
+    Etcd(Box<Etcd>),
+    /// Nothing: the nodes and their weights never change.
+    Fixed(Vec<(NodeId, u16)>),
+}
+
+/// Settings of the embedded engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Embedded {
+    /// Where coordinators listen. May be empty where `multicast` is set.
+    pub coordinators: Vec<SocketAddr>,
+    /// Where nodes look for the coordinator, and the packets' time to live.
+    pub multicast: Option<(SocketAddr, u8)>,
+    /// How often a node says that it lives.
+    pub heartbeat: Duration,
+    /// After how long a silent node is offline.
+    pub offline: Duration,
+}
+
+/// Settings of the engine on etcd.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Etcd {
+    /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
+    pub endpoints: Vec<String>,
+    /// Certificates that the members' certificates are signed by.
+    pub ca: Option<Placed<PathBuf>>,
+    /// Own certificate and its key.
+    pub identity: Option<(Placed<PathBuf>, Placed<PathBuf>)>,
+    /// User, and the file with the password.
+    pub user: Option<(String, Placed<PathBuf>)>,
+    /// Time to live of a node's lease.
+    pub lease: Duration,
+}
+
+impl Conf {
+    /// Reads and checks a file, but not the files that it names.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its place.
+    pub fn load(path: &Path) -> Result<Self, Report> {
+        let shown = path.display().to_string();
+        let text = read(path).map_err(|why| {
+            let hint = format!("name another file, or write {PATH}: cluster.conf(5)");
+            Fault::new("config-unreadable", why).hint(hint).unplaced()
+        })?;
+        Self::parse(&text, &shown)
+    }
+
+    /// Checks the text of a file that is called `source` in error messages.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its place.
+    pub fn parse(text: &str, source: &str) -> Result<Self, Report> {
+        let entries: Vec<Entry> = file::parse(text, source)?;
+        check::conf(&entries, source)
+    }
+
+    /// Reads the keys of control messages. The first signs; both are believed.
+    ///
+    /// # Errors
+    ///
+    /// A file can't be read, is too short, or other users can read it.
+    pub fn keys(&self) -> Result<Vec<Secret>, Report> {
+        let read = |file: &Placed<PathBuf>| file.secret(KEY_LEAST);
+        self.key_files.iter().map(read).collect()
+    }
+
+    /// Checks the files that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// The first that can't be read, or that other users can read and must not.
+    pub fn check_files(&self) -> Result<(), Report> {
+        self.keys()?;
+        let Engine::Etcd(etcd) = &self.engine else {
+            return Ok(());
+        };
+        let mut files: Vec<(&Placed<PathBuf>, bool)> = Vec::new();
+        files.extend(etcd.ca.iter().map(|ca| (ca, false)));
+        if let Some((certificate, key)) = &etcd.identity {
+            files.extend([(certificate, false), (key, true)]);
+        }
+        for (file, private) in files {
+            let checked = secret::check_file(&file.value, private);
+            checked.map_err(|why| file.report(why))?;
+        }
+        etcd.password().map(drop)
+    }
+}
+
+impl Etcd {
+    /// Reads the user's password; `None` where no user is set.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, is empty, or other users can read it.
+    pub fn password(&self) -> Result<Option<Secret>, Report> {
+        let user = self.user.as_ref();
+        user.map(|(_, file)| file.secret(1)).transpose()
+    }
+}
+
+impl Placed<PathBuf> {
+    fn secret(&self, least: usize) -> Result<Secret, Report> {
+        secret::read(&self.value, least).map_err(|why| self.report(why))
+    }
+
+    fn report(&self, why: String) -> Report {
+        Fault::new("cluster-file-bad", why).report(self.place.clone())
+    }
+}
+
+/// Fewest bytes of a control message's key.
+const KEY_LEAST: usize = 16;
+
+fn read(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let file = File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(format!("{shown} is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    match text.len() as u64 {
+        0..=LONGEST => Ok(text),
+        _ => Err(format!("{shown} is longer than {LONGEST} bytes")),
+    }
+}

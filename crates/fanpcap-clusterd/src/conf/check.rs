@@ -1,0 +1,286 @@
+//! What the settings of a cluster.conf come to together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fanpcap_cluster::NodeId;
+use fanpcap_config::report::{Fault, Report, quote};
+use fanpcap_select::{Key as SelectionKey, Selection};
+
+use super::file::Entry;
+use super::keys::Key;
+use super::value::Value;
+use super::{Conf, Embedded, Engine, Etcd, Mode, Placed};
+
+/// The settings of a file, checked together.
+pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
+    let found = Found { entries, source };
+    let engine = found.engine()?;
+    found.check_engine()?;
+    let conf = Conf {
+        cluster: found.name(Key::Cluster).ok_or_else(|| {
+            let example = "cluster = NAME";
+            found.missing("the cluster's name", example)
+        })?,
+        key_files: found.files(Key::Secrets),
+        engine,
+        node: found.value(Key::Node).and_then(node),
+        address: found.value(Key::Address).and_then(ip),
+        weight: found.number(Key::Weight, 1),
+        device: found.name(Key::Device),
+        mode: found.mode(),
+        header: found.number(Key::Header, 52),
+        selection: found.selection(),
+        analyzers: found.addresses(Key::Analyzers),
+        dwell: found.time(Key::Dwell, 250),
+        hold_down: found.time(Key::HoldDown, 60_000),
+    };
+    found.check_mode(&conf)?;
+    Ok(conf)
+}
+
+/// The entries of a file.
+struct Found<'a> {
+    entries: &'a [Entry],
+    source: &'a str,
+}
+
+impl<'a> Found<'a> {
+    fn entry(&self, key: Key) -> Option<&'a Entry> {
+        self.entries.iter().find(|entry| entry.row.key == key)
+    }
+
+    fn value(&self, key: Key) -> Option<&'a Value> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    fn name(&self, key: Key) -> Option<String> {
+        let Value::Name(name) = self.value(key)? else {
+            return None;
+        };
+        Some(name.clone())
+    }
+
+    fn word(&self, key: Key) -> Option<&'static str> {
+        let Value::Choice(word) = self.value(key)? else {
+            return None;
+        };
+        Some(word)
+    }
+
+    fn number(&self, key: Key, otherwise: u16) -> u16 {
+        match self.value(key) {
+            Some(Value::Number(number)) => u16::try_from(*number).unwrap_or(u16::MAX),
+            _ => otherwise,
+        }
+    }
+
+    fn time(&self, key: Key, otherwise: u64) -> Duration {
+        match self.value(key) {
+            Some(Value::Time(time)) => *time,
+            _ => Duration::from_millis(otherwise),
+        }
+    }
+
+    fn addresses(&self, key: Key) -> Vec<SocketAddr> {
+        match self.value(key) {
+            Some(Value::Addresses(all)) => all.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn files(&self, key: Key) -> Vec<Placed<PathBuf>> {
+        let file = |entry: &Entry| {
+            let (Value::Path(path), true) = (&entry.value, entry.row.key == key) else {
+                return None;
+            };
+            Some(Placed {
+                value: path.clone(),
+                place: entry.at.clone(),
+            })
+        };
+        self.entries.iter().filter_map(file).collect()
+    }
+
+    fn file(&self, key: Key) -> Option<Placed<PathBuf>> {
+        self.files(key).pop()
+    }
+
+    fn engine_name(&self) -> &'static str {
+        self.word(Key::Engine).unwrap_or("embedded")
+    }
+
+    fn engine(&self) -> Result<Engine, Report> {
+        match self.engine_name() {
+            "etcd" => self.etcd().map(|etcd| Engine::Etcd(Box::new(etcd))),
+            "fixed" => self.nodes().map(Engine::Fixed),
+            _ => self.embedded().map(Engine::Embedded),
+        }
+    }
+
+    fn embedded(&self) -> Result<Embedded, Report> {
+        let ttl = self.number(Key::MulticastTtl, 1);
+        let group = self.addresses(Key::Multicast).pop();
+        let embedded = Embedded {
+            coordinators: self.addresses(Key::Coordinators),
+            multicast: group.map(|it| (it, u8::try_from(ttl).unwrap_or(u8::MAX))),
+            heartbeat: self.time(Key::Heartbeat, 5000),
+            offline: self.time(Key::Offline, 15_000),
+        };
+        if embedded.coordinators.is_empty() && embedded.multicast.is_none() {
+            let example = "coordinators = 10.0.0.1:7700";
+            return Err(self.missing("where coordinators are", example));
+        }
+        if self.entry(Key::Secrets).is_none() {
+            let example = "key_file = /etc/fanpcap/cluster.key";
+            return Err(self.missing("the key of control messages", example));
+        }
+        if embedded.offline < embedded.heartbeat * 2 {
+            let message = "'offline' is shorter than two heartbeats";
+            let fault = Fault::new("cluster-settings-bad", message);
+            let at = [Key::Offline, Key::Heartbeat]
+                .into_iter()
+                .find_map(|key| self.entry(key));
+            let hint = "one lost heartbeat must not take a node offline";
+            return Err(self.blame(fault.hint(hint), at));
+        }
+        Ok(embedded)
+    }
+
+    fn etcd(&self) -> Result<Etcd, Report> {
+        let Some(Value::Urls(endpoints)) = self.value(Key::Etcd) else {
+            return Err(self.missing("etcd's endpoints", "etcd = https://10.0.0.1:2379"));
+        };
+        let certificate = self.together(Key::EtcdCertificate, Key::EtcdPrivate)?;
+        let user = self.together(Key::EtcdUser, Key::EtcdPasswordFile)?;
+        let pair = (self.file(Key::EtcdCertificate), self.file(Key::EtcdPrivate));
+        let login = (self.name(Key::EtcdUser), self.file(Key::EtcdPasswordFile));
+        let is_secure = |url: &String| url.starts_with("https:");
+        let ca = self.file(Key::EtcdCa);
+        if ca.is_none() && endpoints.iter().any(is_secure) {
+            let example = "etcd_ca = /etc/fanpcap/etcd-ca.pem";
+            return Err(self.missing("what signs etcd's certificates", example));
+        }
+        if (certificate || ca.is_some()) && !endpoints.iter().all(is_secure) {
+            let fault = Fault::new("cluster-settings-bad", "certificates need https");
+            let fault = fault.hint("write https:// for each endpoint");
+            return Err(self.blame(fault, self.entry(Key::Etcd)));
+        }
+        Ok(Etcd {
+            endpoints: endpoints.clone(),
+            ca,
+            identity: pair.0.zip(pair.1),
+            user: login.0.zip(login.1).filter(|_| user),
+            lease: self.time(Key::Lease, 5000),
+        })
+    }
+
+    fn nodes(&self) -> Result<Vec<(NodeId, u16)>, Report> {
+        match self.value(Key::Nodes) {
+            Some(Value::Nodes(nodes)) => Ok(nodes.clone()),
+            _ => Err(self.missing("the nodes", "nodes = a1, a2, a3*2")),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match self.word(Key::Mode) {
+            Some("capture") => Mode::Capture,
+            _ => Mode::Distribution,
+        }
+    }
+
+    fn selection(&self) -> Selection {
+        let key = match self.word(Key::Select) {
+            Some("flow") => SelectionKey::Flow,
+            Some("round_robin") => SelectionKey::RoundRobin,
+            Some("identification") => SelectionKey::Identification,
+            Some("sequence") => SelectionKey::Sequence,
+            _ => SelectionKey::Packet,
+        };
+        let initial = match self.value(Key::Initial) {
+            Some(Value::Number(initial)) => *initial,
+            _ => 0,
+        };
+        Selection { key, initial }
+    }
+
+    /// Refuses keys of another engine: their writer expects what will not be.
+    fn check_engine(&self) -> Result<(), Report> {
+        let engine = self.engine_name();
+        let is_others = |entry: &&Entry| entry.row.engine.is_some_and(|it| it != engine);
+        let Some(entry) = self.entries.iter().find(is_others) else {
+            return Ok(());
+        };
+        let other = entry.row.engine.unwrap_or_default();
+        let name = quote(entry.row.name);
+        let message = format!("{name} is for engine '{other}', not '{engine}'");
+        let hint = format!("remove it, or write 'engine = {other}'");
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(self.blame(fault, Some(entry)))
+    }
+
+    /// Refuses a mode without what it needs, and the settings of the other mode.
+    fn check_mode(&self, conf: &Conf) -> Result<(), Report> {
+        let analyzers = self.entry(Key::Analyzers);
+        match conf.mode {
+            Mode::Capture if analyzers.is_none() => {
+                let fault = Fault::new("cluster-settings-bad", "mode 'capture' needs analyzers");
+                let fault = fault.hint("write where they are: 'analyzers = 10.0.0.9:7710'");
+                Err(self.blame(fault, self.entry(Key::Mode)))
+            }
+            Mode::Distribution if self.entry(Key::Header).is_some() => {
+                let message = "'header' is for mode 'capture', not 'distribution'";
+                let fault = Fault::new("cluster-settings-bad", message);
+                let fault = fault.hint("remove it, or write 'mode = capture'");
+                Err(self.blame(fault, self.entry(Key::Header)))
+            }
+            Mode::Capture | Mode::Distribution => Ok(()),
+        }
+    }
+
+    /// Whether both keys are set. One without the other is a mistake.
+    fn together(&self, one: Key, other: Key) -> Result<bool, Report> {
+        let (entry, without) = match (self.entry(one), self.entry(other)) {
+            (Some(_), Some(_)) => return Ok(true),
+            (None, None) => return Ok(false),
+            (Some(entry), None) => (entry, other),
+            (None, Some(entry)) => (entry, one),
+        };
+        let (name, needed) = (quote(entry.row.name), quote(without.row().name));
+        let message = format!("{name} without {needed}");
+        let fault = Fault::new("cluster-settings-bad", message).hint("write both, or neither");
+        Err(self.blame(fault, Some(entry)))
+    }
+
+    /// The report of what the file lacks.
+    fn missing(&self, what: &str, example: &str) -> Report {
+        let message = format!("{}: {what} is missing", self.source);
+        let fault = Fault::new("cluster-setting-missing", message);
+        self.blame(fault.hint(format!("write '{example}'")), None)
+    }
+
+    fn blame(&self, fault: Fault, entry: Option<&Entry>) -> Report {
+        match entry {
+            Some(entry) => fault.report(entry.place.clone()),
+            None => fault.unplaced(),
+        }
+    }
+}
+
+fn node(value: &Value) -> Option<NodeId> {
+    let Value::Node(id) = value else {
+        return None;
+    };
+    Some(*id)
+}
+
+fn ip(value: &Value) -> Option<IpAddr> {
+    let Value::Ip(ip) = value else {
+        return None;
+    };
+    Some(*ip)
+}
+
+#[cfg(test)]
+mod tests;

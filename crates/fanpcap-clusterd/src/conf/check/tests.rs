@@ -1,0 +1,111 @@
+//! Settings that are mistakes only together.
+
+use super::super::Conf;
+use super::*;
+
+const EMBEDDED: &str = "cluster = lab\nkey_file = /k\ncoordinators = 10.0.0.1:7700\n";
+const ETCD: &str = "cluster = lab\nengine = etcd\netcd = https://10.0.0.1:2379\netcd_ca = /ca\n";
+
+fn parsed(text: &str) -> Conf {
+    Conf::parse(text, "c").unwrap()
+}
+
+fn said(text: &str) -> String {
+    Conf::parse(text, "c").unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_not_set_has_the_papers_values() {
+    let conf = parsed(EMBEDDED);
+    let Engine::Embedded(embedded) = &conf.engine else {
+        panic!("{conf:?}");
+    };
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        (embedded.heartbeat, embedded.offline),
+        (seconds(5), seconds(15))
+    );
+    assert_eq!(
+        (conf.mode, conf.header, conf.weight),
+        (Mode::Distribution, 52, 1)
+    );
+    assert_eq!(conf.selection, Selection::default());
+    assert_eq!(conf.dwell, Duration::from_millis(250));
+}
+
+#[test]
+fn each_engine_has_its_settings() {
+    let etcd = format!("{ETCD}etcd_certificate = /c\netcd_key = /k\nlease = 2s\n");
+    let Engine::Etcd(etcd) = parsed(&etcd).engine else {
+        panic!();
+    };
+    let (certificate, key) = etcd.identity.unwrap();
+    assert_eq!((certificate.value, key.value), ("/c".into(), "/k".into()));
+    assert_eq!((key.place.line, key.place.column), (6, 12));
+    assert_eq!(etcd.lease, Duration::from_secs(2));
+    let fixed = "cluster = lab\nengine = fixed\nnodes = 1, 2*3\ninitial = 4294967295\n";
+    let conf = parsed(fixed);
+    assert_eq!(
+        conf.engine,
+        Engine::Fixed(vec![(NodeId(1), 1), (NodeId(2), 3)])
+    );
+    assert_eq!(conf.selection.initial, u32::MAX);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (text, what) in [
+        ("", "where coordinators are is missing"),
+        ("cluster = a\nkey_file = /k", "where coordinators are"),
+        (
+            "cluster = a\ncoordinators = 1.2.3.4:5",
+            "the key of control messages",
+        ),
+        ("cluster = a\nengine = etcd", "etcd's endpoints"),
+        (
+            "cluster = a\nengine = etcd\netcd = https://a:1",
+            "signs etcd's certificates",
+        ),
+        ("cluster = a\nengine = fixed", "the nodes"),
+        ("engine = fixed\nnodes = 1", "the cluster's name"),
+    ] {
+        let said = said(text);
+        assert!(said.starts_with("c: ") && said.contains(what), "{said}");
+        assert!(said.contains("; write '"), "{said}");
+    }
+}
+
+#[test]
+fn what_contradicts_is_shown_at_its_place() {
+    for (text, start) in [
+        (
+            format!("{EMBEDDED}lease = 5s"),
+            "c:4:1: 'lease' is for engine 'etcd'",
+        ),
+        (
+            format!("{EMBEDDED}offline = 9s"),
+            "c:4:1: 'offline' is shorter",
+        ),
+        (
+            format!("{EMBEDDED}heartbeat = 8s"),
+            "c:4:1: 'offline' is shorter",
+        ),
+        (
+            format!("{EMBEDDED}mode = capture"),
+            "c:4:1: mode 'capture' needs",
+        ),
+        (
+            format!("{EMBEDDED}header = 64"),
+            "c:4:1: 'header' is for mode",
+        ),
+        (format!("{ETCD}etcd_user = u"), "c:5:1: 'etcd_user' without"),
+        (format!("{ETCD}etcd_key = /k"), "c:5:1: 'etcd_key' without"),
+        (
+            ETCD.replace("https", "http"),
+            "c:3:1: certificates need https",
+        ),
+    ] {
+        let said = said(&text);
+        assert!(said.starts_with(start), "{said}");
+    }
+}

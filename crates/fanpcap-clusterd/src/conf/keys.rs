@@ -1,0 +1,174 @@
+//! The table of cluster.conf's keys: the name of each, its type of value, and the engine it is for.
+
+use super::value::{Takes, WEIGHT_MAX};
+
+/// A key of cluster.conf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum Key {
+    Cluster,
+    Secrets,
+    Engine,
+    Coordinators,
+    Multicast,
+    MulticastTtl,
+    Heartbeat,
+    Offline,
+    Etcd,
+    EtcdCa,
+    EtcdCertificate,
+    EtcdPrivate,
+    EtcdUser,
+    EtcdPasswordFile,
+    Lease,
+    Nodes,
+    Initial,
+    Node,
+    Address,
+    Weight,
+    Device,
+    Mode,
+    Header,
+    Select,
+    Analyzers,
+    Dwell,
+    HoldDown,
+}
+
+/// The engine's names.
+pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
+/// The node's two modes.
+pub(crate) const MODES: &[&str] = &["distribution", "capture"];
+/// What a packet may be selected by.
+pub(crate) const SELECTIONS: &[&str] = &[
+    "packet",
+    "flow",
+    "round_robin",
+    "identification",
+    "sequence",
+];
+
+/// A row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) key: Key,
+    pub(crate) name: &'static str,
+    pub(crate) takes: Takes,
+    /// The engine that has the key; `None` for all.
+    pub(crate) engine: Option<&'static str>,
+    /// How often the key may stand in a file.
+    pub(crate) times: usize,
+}
+
+/// A key of all engines.
+const fn row(key: Key, name: &'static str, takes: Takes) -> Row {
+    Row {
+        key,
+        name,
+        takes,
+        engine: None,
+        times: 1,
+    }
+}
+
+impl Row {
+    const fn of(self, engine: &'static str) -> Self {
+        Self {
+            engine: Some(engine),
+            ..self
+        }
+    }
+
+    const fn times(self, times: usize) -> Self {
+        Self { times, ..self }
+    }
+}
+
+/// All keys. A test compares the table with cluster.conf(5).
+pub(crate) static KEYS: [Row; 27] = [
+    row(Key::Cluster, "cluster", Takes::Name),
+    row(Key::Secrets, "key_file", Takes::Path).times(2),
+    row(Key::Engine, "engine", Takes::Choice(ENGINES)),
+    row(Key::Coordinators, "coordinators", Takes::Addresses).of("embedded"),
+    row(Key::Multicast, "multicast", Takes::Group).of("embedded"),
+    row(Key::MulticastTtl, "multicast_ttl", Takes::Number(1, 255)).of("embedded"),
+    row(Key::Heartbeat, "heartbeat", Takes::Time(100, 60_000)).of("embedded"),
+    row(Key::Offline, "offline", Takes::Time(300, 600_000)).of("embedded"),
+    row(Key::Etcd, "etcd", Takes::Urls).of("etcd"),
+    row(Key::EtcdCa, "etcd_ca", Takes::Path).of("etcd"),
+    row(Key::EtcdCertificate, "etcd_certificate", Takes::Path).of("etcd"),
+    row(Key::EtcdPrivate, "etcd_key", Takes::Path).of("etcd"),
+    row(Key::EtcdUser, "etcd_user", Takes::Name).of("etcd"),
+    row(Key::EtcdPasswordFile, "etcd_password_file", Takes::Path).of("etcd"),
+    row(Key::Lease, "lease", Takes::Time(2000, 600_000)).of("etcd"),
+    row(Key::Nodes, "nodes", Takes::Nodes).of("fixed"),
+    row(Key::Initial, "initial", Takes::Number(0, u32::MAX)).of("fixed"),
+    row(Key::Node, "node", Takes::Node),
+    row(Key::Address, "address", Takes::Ip),
+    row(Key::Weight, "weight", Takes::Number(1, WEIGHT_MAX)),
+    row(Key::Device, "device", Takes::Device),
+    row(Key::Mode, "mode", Takes::Choice(MODES)),
+    row(Key::Header, "header", Takes::Number(34, 9000)),
+    row(Key::Select, "select", Takes::Choice(SELECTIONS)),
+    row(Key::Analyzers, "analyzers", Takes::Addresses),
+    row(Key::Dwell, "dwell", Takes::Time(10, 60_000)),
+    row(Key::HoldDown, "hold_down", Takes::Time(0, 3_600_000)),
+];
+
+impl Key {
+    /// The key's row in the table.
+    pub(crate) fn row(self) -> &'static Row {
+        &KEYS[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::shown;
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../docs/man/cluster.conf.5");
+
+    #[test]
+    fn rows_stand_in_the_order_of_the_keys() {
+        for row in &KEYS {
+            assert_eq!(row.key.row().name, row.name);
+        }
+    }
+
+    /// The keys that the page describes, each with its description.
+    fn described() -> Vec<(&'static str, &'static str)> {
+        let (_, keys) = PAGE.split_once(".SH KEYS\n").unwrap();
+        let (keys, _) = keys.split_once("\n.SH ").unwrap();
+        let of = |part: &'static str| {
+            let (head, text) = part.split_once('\n')?;
+            Some((head.strip_prefix(".BI \"")?.split_once(" = ")?.0, text))
+        };
+        keys.split(".TP\n").filter_map(of).collect()
+    }
+
+    #[test]
+    fn the_manual_page_has_every_key_and_no_other() {
+        let of_page: Vec<&str> = described().iter().map(|(key, _)| *key).collect();
+        let of_table: Vec<&str> = KEYS.iter().map(|row| row.name).collect();
+        assert_eq!(of_page, of_table);
+    }
+
+    #[test]
+    fn the_manual_page_has_every_choice_and_limit() {
+        for (row, (name, text)) in KEYS.iter().zip(described()) {
+            let mut words = Vec::new();
+            if let Takes::Choice(choices) = row.takes {
+                words.extend(choices.iter().map(|word| (*word).to_owned()));
+            }
+            if let Takes::Number(min, max) = row.takes {
+                words.extend([min, max].map(|limit| limit.to_string()));
+            }
+            if let Takes::Time(min, max) = row.takes {
+                words.extend([min, max].map(shown));
+            }
+            for word in words {
+                assert!(text.contains(&word), "{name}: {word}");
+            }
+        }
+    }
+}

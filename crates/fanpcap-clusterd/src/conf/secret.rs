@@ -1,0 +1,138 @@
+//! Files that only root and this program's user may read: keys, passwords.
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use fanpcap_linux::file::directory::is_roots_or_own;
+
+/// A secret's bytes. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// The secret of these bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Longest secret, in bytes.
+const MOST: u64 = 4096;
+/// Bits of a mode that let group or others read, write or execute.
+const OTHERS: u32 = 0o077;
+
+/// Reads a secret of at least `least` bytes, without the newline at its end.
+///
+/// # Errors
+///
+/// Why the file is not taken, and what to do.
+pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let mut file = File::open(path).map_err(failed)?;
+    check(path, &file.metadata().map_err(failed)?)?;
+    let mut bytes = Vec::new();
+    let taken = Read::by_ref(&mut file)
+        .take(MOST + 1)
+        .read_to_end(&mut bytes);
+    taken.map_err(failed)?;
+    if bytes.len() as u64 > MOST {
+        return Err(format!("{shown} is longer than {MOST} bytes"));
+    }
+    while bytes.last().is_some_and(|byte| b"\r\n".contains(byte)) {
+        bytes.pop();
+    }
+    if bytes.len() < least {
+        let (len, make) = (bytes.len(), "write one with 'openssl rand -hex 32'");
+        return Err(format!(
+            "{shown} has {len} bytes, fewer than {least}; {make}"
+        ));
+    }
+    Ok(Secret(bytes))
+}
+
+/// Checks that nobody but root and the calling user can read the file.
+fn check(path: &Path, about: &Metadata) -> Result<(), String> {
+    let shown = path.display();
+    if !about.is_file() {
+        return Err(format!("{shown} is no regular file"));
+    }
+    if !is_roots_or_own(about) {
+        let owner = about.uid();
+        return Err(format!(
+            "{shown} belongs to user {owner}; 'chown root {shown}'"
+        ));
+    }
+    if about.mode() & OTHERS != 0 {
+        let mode = about.mode() & 0o7777;
+        return Err(format!(
+            "{shown} is open to other users (mode {mode:04o}); 'chmod 600 {shown}'"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that a file is there, regular, and closed to others if it is `private`.
+pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let about = File::open(path)
+        .and_then(|it| it.metadata())
+        .map_err(failed)?;
+    match private {
+        true => check(path, &about),
+        false if about.is_file() => Ok(()),
+        false => Err(format!("{shown} is no regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_that_others_may_read_is_refused() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("key");
+        fs::write(&path, "0123456789abcdef\r\n").unwrap();
+        let with = |mode| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            read(&path, 16)
+        };
+        assert_eq!(with(0o600).unwrap().bytes(), b"0123456789abcdef");
+        assert_eq!(with(0o400).unwrap().bytes().len(), 16);
+        for mode in [0o640, 0o604, 0o620, 0o602] {
+            let said = with(mode).unwrap_err();
+            assert!(said.contains("chmod 600"), "{said}");
+        }
+        with(0o600).unwrap();
+        assert!(read(&path, 17).unwrap_err().contains("has 16 bytes"));
+        fs::write(&path, vec![b'x'; 4097]).unwrap();
+        assert!(read(&path, 16).unwrap_err().contains("longer"));
+        assert!(
+            read(Path::new("/dev/zero"), 1)
+                .unwrap_err()
+                .contains("regular")
+        );
+        assert_eq!(format!("{:?}", Secret::new("hidden")), "Secret");
+    }
+}

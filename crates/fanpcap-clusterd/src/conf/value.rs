@@ -1,0 +1,316 @@
+//! Values of cluster.conf: their types, parsing and limits.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fanpcap_cluster::{ANALYZERS, NODES, NodeId};
+use fanpcap_config::report::{Fault, offset_in, quote};
+use fanpcap_config::settings::number;
+use fanpcap_steer::nearest::nearest;
+
+/// A checked value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    Name(String),
+    Path(PathBuf),
+    Number(u32),
+    Time(Duration),
+    Choice(&'static str),
+    Ip(IpAddr),
+    Addresses(Vec<SocketAddr>),
+    Urls(Vec<String>),
+    Node(NodeId),
+    Nodes(Vec<(NodeId, u16)>),
+}
+
+/// The type of a key's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Takes {
+    /// Letters, digits, `.`, `_` and `-`.
+    Name,
+    /// A device's name.
+    Device,
+    /// An absolute path.
+    Path,
+    /// A number from the first to the second.
+    Number(u32, u32),
+    /// A time from the first to the second, in milliseconds.
+    Time(u32, u32),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// An IP address.
+    Ip,
+    /// Multicast address and port.
+    Group,
+    /// Addresses with ports.
+    Addresses,
+    /// etcd's endpoints.
+    Urls,
+    /// A node's id.
+    Node,
+    /// Ids of nodes, each with its weight if that is not 1.
+    Nodes,
+}
+
+/// Most endpoints of an engine.
+const ENDPOINTS: usize = 16;
+/// Longest name, in bytes.
+const NAME_MAX: usize = 64;
+/// Longest name of a device, in bytes (linux/if.h, IFNAMSIZ).
+const DEVICE_MAX: usize = 15;
+/// Greatest weight of a node.
+pub(crate) const WEIGHT_MAX: u32 = 1000;
+
+impl Takes {
+    /// Parses a value.
+    pub(crate) fn value(self, text: &str) -> Result<Value, Fault> {
+        match self {
+            Self::Name => name(text).map(Value::Name),
+            Self::Device => device(text).map(Value::Name),
+            Self::Path => path(text).map(Value::Path),
+            Self::Number(min, max) => number(text, min, max).map(Value::Number),
+            Self::Time(min, max) => time(text, min, max).map(Value::Time),
+            Self::Choice(words) => choice(text, words).map(Value::Choice),
+            Self::Ip => ip(text).map(Value::Ip),
+            Self::Group => group(text).map(|it| Value::Addresses(vec![it])),
+            Self::Addresses => list(text, ANALYZERS, address).map(Value::Addresses),
+            Self::Urls => list(text, ENDPOINTS, url).map(Value::Urls),
+            Self::Node => node(text).map(Value::Node),
+            Self::Nodes => nodes(text).map(Value::Nodes),
+        }
+    }
+}
+
+fn fault(message: String, hint: impl Into<String>) -> Fault {
+    Fault::new("cluster-value-bad", message).hint(hint)
+}
+
+fn name(text: &str) -> Result<String, Fault> {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_known) {
+        return Ok(text.to_owned());
+    }
+    let hint = format!("write up to {NAME_MAX} letters, digits, '.', '_' and '-'");
+    Err(fault(format!("{} is no name", quote(text)), hint))
+}
+
+fn device(text: &str) -> Result<String, Fault> {
+    let is_bad = |c: char| c.is_whitespace() || c == '/' || c.is_control();
+    if (1..=DEVICE_MAX).contains(&text.len()) && !text.contains(is_bad) {
+        return Ok(text.to_owned());
+    }
+    let message = format!("{} is no device name", quote(text));
+    Err(Fault::new("device-name-bad", message).hint("write one such as eth0"))
+}
+
+fn path(text: &str) -> Result<PathBuf, Fault> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() && !text.contains('\0') {
+        return Ok(path);
+    }
+    let message = format!("{} is no absolute path", quote(text));
+    Err(fault(message, "write the path from / on"))
+}
+
+/// Parses `250ms` or `5s`.
+fn time(text: &str, min: u32, max: u32) -> Result<Duration, Fault> {
+    let range = || format!("write a time from {} to {}", shown(min), shown(max));
+    let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(digits), _) => (digits, 1),
+        (None, Some(digits)) => (digits, 1000),
+        (None, None) => (text, 0),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if unit == 0 || !is_number {
+        let message = format!("{} is no time", quote(text));
+        return Err(fault(message, format!("{}, as in 250ms or 5s", range())));
+    }
+    let time = digits.parse().ok().and_then(|it: u32| it.checked_mul(unit));
+    match time {
+        Some(time) if (min..=max).contains(&time) => Ok(Duration::from_millis(time.into())),
+        _ => {
+            let message = format!("{} is out of range", quote(text));
+            Err(Fault::new("out-of-range", message).hint(range()))
+        }
+    }
+}
+
+/// A time as a user writes it.
+pub(super) fn shown(milliseconds: u32) -> String {
+    match milliseconds % 1000 {
+        0 => format!("{}s", milliseconds / 1000),
+        _ => format!("{milliseconds}ms"),
+    }
+}
+
+fn choice(text: &str, words: &'static [&'static str]) -> Result<&'static str, Fault> {
+    let lower = text.to_ascii_lowercase();
+    if let Some(word) = words.iter().find(|word| **word == lower) {
+        return Ok(word);
+    }
+    let near = nearest(&lower, words.iter().copied()).map(str::to_owned);
+    let otherwise = format!("write one of {}", words.join(", "));
+    let message = format!("unknown value {}", quote(text));
+    Err(Fault::new("cluster-value-bad", message).nearest(near, otherwise))
+}
+
+fn ip(text: &str) -> Result<IpAddr, Fault> {
+    let message = || format!("{} is no IP address", quote(text));
+    let parsed = text.parse().map_err(|_| message());
+    parsed.map_err(|message| fault(message, "write one such as 10.0.0.5"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, Fault> {
+    let parsed = text.parse().ok().filter(|it: &SocketAddr| it.port() != 0);
+    parsed.ok_or_else(|| {
+        let message = format!("{} is no address with a port", quote(text));
+        fault(message, "write one such as 10.0.0.5:7700 or [fd00::5]:7700")
+    })
+}
+
+fn group(text: &str) -> Result<SocketAddr, Fault> {
+    let address = address(text)?;
+    if address.ip().is_multicast() {
+        return Ok(address);
+    }
+    let message = format!("{} is no multicast address", quote(text));
+    Err(fault(message, "write one such as 239.255.70.1:7700"))
+}
+
+fn url(text: &str) -> Result<String, Fault> {
+    let rest = text
+        .strip_prefix("https://")
+        .or(text.strip_prefix("http://"));
+    let is_host = |rest: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
+        !rest.is_empty() && rest.bytes().all(is_known)
+    };
+    if rest.is_some_and(|rest| is_host(rest.trim_end_matches('/'))) {
+        return Ok(text.trim_end_matches('/').to_owned());
+    }
+    let message = format!("{} is no endpoint", quote(text));
+    Err(fault(message, "write one such as https://10.0.0.5:2379"))
+}
+
+/// Parses a node's id, as [`NodeId`] prints it.
+///
+/// # Errors
+///
+/// It is not of one to eight hexadecimal digits, or it is 0.
+pub(crate) fn node(text: &str) -> Result<NodeId, Fault> {
+    let is_id = (1..=8).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let id = u32::from_str_radix(text, 16).ok();
+    match id.filter(|id| is_id && *id != 0) {
+        Some(id) => Ok(NodeId(id)),
+        None => Err(fault(
+            format!("{} is no node id", quote(text)),
+            "write up to eight hexadecimal digits, not all 0",
+        )),
+    }
+}
+
+fn nodes(text: &str) -> Result<Vec<(NodeId, u16)>, Fault> {
+    let one = |item: &str| {
+        let (id, weight) = item.split_once('*').unwrap_or((item, "1"));
+        let at = id.len() + 1;
+        let weight = number(weight, 1, WEIGHT_MAX).map_err(|fault| fault.shift(at))?;
+        Ok((node(id)?, u16::try_from(weight).unwrap_or(u16::MAX)))
+    };
+    let nodes: Vec<(NodeId, u16)> = list(text, NODES, one)?;
+    let mut ids: Vec<NodeId> = nodes.iter().map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(fault(
+            format!("node {} is there twice", pair[0]),
+            "give each node an id of its own",
+        )),
+        None => Ok(nodes),
+    }
+}
+
+/// Parses a list of at most `most` items with commas between them.
+fn list<T>(
+    text: &str,
+    most: usize,
+    one: impl Fn(&str) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let items: Vec<&str> = text.split(',').map(str::trim).collect();
+    if items.len() > most {
+        let message = format!("{} items, more than {most}", items.len());
+        return Err(Fault::new("out-of-range", message).hint("remove some"));
+    }
+    let parse = |item: &str| one(item).map_err(|fault| fault.shift(offset_in(text, item)));
+    items.into_iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(takes: Takes, text: &str) -> (usize, String) {
+        let fault = takes.value(text).unwrap_err();
+        (fault.offset, fault.to_string())
+    }
+
+    #[test]
+    fn values_of_each_type() {
+        let time = Takes::Time(10, 60_000);
+        assert_eq!(
+            time.value("250ms"),
+            Ok(Value::Time(Duration::from_millis(250)))
+        );
+        assert_eq!(time.value("5s"), Ok(Value::Time(Duration::from_secs(5))));
+        assert_eq!(Takes::Node.value("00A1"), Ok(Value::Node(NodeId(0xa1))));
+        let nodes = vec![(NodeId(1), 1), (NodeId(2), 30)];
+        assert_eq!(Takes::Nodes.value("1, 2*30"), Ok(Value::Nodes(nodes)));
+        let urls = vec!["https://[fd00::1]:2379".to_owned()];
+        assert_eq!(
+            Takes::Urls.value("https://[fd00::1]:2379/"),
+            Ok(Value::Urls(urls))
+        );
+        assert!(Takes::Group.value("239.255.70.1:7700").is_ok());
+        assert!(Takes::Path.value("/etc/x").is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_at_its_place() {
+        let time = Takes::Time(10, 60_000);
+        for text in ["", "5", "s", "ms", "-1s", "1.5s", "5 s", "5m"] {
+            assert!(refused(time, text).1.contains("is no time"), "{text}");
+        }
+        for text in ["9ms", "61s", "4294967296s", "99999999s"] {
+            let (_, said) = refused(time, text);
+            assert!(said.ends_with("from 10ms to 60s"), "{text}: {said}");
+        }
+        assert_eq!(refused(Takes::Nodes, "1, x").0, 3);
+        assert_eq!(refused(Takes::Nodes, "1, 2*0").0, 5);
+        assert!(
+            refused(Takes::Nodes, "a1, A1")
+                .1
+                .contains("000000a1 is there twice")
+        );
+        assert_eq!(refused(Takes::Addresses, "1.2.3.4:5, 1.2.3.4").0, 11);
+        let choice = Takes::Choice(&["embedded", "etcd"]);
+        assert!(refused(choice, "etdc").1.ends_with("did you mean 'etcd'?"));
+        for text in ["", "0", "g", "123456789", "+1"] {
+            assert!(refused(Takes::Node, text).1.contains("node id"), "{text}");
+        }
+        for (takes, text) in [
+            (Takes::Name, "a b"),
+            (Takes::Device, "eth0/1"),
+            (Takes::Device, "abcdefghijklmnop"),
+            (Takes::Path, "x"),
+            (Takes::Ip, "10.0.0"),
+            (Takes::Group, "10.0.0.1:5"),
+            (Takes::Urls, "etcd:2379"),
+            (Takes::Urls, "https://"),
+            (Takes::Urls, "https://a/b"),
+            (Takes::Addresses, "10.0.0.1:0"),
+        ] {
+            takes.value(text).unwrap_err();
+        }
+        let many = vec!["1.2.3.4:5"; ANALYZERS + 1].join(",");
+        assert!(refused(Takes::Addresses, &many).1.contains("more than 16"));
+    }
+}
