@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use fanpcap_buckets::{Owners, Slot};
-use fanpcap_select::Selection;
+use fanpcap_select::{Claim, Claims, Selection};
 
 use crate::identity::NodeId;
 
@@ -106,6 +106,15 @@ impl Topology {
         }
     }
 
+    /// The claims of the node in `slot`, as its BPF program has them.
+    pub fn claims(&self, slot: Slot) -> Claims {
+        Claims::new(|bucket| match self.captures(slot, bucket) {
+            None => Claim::Elsewhere,
+            Some(Phase::Stable) => Claim::Mine,
+            Some(Phase::Union) => Claim::Shared,
+        })
+    }
+
     /// Says whether every node can follow this topology.
     ///
     /// # Errors
@@ -174,6 +183,12 @@ mod tests {
         assert_eq!(topology.captures(Slot(0), 5), Some(Phase::Union));
         assert_eq!(topology.captures(Slot(2), 5), Some(Phase::Union));
         assert_eq!(topology.captures(Slot(0), 6), Some(Phase::Stable));
+        let claims = [Slot(0), Slot(2)].map(|slot| topology.claims(slot));
+        assert_eq!(claims.each_ref().map(|it| it.of(5)), [Claim::Shared; 2]);
+        assert_eq!(
+            claims.each_ref().map(|it| it.of(6)),
+            [Claim::Mine, Claim::Elsewhere]
+        );
         assert_eq!(topology.check(), Ok(()));
     }
 

@@ -4,8 +4,22 @@
 //! packet, and from it a bucket; a table says which node owns the bucket. So each packet has one
 //! owner, and no node asks another. DiCAP (the paper that this follows) does this in a kernel
 //! module; here it is a BPF program in the driver's receive path.
+//!
+//! A node's own view of the table are its [`Claims`]: a byte for each bucket. [`native`] evaluates
+//! the selection in user space, for tests and for whoever checks a node.
 #![forbid(unsafe_code)]
 
 mod selection;
+mod claims;
+mod control;
+pub mod bob;
+mod digest;
+mod keys;
+pub mod in_line;
+pub mod native;
 
+pub use claims::{Claim, Claims, in_turn};
+pub use control::Control;
+pub use digest::digest;
+pub use keys::{Keys, Number};
 pub use selection::{Key, Selection};

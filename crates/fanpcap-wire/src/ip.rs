@@ -29,6 +29,7 @@ pub struct Ip<'a> {
     pub id: Option<u32>,
     /// What was captured behind the network's headers.
     transport: Option<&'a [u8]>,
+    payload: &'a [u8],
     /// The extension headers of IPv6.
     extensions: Option<Extensions<'a>>,
 }
@@ -47,6 +48,7 @@ impl<'a> Ip<'a> {
             flags_and_offset,
             id: Some(header.id().into()),
             transport: bytes.get(header.len()..).filter(|_| !is_later),
+            payload: bytes.get(header.len()..).unwrap_or_default(),
             extensions: None,
         })
     }
@@ -66,6 +68,7 @@ impl<'a> Ip<'a> {
             flags_and_offset: fragment.map_or(0, |(field, _)| field),
             id: fragment.map(|(_, id)| id),
             transport,
+            payload: behind,
             extensions: Some(extensions),
         })
     }
@@ -159,6 +162,12 @@ impl<'a> Ip<'a> {
     /// What was captured from the transport header on; none in a later fragment.
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.transport
+    }
+
+    /// What was captured behind IPv4's header with its options, or behind the 40 bytes of IPv6's:
+    /// of a fragment too.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
     }
 
     fn transport_of(&self, protocol: u8) -> Option<&'a [u8]> {

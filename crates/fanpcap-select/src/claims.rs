@@ -1,0 +1,94 @@
+//! A node's part of the cluster's table.
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_buckets::{Owners, Slot};
+
+/// What a node has to do with a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Claim {
+    /// Another node captures its packets.
+    #[default]
+    Elsewhere = 0,
+    /// This node alone captures its packets.
+    Mine = 1,
+    /// In a union this node and another capture its packets, and mark what they send.
+    Shared = 2,
+}
+
+/// A node's claims to all buckets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claims(Box<[Claim; BUCKETS]>);
+
+impl Claims {
+    /// The claims that `of` says for each bucket.
+    pub fn new(of: impl Fn(usize) -> Claim) -> Self {
+        let mut claims = Box::new([Claim::Elsewhere; BUCKETS]);
+        for (bucket, claim) in claims.iter_mut().enumerate() {
+            *claim = of(bucket);
+        }
+        Self(claims)
+    }
+
+    /// Those of a node that captures nothing.
+    pub fn none() -> Self {
+        Self::new(|_| Claim::Elsewhere)
+    }
+
+    /// The claim to a bucket. Of a number beyond the last bucket the low bits count.
+    pub fn of(&self, bucket: usize) -> Claim {
+        self.0[bucket % BUCKETS]
+    }
+
+    /// Buckets whose packets the node captures.
+    pub fn count(&self) -> usize {
+        let mine = self.0.iter().filter(|claim| **claim != Claim::Elsewhere);
+        mine.count()
+    }
+
+    /// As the BPF program reads them: a byte for each bucket.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        self.0.iter().map(|claim| *claim as u8)
+    }
+}
+
+/// The table of the paper's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b`
+/// belongs to node `b mod N`. It is exact where N divides the number of buckets. Else the first
+/// nodes have one bucket more, and a round of turns that ends with the last bucket is cut short.
+///
+/// `slots` are those of the nodes in the order of their `Pi`. Without nodes no bucket has an owner.
+pub fn in_turn(slots: &[Slot]) -> Box<Owners> {
+    let mut owners = Box::new([None; BUCKETS]);
+    for (owner, slot) in owners.iter_mut().zip(slots.iter().cycle()) {
+        *owner = Some(*slot);
+    }
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_every_nth_bucket_in_turn() {
+        let slots = [Slot(4), Slot(0), Slot(9)];
+        let owners = in_turn(&slots);
+        for (bucket, owner) in owners.iter().enumerate() {
+            assert_eq!(*owner, Some(slots[bucket % 3]));
+        }
+        assert!(in_turn(&[]).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn claims_are_bytes_of_the_table() {
+        let claims = Claims::new(|bucket| match bucket {
+            7 => Claim::Mine,
+            9 => Claim::Shared,
+            _ => Claim::Elsewhere,
+        });
+        let bytes: Vec<u8> = claims.bytes().collect();
+        assert_eq!((bytes.len(), bytes[6], bytes[7], bytes[9]), (4096, 0, 1, 2));
+        assert_eq!(claims.count(), 2);
+        assert_eq!(claims.of(BUCKETS + 7), Claim::Mine);
+    }
+}

@@ -1,0 +1,61 @@
+//! The control word: which of a node's two tables counts. One store of it switches the table.
+
+/// The control word. 0 is that of a node that has no table yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Control(u64);
+
+/// The bits: which table counts, and whether one does. The upper half is the node's own mark.
+pub(crate) const GENERATION: u64 = 1;
+pub(crate) const ACTIVE: u64 = 2;
+pub(crate) const MARK_SHIFT: u32 = 32;
+
+impl Control {
+    /// The word with which the table `generation`, 0 or 1, counts. Every record that is written
+    /// under it has the mark.
+    pub fn new(generation: usize, mark: u32) -> Self {
+        let generation = generation as u64 & GENERATION;
+        Self((u64::from(mark) << MARK_SHIFT) | ACTIVE | generation)
+    }
+
+    /// The word as it is stored.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The word that is stored.
+    pub fn of_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The table that counts; `None` before the first, when all packets pass.
+    pub fn generation(self) -> Option<usize> {
+        let is_active = self.0 & ACTIVE != 0;
+        is_active.then_some(usize::from(self.0 & GENERATION != 0))
+    }
+
+    /// The table that does not count.
+    pub fn idle(self) -> usize {
+        self.generation().map_or(0, |generation| 1 - generation)
+    }
+
+    /// The node's own mark.
+    pub fn mark(self) -> u32 {
+        (self.0 >> MARK_SHIFT) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_take_turns() {
+        let nothing = Control::default();
+        assert_eq!((nothing.generation(), nothing.idle()), (None, 0));
+        let first = Control::new(0, u32::MAX);
+        assert_eq!((first.generation(), first.idle()), (Some(0), 1));
+        let second = Control::of_word(Control::new(1, 7).word());
+        assert_eq!((second.generation(), second.idle()), (Some(1), 0));
+        assert_eq!((first.mark(), second.mark()), (u32::MAX, 7));
+    }
+}

@@ -1,0 +1,213 @@
+//! From a packet to its bucket, as the selection's key says.
+
+use fanpcap_buckets::layout::{BUCKETS, bucket};
+use fanpcap_steer::native::{Decision, Evaluator, Packet};
+use fanpcap_steer::{Error, ir::Tree, modes};
+use fanpcap_wire::{Frame, Header, Layers};
+
+use crate::digest::digest;
+use crate::{Key, Selection, bob};
+
+/// The number of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// The bucket that it selects.
+    pub bucket: usize,
+    /// The packet lacks what its key is made of, and has another one: of [`Key::Packet`] it is no
+    /// IP packet; of [`Key::Identification`] and [`Key::Sequence`] it has no such number, and goes
+    /// as of [`Key::Packet`].
+    pub is_other: bool,
+}
+
+/// The packets' keys, with what is remembered between packets.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    selection: Selection,
+    /// Of whole flows.
+    flows: Option<Evaluator>,
+    /// Packets since the last update in the stream.
+    turns: u32,
+}
+
+/// The steering program of whole flows: that of groups without a mode of their own. It has no
+/// pcap filter.
+pub(crate) fn flow_tree() -> Option<Tree> {
+    let refused: fanpcap_steer::PcapCompiler<'_> = &|_| Err(String::new());
+    let tree: Result<Tree, Error> = fanpcap_steer::tree(modes::source("flow")?, refused);
+    tree.ok()
+}
+
+/// The bits of a hash that select a bucket of [`Key::Flow`]: hash and `initial` are mixed.
+pub(crate) const FLOW_FACTOR: u32 = 0x9e37_79b1;
+pub(crate) const FLOW_SHIFT: u32 = 20;
+const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));
+
+impl Keys {
+    /// Those of a selection, before the first packet.
+    pub fn new(selection: Selection) -> Self {
+        let flows = flow_tree().filter(|_| selection.key == Key::Flow);
+        Self {
+            selection,
+            flows: flows.as_ref().map(Evaluator::of_group),
+            turns: 0,
+        }
+    }
+
+    /// Begins a new round of turns: an update came in the stream.
+    pub fn restart(&mut self) {
+        self.turns = 0;
+    }
+
+    /// The number of the next packet. `now_ns` is the time by any monotonic clock: fragments follow
+    /// their datagram for a while.
+    pub fn number(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
+        let initial = self.selection.initial;
+        let own = match self.selection.key {
+            Key::Packet => None,
+            Key::Flow => self.flow(frame, now_ns),
+            Key::RoundRobin => {
+                self.turns = self.turns.wrapping_add(1);
+                Some(self.turns)
+            }
+            Key::Identification => {
+                identification(frame).map(|id| bob::hash(&id.to_be_bytes(), initial))
+            }
+            Key::Sequence => sequence(frame),
+        };
+        if let Some(own) = own {
+            return Number {
+                bucket: bucket(own),
+                is_other: false,
+            };
+        }
+        let (hash, is_ip) = digest(frame, initial);
+        Number {
+            bucket: bucket(hash),
+            is_other: !is_ip || self.selection.key != Key::Packet,
+        }
+    }
+
+    fn flow(&mut self, frame: &Frame<'_>, now_ns: u64) -> Option<u32> {
+        let packet = Packet {
+            now_ns,
+            ..Packet::of(*frame)
+        };
+        let hash = match self.flows.as_mut()?.decide(&packet) {
+            Decision::Steer(hash) => hash,
+            // Frames without an Ethernet header.
+            Decision::Drop
+            | Decision::Copy
+            | Decision::Member(_)
+            | Decision::Double(..)
+            | Decision::Broadcast => 0,
+        };
+        let mixed = (hash ^ self.selection.initial).wrapping_mul(FLOW_FACTOR);
+        Some(mixed >> FLOW_SHIFT)
+    }
+}
+
+/// The identification of an IPv4 packet. 0 is none: hosts write it where nobody needs to tell
+/// packets apart (RFC 6864), a fifth of all packets.
+fn identification(frame: &Frame<'_>) -> Option<u16> {
+    match Layers::of(frame).ip()?.header {
+        Header::V4(header) => Some(header.id()).filter(|id| *id != 0),
+        Header::V6(_) => None,
+    }
+}
+
+/// The number that a mirror gives the frame: that of GRE around ERSPAN.
+fn sequence(frame: &Frame<'_>) -> Option<u32> {
+    let layers = Layers::of(frame);
+    let gre = layers.ip()?.gre()?;
+    let is_erspan = [ERSPAN, ERSPAN_III].contains(&gre.protocol);
+    gre.sequence.filter(|_| is_erspan)
+}
+
+pub(crate) const ERSPAN: u16 = 0x88be;
+pub(crate) const ERSPAN_III: u16 = 0x22eb;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::frames;
+
+    fn numbers(key: Key, packets: &[Vec<u8>]) -> Vec<Number> {
+        let mut keys = Keys::new(Selection { key, initial: 77 });
+        let frames = packets.iter().map(|bytes| Frame { bytes, tag: None });
+        frames.map(|frame| keys.number(&frame, 0)).collect()
+    }
+
+    fn own(bucket: usize) -> Number {
+        Number {
+            bucket,
+            is_other: false,
+        }
+    }
+
+    fn datagram(id: u16, from: u16, to: u16) -> Vec<u8> {
+        let mut packet = frames::v4(17, 0, &frames::udp(from, to, &[0; 22]));
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        frames::ethernet(0x0800, &packet)
+    }
+
+    #[test]
+    fn packets_have_their_turns() {
+        let packets = vec![datagram(1, 1, 2); 3];
+        let turns = numbers(Key::RoundRobin, &packets);
+        assert_eq!(turns, [own(1), own(2), own(3)]);
+        let mut keys = Keys::new(Selection {
+            key: Key::RoundRobin,
+            initial: 0,
+        });
+        let frame = Frame::default();
+        keys.number(&frame, 0);
+        keys.restart();
+        assert_eq!(keys.number(&frame, 0), own(1));
+    }
+
+    #[test]
+    fn both_directions_of_a_flow_have_one_bucket() {
+        let mut back = datagram(2, 2000, 1000);
+        let (from, to) = (back[26..30].to_vec(), back[30..34].to_vec());
+        back[26..30].copy_from_slice(&to);
+        back[30..34].copy_from_slice(&from);
+        let packets = [datagram(1, 1000, 2000), back, datagram(3, 1001, 2000)];
+        let buckets = numbers(Key::Flow, &packets);
+        assert_eq!(buckets[0], buckets[1]);
+        assert_ne!(buckets[0], buckets[2]);
+    }
+
+    #[test]
+    fn packets_without_identification_go_by_their_content() {
+        let packets = [
+            datagram(7, 1, 2),
+            datagram(7, 3, 4),
+            datagram(0, 1, 2),
+            datagram(0, 3, 4),
+        ];
+        let found = numbers(Key::Identification, &packets);
+        assert_eq!(found[0], found[1]);
+        assert!(!found[0].is_other && found[2].is_other && found[3].is_other);
+        let content = numbers(Key::Packet, &packets);
+        assert_eq!(found[2].bucket, content[2].bucket);
+        assert_ne!(found[2].bucket, found[3].bucket);
+        assert!(content.iter().all(|number| !number.is_other));
+    }
+
+    #[test]
+    fn a_mirrors_numbers_are_turns() {
+        let mirrored = |flags: [u8; 2], kind: [u8; 2], sequence: u32| {
+            let gre = [&flags[..], &kind, &sequence.to_be_bytes(), &[0; 40]].concat();
+            frames::ethernet(0x0800, &frames::v4(47, 0, &gre))
+        };
+        let packets = [
+            mirrored([0x10, 0], [0x88, 0xbe], 5000),
+            mirrored([0x10, 0], [0x22, 0xeb], 1),
+            mirrored([0x10, 0], [0x08, 0x00], 1),
+            mirrored([0, 0], [0x88, 0xbe], 1),
+        ];
+        let found = numbers(Key::Sequence, &packets);
+        assert_eq!(found[..2], [own(5000 - 4096), own(1)]);
+        assert!(found[2].is_other && found[3].is_other);
+    }
+}

@@ -1,0 +1,232 @@
+//! A node's selection in user space: what the BPF program does, packet by packet.
+
+use fanpcap_wire::Frame;
+
+use crate::in_line::{Announced, InLine, Kind, decode};
+use crate::{Claim, Claims, Control, Keys, Selection};
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The node has no table yet: the frame passes uncounted.
+    Idle,
+    /// The frame came from the coordinator, and nobody captures it.
+    InLine(Kind),
+    /// A packet of this bucket, to which the node has this claim.
+    Packet {
+        /// The bucket.
+        bucket: usize,
+        /// The claim. The node drops the packet if it is [`Claim::Elsewhere`].
+        claim: Claim,
+    },
+}
+
+/// What a node counts beside its buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Causes {
+    /// Beacons with a number that was announced.
+    pub beacons: u64,
+    /// Topology updates with the number that was announced.
+    pub updates: u64,
+    /// Frames like these with another number, or once more. They are packets too.
+    pub forged: u64,
+    /// Packets without what their key is made of ([`crate::Number::is_other`]).
+    pub others: u64,
+    /// Packets that were this node's and found no room in a ring.
+    pub lost: u64,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    cluster: u32,
+    keys: Keys,
+    tables: [Claims; 2],
+    control: Control,
+    /// The control word that counts from the next topology update in the stream.
+    next: Option<Control>,
+    announced: Announced,
+    last_beacon: Option<InLine>,
+    causes: Causes,
+}
+
+impl Node {
+    /// A node without a table.
+    pub fn new(cluster: u32, selection: Selection) -> Self {
+        Self {
+            cluster,
+            keys: Keys::new(selection),
+            tables: [Claims::none(), Claims::none()],
+            control: Control::default(),
+            next: None,
+            announced: Announced::default(),
+            last_beacon: None,
+            causes: Causes::default(),
+        }
+    }
+
+    /// Has these claims count from now on.
+    pub fn switch(&mut self, claims: Claims, mark: u32) {
+        self.control = self.prepared(claims, mark);
+        self.next = None;
+    }
+
+    /// Has these claims count from the next topology update in the stream.
+    pub fn prepare(&mut self, claims: Claims, mark: u32, number: u64) {
+        self.next = Some(self.prepared(claims, mark));
+        self.announced.update = number;
+    }
+
+    fn prepared(&mut self, claims: Claims, mark: u32) -> Control {
+        let idle = self.control.idle();
+        self.tables[idle] = claims;
+        Control::new(idle, mark)
+    }
+
+    /// Announces a beacon.
+    pub fn announce(&mut self, sequence: u64, number: u64) {
+        *self.announced.beacon(sequence) = number;
+    }
+
+    /// What becomes of the next frame, at a time by any monotonic clock.
+    pub fn judge(&mut self, frame: &Frame<'_>, now_ns: u64) -> Verdict {
+        if let Some((kind, content)) = decode(frame.bytes, self.cluster) {
+            if self.announced.take(kind, &content) {
+                return self.in_line(content);
+            }
+            self.causes.forged += 1;
+        }
+        let Some(generation) = self.control.generation() else {
+            return Verdict::Idle;
+        };
+        let number = self.keys.number(frame, now_ns);
+        self.causes.others += u64::from(number.is_other);
+        Verdict::Packet {
+            bucket: number.bucket,
+            claim: self.tables[generation].of(number.bucket),
+        }
+    }
+
+    fn in_line(&mut self, content: InLine) -> Verdict {
+        match content.kind {
+            Kind::Beacon => {
+                self.causes.beacons += 1;
+                self.last_beacon = Some(content);
+            }
+            Kind::Update => {
+                self.causes.updates += 1;
+                self.keys.restart();
+                self.control = self.next.take().unwrap_or(self.control);
+            }
+        }
+        Verdict::InLine(content.kind)
+    }
+
+    /// The control word.
+    pub fn control(&self) -> Control {
+        self.control
+    }
+
+    /// The last beacon.
+    pub fn last_beacon(&self) -> Option<&InLine> {
+        self.last_beacon.as_ref()
+    }
+
+    /// What was counted beside buckets.
+    pub fn causes(&self) -> Causes {
+        self.causes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+
+    fn in_turn(mine: usize) -> Claims {
+        Claims::new(|bucket| {
+            if bucket % 2 == mine {
+                Claim::Mine
+            } else {
+                Claim::Elsewhere
+            }
+        })
+    }
+
+    fn node() -> Node {
+        Node::new(
+            3,
+            Selection {
+                key: Key::RoundRobin,
+                initial: 0,
+            },
+        )
+    }
+
+    fn packet(node: &mut Node) -> Verdict {
+        node.judge(&Frame::default(), 0)
+    }
+
+    #[test]
+    fn without_a_table_packets_pass() {
+        let mut node = node();
+        assert_eq!(packet(&mut node), Verdict::Idle);
+        node.switch(in_turn(1), 7);
+        let first = Verdict::Packet {
+            bucket: 1,
+            claim: Claim::Mine,
+        };
+        assert_eq!(packet(&mut node), first);
+        assert_eq!(node.control().mark(), 7);
+    }
+
+    #[test]
+    fn an_update_in_the_stream_switches_and_begins_the_turns() {
+        let mut node = node();
+        node.switch(in_turn(1), 1);
+        packet(&mut node);
+        node.prepare(in_turn(0), 2, 99);
+        let update = |number| InLine {
+            kind: Kind::Update,
+            cluster: 3,
+            sequence: 0,
+            time_ns: 0,
+            number,
+        };
+        let judge = |node: &mut Node, number| {
+            let bytes = update(number).encode([0; 6], [0; 6]);
+            let frame = Frame {
+                bytes: &bytes,
+                tag: None,
+            };
+            node.judge(&frame, 0)
+        };
+        // Forged: a packet, the second one.
+        let forged = judge(&mut node, 98);
+        assert_eq!(
+            forged,
+            Verdict::Packet {
+                bucket: 2,
+                claim: Claim::Elsewhere
+            }
+        );
+        assert_eq!(judge(&mut node, 99), Verdict::InLine(Kind::Update));
+        assert_eq!(node.control().mark(), 2);
+        let (first, replayed) = (packet(&mut node), judge(&mut node, 99));
+        assert!(matches!(
+            first,
+            Verdict::Packet {
+                bucket: 1,
+                claim: Claim::Elsewhere
+            }
+        ));
+        assert!(matches!(
+            replayed,
+            Verdict::Packet {
+                bucket: 2,
+                claim: Claim::Mine
+            }
+        ));
+        assert_eq!((node.causes().forged, node.causes().updates), (2, 1));
+    }
+}
