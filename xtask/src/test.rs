@@ -22,7 +22,7 @@ enum Tier {
 }
 
 /// Tiers by their names in .ci/tiers.
-const TIERS: [(&str, Tier); 14] = [
+const TIERS: [(&str, Tier); 15] = [
     ("unit", Tier::Own(unit)),
     ("steering", Tier::Cargo(STEERING, Some("--test-threads=2"))),
     ("symbols", Tier::Own(symbols::run)),
@@ -44,6 +44,8 @@ const TIERS: [(&str, Tier); 14] = [
         "conformance",
         Tier::Cargo("-p fanpcap-conformance", Some("--test-threads=4")),
     ),
+    // Three members of etcd for each test, which mostly wait for each other.
+    ("cluster", Tier::Cargo(CLUSTER, Some("--test-threads=4"))),
     // The loops mostly wait for the kernel.
     (
         "faults",
@@ -64,6 +66,8 @@ const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
 const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
 /// The command, its traffic generator and the bench.
 const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
+/// What a cluster's nodes agree by.
+const CLUSTER: &str = "-p fanpcap-etcd";
 
 impl Tier {
     fn run(self) -> Result<Tally> {
@@ -129,7 +133,7 @@ fn timed(name: &'static str, tier: Tier) -> Run {
 }
 
 /// Packages that are tiers of their own.
-const ALONE: [&str; 12] = [
+const ALONE: [&str; 13] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
     "fanpcap-netns",
@@ -140,6 +144,7 @@ const ALONE: [&str; 12] = [
     "fanpcap-cli",
     "fanpcap-bench",
     "fanpcap-gen",
+    "fanpcap-etcd",
     "fanpcap-package-tests",
     "fanpcap-guest-tests",
 ];

@@ -15,11 +15,13 @@ pub mod capture;
 pub mod member;
 pub mod veth;
 pub mod netns;
+pub mod etcd;
 pub mod hosts;
 pub mod mirror;
 
 pub use await_for::await_for;
 pub use capture::Capture;
+pub use etcd::Etcd;
 pub use flow::{Direction, Flow, FlowKey, Transport};
 pub use member::{Member, Program};
 pub use mirror::Mirror;

@@ -1,0 +1,162 @@
+//! One call to one endpoint by HTTP.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+use ureq::Agent;
+use ureq::tls::TlsConfig;
+
+use crate::error::{CallError, SetupError};
+use crate::settings::{Endpoint, Limits, Settings, TlsFiles};
+use crate::tls::{self, Stamp};
+
+/// Largest answer, in bytes. etcd's own limit for what is stored at once is 1.5 MB.
+const ANSWER: u64 = 16 << 20;
+
+/// How often the certificates' files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// HTTP connections to all endpoints.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    limits: Limits,
+    files: Option<TlsFiles>,
+    current: Mutex<Current>,
+}
+
+/// The connections with today's certificates.
+#[derive(Debug)]
+struct Current {
+    agent: Agent,
+    stamps: Vec<Stamp>,
+    looked: Instant,
+}
+
+/// How etcd words an error: `error` up to 3.5, `message` since.
+#[derive(Deserialize)]
+struct Failure {
+    #[serde(default)]
+    error: Value,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: u32,
+}
+
+impl Gateway {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SetupError> {
+        let stamps = settings.tls.as_ref().map(tls::stamps).unwrap_or_default();
+        let config = settings.tls.as_ref().map(tls::load).transpose()?;
+        Ok(Self {
+            limits: settings.limits,
+            files: settings.tls.clone(),
+            current: Mutex::new(Current {
+                agent: agent(&settings.limits, config),
+                stamps,
+                looked: Instant::now(),
+            }),
+        })
+    }
+
+    /// The answer of `endpoint` to a call.
+    pub(crate) fn call(
+        &self,
+        endpoint: &Endpoint,
+        path: &str,
+        body: &str,
+        token: Option<&str>,
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        let request = self.post(endpoint, path, token);
+        let request = request.config().timeout_global(Some(within)).build();
+        let response = request.send(body);
+        let response = response.map_err(|error| unreachable(endpoint, &error))?;
+        let status = response.status();
+        let body = response.into_body().into_with_config().limit(ANSWER);
+        let body = body.read_to_vec();
+        let body = body.map_err(|error| unreachable(endpoint, &error))?;
+        if !status.is_success() {
+            return Err(failure(endpoint, status.as_u16(), &body));
+        }
+        serde_json::from_slice(&body).map_err(|error| CallError::Answer {
+            endpoint: endpoint.to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn post(
+        &self,
+        endpoint: &Endpoint,
+        path: &str,
+        token: Option<&str>,
+    ) -> ureq::RequestBuilder<ureq::typestate::WithBody> {
+        let request = self.agent().post(format!("{endpoint}{path}"));
+        let request = request.header("Content-Type", "application/json");
+        match token {
+            Some(token) => request.header("Authorization", token),
+            None => request,
+        }
+    }
+
+    /// The connections, new ones after the certificates' files have changed. Files that can't be
+    /// loaded, as those that are being written, leave the connections as they are.
+    fn agent(&self) -> Agent {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = &self.files {
+            if current.looked.elapsed() >= LOOK {
+                current.looked = Instant::now();
+                let stamps = tls::stamps(files);
+                if stamps != current.stamps {
+                    if let Ok(config) = tls::load(files) {
+                        current.agent = agent(&self.limits, Some(config));
+                        current.stamps = stamps;
+                    }
+                }
+            }
+        }
+        current.agent.clone()
+    }
+}
+
+fn agent(limits: &Limits, tls: Option<TlsConfig>) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .https_only(tls.is_some())
+        .max_redirects(0)
+        .proxy(None)
+        .no_delay(true)
+        .timeout_connect(Some(limits.connect))
+        .timeout_resolve(Some(limits.attempt));
+    let config = match tls {
+        Some(tls) => config.tls_config(tls),
+        None => config,
+    };
+    Agent::new_with_config(config.build())
+}
+
+fn unreachable(endpoint: &Endpoint, error: &ureq::Error) -> CallError {
+    CallError::Unreachable {
+        endpoint: endpoint.to_string(),
+        reason: error.to_string(),
+    }
+}
+
+/// The error that an answer with this status tells.
+fn failure(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
+    let endpoint = endpoint.to_string();
+    let Ok(failure) = serde_json::from_slice::<Failure>(body) else {
+        let reason = format!("HTTP status {status}");
+        return CallError::Answer { endpoint, reason };
+    };
+    let message = match failure.error.as_str() {
+        Some(error) if failure.message.is_empty() => error.to_owned(),
+        _ => failure.message,
+    };
+    CallError::Refused {
+        endpoint,
+        code: failure.code,
+        message,
+    }
+}

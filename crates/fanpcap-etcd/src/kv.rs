@@ -1,0 +1,272 @@
+//! Keys and values: range, put, delete, transaction.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::CallError;
+use crate::json::{Bytes, Header, Number};
+
+/// A key with its value and revisions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeyValue {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The revision that created it.
+    pub create_revision: i64,
+    /// The revision that changed it last.
+    pub mod_revision: i64,
+    /// The lease that it is under; 0 for none.
+    pub lease: i64,
+}
+
+/// The gateway's form of a key with its value.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WireKeyValue {
+    key: Bytes,
+    value: Bytes,
+    create_revision: Number,
+    mod_revision: Number,
+    lease: Number,
+}
+
+impl From<WireKeyValue> for KeyValue {
+    fn from(wire: WireKeyValue) -> Self {
+        Self {
+            key: wire.key.0,
+            value: wire.value.0,
+            create_revision: wire.create_revision.0,
+            mod_revision: wire.mod_revision.0,
+            lease: wire.lease.0,
+        }
+    }
+}
+
+/// One key, or all that begin alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Keys {
+    /// This key.
+    One(Vec<u8>),
+    /// All keys that begin so.
+    Prefix(Vec<u8>),
+}
+
+impl Keys {
+    /// The fields `key` and `range_end` of a request.
+    pub(crate) fn fields(&self) -> Value {
+        match self {
+            Self::One(key) => json!({"key": Bytes(key.clone())}),
+            Self::Prefix(prefix) => {
+                let end = Bytes(after_prefix(prefix));
+                json!({"key": Bytes(prefix.clone()), "range_end": end})
+            }
+        }
+    }
+}
+
+/// The first key after all that begin with `prefix`; a zero byte means the end of all keys.
+fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// What a range had at a revision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The store's revision.
+    pub revision: i64,
+    /// The keys, in the order of their bytes.
+    pub kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize)]
+struct WireRange {
+    #[serde(default)]
+    header: Header,
+    #[serde(default)]
+    kvs: Vec<WireKeyValue>,
+}
+
+impl From<WireRange> for Range {
+    fn from(wire: WireRange) -> Self {
+        Self {
+            revision: wire.header.revision.0,
+            kvs: wire.kvs.into_iter().map(KeyValue::from).collect(),
+        }
+    }
+}
+
+/// A condition of a transaction: this key has exactly that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// The revision that created the key; 0 if there is no such key.
+    CreateRevision(Vec<u8>, i64),
+    /// The revision that changed the key last; 0 if there is no such key.
+    ModRevision(Vec<u8>, i64),
+    /// The key's value.
+    Value(Vec<u8>, Vec<u8>),
+}
+
+impl Compare {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::CreateRevision(key, revision) => json!({
+                "key": Bytes(key.clone()), "target": "CREATE", "result": "EQUAL",
+                "create_revision": Number(*revision),
+            }),
+            Self::ModRevision(key, revision) => json!({
+                "key": Bytes(key.clone()), "target": "MOD", "result": "EQUAL",
+                "mod_revision": Number(*revision),
+            }),
+            Self::Value(key, value) => json!({
+                "key": Bytes(key.clone()), "target": "VALUE", "result": "EQUAL",
+                "value": Bytes(value.clone()),
+            }),
+        }
+    }
+}
+
+/// What a transaction does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Stores a value, under a lease unless that is 0.
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// The lease.
+        lease: i64,
+    },
+    /// Removes keys.
+    Delete(Keys),
+    /// Reads keys.
+    Get(Keys),
+}
+
+impl Operation {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Put { key, value, lease } => json!({"request_put": put(key, value, *lease)}),
+            Self::Delete(keys) => json!({"request_delete_range": keys.fields()}),
+            Self::Get(keys) => json!({"request_range": keys.fields()}),
+        }
+    }
+}
+
+fn put(key: &[u8], value: &[u8], lease: i64) -> Value {
+    json!({"key": Bytes(key.to_vec()), "value": Bytes(value.to_vec()), "lease": Number(lease)})
+}
+
+/// What a transaction came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Txn {
+    /// Whether all conditions held.
+    pub succeeded: bool,
+    /// The store's revision: that of the transaction's own writes if it wrote.
+    pub revision: i64,
+    /// What [`Operation::Get`] read, in the order of the operations.
+    pub ranges: Vec<Range>,
+}
+
+#[derive(Deserialize)]
+struct WireTxn {
+    #[serde(default)]
+    header: Header,
+    #[serde(default)]
+    succeeded: bool,
+    #[serde(default)]
+    responses: Vec<WireResponse>,
+}
+
+#[derive(Deserialize)]
+struct WireResponse {
+    response_range: Option<WireRange>,
+}
+
+#[derive(Deserialize)]
+struct WireDone {
+    #[serde(default)]
+    header: Header,
+}
+
+impl Client {
+    /// Reads keys as the majority of etcd's members has them.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused.
+    pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
+        self.call::<WireRange>("/v3/kv/range", &keys.fields())
+            .map(Range::from)
+    }
+
+    /// Stores a value, under a lease unless that is 0; returns the revision.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless.
+    pub fn put(&self, key: &[u8], value: &[u8], lease: i64) -> Result<i64, CallError> {
+        let done: WireDone = self.call("/v3/kv/put", &put(key, value, lease))?;
+        Ok(done.header.revision.0)
+    }
+
+    /// Removes keys; returns the revision.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused. The keys may be removed nevertheless.
+    pub fn delete(&self, keys: &Keys) -> Result<i64, CallError> {
+        let done: WireDone = self.call("/v3/kv/deleterange", &keys.fields())?;
+        Ok(done.header.revision.0)
+    }
+
+    /// Does `then` if all conditions hold, else `otherwise`, at once.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused. It may be done nevertheless; and where it
+    /// was done and the answer was lost, the second call finds conditions that do not hold.
+    pub fn txn(
+        &self,
+        conditions: &[Compare],
+        then: &[Operation],
+        otherwise: &[Operation],
+    ) -> Result<Txn, CallError> {
+        let list =
+            |operations: &[Operation]| Value::from_iter(operations.iter().map(Operation::to_json));
+        let body = json!({
+            "compare": Value::from_iter(conditions.iter().map(Compare::to_json)),
+            "success": list(then),
+            "failure": list(otherwise),
+        });
+        let wire: WireTxn = self.call("/v3/kv/txn", &body)?;
+        let ranges = wire.responses.into_iter().filter_map(|r| r.response_range);
+        Ok(Txn {
+            succeeded: wire.succeeded,
+            revision: wire.header.revision.0,
+            ranges: ranges.map(Range::from).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key() {
+        assert_eq!(after_prefix(b"a/"), b"a0");
+        assert_eq!(after_prefix(b"a\xff\xff"), b"b");
+        assert_eq!(after_prefix(b"\xff"), b"\0");
+    }
+}

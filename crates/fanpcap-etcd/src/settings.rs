@@ -1,0 +1,195 @@
+//! What a client must be told: endpoints, user, certificates, limits.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::SetupError;
+
+/// Where a member of etcd serves clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// Whether it is `https`.
+    pub is_tls: bool,
+    /// Host and port as in a URL.
+    pub authority: String,
+}
+
+impl FromStr for Endpoint {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        let error = || SetupError::Endpoint(text.to_owned());
+        let (scheme, authority) = text.split_once("://").ok_or_else(error)?;
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        let (host, port) = authority.rsplit_once(':').ok_or_else(error)?;
+        let in_brackets = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_host = match in_brackets {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => is_name(host),
+        };
+        if !is_host || port.parse::<u16>().is_err() || text.len() > 300 {
+            return Err(error());
+        }
+        Ok(Self {
+            is_tls: match scheme {
+                "http" => false,
+                "https" => true,
+                _ => return Err(error()),
+            },
+            authority: authority.to_owned(),
+        })
+    }
+}
+
+/// Whether `host` is a host's name or an IPv4 address.
+fn is_name(host: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !host.is_empty() && host.chars().all(is_part)
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority)
+    }
+}
+
+/// A user of etcd's.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: String,
+    /// The user's password.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({:?})", self.user)
+    }
+}
+
+/// Files in PEM form. The client reads them again when they change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificates that etcd's certificate must be signed by.
+    pub ca: PathBuf,
+    /// The client's own certificate and its key, where etcd wants one (`--client-cert-auth`).
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
+/// How long a client waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// For a connection.
+    pub connect: Duration,
+    /// For one endpoint's answer to one call, connection included.
+    pub attempt: Duration,
+    /// For any endpoint's answer to one call.
+    pub call: Duration,
+    /// For an event of a watch, before the watch goes on by a new connection. A stopped member
+    /// keeps connections open and sends nothing.
+    pub quiet: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_millis(500),
+            attempt: Duration::from_secs(1),
+            call: Duration::from_secs(4),
+            quiet: Duration::from_secs(3),
+        }
+    }
+}
+
+/// All that a client must be told.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// etcd's members, in the order of preference.
+    pub endpoints: Vec<Endpoint>,
+    /// As whom the client works; `None` for an etcd without authentication, or with users by
+    /// certificates.
+    pub credentials: Option<Credentials>,
+    /// For endpoints by `https`.
+    pub tls: Option<TlsFiles>,
+    /// How long it waits.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// Most endpoints.
+    pub const ENDPOINTS: usize = 16;
+
+    /// Checks what can be checked without reading a file.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is no good.
+    pub fn check(&self) -> Result<(), SetupError> {
+        if self.endpoints.is_empty() || self.endpoints.len() > Self::ENDPOINTS {
+            return Err(SetupError::Endpoints);
+        }
+        for endpoint in &self.endpoints {
+            if endpoint.is_tls && self.tls.is_none() {
+                return Err(SetupError::NoCa(endpoint.to_string()));
+            }
+            if !endpoint.is_tls && self.tls.is_some() {
+                return Err(SetupError::Plain(endpoint.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_urls_of_a_host_and_a_port() {
+        for text in [
+            "http://127.0.0.1:2379",
+            "https://etcd-1.example:2379",
+            "http://[::1]:2379",
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.to_string(), text);
+        }
+        let bad = [
+            "127.0.0.1:2379",
+            "ftp://a:1",
+            "http://a",
+            "http://a:70000",
+            "http://u@a:1",
+            "http://[::1:2379",
+            "http://a/b:1",
+            "http://:1",
+        ];
+        for text in bad {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn certificates_and_plain_endpoints_exclude_each_other() {
+        let mut settings = Settings {
+            endpoints: vec!["https://a:1".parse().unwrap()],
+            ..Settings::default()
+        };
+        assert!(matches!(settings.check(), Err(SetupError::NoCa(_))));
+        settings.tls = Some(TlsFiles {
+            ca: "ca.pem".into(),
+            own: None,
+        });
+        assert!(settings.check().is_ok());
+        settings.endpoints.push("http://b:1".parse().unwrap());
+        assert!(matches!(settings.check(), Err(SetupError::Plain(_))));
+        settings.endpoints.clear();
+        assert!(matches!(settings.check(), Err(SetupError::Endpoints)));
+    }
+}

@@ -1,0 +1,4 @@
+//! The client and the coordination against members of Debian's etcd-server.
+
+mod calls;
+mod faults;

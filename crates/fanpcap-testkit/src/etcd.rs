@@ -1,0 +1,232 @@
+//! Members of an etcd: Debian's etcd-server, on loopback addresses of the calling namespace.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::await_for::{LIMIT, await_for};
+use crate::member;
+use crate::scratch::Scratch;
+
+/// The members of one etcd. Dropping them kills them, also those that are stopped.
+#[derive(Debug)]
+pub struct Etcd {
+    directory: Scratch,
+    /// Arguments that all members have.
+    arguments: Vec<String>,
+    scheme: &'static str,
+    members: Vec<Option<Child>>,
+}
+
+impl Etcd {
+    /// Starts `count` members with these further arguments, and waits until they have a leader.
+    ///
+    /// # Errors
+    /// There is no etcd here, which is said as SKIP; or the members have no leader in time.
+    pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
+        needs_etcd()?;
+        let mut etcd = Self {
+            directory: Scratch::new()?,
+            arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
+            scheme: match arguments.iter().any(|text| text.starts_with("--cert-file")) {
+                true => "https",
+                false => "http",
+            },
+            members: Vec::new(),
+        };
+        etcd.members.resize_with(count, || None);
+        for index in 0..count {
+            etcd.restart(index)?;
+        }
+        etcd.await_leader()?;
+        Ok(etcd)
+    }
+
+    /// Where the member serves clients.
+    pub fn endpoint(&self, index: usize) -> String {
+        format!("{}://127.0.0.{}:2379", self.scheme, index + 1)
+    }
+
+    /// Where all members serve clients.
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.members.len()).map(|i| self.endpoint(i)).collect()
+    }
+
+    /// Starts a member that does not run, with the data that it had.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn restart(&mut self, index: usize) -> Result<()> {
+        let name = |index: usize| format!("m{index}");
+        let peer = |index: usize| format!("http://127.0.0.{}:2380", index + 1);
+        let peers = (0..self.members.len()).map(|i| format!("{}={}", name(i), peer(i)));
+        let log = self.directory.file(&format!("{}.log", name(index)));
+        let log = File::options().create(true).append(true).open(log)?;
+        let child = Command::new("etcd")
+            .args(["--name", &name(index)])
+            .arg("--data-dir")
+            .arg(self.directory.file(&name(index)))
+            .args(["--listen-client-urls", &self.endpoint(index)])
+            .args(["--advertise-client-urls", &self.endpoint(index)])
+            .args(["--listen-peer-urls", &peer(index)])
+            .args(["--initial-advertise-peer-urls", &peer(index)])
+            .args(["--initial-cluster", &peers.collect::<Vec<_>>().join(",")])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("starting etcd")?;
+        self.members[index] = Some(child);
+        Ok(())
+    }
+
+    /// Kills a member.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn kill(&mut self, index: usize) -> Result<()> {
+        let mut child = self.members[index].take().context("it does not run")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Sends a signal, such as STOP or CONT, to a member.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn signal(&self, index: usize, name: &str) -> Result<()> {
+        let child = self.members[index].as_ref().context("it does not run")?;
+        member::signal(child.id(), name)
+    }
+
+    /// Which member leads.
+    ///
+    /// # Errors
+    /// None does, for long.
+    pub fn leader(&self) -> Result<usize> {
+        await_for("a leader of etcd", LIMIT, || {
+            Ok((0..self.members.len()).find(|index| self.leads(*index)))
+        })
+    }
+
+    fn leads(&self, index: usize) -> bool {
+        let status = self.ctl_at(index, &["endpoint", "status", "--write-out=json"]);
+        let Ok(status) = status else { return false };
+        let field = |name: &str| {
+            let (_, rest) = status.split_once(&format!("\"{name}\":"))?;
+            rest.split([',', '}']).next().map(str::to_owned)
+        };
+        field("leader").is_some_and(|leader| Some(leader) == field("member_id"))
+    }
+
+    /// Waits until the members serve.
+    ///
+    /// # Errors
+    /// They do not in time.
+    pub fn await_leader(&self) -> Result<()> {
+        await_for("etcd to serve", LIMIT, || {
+            let put = Command::new("etcdctl")
+                .env("ETCDCTL_API", "3")
+                .args(["--command-timeout=1s", "--endpoints"])
+                .arg(self.endpoints().join(","))
+                .args(self.client_arguments())
+                .args(["endpoint", "health"])
+                .output()?;
+            Ok(put.status.success().then_some(()))
+        })
+    }
+
+    /// Runs etcdctl with all endpoints, and returns what it prints.
+    ///
+    /// # Errors
+    /// It fails; the error has its own words.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        self.run_ctl(&self.endpoints().join(","), arguments)
+    }
+
+    fn ctl_at(&self, index: usize, arguments: &[&str]) -> Result<String> {
+        self.run_ctl(&self.endpoint(index), arguments)
+    }
+
+    fn run_ctl(&self, endpoints: &str, arguments: &[&str]) -> Result<String> {
+        let done = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--command-timeout=5s", "--endpoints", endpoints])
+            .args(self.client_arguments())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .context("starting etcdctl")?;
+        if !done.status.success() {
+            let error = String::from_utf8_lossy(&done.stderr);
+            bail!("etcdctl {}: {}", arguments.join(" "), error.trim());
+        }
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    /// The members' certificates serve etcdctl too.
+    fn client_arguments(&self) -> Vec<String> {
+        let given = |from: &str, to: &str| {
+            let found = self
+                .arguments
+                .iter()
+                .find_map(|text| text.strip_prefix(from));
+            found.map(|path| format!("{to}{path}"))
+        };
+        [
+            given("--trusted-ca-file=", "--cacert="),
+            given("--cert-file=", "--cert="),
+            given("--key-file=", "--key="),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// What a member has logged.
+    ///
+    /// # Errors
+    /// Its log can't be read.
+    pub fn log(&self, index: usize) -> Result<String> {
+        Ok(std::fs::read_to_string(
+            self.directory.file(&format!("m{index}.log")),
+        )?)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for child in self.members.iter_mut().flatten() {
+            // A child that has ended already is fine.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How long etcd's members are without a leader after one has died: 1 to 3 s were measured.
+pub const ELECTION: Duration = Duration::from_secs(4);
+
+/// Goes on where there are etcd and etcdctl.
+///
+/// # Errors
+/// After it has said SKIP: the test counts as skipped, however it ends.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+fn needs_etcd() -> Result<()> {
+    for program in ["/usr/bin/etcd", "/usr/bin/etcdctl"] {
+        if !Path::new(program).exists() {
+            println!("SKIP: no {program} here (etcd-server, etcd-client)");
+            bail!("no {program}");
+        }
+    }
+    ensure!(
+        fanpcap_linux::process::effective_user() == 0,
+        "needs root: addresses in a namespace of its own"
+    );
+    Ok(())
+}
