@@ -10,6 +10,8 @@ mod encoding;
 mod coordination;
 pub mod witness;
 pub mod record;
+pub mod reshape;
+pub mod coordinator;
 
 pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
 pub use encoding::{DecodeError, MOST_ENCODED};

@@ -53,7 +53,7 @@ pub struct Topology {
 }
 
 /// Why a topology is no good.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TopologyError {
     /// It has no nodes, or more than [`NODES`].
     Nodes,

@@ -1,0 +1,379 @@
+//! The coordinator: sees which nodes live and what the operator wants, and writes topologies.
+//!
+//! It is fed with the engine's [`View`] and says what to write next. All that must survive it is in
+//! the topology itself, so a new leader goes on where the old one stopped, in the midst of a union
+//! too. The engine writes only if the topology still is the one that the coordinator saw.
+//!
+//! These rules decide what is written:
+//!
+//! * A change begins with a union and ends with a stable topology, once all nodes that get buckets
+//!   capture by the union, and [`Timing::dwell`] has passed since. Nodes that are dead get none:
+//!   their death is a change of its own. A node that lives and does not answer keeps the union open.
+//! * A change in the midst of a change gives the union another goal. See [`reshape`].
+//! * A newcomer waits for its hold-down. A node that comes and goes waits longer each time.
+//! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`],
+//!   nobody is held for dead: more likely the engine has lost them. That ends when they are back,
+//!   or when the operator drains those that are not.
+//! * A new leader believes no absence before it has led for [`Timing::lease`].
+//! * Without any node that lives and has a weight, nothing changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::coordination::{Live, View, Wishes};
+use crate::identity::{NodeId, Revision};
+use crate::reshape::{self, Goal, Knowledge, Member};
+use crate::topology::{Seat, Topology};
+
+mod pace;
+mod presence;
+mod absence;
+mod answers;
+mod notes;
+#[cfg(test)]
+mod tests;
+
+use absence::Absences;
+use answers::Answers;
+pub use notes::{Change, Note, Stage};
+use pace::Pace;
+use presence::Presences;
+
+/// Call [`Coordinator::step`] at least this often. What a pause is longer than twice this is not
+/// counted as time.
+pub const TICK: Duration = pace::TICK;
+
+/// How long a coordinator waits for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// After how long without a sign of life the engine holds a node for dead.
+    pub lease: Duration,
+    /// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
+    /// engine loses together are seen together then.
+    pub settle: Duration,
+    /// How long a newcomer must live before it gets buckets.
+    pub hold_down: Duration,
+    /// The same, at most, for a node that comes and goes: the time doubles with each departure.
+    pub hold_down_most: Duration,
+    /// How long a union lasts after all its gainers capture: longer than any packet waits in a
+    /// node's receive queue.
+    pub dwell: Duration,
+    /// After how long a union that does not end is reported.
+    pub patience: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(5),
+            settle: Duration::from_millis(100),
+            hold_down: Duration::from_secs(1),
+            hold_down_most: Duration::from_secs(300),
+            dwell: Duration::from_millis(250),
+            patience: Duration::from_secs(3),
+        }
+    }
+}
+
+/// A topology to write, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// What to write.
+    pub topology: Box<Topology>,
+    /// The revision that it replaces; `None` if there must be none.
+    pub replaces: Option<Revision>,
+    /// What it changes: the line in the audit log.
+    pub change: Change,
+}
+
+/// What comes of a step.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Step {
+    /// What to write, if anything. Until the view has it, the next steps say it again.
+    pub write: Option<Write>,
+    /// What holds now and did not at the last step.
+    pub notes: Vec<Note>,
+}
+
+/// A coordinator, active or standing by.
+#[derive(Debug)]
+pub struct Coordinator {
+    timing: Timing,
+    pace: Pace,
+    /// Since when it leads.
+    leads: Option<Duration>,
+    presences: Presences,
+    absences: Absences,
+    answers: Answers,
+    /// What holds now, for an operator to know.
+    conditions: BTreeSet<Note>,
+}
+
+impl Coordinator {
+    /// A coordinator that has seen nothing yet.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            pace: Pace::default(),
+            leads: None,
+            presences: Presences::default(),
+            absences: Absences::default(),
+            answers: Answers::default(),
+            conditions: BTreeSet::new(),
+        }
+    }
+
+    /// What holds now, for an operator to know.
+    pub fn conditions(&self) -> impl Iterator<Item = &Note> {
+        self.conditions.iter()
+    }
+
+    /// Looks at the engine's view at the time `now`, which must be from a clock that is not set:
+    /// `CLOCK_MONOTONIC`. A clock that jumps makes waits longer, never shorter.
+    pub fn step(&mut self, view: &View, now: Duration) -> Step {
+        let now = self.pace.advance(now);
+        let mut conditions = BTreeSet::new();
+        let write = match view.leads {
+            true => self.lead(view, now, &mut conditions),
+            false => {
+                self.stand_by();
+                None
+            }
+        };
+        let new = conditions.difference(&self.conditions);
+        let notes = new.cloned().collect();
+        self.conditions = conditions;
+        Step { write, notes }
+    }
+
+    /// Forgets what it saw as the leader: it sees no more who lives.
+    fn stand_by(&mut self) {
+        self.leads = None;
+        self.presences = Presences::default();
+        self.absences = Absences::default();
+        self.answers = Answers::default();
+    }
+
+    fn lead(
+        &mut self,
+        view: &View,
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) -> Option<Write> {
+        let since = *self.leads.get_or_insert(now);
+        conditions.insert(Note::Leads);
+        self.presences.update(&view.live, now, &self.timing);
+        let Some((revision, topology)) = &view.topology else {
+            return self.begin_cluster(view, now, conditions);
+        };
+        if let Err(error) = topology.check() {
+            conditions.insert(Note::BadTopology(error));
+            return None;
+        }
+        self.answers.update(*revision, topology, &view.live, now);
+        let absent = self.believed_absent(view, topology, since, now, conditions);
+        let members = self.members(view, topology, &absent, now, conditions);
+        if self.is_settled(topology, now) {
+            let is_member = |node| members.iter().any(|member| member.node == node);
+            let next = reshape::complete(topology, is_member)?;
+            return Some(write(next, *revision, topology, &absent));
+        }
+        let goal = self.goal(view, topology, &members, conditions)?;
+        if goal.is_of(topology) {
+            self.report_waiting(*revision, now, conditions);
+            return None;
+        }
+        let judged = Judged {
+            absent: &absent,
+            answers: &self.answers,
+        };
+        if judged.owners_are_gone(topology) && self.answers.is_ripening(now, self.timing.dwell) {
+            return None;
+        }
+        let next = reshape::begin(topology, &goal, &judged);
+        Some(write(next, *revision, topology, &absent))
+    }
+
+    /// The first topology, for the nodes that have lived through their hold-down.
+    fn begin_cluster(
+        &self,
+        view: &View,
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) -> Option<Write> {
+        let ready = |live: &&Live| self.presences.is_admitted(live, now, &self.timing);
+        let members = view.live.iter().filter(ready);
+        let members: Vec<Member> = members.map(|live| member(live, &view.wishes)).collect();
+        let wishes = &view.wishes;
+        let goal = Goal::new(None, &members, wishes.selection, &wishes.analyzers);
+        let Some(goal) = goal else {
+            conditions.insert(Note::Nobody);
+            return None;
+        };
+        let topology = Box::new(reshape::first(&goal));
+        let change = Change::between(None, &topology, &BTreeSet::new());
+        Some(Write {
+            topology,
+            replaces: None,
+            change,
+        })
+    }
+
+    /// Nodes of the topology that are held for dead.
+    fn believed_absent(
+        &mut self,
+        view: &View,
+        topology: &Topology,
+        since: Duration,
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) -> BTreeSet<NodeId> {
+        let live: BTreeSet<NodeId> = view
+            .live
+            .iter()
+            .map(|live| live.announcement.node)
+            .collect();
+        let missing = topology
+            .seats
+            .iter()
+            .filter(|seat| !live.contains(&seat.node));
+        let missing: Vec<Seat> = missing.copied().collect();
+        let drained = &view.wishes.drained;
+        let due = |seat: &&Seat| seat.weight > 0 && !drained.contains(&seat.node);
+        let lost: BTreeSet<NodeId> = missing.iter().filter(due).map(|seat| seat.node).collect();
+        let all = topology.seats.iter().filter(due).count();
+        let timing = &self.timing;
+        let is_mass = self.absences.is_mass(&lost, all, &live, now, timing.lease);
+        if is_mass {
+            conditions.insert(Note::MassExpiry(lost.iter().copied().collect()));
+        }
+        let is_old = |node: NodeId| match self.presences.left(node) {
+            Some(left) => now.saturating_sub(left) >= timing.settle,
+            None => now.saturating_sub(since) >= timing.lease,
+        };
+        let believed = |node: &NodeId| is_old(*node) && !(is_mass && lost.contains(node));
+        let absent = missing.iter().map(|seat| seat.node).filter(believed);
+        let absent: BTreeSet<NodeId> = absent.collect();
+        let gone = absent.intersection(&lost);
+        self.absences.bury(gone.copied(), now);
+        absent
+    }
+
+    /// Who shares the buckets: the topology's nodes that are not held for dead, and newcomers that
+    /// have lived through their hold-down.
+    fn members(
+        &self,
+        view: &View,
+        topology: &Topology,
+        absent: &BTreeSet<NodeId>,
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) -> Vec<Member> {
+        let mut members = BTreeMap::new();
+        for seat in topology
+            .seats
+            .iter()
+            .filter(|seat| !absent.contains(&seat.node))
+        {
+            let is_drained = view.wishes.drained.contains(&seat.node);
+            let weight = if is_drained { 0 } else { seat.weight };
+            members.insert(seat.node, weight);
+        }
+        for live in &view.live {
+            let node = live.announcement.node;
+            let takes_part = topology.seat(node).is_some_and(|seat| seat.weight > 0);
+            if takes_part || self.presences.is_admitted(live, now, &self.timing) {
+                members.insert(node, member(live, &view.wishes).weight);
+            } else {
+                conditions.insert(Note::HeldDown(node));
+            }
+        }
+        let members = members.into_iter();
+        members
+            .map(|(node, weight)| Member { node, weight })
+            .collect()
+    }
+
+    fn goal(
+        &self,
+        view: &View,
+        topology: &Topology,
+        members: &[Member],
+        conditions: &mut BTreeSet<Note>,
+    ) -> Option<Goal> {
+        let wishes = &view.wishes;
+        let goal = Goal::new(Some(topology), members, wishes.selection, &wishes.analyzers);
+        match &goal {
+            None => conditions.insert(Note::Nobody),
+            Some(goal) if goal.seats.len() < members.len() => {
+                conditions.insert(Note::Full(members.len() - goal.seats.len()))
+            }
+            Some(_) => false,
+        };
+        goal
+    }
+
+    fn is_settled(&self, topology: &Topology, now: Duration) -> bool {
+        topology.heirs.is_some() && self.answers.are_complete(now, self.timing.dwell)
+    }
+
+    fn report_waiting(&self, revision: Revision, now: Duration, conditions: &mut BTreeSet<Note>) {
+        let nodes = self.answers.missing();
+        if !nodes.is_empty() && self.answers.waited(now) >= self.timing.patience {
+            conditions.insert(Note::Waiting { revision, nodes });
+        }
+    }
+}
+
+/// The share of a live node, as the operator or else the node itself has it.
+fn member(live: &Live, wishes: &Wishes) -> Member {
+    let Live { announcement, .. } = live;
+    let node = announcement.node;
+    let wished = wishes.weights.get(&node).copied();
+    let weight = match wishes.drained.contains(&node) {
+        true => 0,
+        false => wished.unwrap_or(announcement.weight),
+    };
+    Member { node, weight }
+}
+
+fn write(
+    next: Topology,
+    replaces: Revision,
+    current: &Topology,
+    absent: &BTreeSet<NodeId>,
+) -> Write {
+    let change = Change::between(Some(current), &next, absent);
+    Write {
+        topology: Box::new(next),
+        replaces: Some(replaces),
+        change,
+    }
+}
+
+/// The nodes as a new union needs to know them.
+struct Judged<'a> {
+    absent: &'a BTreeSet<NodeId>,
+    answers: &'a Answers,
+}
+
+impl Judged<'_> {
+    /// Whether a node that is held for dead is the owner of a bucket that moves.
+    fn owners_are_gone(&self, topology: &Topology) -> bool {
+        topology.heirs.is_some() && {
+            let owning = |seat: &&Seat| topology.owners.contains(&Some(seat.slot));
+            let mut owners = topology.seats.iter().filter(owning);
+            owners.any(|seat| self.absent.contains(&seat.node))
+        }
+    }
+}
+
+impl Knowledge for Judged<'_> {
+    fn is_live(&self, node: NodeId) -> bool {
+        !self.absent.contains(&node)
+    }
+
+    fn follows(&self, node: NodeId) -> bool {
+        self.answers.has(node)
+    }
+}

@@ -1,0 +1,161 @@
+//! What a coordinator says of its work: a line for each change, and what an operator should know.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::identity::{NodeId, Revision};
+use crate::reshape;
+use crate::topology::{Seat, Topology, TopologyError};
+
+/// What holds now, for an operator to know.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Note {
+    /// This coordinator is the active one.
+    Leads,
+    /// Too many nodes are gone at once to hold them for dead.
+    MassExpiry(Vec<NodeId>),
+    /// A union does not end, because these nodes do not capture by it yet.
+    Waiting {
+        /// The union.
+        revision: Revision,
+        /// Who keeps it open.
+        nodes: Vec<NodeId>,
+    },
+    /// A node lives, and waits for its hold-down.
+    HeldDown(NodeId),
+    /// No node lives that has a weight.
+    Nobody,
+    /// So many nodes have no place.
+    Full(usize),
+    /// The stored topology is none that nodes can follow. Nothing is written over it.
+    BadTopology(TopologyError),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leads => write!(f, "this coordinator is the active one"),
+            Self::MassExpiry(nodes) => write!(
+                f,
+                "nodes {} are gone at once: nothing changes; drain those that are dead",
+                List(nodes)
+            ),
+            Self::Waiting { revision, nodes } => write!(
+                f,
+                "union {revision} waits for nodes {}: drain or stop them if they hang",
+                List(nodes)
+            ),
+            Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
+            Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
+            Self::Full(count) => write!(f, "{count} nodes have no place: the cluster is full"),
+            Self::BadTopology(error) => {
+                write!(
+                    f,
+                    "the stored topology is no good, nothing changes: {error}"
+                )
+            }
+        }
+    }
+}
+
+/// The stage that a written topology begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The cluster's first topology.
+    First,
+    /// A union: a change begins, or gets another goal.
+    Union,
+    /// A stable topology: a change ends, or nothing moves.
+    Stable,
+    /// A stable topology that selects by another key: packets are missed and doubled meanwhile.
+    Cut,
+}
+
+/// What a written topology changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The new topology's epoch.
+    pub epoch: u64,
+    /// What it begins.
+    pub stage: Stage,
+    /// Nodes that it has and the last one had not.
+    pub joined: Vec<NodeId>,
+    /// Nodes that get no buckets any more because they are held for dead.
+    pub lost: Vec<NodeId>,
+    /// Nodes with another weight than before, and the weight; 0 if they are drained.
+    pub weighed: Vec<(NodeId, u16)>,
+    /// Buckets that are captured by two nodes.
+    pub moving: usize,
+}
+
+impl Change {
+    pub(super) fn between(
+        before: Option<&Topology>,
+        after: &Topology,
+        absent: &BTreeSet<NodeId>,
+    ) -> Self {
+        let seats = before.map_or(&[][..], |topology| &topology.seats);
+        let old = |node: NodeId| seats.iter().find(|seat| seat.node == node);
+        let joined = after.seats.iter().filter(|seat| old(seat.node).is_none());
+        let is_other = |seat: &&Seat| old(seat.node).is_some_and(|old| old.weight != seat.weight);
+        let weighed = after.seats.iter().filter(is_other);
+        let weighed = weighed.filter(|seat| !absent.contains(&seat.node));
+        let is_lost = |seat: &&Seat| {
+            let due = |seat: &Seat| seat.weight > 0;
+            absent.contains(&seat.node) && due(seat) && !after.seat(seat.node).is_some_and(due)
+        };
+        let heirs = after.heirs.as_ref();
+        let stage = match before {
+            None => Stage::First,
+            Some(before) if before.selection != after.selection => Stage::Cut,
+            Some(_) if heirs.is_some() => Stage::Union,
+            Some(_) => Stage::Stable,
+        };
+        Self {
+            epoch: after.epoch,
+            stage,
+            joined: joined.map(|seat| seat.node).collect(),
+            lost: seats.iter().filter(is_lost).map(|seat| seat.node).collect(),
+            weighed: weighed.map(|seat| (seat.node, seat.weight)).collect(),
+            moving: heirs.map_or(0, |heirs| reshape::moves(&after.owners, heirs)),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::First => "first topology",
+            Stage::Union => "union",
+            Stage::Stable => "stable",
+            Stage::Cut => "another key (packets are missed and doubled meanwhile)",
+        };
+        write!(f, "epoch {}: {stage}", self.epoch)?;
+        if self.moving > 0 {
+            write!(f, ", {} buckets move", self.moving)?;
+        }
+        if !self.joined.is_empty() {
+            write!(f, ", joined {}", List(&self.joined))?;
+        }
+        if !self.lost.is_empty() {
+            write!(f, ", lost {}", List(&self.lost))?;
+        }
+        for (node, weight) in &self.weighed {
+            write!(f, ", weight of {node} is {weight}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Nodes, with commas between them.
+struct List<'a>(&'a [NodeId]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, node) in self.0.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{node}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Since when each node lives, and how often it was gone before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Timing;
+use crate::coordination::Live;
+use crate::identity::NodeId;
+use crate::topology::NODES;
+
+/// Most nodes that are remembered.
+const MOST: usize = 4 * NODES;
+
+/// A node that lives as many times its hold-down is no more held for one that comes and goes.
+const FORGIVEN: u32 = 4;
+
+/// The nodes that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Presences {
+    nodes: BTreeMap<NodeId, Presence>,
+}
+
+/// What is remembered of a node.
+#[derive(Debug)]
+struct Presence {
+    /// Which boot of its machine was seen last.
+    boot: u64,
+    /// Since when it lives, or since when it does not.
+    since: Duration,
+    lives: bool,
+    /// How often it was gone lately.
+    departures: u32,
+}
+
+impl Presences {
+    /// Notes which nodes live now.
+    pub(super) fn update(&mut self, live: &[Live], now: Duration, timing: &Timing) {
+        for (node, presence) in &mut self.nodes {
+            let is_live = live.iter().any(|live| live.announcement.node == *node);
+            if presence.lives && !is_live {
+                presence.turn(false, now);
+            }
+            let hold = presence.hold(timing) * FORGIVEN;
+            if presence.lives && now.saturating_sub(presence.since) >= hold {
+                presence.departures = 0;
+            }
+        }
+        for live in live {
+            self.see(live, now);
+        }
+        let forgotten = timing.hold_down_most * FORGIVEN;
+        self.nodes
+            .retain(|_, node| node.lives || now.saturating_sub(node.since) < forgotten);
+        while self.nodes.len() > MOST {
+            let away = self.nodes.iter().filter(|(_, node)| !node.lives);
+            let oldest = away.min_by_key(|(_, node)| node.since);
+            let Some(oldest) = oldest.map(|(node, _)| *node) else {
+                break;
+            };
+            self.nodes.remove(&oldest);
+        }
+    }
+
+    fn see(&mut self, live: &Live, now: Duration) {
+        let boot = live.announcement.boot;
+        let presence = self
+            .nodes
+            .entry(live.announcement.node)
+            .or_insert(Presence {
+                boot,
+                since: now,
+                lives: true,
+                departures: 0,
+            });
+        if presence.boot != boot && presence.lives {
+            presence.turn(false, now);
+        }
+        if !presence.lives {
+            presence.turn(true, now);
+        }
+        presence.boot = boot;
+    }
+
+    /// Whether the node has lived through its hold-down.
+    pub(super) fn is_admitted(&self, live: &Live, now: Duration, timing: &Timing) -> bool {
+        let presence = self.nodes.get(&live.announcement.node);
+        presence.is_some_and(|presence| {
+            presence.lives && now.saturating_sub(presence.since) >= presence.hold(timing)
+        })
+    }
+
+    /// When the node left; `None` for one that lives or was never seen.
+    pub(super) fn left(&self, node: NodeId) -> Option<Duration> {
+        let presence = self.nodes.get(&node).filter(|presence| !presence.lives)?;
+        Some(presence.since)
+    }
+}
+
+impl Presence {
+    fn turn(&mut self, lives: bool, now: Duration) {
+        self.lives = lives;
+        self.since = now;
+        self.departures = self.departures.saturating_add(u32::from(!lives));
+    }
+
+    /// How long it waits before it gets buckets.
+    fn hold(&self, timing: &Timing) -> Duration {
+        let doubled = self.departures.saturating_sub(1).min(20);
+        let hold = timing.hold_down.saturating_mul(1 << doubled);
+        hold.min(timing.hold_down_most.max(timing.hold_down))
+    }
+}

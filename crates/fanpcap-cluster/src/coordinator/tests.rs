@@ -1,0 +1,378 @@
+use super::*;
+use crate::coordination::Announcement;
+use crate::topology::Phase;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// An engine with a coordinator on it, at a time of its own.
+struct Lab {
+    view: View,
+    coordinator: Coordinator,
+    now: Duration,
+    changes: Vec<Change>,
+    notes: Vec<Note>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        Self {
+            view: View {
+                leads: true,
+                ..View::default()
+            },
+            coordinator: Coordinator::new(Timing::default()),
+            now: Duration::from_secs(10_000),
+            changes: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// A cluster that has these nodes, and is stable.
+    fn with(nodes: &[u32]) -> Self {
+        let mut lab = Self::new();
+        for &node in nodes {
+            lab.join(node);
+        }
+        lab.run(1200);
+        assert_eq!(lab.topology().seats.len(), nodes.len());
+        lab.changes.clear();
+        lab.notes.clear();
+        lab
+    }
+
+    fn join(&mut self, node: u32) {
+        self.view.live.push(Live {
+            announcement: Announcement {
+                node: NodeId(node),
+                boot: 1,
+                weight: 1,
+                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            },
+            acknowledged: None,
+        });
+    }
+
+    fn lose(&mut self, node: u32) {
+        self.view
+            .live
+            .retain(|live| live.announcement.node != NodeId(node));
+    }
+
+    fn node(&mut self, node: u32) -> &mut Live {
+        let mut live = self.view.live.iter_mut();
+        live.find(|live| live.announcement.node == NodeId(node))
+            .expect("a live node")
+    }
+
+    /// All live nodes but these capture by the topology in force.
+    fn acknowledge_but(&mut self, late: &[u32]) {
+        let revision = self.view.topology.as_ref().map(|(revision, _)| *revision);
+        for live in &mut self.view.live {
+            if !late.contains(&live.announcement.node.0) {
+                live.acknowledged = revision;
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let step = self.coordinator.step(&self.view, self.now);
+        self.notes.extend(step.notes);
+        let Some(write) = step.write else {
+            return false;
+        };
+        let present = self.view.topology.as_ref().map(|(revision, _)| *revision);
+        assert_eq!(write.replaces, present);
+        assert_eq!(write.topology.check(), Ok(()));
+        let revision = Revision(present.unwrap_or_default().0 + 3);
+        self.view.topology = Some((revision, write.topology));
+        self.changes.push(write.change);
+        true
+    }
+
+    /// Runs for so many milliseconds; all nodes but `late` acknowledge at once.
+    fn run_but(&mut self, millis: u64, late: &[u32]) {
+        for _ in 0..millis / 50 {
+            self.step();
+            self.acknowledge_but(late);
+            self.now += Duration::from_millis(50);
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        self.run_but(millis, &[]);
+    }
+
+    fn topology(&self) -> &Topology {
+        &self.view.topology.as_ref().expect("a topology").1
+    }
+
+    fn stages(&self) -> Vec<Stage> {
+        self.changes.iter().map(|change| change.stage).collect()
+    }
+
+    /// How many buckets the node is to have in the end.
+    fn share(&self, node: u32) -> usize {
+        let topology = self.topology();
+        let slot = topology.seat(NodeId(node)).map(|seat| seat.slot);
+        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
+        table
+            .iter()
+            .filter(|owner| slot.is_some() && **owner == slot)
+            .count()
+    }
+}
+
+#[test]
+fn the_first_topology_has_all_that_come_within_the_hold_down() {
+    let mut lab = Lab::new();
+    lab.run(2000);
+    assert_eq!(
+        (lab.changes.len(), lab.notes.clone()),
+        (0, vec![Note::Leads, Note::Nobody])
+    );
+    lab.join(5);
+    lab.run(900);
+    lab.join(6);
+    assert_eq!(lab.changes.len(), 0);
+    lab.run(200);
+    assert_eq!(lab.stages(), [Stage::First]);
+    assert_eq!(lab.share(5), 4096);
+    lab.run(2000);
+    assert_eq!(lab.stages(), [Stage::First, Stage::Union, Stage::Stable]);
+    assert_eq!([lab.share(5), lab.share(6)], [2048, 2048]);
+    assert_eq!(lab.changes[1].joined, [NodeId(6)]);
+    assert_eq!(
+        lab.changes[1].to_string(),
+        "epoch 2: union, 2048 buckets move, joined 00000006"
+    );
+}
+
+#[test]
+fn a_union_ends_after_all_gainers_and_the_dwell() {
+    let mut lab = Lab::with(&[1, 2]);
+    lab.join(3);
+    lab.run_but(4000, &[3]);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    let (revision, _) = lab.view.topology.clone().expect("a topology");
+    let waiting = Note::Waiting {
+        revision,
+        nodes: vec![NodeId(3)],
+    };
+    assert!(!lab.notes.contains(&waiting));
+    lab.run_but(4000, &[3]);
+    assert_eq!(lab.notes.iter().filter(|note| **note == waiting).count(), 1);
+    lab.run(250);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    lab.run(100);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+}
+
+#[test]
+fn a_gainer_that_boots_again_begins_its_dwell_anew() {
+    let mut lab = Lab::with(&[1, 2]);
+    lab.join(3);
+    lab.run(1250);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    lab.node(3).announcement.boot = 2;
+    lab.run(250);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    lab.run(100);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+}
+
+#[test]
+fn a_dead_nodes_buckets_go_to_the_others_at_once() {
+    let mut lab = Lab::with(&[1, 2, 3]);
+    let before = lab.topology().owners.clone();
+    lab.lose(2);
+    lab.run(200);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    assert_eq!(lab.changes[0].lost, [NodeId(2)]);
+    assert_eq!(lab.changes[0].moving, 1365);
+    assert_eq!(lab.topology().owners, before);
+    lab.run(400);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    assert_eq!([lab.share(1), lab.share(3)], [2048, 2048]);
+    assert_eq!(lab.topology().seat(NodeId(2)), None);
+}
+
+#[test]
+fn a_death_in_a_union_gives_it_another_goal() {
+    let mut lab = Lab::with(&[1, 2, 3, 4]);
+    lab.join(5);
+    lab.run_but(1500, &[5]);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    let owners = lab.topology().owners.clone();
+    lab.lose(5);
+    lab.run(200);
+    // Nobody got a bucket, so the way back is no union.
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    assert_eq!(lab.topology().owners, owners);
+    // So that the next death does not look like the same event.
+    lab.run(5000);
+    lab.view.wishes.weights.insert(NodeId(1), 3);
+    lab.run_but(300, &[1]);
+    lab.lose(2);
+    lab.run_but(300, &[1]);
+    assert_eq!(lab.stages()[2..], [Stage::Union, Stage::Union]);
+    assert_eq!(lab.topology().owners, owners);
+    lab.run(400);
+    assert_eq!(lab.topology().phase(), Phase::Stable);
+    assert_eq!([lab.share(1), lab.share(2)], [2458, 0]);
+}
+
+#[test]
+fn when_many_go_at_once_nothing_changes() {
+    let mut lab = Lab::with(&[1, 2, 3, 4, 5]);
+    let nodes = lab.view.live.clone();
+    for gone in [2, 3] {
+        lab.lose(gone);
+    }
+    lab.run(60_000);
+    assert_eq!(lab.stages(), []);
+    let note = Note::MassExpiry(vec![NodeId(2), NodeId(3)]);
+    assert_eq!(lab.notes, [note]);
+    lab.view.live = nodes;
+    lab.run(10_000);
+    assert_eq!(lab.stages(), []);
+    lab.lose(4);
+    lab.run(1000);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+}
+
+#[test]
+fn nodes_that_go_one_after_the_other_count_together() {
+    let mut lab = Lab::with(&[1, 2, 3]);
+    lab.lose(1);
+    lab.run(2000);
+    assert_eq!(lab.changes[0].lost, [NodeId(1)]);
+    lab.lose(2);
+    lab.run(60_000);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    lab.join(1);
+    lab.run(10_000);
+    // Node 1 is back, so it was no mass: node 2 is dead.
+    assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [2048, 0, 2048]);
+}
+
+#[test]
+fn what_is_drained_is_no_part_of_a_mass() {
+    let mut lab = Lab::with(&[1, 2, 3]);
+    lab.lose(1);
+    lab.lose(2);
+    lab.run(10_000);
+    assert_eq!(lab.stages(), []);
+    lab.view.wishes.drained.insert(NodeId(1));
+    lab.run(10_000);
+    assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [0, 0, 4096]);
+}
+
+#[test]
+fn without_anybody_nothing_changes() {
+    let mut lab = Lab::with(&[1]);
+    lab.lose(1);
+    lab.run(10_000);
+    assert_eq!(
+        (lab.stages(), lab.notes.clone()),
+        (vec![], vec![Note::Nobody])
+    );
+    lab.join(1);
+    lab.view.wishes.drained.insert(NodeId(1));
+    lab.run(10_000);
+    assert_eq!(lab.stages(), []);
+}
+
+#[test]
+fn a_drained_node_gives_all_and_comes_back_without_a_hold_down() {
+    let mut lab = Lab::with(&[1, 2, 3]);
+    lab.view.wishes.drained.insert(NodeId(2));
+    lab.run(500);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    assert_eq!(lab.share(2), 0);
+    assert_eq!(lab.changes[0].weighed, [(NodeId(2), 0)]);
+    lab.view.wishes.drained.clear();
+    lab.run(100);
+    assert_eq!(lab.share(2), 1365);
+}
+
+#[test]
+fn a_new_leader_goes_on_with_the_union_and_believes_no_absence_at_first() {
+    let mut lab = Lab::with(&[1, 2, 3]);
+    lab.join(4);
+    lab.run_but(1500, &[4]);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    lab.coordinator = Coordinator::new(Timing::default());
+    lab.run(500);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    lab.coordinator = Coordinator::new(Timing::default());
+    lab.lose(1);
+    lab.run(4500);
+    assert_eq!(lab.changes.len(), 2);
+    lab.run(1000);
+    assert_eq!(lab.changes.len(), 4);
+    lab.view.leads = false;
+    lab.lose(2);
+    lab.run(10_000);
+    assert_eq!(lab.changes.len(), 4);
+    assert_eq!(lab.coordinator.conditions().count(), 0);
+}
+
+#[test]
+fn who_comes_and_goes_waits_longer_each_time() {
+    let mut lab = Lab::with(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        lab.lose(8);
+        lab.run(6000);
+        assert_eq!(lab.share(8), 0);
+        lab.join(8);
+        let began = lab.now;
+        while lab.share(8) == 0 {
+            lab.run(100);
+        }
+        waits.push((lab.now - began).as_secs());
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16]);
+    lab.run(70_000);
+    lab.lose(8);
+    lab.run(6000);
+    lab.join(8);
+    lab.run(1200);
+    assert_ne!(lab.share(8), 0);
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_dwell() {
+    let mut lab = Lab::with(&[1, 2]);
+    lab.join(3);
+    lab.run_but(1500, &[3]);
+    lab.acknowledge_but(&[]);
+    assert!(!lab.step());
+    lab.now += Duration::from_secs(3600);
+    assert!(!lab.step());
+    lab.now -= Duration::from_secs(7200);
+    assert!(!lab.step());
+    lab.now += Duration::from_millis(60);
+    assert!(lab.step());
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+}
+
+#[test]
+fn a_topology_that_is_no_good_is_not_written_over() {
+    let mut lab = Lab::with(&[1, 2]);
+    if let Some((_, topology)) = &mut lab.view.topology {
+        topology.seats.clear();
+    }
+    lab.run(10_000);
+    assert_eq!(lab.notes, [Note::BadTopology(crate::TopologyError::Nodes)]);
+    assert_eq!(lab.stages(), []);
+}
+
+#[test]
+fn the_cluster_is_full_with_128_nodes() {
+    let nodes: Vec<u32> = (1..=128).collect();
+    let mut lab = Lab::with(&nodes);
+    lab.join(129);
+    lab.run(3000);
+    assert_eq!(lab.stages(), []);
+    assert_eq!(lab.notes, [Note::HeldDown(NodeId(129)), Note::Full(1)]);
+}

@@ -1,0 +1,162 @@
+use super::*;
+use crate::topology::Phase;
+use std::collections::BTreeMap;
+
+/// All nodes live and follow, but for those listed.
+#[derive(Default)]
+struct Nodes {
+    dead: Vec<u32>,
+    late: Vec<u32>,
+}
+
+impl Knowledge for Nodes {
+    fn is_live(&self, node: NodeId) -> bool {
+        !self.dead.contains(&node.0)
+    }
+    fn follows(&self, node: NodeId) -> bool {
+        !self.late.contains(&node.0)
+    }
+}
+
+fn member(node: u32, weight: u16) -> Member {
+    Member {
+        node: NodeId(node),
+        weight,
+    }
+}
+
+fn goal(current: Option<&Topology>, members: &[Member]) -> Goal {
+    Goal::new(current, members, Selection::default(), &[]).expect("somebody has a weight")
+}
+
+/// How many buckets each node has in the end.
+fn shares(topology: &Topology) -> BTreeMap<u32, usize> {
+    let mut shares = BTreeMap::new();
+    for slot in topology.heirs.as_ref().unwrap_or(&topology.owners).iter() {
+        let seat = topology.seats.iter().find(|seat| Some(seat.slot) == *slot);
+        *shares.entry(seat.expect("a seat").node.0).or_default() += 1;
+    }
+    shares
+}
+
+fn started(members: &[Member]) -> Topology {
+    let topology = first(&goal(None, members));
+    assert_eq!(topology.check(), Ok(()));
+    topology
+}
+
+#[test]
+fn a_join_moves_only_what_the_newcomer_gets() {
+    let two = started(&[member(7, 1), member(9, 1)]);
+    assert_eq!(shares(&two), BTreeMap::from([(7, 2048), (9, 2048)]));
+    let three = goal(Some(&two), &[member(3, 1), member(7, 1), member(9, 1)]);
+    assert!(!three.is_of(&two));
+    assert_eq!(three.moves_from(&two), 1365);
+    let union = begin(&two, &three, &Nodes::default());
+    assert_eq!((union.check(), union.phase()), (Ok(()), Phase::Union));
+    assert_eq!((&union.owners, union.epoch), (&two.owners, 2));
+    assert!(three.is_of(&union));
+    assert_eq!(gainers(&union), BTreeSet::from([NodeId(3)]));
+    let stable = complete(&union, |_| true).expect("an end");
+    assert_eq!((stable.check(), stable.phase()), (Ok(()), Phase::Stable));
+    assert!(three.is_of(&stable));
+    assert_eq!(complete(&stable, |_| true), None);
+    // Nobody's slot has changed.
+    assert_eq!(stable.seat(NodeId(7)).map(|seat| seat.slot), Some(Slot(0)));
+    assert_eq!(stable.seat(NodeId(3)).map(|seat| seat.slot), Some(Slot(2)));
+}
+
+#[test]
+fn a_dead_owner_stays_in_name_until_its_heirs_capture() {
+    let three = started(&[member(1, 1), member(2, 1), member(3, 1)]);
+    let nodes = Nodes {
+        dead: vec![2],
+        late: vec![],
+    };
+    let two = goal(Some(&three), &[member(1, 1), member(3, 1)]);
+    assert_eq!(two.moves_from(&three), 1365);
+    let union = begin(&three, &two, &nodes);
+    assert_eq!(union.check(), Ok(()));
+    assert_eq!(union.owners, three.owners);
+    assert_eq!(union.seat(NodeId(2)).map(|seat| seat.weight), Some(0));
+    assert!(two.is_of(&union));
+    let stable = complete(&union, |node| node != NodeId(2)).expect("an end");
+    assert_eq!((stable.check(), stable.seat(NodeId(2))), (Ok(()), None));
+    assert!(two.is_of(&stable));
+}
+
+#[test]
+fn an_heir_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
+    let three = started(&[member(1, 1), member(2, 1), member(3, 1)]);
+    let lost = Nodes {
+        dead: vec![2],
+        late: vec![],
+    };
+    let two = goal(Some(&three), &[member(1, 1), member(3, 1)]);
+    let union = begin(&three, &two, &lost);
+    let again = goal(Some(&union), &[member(1, 1), member(3, 5)]);
+    // Both heirs capture already: what they have can move, and what the dead one had is theirs.
+    let change = begin(&union, &again, &lost);
+    assert_eq!(change.check(), Ok(()));
+    assert_eq!(change.owners, *union.heirs.as_ref().expect("a union"));
+    assert_eq!(change.seat(NodeId(2)), None);
+    // Node 1 does not yet: the dead one, which may be cut off only, stays the owner.
+    let late = Nodes {
+        dead: vec![2],
+        late: vec![1],
+    };
+    let change = begin(&union, &again, &late);
+    assert_eq!(change.check(), Ok(()));
+    let dead = three.seat(NodeId(2)).expect("a seat").slot;
+    assert!(change.owners.contains(&Some(dead)));
+}
+
+#[test]
+fn drained_nodes_keep_their_slot_and_get_nothing() {
+    let two = started(&[member(1, 1), member(2, 3)]);
+    assert_eq!(shares(&two), BTreeMap::from([(1, 1024), (2, 3072)]));
+    let drained = goal(Some(&two), &[member(1, 1), member(2, 0)]);
+    let union = begin(&two, &drained, &Nodes::default());
+    let stable = complete(&union, |_| true).expect("an end");
+    assert_eq!(shares(&stable), BTreeMap::from([(1, 4096)]));
+    assert_eq!(stable.seat(NodeId(2)).map(|seat| seat.weight), Some(0));
+    assert!(drained.is_of(&stable));
+    assert_eq!(
+        Goal::new(Some(&two), &[member(1, 0)], Selection::default(), &[]),
+        None
+    );
+}
+
+#[test]
+fn one_hundred_and_twenty_eight_nodes_fit() {
+    let members: Vec<Member> = (0..200).map(|node| member(node, 1)).collect();
+    let full = started(&members);
+    assert_eq!(full.seats.len(), NODES);
+    assert!(full.encode().len() <= crate::encoding::MOST_ENCODED);
+}
+
+#[test]
+fn another_key_waits_for_the_end_of_a_union_and_cuts() {
+    use fanpcap_select::Key;
+    let two = started(&[member(1, 1), member(2, 1)]);
+    let flows = Selection {
+        key: Key::Flow,
+        initial: 5,
+    };
+    let members = [member(1, 1), member(2, 2)];
+    let union = begin(&two, &goal(Some(&two), &members), &Nodes::default());
+    let later = Goal::new(Some(&union), &members, flows, &[]).expect("a goal");
+    assert!(later.is_of(&union));
+    let stable = complete(&union, |_| true).expect("an end");
+    let cut = Goal::new(Some(&stable), &members, flows, &[]).expect("a goal");
+    assert!(!cut.is_of(&stable));
+    let next = begin(&stable, &cut, &Nodes::default());
+    assert_eq!((next.selection, next.phase()), (flows, Phase::Stable));
+    // The initial value alone changes nothing.
+    let other = Selection {
+        initial: 9,
+        ..flows
+    };
+    let same = Goal::new(Some(&next), &members, other, &[]).expect("a goal");
+    assert!(same.is_of(&next));
+}
