@@ -230,6 +230,7 @@ fn depends(work: &Path, contents: &Path, layout: &Layout) -> Result<String> {
     command.current_dir(work).arg("-O");
     command.arg(contents.join("bin").join(stage::COMMAND));
     command.arg(contents.join("libexec").join(stage::BENCH));
+    command.arg(contents.join("libexec").join(stage::CLUSTER));
     command.arg(contents.join(layout.own()).join(stage::LIBRARY));
     let said = tree::output(&mut command)?;
     let found = said

@@ -112,6 +112,10 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
             staged.join("libexec").join(stage::BENCH),
             format!("libexec/{}", stage::BENCH),
         ),
+        (
+            staged.join("libexec").join(stage::CLUSTER),
+            format!("libexec/{}", stage::CLUSTER),
+        ),
         (staged.join("include").join(stage::HEADER), header),
         (
             root.join("packaging/apparmor/fanpcap"),

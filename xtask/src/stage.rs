@@ -20,8 +20,16 @@ pub(crate) const COMMAND: &str = "fanpcap";
 /// The bench, relative to the directory of executables that users do not run directly.
 pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 
+/// The program of a capture cluster, likewise.
+pub(crate) const CLUSTER: &str = "fanpcap/fanpcap-cluster";
+
 /// The packages for users.
-pub(crate) const PACKAGES: [&str; 3] = ["fanpcap-abi", "fanpcap-cli", "fanpcap-bench"];
+pub(crate) const PACKAGES: [&str; 4] = [
+    "fanpcap-abi",
+    "fanpcap-cli",
+    "fanpcap-bench",
+    "fanpcap-clusterd",
+];
 /// Package and executable that make the manual pages.
 const MANUAL: &str = "fanpcap-manual";
 
@@ -52,8 +60,9 @@ pub(crate) fn build() -> Result<()> {
     let header = root.join("crates/fanpcap-abi/include").join(HEADER);
     place(&header, &staged.join("include").join(HEADER))?;
     place(&built.join(COMMAND), &staged.join("bin").join(COMMAND))?;
-    let bench = staged.join("libexec").join(BENCH);
-    place(&built.join("fanpcap-bench"), &bench)?;
+    let libexec = staged.join("libexec");
+    place(&built.join("fanpcap-bench"), &libexec.join(BENCH))?;
+    place(&built.join("fanpcap-cluster"), &libexec.join(CLUSTER))?;
     write_manual(&built.join(MANUAL), &staged.join("share/man"))
 }
 

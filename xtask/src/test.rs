@@ -67,7 +67,7 @@ const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
 /// The command, its traffic generator and the bench.
 const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
 /// What a cluster's nodes agree by.
-const CLUSTER: &str = "-p fanpcap-etcd";
+const CLUSTER: &str = "-p fanpcap-etcd -p fanpcap-clusterd";
 
 impl Tier {
     fn run(self) -> Result<Tally> {
@@ -133,7 +133,7 @@ fn timed(name: &'static str, tier: Tier) -> Run {
 }
 
 /// Packages that are tiers of their own.
-const ALONE: [&str; 13] = [
+const ALONE: [&str; 14] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
     "fanpcap-netns",
@@ -143,6 +143,7 @@ const ALONE: [&str; 13] = [
     "fanpcap-conformance",
     "fanpcap-cli",
     "fanpcap-bench",
+    "fanpcap-clusterd",
     "fanpcap-gen",
     "fanpcap-etcd",
     "fanpcap-package-tests",

@@ -9,8 +9,9 @@ use fanpcap_config::mode::ModeKind;
 use fanpcap_group::roster;
 use fanpcap_linux::interface;
 
+use crate::outside::Outside;
 use crate::snapshot::ANY;
-use crate::{bench, streams};
+use crate::streams;
 
 /// Printed where files are meant: the shell completes file names itself.
 const FILES: &str = ":files";
@@ -26,8 +27,9 @@ pub struct Arguments {
 /// Runs `fanpcap complete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let [first, more @ ..] = arguments.words.as_slice() {
-        if first == "bench" && !more.is_empty() {
-            return bench::complete(more);
+        let outside = Outside::of(first).filter(|_| !more.is_empty());
+        if let Some(outside) = outside {
+            return outside.complete(more);
         }
     }
     print(crate::command(), &arguments.words, &[])?;

@@ -7,7 +7,7 @@ mod flow;
 mod generate;
 pub mod library;
 pub mod build;
-mod bench;
+mod outside;
 mod snapshot;
 mod offered;
 pub mod streams;
@@ -29,8 +29,10 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
+
+use outside::Outside;
 
 /// Packet capture that fans out: programs written for libpcap share one stream of packets.
 #[derive(Debug, Parser)]
@@ -52,7 +54,16 @@ enum Command {
     Metrics(metrics::Arguments),
     Capture(capture::Arguments),
     Gen(generate::Arguments),
-    Bench(bench::Arguments),
+    /// Measures this library against its peers, on this machine (as root)
+    Bench(outside::Arguments),
+    /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
+    Node(outside::Arguments),
+    /// Decides which node of a capture cluster captures which packets, or stands by
+    Coordinator(outside::Arguments),
+    /// Collects the records of a capture cluster's nodes and accounts for every packet
+    Analyzer(outside::Arguments),
+    /// Shows a capture cluster and changes it
+    Cluster(outside::Arguments),
     Lang(lang::Arguments),
     Enable(system::Enable),
     Disable(system::Disable),
@@ -70,11 +81,18 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
+/// Runs a subcommand that is a program of its own.
+fn outside(verb: &str, arguments: &outside::Arguments) -> Result<ExitCode> {
+    let outside = Outside::of(verb).context("a program of its own")?;
+    outside.run(arguments)
+}
+
 fn run(words: Vec<OsString>) -> Result<ExitCode> {
     if let [_, help, of, more @ ..] = words.as_slice() {
-        // fanpcap-bench has its own options.
-        if help == "help" && of == "bench" {
-            return bench::help(more);
+        // Such a program has its own options.
+        let outside = Outside::of(of).filter(|_| help == "help");
+        if let Some(outside) = outside {
+            return outside.help(more);
         }
     }
     match Arguments::parse_from(words).command {
@@ -88,7 +106,11 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bench(arguments) => outside("bench", &arguments),
+        Command::Node(arguments) => outside("node", &arguments),
+        Command::Coordinator(arguments) => outside("coordinator", &arguments),
+        Command::Analyzer(arguments) => outside("analyzer", &arguments),
+        Command::Cluster(arguments) => outside("cluster", &arguments),
         Command::Lang(arguments) => lang::run(&arguments),
         Command::Enable(arguments) => system::enable(&arguments),
         Command::Disable(arguments) => system::disable(&arguments),

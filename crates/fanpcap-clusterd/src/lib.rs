@@ -19,12 +19,18 @@ mod cluster;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
-use fanpcap_cli::streams;
+use clap::{CommandFactory, Parser, Subcommand};
+use fanpcap_cli::build::BUILD;
+use fanpcap_cli::{complete, streams};
 
 /// A capture cluster: several machines behind a mirror port share its packets.
 #[derive(Debug, Parser)]
-#[command(name = "fanpcap-cluster", version, max_term_width = 100)]
+#[command(
+    name = "fanpcap-cluster",
+    bin_name = "fanpcap",
+    version,
+    max_term_width = 100
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -36,18 +42,36 @@ enum Command {
     Coordinator(coordinator::Arguments),
     Analyzer(analyzer::Arguments),
     Cluster(cluster::Arguments),
+    #[command(hide = true)]
+    Complete(complete::Arguments),
+    /// Tells its build, for the command
+    #[command(hide = true)]
+    Build,
 }
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    streams::ended(run(&Arguments::parse().command))
+    streams::ended(run(&Arguments::parse()))
 }
 
-fn run(command: &Command) -> Result<ExitCode> {
-    match command {
+/// The command line, for the manual pages.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
         Command::Node(arguments) => node::run(arguments),
         Command::Coordinator(arguments) => coordinator::run(arguments),
         Command::Analyzer(arguments) => analyzer::run(arguments),
         Command::Cluster(arguments) => cluster::run(arguments),
+        Command::Complete(words) => {
+            complete::print(command(), &words.words, &[])?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Build => {
+            streams::print(&format!("{BUILD}\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

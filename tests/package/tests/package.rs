@@ -56,6 +56,7 @@ fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
     for file in [
         "/usr/bin/fanpcap",
         "/usr/libexec/fanpcap/fanpcap-bench",
+        "/usr/libexec/fanpcap/fanpcap-cluster",
         &format!("/usr/lib/{multiarch}/fanpcap/libpcap.so.0.8"),
         &format!("/usr/lib/{multiarch}/pkgconfig/fanpcap.pc"),
         "/usr/include/pcap/fanout.h",
@@ -64,6 +65,7 @@ fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
         "/usr/share/man/man3/pcap_fanout.3pcap.gz",
         "/usr/share/man/man3/pcap_channels.3pcap.gz",
         "/usr/share/man/man5/pcap.conf.5.gz",
+        "/usr/share/man/man5/cluster.conf.5.gz",
         "/usr/share/man/man7/fanpcap-lang.7.gz",
         "/usr/share/doc/fanpcap/copyright",
         "/usr/share/doc/fanpcap/top-json.md",

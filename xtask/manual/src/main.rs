@@ -50,8 +50,9 @@ const SECTIONS: [(&str, &str); 9] = [
     ),
 ];
 /// Pages of other sections to which every page refers.
-const RELATED: [(&str, &str); 3] = [
+const RELATED: [(&str, &str); 4] = [
     ("pcap.conf", "5"),
+    ("cluster.conf", "5"),
     ("fanpcap-lang", "7"),
     ("pcap_fanout", "3PCAP"),
 ];
@@ -69,7 +70,8 @@ fn main() -> Result<()> {
     write(&path, language::page().as_bytes())
 }
 
-/// The command, with `fanpcap-bench` in the place of its subcommand `bench`.
+/// The command, with `fanpcap-bench` and the subcommands of `fanpcap-cluster` in the place of its
+/// own of these names.
 fn command() -> Command {
     let mut command = fanpcap_cli::command();
     let all = command.get_subcommands();
@@ -80,12 +82,20 @@ fn command() -> Command {
             "bench" => fanpcap_bench::command()
                 .name("bench")
                 .display_order(own.get_display_order()),
+            "node" | "coordinator" | "analyzer" | "cluster" => of_cluster(&name, &own),
             _ => own,
         });
     }
     let mut command = command.disable_help_subcommand(true);
     command.build();
     command
+}
+
+/// The subcommand `name` of `fanpcap-cluster`, at the place of `fanpcap`'s own.
+fn of_cluster(name: &str, own: &Command) -> Command {
+    let program = fanpcap_clusterd::command();
+    let found = program.find_subcommand(name).unwrap_or(own).clone();
+    found.display_order(own.get_display_order())
 }
 
 /// The command, its visible subcommands and theirs: one page each.
@@ -185,6 +195,8 @@ mod tests {
             "fanpcap",
             "fanpcap-run",
             "fanpcap-bench",
+            "fanpcap-node",
+            "fanpcap-cluster-check",
             "fanpcap-enable",
             "fanpcap-lang",
             "fanpcap-lang-try",
