@@ -1,6 +1,7 @@
 //! What a coordination engine tells nodes and coordinators: the embedded protocol, or etcd.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 
 use fanpcap_select::Selection;
@@ -41,6 +42,19 @@ pub enum Refusal {
     Full,
     /// The node speaks a version that the coordinator does not.
     Version,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TakenId => {
+                "another machine has its node id: is one a copy of the other? Remove the node id's \
+                 file on one of them"
+            }
+            Self::Full => "the cluster has as many nodes as it can have",
+            Self::Version => "the coordinator does not speak its version: update the older one",
+        })
+    }
 }
 
 /// A node that the engine holds for alive.

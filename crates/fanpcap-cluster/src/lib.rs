@@ -12,6 +12,7 @@ pub mod witness;
 pub mod record;
 pub mod reshape;
 pub mod coordinator;
+pub mod node;
 
 pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
 pub use encoding::{DecodeError, MOST_ENCODED};

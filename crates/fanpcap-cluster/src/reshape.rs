@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_buckets::{Owners, Share, Slot, plan};
-use fanpcap_select::Selection;
+use fanpcap_select::{Key, Selection, in_turn};
 
 use crate::identity::NodeId;
 use crate::topology::{NODES, Seat, Topology};
@@ -49,8 +49,8 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// The goal for these members, with the fewest moves from the goal of the present topology.
-    /// `None` if no member has a weight: then there is nobody to give a bucket to.
+    /// The goal for these members, with the fewest moves from the goal of the present topology, or,
+    /// by the paper's own keys, with the paper's table, in which only weights of 0 count. `None` if no member has a weight: then there is nobody to give a bucket to.
     ///
     /// A node that has a slot keeps it. A newcomer gets the lowest one that is free, or none: a
     /// cluster has [`NODES`] slots.
@@ -71,17 +71,15 @@ impl Goal {
         if shares.iter().all(|share| share.weight == 0) {
             return None;
         }
-        let mut table = current.map_or_else(
-            || Box::new([None; BUCKETS]),
-            |topology| present(topology, &shares),
-        );
-        for step in plan(&table, &shares) {
-            table[step.bucket] = Some(step.to);
-        }
+        let selection = current.map_or(selection, |topology| kept(topology, selection));
+        let table = match selection.key {
+            Key::Packet | Key::Flow => fewest_moves(current, &shares),
+            Key::RoundRobin | Key::Identification | Key::Sequence => in_turn(&due(&shares)),
+        };
         Some(Self {
             seats,
             table,
-            selection: current.map_or(selection, |topology| kept(topology, selection)),
+            selection,
             analyzers: analyzers.to_vec(),
         })
     }
@@ -177,6 +175,22 @@ pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
     let seats = topology.seats.iter();
     let gaining = seats.filter(|seat| slots.contains(&seat.slot));
     gaining.map(|seat| seat.node).collect()
+}
+
+/// The slots that are due buckets.
+fn due(shares: &[Share]) -> Vec<Slot> {
+    let due = shares.iter().filter(|share| share.weight > 0);
+    due.map(|share| share.slot).collect()
+}
+
+/// The table after the fewest moves from the present goal.
+fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
+    let nobody = || Box::new([None; BUCKETS]);
+    let mut table = current.map_or_else(nobody, |topology| present(topology, shares));
+    for step in plan(&table, shares) {
+        table[step.bucket] = Some(step.to);
+    }
+    table
 }
 
 /// Where the topology's goal has its buckets, so far as these shares can have them. A bucket whose

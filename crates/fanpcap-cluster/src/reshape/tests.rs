@@ -160,3 +160,20 @@ fn another_key_waits_for_the_end_of_a_union_and_cuts() {
     let same = Goal::new(Some(&next), &members, other, &[]).expect("a goal");
     assert!(same.is_of(&next));
 }
+
+#[test]
+fn the_papers_keys_have_the_papers_table() {
+    let turns = Selection {
+        key: Key::RoundRobin,
+        initial: 0,
+    };
+    let members = [member(1, 1), member(2, 0), member(3, 9)];
+    let goal = Goal::new(None, &members, turns, &[]).expect("a goal");
+    let two = first(&goal);
+    assert_eq!(two.owners[..4], [0, 2, 0, 2].map(|slot| Some(Slot(slot))));
+    let all = [member(1, 1), member(2, 1), member(3, 1)];
+    let next = Goal::new(Some(&two), &all, turns, &[]).expect("a goal");
+    let union = begin(&two, &next, &Nodes::default());
+    assert_eq!((union.check(), &union.owners), (Ok(()), &two.owners));
+    assert!(next.is_of(&union));
+}

@@ -1,0 +1,234 @@
+//! A capture node's side: which table it loads next, and what it acknowledges.
+//!
+//! A node is fail-static. It changes what it captures for one reason only: a topology that is valid
+//! and newer than the one it captures by. Without an engine, after a refusal, or with a topology
+//! that is no good, it goes on. A newer topology in which the node has no seat takes all buckets
+//! from it: their owners capture already.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fanpcap_buckets::Slot;
+use fanpcap_select::{Claims, Selection};
+
+use crate::coordination::{NodeEvent, Refusal};
+use crate::identity::{NodeId, Revision};
+use crate::topology::{Topology, TopologyError};
+
+#[cfg(test)]
+mod tests;
+
+/// After how long a table that could not be loaded is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a node captures by a topology.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Orders {
+    /// The topology's revision. It is in every record.
+    pub revision: Revision,
+    /// The topology's epoch.
+    pub epoch: u64,
+    /// The node's slot; `None` if the topology has no seat for it.
+    pub slot: Option<Slot>,
+    /// How packets are selected.
+    pub selection: Selection,
+    /// Which buckets are the node's.
+    pub claims: Claims,
+    /// Where records go, by bucket; empty in distribution mode.
+    pub analyzers: Vec<SocketAddr>,
+}
+
+/// What a node has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Capture by these orders from now on, then say [`Node::loaded`].
+    Load(Box<Orders>),
+    /// Tell the engine that the node captures by the topology of this revision.
+    Acknowledge(Revision),
+    /// Tell the operator.
+    Say(Remark),
+}
+
+/// What an operator should know of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Remark {
+    /// The engine offers a topology that is older than the one the node captures by.
+    Older {
+        /// What it offers.
+        offered: Revision,
+        /// What the node captures by, or is about to.
+        newest: Revision,
+    },
+    /// A topology that no node can follow.
+    Bad(Revision, TopologyError),
+    /// Two topologies have one revision. The node keeps the first.
+    Ambiguous(Revision),
+    /// The node has no seat in the topology, and captures nothing by it.
+    Unseated(Revision),
+    /// The cluster does not take the node. It keeps what it has.
+    Refused(Refusal),
+    /// The engine is out of reach, or in reach again. The node keeps what it has.
+    Reach(bool),
+    /// The table of this topology could not be loaded. It is tried again.
+    NotLoaded(Revision),
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Older { offered, newest } => write!(
+                f,
+                "topology {offered} is refused, as {newest} is newer: if the engine's data are an \
+                 old copy, detach this node and start it again"
+            ),
+            Self::Bad(revision, error) => write!(f, "topology {revision} is refused: {error}"),
+            Self::Ambiguous(revision) => write!(
+                f,
+                "there are two topologies {revision}: the first one counts; are there two clusters \
+                 with one key?"
+            ),
+            Self::Unseated(revision) => {
+                write!(f, "topology {revision} has no buckets for this node")
+            }
+            Self::Refused(refusal) => write!(f, "the cluster refuses this node: {refusal}"),
+            Self::Reach(true) => write!(f, "the coordination engine is in reach"),
+            Self::Reach(false) => write!(
+                f,
+                "the coordination engine is out of reach: the capture goes on as before"
+            ),
+            Self::NotLoaded(revision) => {
+                write!(
+                    f,
+                    "the table of topology {revision} is not loaded; trying again"
+                )
+            }
+        }
+    }
+}
+
+/// A capture node.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    /// The topology that the node captures by.
+    current: Option<Revision>,
+    /// Whether this agent has loaded its table. An earlier agent's is loaded once more.
+    is_own: bool,
+    /// The newest topology that it accepted.
+    accepted: Option<(Revision, Box<Topology>)>,
+    /// What is being loaded.
+    loading: Option<Revision>,
+    /// When a failed load is tried again.
+    retry: Option<Duration>,
+}
+
+impl Node {
+    /// A node that captures by no topology yet; or, after a restart of its agent, by the one whose
+    /// table is still in the kernel.
+    pub fn new(id: NodeId, current: Option<Revision>) -> Self {
+        Self {
+            id,
+            current,
+            is_own: false,
+            accepted: None,
+            loading: None,
+            retry: None,
+        }
+    }
+
+    /// The topology that the node captures by.
+    pub fn current(&self) -> Option<Revision> {
+        self.current
+    }
+
+    /// Takes what the engine tells, and returns what to do, in its order.
+    pub fn take(&mut self, event: NodeEvent) -> Vec<Command> {
+        match event {
+            NodeEvent::Topology(revision, topology) => self.consider(revision, topology),
+            NodeEvent::Refused(refusal) => vec![Command::Say(Remark::Refused(refusal))],
+            NodeEvent::Reach(reach) => {
+                let mut commands = vec![Command::Say(Remark::Reach(reach))];
+                if let Some(current) = self.current.filter(|_| reach) {
+                    commands.push(Command::Acknowledge(current));
+                }
+                commands
+            }
+        }
+    }
+
+    /// Notes that the orders of this revision are in force. Returns what to do next.
+    pub fn loaded(&mut self, revision: Revision) -> Vec<Command> {
+        self.loading = None;
+        self.current = Some(revision);
+        self.is_own = true;
+        let mut commands = vec![Command::Acknowledge(revision)];
+        commands.extend(self.load());
+        commands
+    }
+
+    /// Notes at the time `now` that the orders of this revision could not be loaded.
+    pub fn not_loaded(&mut self, revision: Revision, now: Duration) -> Vec<Command> {
+        self.loading = None;
+        self.retry = Some(now.saturating_add(RETRY));
+        vec![Command::Say(Remark::NotLoaded(revision))]
+    }
+
+    /// What is due at the time `now`.
+    pub fn tick(&mut self, now: Duration) -> Vec<Command> {
+        if self.retry.is_some_and(|retry| now >= retry) {
+            return self.load().into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    fn consider(&mut self, revision: Revision, topology: Box<Topology>) -> Vec<Command> {
+        let accepted = self.accepted.as_ref().map(|(revision, _)| *revision);
+        let newest = accepted.max(self.current).unwrap_or_default();
+        if revision < newest {
+            let offered = revision;
+            return vec![Command::Say(Remark::Older { offered, newest })];
+        }
+        if let Some((_, known)) = self
+            .accepted
+            .as_ref()
+            .filter(|_| accepted == Some(revision))
+        {
+            let is_current = self.current == Some(revision);
+            return match *known == topology {
+                true if is_current => vec![Command::Acknowledge(revision)],
+                true => Vec::new(),
+                false => vec![Command::Say(Remark::Ambiguous(revision))],
+            };
+        }
+        if let Err(error) = topology.check() {
+            return vec![Command::Say(Remark::Bad(revision, error))];
+        }
+        let mut commands = Vec::new();
+        if topology.seat(self.id).is_none() {
+            commands.push(Command::Say(Remark::Unseated(revision)));
+        }
+        self.accepted = Some((revision, topology));
+        commands.extend(self.load());
+        commands
+    }
+
+    /// Loads what is accepted, unless it is loaded or something else is being loaded.
+    fn load(&mut self) -> Option<Command> {
+        let (revision, topology) = self.accepted.as_ref()?;
+        if self.loading.is_some() || (self.current == Some(*revision) && self.is_own) {
+            return None;
+        }
+        self.retry = None;
+        self.loading = Some(*revision);
+        let slot = topology.seat(self.id).map(|seat| seat.slot);
+        Some(Command::Load(Box::new(Orders {
+            revision: *revision,
+            epoch: topology.epoch,
+            slot,
+            selection: topology.selection,
+            claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
+            analyzers: topology.analyzers.clone(),
+        })))
+    }
+}
