@@ -11,7 +11,9 @@ use crate::tier;
 const CASES: usize = 250_000;
 
 /// Packages and tests with the properties.
-const PROPERTIES: [(&str, &str); 6] = [
+const PROPERTIES: [(&str, &str); 8] = [
+    ("fanpcap-cluster", "control"),
+    ("fanpcap-cluster", "control_bodies"),
     ("fanpcap-config", "settings"),
     ("fanpcap-reader", "filter"),
     ("fanpcap-steer", "language"),

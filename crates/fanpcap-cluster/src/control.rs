@@ -1,0 +1,23 @@
+//! DiCAP's control protocol: the embedded engine, with no server but the coordinators themselves.
+//!
+//! The paper's **message** is a type, a count and attribute-value pairs (**AVPs**). An **envelope**
+//! around it says who sent it, and carries a code that only holders of the cluster's key can make
+//! (HMAC-SHA256). A list of AVPs that is too long for a message travels in **parts**.
+
+mod avp;
+mod fields;
+mod message;
+mod parts;
+mod envelope;
+mod term;
+mod body;
+
+pub use avp::Avp;
+pub use body::{Body, Leader, Member, State, Status, Wish};
+pub use envelope::{
+    ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, OpenError, Peer, Role, VERSION,
+};
+pub use fields::{BodyError, Fields};
+pub use message::{FrameError, Kind, Message};
+pub use parts::{Assembly, divide};
+pub use term::{COORDINATORS, Term};

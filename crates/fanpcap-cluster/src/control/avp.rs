@@ -1,0 +1,174 @@
+//! Attribute-value pairs (DiCAP, Fig. 3): an 8-bit code and a 32-bit value.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Codes of AVPs. The first seven are the paper's; it gives them no numbers.
+///
+/// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four. A
+/// receiver skips codes that it does not know, so that a later version can add some.
+pub(super) mod code {
+    /// Which node: the sender of a join, the addressee of an accept, a place in a topology.
+    pub(in super::super) const NODE_ID: u8 = 1;
+    /// IPv4 address of a coordinator.
+    pub(in super::super) const COORDINATOR_IP: u8 = 2;
+    /// UDP port of a coordinator. It stands after the address.
+    pub(in super::super) const COORDINATOR_PORT: u8 = 3;
+    /// IPv4 address of an analyzer.
+    pub(in super::super) const ANALYZER_IP: u8 = 4;
+    /// Port of an analyzer. It stands after the address.
+    pub(in super::super) const ANALYZER_PORT: u8 = 5;
+    /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16.
+    pub(in super::super) const SELECTION_TYPE: u8 = 6;
+    /// From when a topology holds. Here the lower half of its revision; `TERM` is the upper half.
+    pub(in super::super) const VALIDITY_START: u8 = 7;
+
+    /// A coordinator's term: the upper half of the revisions that it gives.
+    pub(in super::super) const TERM: u8 = 64;
+    /// Number and count of a part, 16 bits each.
+    pub(in super::super) const PART: u8 = 65;
+    /// Which list a part belongs to.
+    pub(in super::super) const TRANSFER: u8 = 66;
+    /// A topology's epoch, 64 bits.
+    pub(in super::super) const EPOCH: u8 = 67;
+    /// A topology's stage: 0 stable, 1 union.
+    pub(in super::super) const PHASE: u8 = 68;
+    /// Four bytes of a topology's encoding; how many there are says `LENGTH`.
+    pub(in super::super) const BYTES: u8 = 69;
+    /// How many bytes `BYTES` carry in all; the last one may carry fewer than four.
+    pub(in super::super) const LENGTH: u8 = 70;
+    /// Initial value of the hash.
+    pub(in super::super) const INITIAL: u8 = 71;
+    /// A coordinator's IPv6 address.
+    pub(in super::super) const COORDINATOR_IP6: u8 = 72;
+    /// An analyzer's IPv6 address.
+    pub(in super::super) const ANALYZER_IP6: u8 = 73;
+    /// A node's IPv4 address on the control network.
+    pub(in super::super) const NODE_IP: u8 = 74;
+    /// A node's IPv6 address on the control network.
+    pub(in super::super) const NODE_IP6: u8 = 75;
+    /// A node's port. It stands after the address.
+    pub(in super::super) const NODE_PORT: u8 = 76;
+    /// A boot of a node's machine, 64 bits.
+    pub(in super::super) const BOOT: u8 = 77;
+    /// How many buckets a node is due, compared with the others.
+    pub(in super::super) const WEIGHT: u8 = 78;
+    /// The revision of the newest topology that a node captures by, 64 bits.
+    pub(in super::super) const FOLLOWS: u8 = 79;
+    /// Why a node is refused: 1 its id is taken, 2 the cluster is full, 3 its version.
+    pub(in super::super) const REFUSAL: u8 = 80;
+    /// The count of changes of what standbys have to know.
+    pub(in super::super) const STATE: u8 = 81;
+    /// A node that is to have no buckets.
+    pub(in super::super) const DRAINED: u8 = 82;
+    /// A node and the weight that counts in the place of its own, two values.
+    pub(in super::super) const WEIGHTED: u8 = 83;
+    /// A node whose own weight counts again.
+    pub(in super::super) const UNWEIGHTED: u8 = 84;
+    /// A node that is to have buckets again.
+    pub(in super::super) const RESTORED: u8 = 85;
+    /// Number of a coordinator.
+    pub(in super::super) const COORDINATOR_ID: u8 = 86;
+    /// Begins a section: 1 the coordinator, 2 its topology, 3 wishes, 4 a node, 5 refusals.
+    pub(in super::super) const SECTION: u8 = 87;
+    /// The upper half of the next `SEEN`, where it is not 0.
+    pub(in super::super) const SEEN_UPPER: u8 = 88;
+    /// Packets seen of a bucket. The next counts are of the next bucket.
+    pub(in super::super) const SEEN: u8 = 89;
+    /// The upper half of the next `CAPTURED`, where it is not 0.
+    pub(in super::super) const CAPTURED_UPPER: u8 = 90;
+    /// Packets captured of the bucket that the last `SEEN` was of, where not 0.
+    pub(in super::super) const CAPTURED: u8 = 91;
+    /// Milliseconds since a node was last heard of.
+    pub(in super::super) const AGE: u8 = 92;
+    /// Control messages that were refused: the cause and their number, two values.
+    pub(in super::super) const REFUSED: u8 = 93;
+    /// The rest of a report's summary, six values of 64 bits.
+    pub(in super::super) const SUMMARY: u8 = 94;
+}
+
+/// An attribute-value pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Avp {
+    /// What the value is.
+    pub code: u8,
+    /// The value.
+    pub value: u32,
+}
+
+/// The codes of one kind of address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AddressCodes {
+    pub(super) ip: u8,
+    pub(super) ip6: u8,
+    pub(super) port: u8,
+}
+
+pub(super) const COORDINATOR: AddressCodes = AddressCodes {
+    ip: code::COORDINATOR_IP,
+    ip6: code::COORDINATOR_IP6,
+    port: code::COORDINATOR_PORT,
+};
+
+pub(super) const ANALYZER: AddressCodes = AddressCodes {
+    ip: code::ANALYZER_IP,
+    ip6: code::ANALYZER_IP6,
+    port: code::ANALYZER_PORT,
+};
+
+pub(super) const NODE: AddressCodes = AddressCodes {
+    ip: code::NODE_IP,
+    ip6: code::NODE_IP6,
+    port: code::NODE_PORT,
+};
+
+/// A list of AVPs that is being written.
+#[derive(Debug, Default)]
+pub(super) struct List(pub(super) Vec<Avp>);
+
+impl List {
+    pub(super) fn put(&mut self, code: u8, value: u32) -> &mut Self {
+        self.0.push(Avp { code, value });
+        self
+    }
+
+    pub(super) fn put_wide(&mut self, code: u8, value: u64) -> &mut Self {
+        let [upper, lower] = halves(value);
+        self.put(code, upper).put(code, lower)
+    }
+
+    /// Writes an address. A scope (`fe80::1%eth0`) means nothing on another machine and is left out.
+    pub(super) fn put_address(&mut self, codes: AddressCodes, address: SocketAddr) -> &mut Self {
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                self.put(codes.ip, ip.to_bits());
+            }
+            IpAddr::V6(ip) => {
+                for four in ip.octets().chunks_exact(4) {
+                    self.put(codes.ip6, word(four));
+                }
+            }
+        }
+        self.put(codes.port, u32::from(address.port()))
+    }
+}
+
+/// The upper and the lower 32 bits.
+pub(super) fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_be_bytes();
+    [
+        u32::from_be_bytes([a, b, c, d]),
+        u32::from_be_bytes([e, f, g, h]),
+    ]
+}
+
+/// The value that has these halves.
+pub(super) fn joined(upper: u32, lower: u32) -> u64 {
+    (u64::from(upper) << 32) | u64::from(lower)
+}
+
+/// Up to four bytes as a value, the first one uppermost.
+pub(super) fn word(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0, |word, byte| (word << 8) | u32::from(*byte))
+}

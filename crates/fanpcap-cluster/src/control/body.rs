@@ -1,0 +1,216 @@
+//! What control messages say.
+
+mod member;
+mod topology;
+mod wish;
+mod report;
+mod state;
+
+use std::net::SocketAddr;
+
+use super::avp::{Avp, COORDINATOR, List, code};
+use super::fields::{BodyError, Fields};
+use super::message::Kind;
+use super::term::Term;
+use crate::coordination::{Announcement, Refusal};
+use crate::identity::{NodeId, Revision};
+use crate::topology::Topology;
+use crate::witness::Report;
+
+pub use state::{State, Status};
+pub use wish::Wish;
+
+/// What a control message says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// A node wants to join.
+    Join(Member),
+    /// The coordinator takes this node in.
+    Accept(NodeId, Leader),
+    /// The topology of this revision.
+    TopologyUpdate(Revision, Box<Topology>),
+    /// A node is alive.
+    Heartbeat(Member, Term),
+    /// The coordinator does not take this node in.
+    Refuse(NodeId, Refusal),
+    /// Which coordinator is the active one.
+    Announce(Leader),
+    /// The receiver's message is not known to be new. The envelope has the token that shows it.
+    Challenge,
+    /// To a node: it was heard. From a node or a standby: it has the topology or the state with
+    /// this number. To the operator: the wish is granted.
+    Acknowledge(u64),
+    /// This node goes.
+    Leave(NodeId),
+    /// The receiver is to send its topology.
+    Fetch,
+    /// The active coordinator is alive, and its state has this number.
+    Pulse(Leader, u32),
+    /// What a standby has to know.
+    Synchronise(Box<State>),
+    /// A standby wants to become the active coordinator, and has a topology of this revision.
+    Elect(Leader, Revision),
+    /// A node's counts.
+    Report(Box<Report>),
+    /// What the operator wants.
+    Wish(Wish),
+    /// The operator asks how the cluster is.
+    Query,
+    /// How the cluster is.
+    Status(Box<Status>),
+}
+
+/// What a node says of itself, and which topology it follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The announcement.
+    pub announcement: Announcement,
+    /// The newest topology that it captures by.
+    pub follows: Option<Revision>,
+}
+
+/// A coordinator that is the active one, or wants to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leader {
+    /// Its number, below 64.
+    pub number: u8,
+    /// Its term.
+    pub term: Term,
+    /// Where it is reached.
+    pub address: SocketAddr,
+}
+
+impl Leader {
+    fn write(&self, to: &mut List) {
+        to.put(code::COORDINATOR_ID, u32::from(self.number))
+            .put(code::TERM, self.term.0)
+            .put_address(COORDINATOR, self.address);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, BodyError> {
+        let number = u8::try_from(from.one(code::COORDINATOR_ID)?);
+        let number = number.ok().filter(|number| *number < super::COORDINATORS);
+        Ok(Self {
+            number: number.ok_or(BodyError::Value(code::COORDINATOR_ID))?,
+            term: Term(from.one(code::TERM)?),
+            address: from.address(COORDINATOR)?,
+        })
+    }
+}
+
+const REFUSALS: [Refusal; 3] = [Refusal::TakenId, Refusal::Full, Refusal::Version];
+
+fn refusal_number(refusal: Refusal) -> u32 {
+    match refusal {
+        Refusal::TakenId => 1,
+        Refusal::Full => 2,
+        Refusal::Version => 3,
+    }
+}
+
+fn refusal(number: u32) -> Result<Refusal, BodyError> {
+    let mut all = REFUSALS.into_iter();
+    let found = all.find(|refusal| refusal_number(*refusal) == number);
+    found.ok_or(BodyError::Value(code::REFUSAL))
+}
+
+impl Body {
+    /// The type of the message that says this.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Join(..) => Kind::Join,
+            Self::Accept(..) => Kind::Accept,
+            Self::TopologyUpdate(..) => Kind::TopologyUpdate,
+            Self::Heartbeat(..) => Kind::Heartbeat,
+            Self::Refuse(..) => Kind::Refuse,
+            Self::Announce(..) => Kind::Announce,
+            Self::Challenge => Kind::Challenge,
+            Self::Acknowledge(..) => Kind::Acknowledge,
+            Self::Leave(..) => Kind::Leave,
+            Self::Fetch => Kind::Fetch,
+            Self::Pulse(..) => Kind::Pulse,
+            Self::Synchronise(..) => Kind::Synchronise,
+            Self::Elect(..) => Kind::Elect,
+            Self::Report(..) => Kind::Report,
+            Self::Wish(..) => Kind::Wish,
+            Self::Query => Kind::Query,
+            Self::Status(..) => Kind::Status,
+        }
+    }
+
+    /// The list of AVPs that says this. It may be longer than a message.
+    pub fn list(&self) -> Vec<Avp> {
+        let mut to = List::default();
+        match self {
+            Self::Join(member) => member.write(&mut to),
+            Self::Heartbeat(member, term) => {
+                member.write(&mut to);
+                to.put(code::TERM, term.0);
+            }
+            Self::Accept(node, leader) => {
+                to.put(code::NODE_ID, node.0);
+                leader.write(&mut to);
+            }
+            Self::Refuse(node, refusal) => {
+                to.put(code::NODE_ID, node.0);
+                to.put(code::REFUSAL, refusal_number(*refusal));
+            }
+            Self::Leave(node) => {
+                to.put(code::NODE_ID, node.0);
+            }
+            Self::TopologyUpdate(revision, topology) => {
+                topology::write(&mut to, *revision, topology);
+            }
+            Self::Announce(leader) => leader.write(&mut to),
+            Self::Acknowledge(number) => {
+                to.put_wide(code::STATE, *number);
+            }
+            Self::Pulse(leader, state) => {
+                leader.write(&mut to);
+                to.put(code::STATE, *state);
+            }
+            Self::Elect(leader, revision) => {
+                leader.write(&mut to);
+                to.put_wide(code::FOLLOWS, revision.0);
+            }
+            Self::Synchronise(state) => state.write(&mut to),
+            Self::Report(counts) => report::write(&mut to, counts),
+            Self::Wish(wish) => wish.write(&mut to),
+            Self::Status(status) => status.write(&mut to),
+            Self::Challenge | Self::Fetch | Self::Query => {}
+        }
+        to.0
+    }
+
+    /// Reads the list of a message of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// What of it is missing, or not as it can be.
+    pub fn read(kind: Kind, list: &[Avp]) -> Result<Self, BodyError> {
+        let from = Fields(list);
+        let node = || from.one(code::NODE_ID).map(NodeId);
+        Ok(match kind {
+            Kind::Join => Self::Join(Member::read(from)?),
+            Kind::Heartbeat => Self::Heartbeat(Member::read(from)?, Term(from.one(code::TERM)?)),
+            Kind::Accept => Self::Accept(node()?, Leader::read(from)?),
+            Kind::Refuse => Self::Refuse(node()?, refusal(from.one(code::REFUSAL)?)?),
+            Kind::Leave => Self::Leave(node()?),
+            Kind::TopologyUpdate => {
+                let (revision, topology) = topology::read(from)?;
+                Self::TopologyUpdate(revision, Box::new(topology))
+            }
+            Kind::Announce => Self::Announce(Leader::read(from)?),
+            Kind::Acknowledge => Self::Acknowledge(from.wide(code::STATE)?),
+            Kind::Pulse => Self::Pulse(Leader::read(from)?, from.one(code::STATE)?),
+            Kind::Elect => Self::Elect(Leader::read(from)?, Revision(from.wide(code::FOLLOWS)?)),
+            Kind::Synchronise => Self::Synchronise(Box::new(State::read(from)?)),
+            Kind::Report => Self::Report(Box::new(report::read(from)?)),
+            Kind::Wish => Self::Wish(Wish::read(from)?),
+            Kind::Status => Self::Status(Box::new(Status::read(from)?)),
+            Kind::Challenge => Self::Challenge,
+            Kind::Fetch => Self::Fetch,
+            Kind::Query => Self::Query,
+        })
+    }
+}

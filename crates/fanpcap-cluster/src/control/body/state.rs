@@ -1,0 +1,183 @@
+//! What standbys and the operator are told of a cluster, as AVPs.
+
+use super::super::avp::{Avp, List, code, halves, word};
+use super::super::fields::{BodyError, Fields};
+use super::super::term::Term;
+use super::{Leader, Member, topology, wish};
+use crate::coordination::Wishes;
+use crate::identity::Revision;
+use crate::topology::{NODES, Topology};
+
+/// Most nodes that a coordinator tells of.
+const TOLD: usize = 2 * NODES;
+
+/// Most AVPs of a state in a file.
+const MOST_AVPS: usize = 20_000;
+
+/// What a standby has to know to become the active coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct State {
+    /// The term of the coordinator that wrote it.
+    pub term: Term,
+    /// Counts the changes of the state in that term.
+    pub number: u32,
+    /// The cluster's topology.
+    pub topology: Option<(Revision, Box<Topology>)>,
+    /// What the operator wants.
+    pub wishes: Wishes,
+    /// The nodes that are alive.
+    pub members: Vec<Member>,
+}
+
+/// How a cluster is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// The active coordinator.
+    pub leader: Leader,
+    /// The cluster's topology.
+    pub topology: Option<(Revision, Box<Topology>)>,
+    /// What the operator wants.
+    pub wishes: Wishes,
+    /// The nodes that are alive, and how many milliseconds ago they were last heard of.
+    pub members: Vec<(Member, u32)>,
+    /// Datagrams that the coordinator refused, by cause.
+    pub refused: Vec<(u32, u32)>,
+}
+
+const STATE: u32 = 1;
+const TOPOLOGY: u32 = 2;
+const WISHES: u32 = 3;
+const MEMBER: u32 = 4;
+const REFUSED: u32 = 5;
+
+impl State {
+    pub(super) fn write(&self, to: &mut List) {
+        to.put(code::SECTION, STATE)
+            .put(code::TERM, self.term.0)
+            .put(code::STATE, self.number);
+        write_shared(to, self.topology.as_ref(), &self.wishes);
+        for member in &self.members {
+            to.put(code::SECTION, MEMBER);
+            member.write(to);
+        }
+    }
+
+    pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
+        let mut state = Self::default();
+        let mut is_begun = false;
+        for (section, from) in sections(from) {
+            match section {
+                STATE => {
+                    state.term = Term(from.one(code::TERM)?);
+                    state.number = from.one(code::STATE)?;
+                    is_begun = true;
+                }
+                TOPOLOGY => state.topology = Some(read_topology(from)?),
+                WISHES => state.wishes = wish::read_all(from)?,
+                MEMBER => state.members.push(Member::read(from)?),
+                _ => {}
+            }
+        }
+        match (is_begun, state.members.len() <= TOLD) {
+            (true, true) => Ok(state),
+            (false, _) => Err(BodyError::Missing(code::SECTION)),
+            (_, false) => Err(BodyError::Count(code::SECTION)),
+        }
+    }
+
+    /// The state as bytes, for a coordinator's file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = List::default();
+        self.write(&mut to);
+        let bytes = |avp: Avp| [&[avp.code][..], &avp.value.to_be_bytes()].concat();
+        to.0.into_iter().flat_map(bytes).collect()
+    }
+
+    /// Reads a state that [`State::encode`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
+        let avps = bytes.chunks_exact(5).take(MOST_AVPS).map(|avp| Avp {
+            code: avp[0],
+            value: word(&avp[1..]),
+        });
+        let avps: Vec<Avp> = avps.collect();
+        match avps.len() * 5 == bytes.len() {
+            true => Self::read(Fields(&avps)),
+            false => Err(BodyError::Count(code::SECTION)),
+        }
+    }
+}
+
+impl Status {
+    pub(super) fn write(&self, to: &mut List) {
+        to.put(code::SECTION, STATE);
+        self.leader.write(to);
+        write_shared(to, self.topology.as_ref(), &self.wishes);
+        for (member, age) in &self.members {
+            to.put(code::SECTION, MEMBER).put(code::AGE, *age);
+            member.write(to);
+        }
+        for (cause, count) in &self.refused {
+            to.put(code::SECTION, REFUSED);
+            to.put(code::REFUSED, *cause).put(code::REFUSED, *count);
+        }
+    }
+
+    pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
+        let mut leader = None;
+        let mut topology = None;
+        let mut wishes = Wishes::default();
+        let mut members = Vec::new();
+        let mut refused = Vec::new();
+        for (section, from) in sections(from) {
+            match section {
+                STATE => leader = Some(Leader::read(from)?),
+                TOPOLOGY => topology = Some(read_topology(from)?),
+                WISHES => wishes = wish::read_all(from)?,
+                MEMBER => members.push((Member::read(from)?, from.one(code::AGE)?)),
+                REFUSED => {
+                    let [cause, count] = halves(from.wide(code::REFUSED)?);
+                    refused.push((cause, count));
+                }
+                _ => {}
+            }
+        }
+        if members.len().max(refused.len()) > TOLD {
+            return Err(BodyError::Count(code::SECTION));
+        }
+        Ok(Self {
+            leader: leader.ok_or(BodyError::Missing(code::SECTION))?,
+            topology,
+            wishes,
+            members,
+            refused,
+        })
+    }
+}
+
+/// What standbys and the operator both are told.
+fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, wishes: &Wishes) {
+    if let Some((revision, topology)) = stands {
+        to.put(code::SECTION, TOPOLOGY);
+        topology::write(to, *revision, topology);
+    }
+    to.put(code::SECTION, WISHES);
+    wish::write_all(to, wishes);
+}
+
+fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyError> {
+    let (revision, topology) = topology::read(from)?;
+    Ok((revision, Box::new(topology)))
+}
+
+/// The sections of a list, without the AVPs that begin them. What is before the first is left out.
+fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
+    let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
+    all.filter_map(|section| match section.split_first() {
+        Some((first, rest)) if first.code == code::SECTION => Some((first.value, Fields(rest))),
+        _ => None,
+    })
+}

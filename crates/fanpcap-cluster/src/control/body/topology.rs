@@ -1,0 +1,72 @@
+//! A topology as AVPs: the paper's, and behind them its encoding.
+//!
+//! The paper's AVPs name nodes, analyzers and selection. They do not say who has which bucket: the
+//! encoding does.
+
+use fanpcap_select::Key;
+
+use super::super::avp::{ANALYZER, List, code, halves, joined, word};
+use super::super::fields::{BodyError, Fields};
+use crate::encoding::MOST_ENCODED;
+use crate::identity::Revision;
+use crate::topology::{Phase, Topology};
+
+/// The paper knows two types of selection: 0, round robin, and 1, by hash (of the IP id). Others
+/// are from 16 on.
+const KEYS: [(Key, u32); 5] = [
+    (Key::RoundRobin, 0),
+    (Key::Identification, 1),
+    (Key::Packet, 16),
+    (Key::Flow, 17),
+    (Key::Sequence, 18),
+];
+
+pub(super) fn key_number(key: Key) -> u32 {
+    let of_key = KEYS.iter().find(|(one, _)| *one == key);
+    of_key.map_or(u32::MAX, |(_, number)| *number)
+}
+
+pub(super) fn key(number: u32) -> Result<Key, BodyError> {
+    let of_number = KEYS.iter().find(|(_, one)| *one == number);
+    let key = of_number.map(|(key, _)| *key);
+    key.ok_or(BodyError::Value(code::SELECTION_TYPE))
+}
+
+pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
+    let [term, start] = halves(revision.0);
+    to.put(code::TERM, term)
+        .put(code::VALIDITY_START, start)
+        .put_wide(code::EPOCH, topology.epoch)
+        .put(code::PHASE, u32::from(topology.phase() == Phase::Union))
+        .put(code::SELECTION_TYPE, key_number(topology.selection.key));
+    for seat in &topology.seats {
+        to.put(code::NODE_ID, seat.node.0);
+    }
+    for analyzer in &topology.analyzers {
+        to.put_address(ANALYZER, *analyzer);
+    }
+    let bytes = topology.encode();
+    to.put(code::LENGTH, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    for four in bytes.chunks(4) {
+        to.put(code::BYTES, word(four) << (8 * (4 - four.len())));
+    }
+}
+
+pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> {
+    let revision = joined(from.one(code::TERM)?, from.one(code::VALIDITY_START)?);
+    let length = usize::try_from(from.one(code::LENGTH)?).unwrap_or(usize::MAX);
+    if length > MOST_ENCODED {
+        return Err(BodyError::Count(code::BYTES));
+    }
+    let mut bytes = Vec::with_capacity(length + 3);
+    for four in from.all(code::BYTES).take(length.div_ceil(4)) {
+        bytes.extend(four.to_be_bytes());
+    }
+    let bytes = bytes.get(..length).ok_or(BodyError::Missing(code::BYTES))?;
+    let topology = Topology::decode(bytes).map_err(|_| BodyError::Value(code::BYTES))?;
+    let nodes = topology.seats.iter().map(|seat| seat.node.0);
+    if !nodes.eq(from.all(code::NODE_ID)) {
+        return Err(BodyError::Value(code::NODE_ID));
+    }
+    Ok((Revision(revision), topology))
+}

@@ -1,0 +1,223 @@
+//! What stands around a control message: who sent it when, sealed with the cluster's key.
+//!
+//! All numbers are big-endian. The message follows the header, and its seal (HMAC-SHA256 over all
+//! before it) ends the datagram.
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+
+use super::message::{AVPS, FrameError, Message};
+
+const MAGIC: [u8; 4] = *b"fpcc";
+
+/// The version of this build.
+pub const VERSION: u8 = 1;
+
+/// Bytes before the message.
+const HEADER: usize = 52;
+
+/// Bytes of the seal.
+const SEAL: usize = 32;
+
+/// Most bytes of a datagram: it fits an Ethernet frame with room for a tunnel's headers.
+pub const DATAGRAM: usize = 1400;
+
+const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
+
+/// Tells clusters on one network from each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClusterId(pub u64);
+
+impl ClusterId {
+    /// The id of the cluster with this name: the first bytes of the name's SHA-256.
+    pub fn of_name(name: &str) -> Self {
+        Self(first_eight(&Sha256::digest(name)))
+    }
+}
+
+/// What a participant of the control protocol is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// A capture node.
+    Node = 1,
+    /// A coordinator, active or standby.
+    Coordinator = 2,
+    /// A command of the operator's.
+    Operator = 3,
+}
+
+/// A participant of the control protocol.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Peer {
+    /// What it is.
+    pub role: Role,
+    /// Its number in that role. A node's is its node id.
+    pub id: u32,
+}
+
+/// A secret that all of a cluster share.
+#[derive(Clone)]
+pub struct Key {
+    /// Tells the two keys that may be valid at once from each other.
+    pub id: u8,
+    secret: Vec<u8>,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.id)
+    }
+}
+
+/// Fewest bytes of a key: what HMAC-SHA256 gives (RFC 2104, section 3, wants no fewer).
+pub const KEY_BYTES: usize = 32;
+
+impl Key {
+    /// The key with these bytes; `None` if they are less than [`KEY_BYTES`].
+    pub fn new(id: u8, secret: Vec<u8>) -> Option<Self> {
+        (secret.len() >= KEY_BYTES).then_some(Self { id, secret })
+    }
+
+    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        mac(&self.secret, bytes)
+    }
+}
+
+/// The keys of a cluster: one to seal with, and another that is valid while keys are changed.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// Seals what is sent.
+    pub current: Key,
+    /// Also opens what comes. Its id differs from the current one's.
+    pub other: Option<Key>,
+}
+
+impl Keys {
+    fn find(&self, id: u8) -> Option<&Key> {
+        let all = [Some(&self.current), self.other.as_ref()];
+        all.into_iter().flatten().find(|key| key.id == id)
+    }
+}
+
+/// A message with what its envelope says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// The protocol's version that it is written in.
+    pub version: u8,
+    /// Who sent it.
+    pub sender: Peer,
+    /// Which life of the sender's: a process draws it when it starts.
+    pub session: u64,
+    /// Counts the sender's messages in this life.
+    pub sequence: u64,
+    /// The token that the receiver last gave the sender; 0: it gave none.
+    pub echo: u64,
+    /// The token that the sender gives the receiver; 0: it gives none.
+    pub offer: u64,
+    /// What it says.
+    pub message: Message,
+}
+
+/// Why a datagram is not taken for a message of this cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenError {
+    /// It is too short, too long, or has another first word.
+    Shape,
+    /// It is of another cluster.
+    Cluster,
+    /// It is sealed with a key that is not valid here.
+    Key,
+    /// Its seal is wrong: somebody without the key made it, or changed it.
+    Seal,
+    /// The sender has a role that there is not.
+    Role,
+    /// What the envelope has is no message of this version.
+    Frame(FrameError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape => write!(f, "the datagram is no control message"),
+            Self::Cluster => write!(f, "the control message is of another cluster"),
+            Self::Key => write!(
+                f,
+                "the control message is sealed with a key that is unknown here"
+            ),
+            Self::Seal => write!(f, "the seal of the control message is wrong"),
+            Self::Role => write!(f, "the sender of the control message has an unknown role"),
+            Self::Frame(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Envelope {
+    /// The datagram with this message, sealed with the current key.
+    pub fn seal(&self, cluster: ClusterId, keys: &Keys) -> Vec<u8> {
+        let mut out = Vec::with_capacity(DATAGRAM);
+        out.extend(MAGIC);
+        let role = self.sender.role as u8;
+        out.extend([self.version, keys.current.id, role, 0]);
+        out.extend(cluster.0.to_be_bytes());
+        out.extend(self.sender.id.to_be_bytes());
+        for number in [self.session, self.sequence, self.echo, self.offer] {
+            out.extend(number.to_be_bytes());
+        }
+        self.message.encode(&mut out);
+        let seal = keys.current.mac(&out).finalize().into_bytes();
+        out.extend(seal);
+        out
+    }
+
+    /// The message that a datagram has.
+    ///
+    /// # Errors
+    ///
+    /// It is none of this cluster's. Nothing behind the header is looked at before the seal is
+    /// found right; comparing seals takes the same time wherever they differ.
+    pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, OpenError> {
+        if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
+            return Err(OpenError::Shape);
+        }
+        if first_eight(&bytes[8..]) != cluster.0 {
+            return Err(OpenError::Cluster);
+        }
+        let key = keys.find(bytes[5]).ok_or(OpenError::Key)?;
+        let (sealed, seal) = bytes.split_at(bytes.len() - SEAL);
+        let right = key.mac(sealed).verify_slice(seal);
+        right.map_err(|_| OpenError::Seal)?;
+        let roles = [Role::Node, Role::Coordinator, Role::Operator];
+        let role = roles.into_iter().find(|role| *role as u8 == sealed[6]);
+        let role = role.ok_or(OpenError::Role)?;
+        let id = super::avp::word(&sealed[16..20]);
+        let number = |at: usize| first_eight(&sealed[at..]);
+        Ok(Self {
+            version: sealed[4],
+            sender: Peer { role, id },
+            session: number(20),
+            sequence: number(28),
+            echo: number(36),
+            offer: number(44),
+            message: Message::decode(&sealed[HEADER..]).map_err(OpenError::Frame)?,
+        })
+    }
+}
+
+/// HMAC-SHA256 of `bytes`.
+pub(super) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
+    // HMAC takes keys of every length (RFC 2104, section 2), so this fails for none.
+    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(secret).expect("a key of any length");
+    mac.update(bytes);
+    mac
+}
+
+/// The first eight bytes of at least eight, as a number.
+pub(super) fn first_eight(bytes: &[u8]) -> u64 {
+    bytes[..8]
+        .iter()
+        .fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}

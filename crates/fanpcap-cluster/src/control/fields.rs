@@ -1,0 +1,114 @@
+//! Reads a list of AVPs by their codes.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::avp::{AddressCodes, Avp, joined};
+
+/// Why a list of AVPs is not what its message's type promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyError {
+    /// No AVP has this code, or fewer than its value takes.
+    Missing(u8),
+    /// An AVP with this code has a value that it can't have.
+    Value(u8),
+    /// More AVPs have this code than the receiver keeps.
+    Count(u8),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(code) => write!(f, "the message lacks AVP {code}"),
+            Self::Value(code) => write!(f, "AVP {code} has a value that it can't have"),
+            Self::Count(code) => write!(f, "the message has too many AVPs {code}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// A list of AVPs that is being read.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a>(pub &'a [Avp]);
+
+impl<'a> Fields<'a> {
+    /// The values of all AVPs with this code, in their order.
+    pub fn all(self, code: u8) -> impl Iterator<Item = u32> + 'a {
+        let of_code = self.0.iter().filter(move |avp| avp.code == code);
+        of_code.map(|avp| avp.value)
+    }
+
+    /// The value of the first AVP with this code.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn one(self, code: u8) -> Result<u32, BodyError> {
+        self.all(code).next().ok_or(BodyError::Missing(code))
+    }
+
+    /// The same for a value of 64 bits.
+    ///
+    /// # Errors
+    ///
+    /// There are less than two.
+    pub fn wide(self, code: u8) -> Result<u64, BodyError> {
+        let mut halves = self.all(code);
+        match (halves.next(), halves.next()) {
+            (Some(upper), Some(lower)) => Ok(joined(upper, lower)),
+            _ => Err(BodyError::Missing(code)),
+        }
+    }
+
+    /// The same for a value of 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is greater.
+    pub fn short(self, code: u8) -> Result<u16, BodyError> {
+        u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
+    }
+
+    /// The addresses with these codes, in their order, at most `most` of them.
+    pub(super) fn addresses(
+        self,
+        codes: AddressCodes,
+        most: usize,
+    ) -> Result<Vec<SocketAddr>, BodyError> {
+        let mut found = Vec::new();
+        let mut words: Vec<u32> = Vec::new();
+        for avp in self.0 {
+            if avp.code == codes.ip || avp.code == codes.ip6 {
+                words.push(avp.value);
+            } else if avp.code == codes.port {
+                let port = u16::try_from(avp.value).map_err(|_| BodyError::Value(codes.port))?;
+                let ip = address(&words).ok_or(BodyError::Value(codes.ip))?;
+                found.push(SocketAddr::new(ip, port));
+                words.clear();
+            }
+            if words.len() > 4 || found.len() > most {
+                return Err(BodyError::Count(codes.ip));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first address with these codes.
+    pub(super) fn address(self, codes: AddressCodes) -> Result<SocketAddr, BodyError> {
+        let all = self.addresses(codes, usize::MAX)?;
+        all.first().copied().ok_or(BodyError::Missing(codes.port))
+    }
+}
+
+/// An IPv4 address of one word, an IPv6 address of four.
+fn address(words: &[u32]) -> Option<IpAddr> {
+    match *words {
+        [ip] => Some(Ipv4Addr::from_bits(ip).into()),
+        [a, b, c, d] => {
+            let [upper, lower] = [joined(a, b), joined(c, d)].map(u128::from);
+            Some(Ipv6Addr::from_bits((upper << 64) | lower).into())
+        }
+        _ => None,
+    }
+}

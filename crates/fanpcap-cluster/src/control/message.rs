@@ -1,0 +1,140 @@
+//! The paper's control message (DiCAP, Fig. 2): a type, a count, and so many AVPs.
+
+use std::fmt;
+
+use super::avp::{Avp, word};
+
+/// Bytes of an AVP.
+const AVP: usize = 5;
+
+/// Most AVPs of a message: its count has 8 bits.
+pub(super) const AVPS: usize = 255;
+
+/// Declares the types of messages with their numbers.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// The type of a message.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Kind {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Kind {
+            /// All types.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+kinds! {
+    /// A node wants to join the cluster.
+    Join = 1,
+    /// The coordinator takes a node in.
+    Accept = 2,
+    /// Which nodes there are, and who has which packets.
+    TopologyUpdate = 3,
+    /// A node is alive. From here on the types are not the paper's.
+    Heartbeat = 16,
+    /// The coordinator does not take a node in.
+    Refuse = 17,
+    /// Which coordinator is the active one.
+    Announce = 18,
+    /// The sender of a message must show that the message is not an old one.
+    Challenge = 19,
+    /// The receiver has it.
+    Acknowledge = 20,
+    /// A node goes.
+    Leave = 21,
+    /// The receiver is to send its topology.
+    Fetch = 22,
+    /// The active coordinator is alive.
+    Pulse = 23,
+    /// What a standby has to know to become the active coordinator.
+    Synchronise = 24,
+    /// A standby wants to become the active coordinator.
+    Elect = 25,
+    /// What a node has seen and captured of each bucket.
+    Report = 26,
+    /// What the operator wants.
+    Wish = 27,
+    /// The operator asks how the cluster is.
+    Query = 28,
+    /// How the cluster is.
+    Status = 29,
+}
+
+impl Kind {
+    fn of(number: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// A control message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Its type.
+    pub kind: Kind,
+    /// What it says: at most 255 AVPs.
+    pub avps: Vec<Avp>,
+}
+
+/// Why bytes are no control message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameError {
+    /// There is no type or no count.
+    Short,
+    /// The type is not one of this version.
+    Kind(u8),
+    /// The count says another length than there is.
+    Length,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => write!(f, "the control message has no type or no count"),
+            Self::Kind(number) => write!(f, "control messages of type {number} are unknown"),
+            Self::Length => write!(f, "the control message is not as long as its count says"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl Message {
+    /// A message that says no more than its type.
+    pub fn bare(kind: Kind) -> Self {
+        let avps = Vec::new();
+        Self { kind, avps }
+    }
+
+    /// Writes the message to `out`. AVPs from the 256th on are left out.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let avps = &self.avps[..self.avps.len().min(AVPS)];
+        out.push(self.kind as u8);
+        out.push(u8::try_from(avps.len()).unwrap_or(u8::MAX));
+        for avp in avps {
+            out.push(avp.code);
+            out.extend(avp.value.to_be_bytes());
+        }
+    }
+
+    /// Reads a message that is all of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
+        let (&[kind, count], avps) = bytes.split_first_chunk().ok_or(FrameError::Short)?;
+        let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
+        if avps.len() != usize::from(count) * AVP {
+            return Err(FrameError::Length);
+        }
+        let avps = avps.chunks_exact(AVP).map(|avp| Avp {
+            code: avp[0],
+            value: word(&avp[1..]),
+        });
+        let avps = avps.collect();
+        Ok(Self { kind, avps })
+    }
+}

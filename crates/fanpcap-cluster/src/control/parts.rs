@@ -1,0 +1,70 @@
+//! A list of AVPs that is too long for a message: its parts, and the list that they make.
+
+use super::avp::{Avp, code};
+use super::fields::Fields;
+use super::message::{Kind, Message};
+
+/// Most AVPs of a list in one part. With the two that say which part it is, they fit a message.
+const SHARE: usize = 250;
+
+/// Most parts of a list. The longest list is a report of counts that all have 64 bits.
+const PARTS: usize = 80;
+
+/// The messages that carry a list: one, or its parts. `transfer` tells this list from the sender's
+/// others of the type.
+pub fn divide(kind: Kind, list: &[Avp], transfer: u32) -> Vec<Message> {
+    if list.len() <= SHARE {
+        let avps = list.to_vec();
+        return vec![Message { kind, avps }];
+    }
+    let shares = list.chunks(SHARE);
+    let count = shares.len();
+    let part = |(number, share): (usize, &[Avp])| {
+        let value = u32::try_from((number << 16) | count).unwrap_or(u32::MAX);
+        let code = code::PART;
+        let mut avps = vec![Avp { code, value }];
+        let (code, value) = (code::TRANSFER, transfer);
+        avps.push(Avp { code, value });
+        avps.extend_from_slice(share);
+        Message { kind, avps }
+    };
+    shares.enumerate().map(part).collect()
+}
+
+/// The parts of a list that have come from one sender.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly {
+    transfer: u32,
+    parts: Vec<Option<Vec<Avp>>>,
+}
+
+impl Assembly {
+    /// Takes a message. Returns its list when that is whole, without what says which part it was.
+    ///
+    /// A part of a newer list begins anew: a sender repeats one list until it has come, or until it
+    /// has a newer one. Parts of an older list are late, and dropped.
+    pub fn take(&mut self, message: Message) -> Option<Vec<Avp>> {
+        let fields = Fields(&message.avps);
+        let (Ok(part), Ok(transfer)) = (fields.one(code::PART), fields.one(code::TRANSFER)) else {
+            return Some(message.avps);
+        };
+        let [number, count] = [part >> 16, part & 0xffff].map(|half| half as usize);
+        if number >= count || count > PARTS {
+            return None;
+        }
+        if transfer < self.transfer {
+            return None;
+        }
+        if self.transfer != transfer || self.parts.len() != count {
+            self.transfer = transfer;
+            self.parts = vec![None; count];
+        }
+        let said = |avp: &Avp| ![code::PART, code::TRANSFER].contains(&avp.code);
+        self.parts[number] = Some(message.avps.into_iter().filter(said).collect());
+        if self.parts.iter().any(Option::is_none) {
+            return None;
+        }
+        let parts = std::mem::take(&mut self.parts);
+        Some(parts.into_iter().flatten().flatten().collect())
+    }
+}

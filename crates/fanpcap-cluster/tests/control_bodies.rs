@@ -1,0 +1,236 @@
+//! What control messages say: each is read as it was written, and no list of AVPs panics.
+
+use std::net::SocketAddr;
+
+use fanpcap_buckets::{Slot, layout::BUCKETS};
+use fanpcap_cluster::control::{
+    Assembly, Avp, Body, Kind, Leader, Member, State, Status, Term, Wish, divide,
+};
+use fanpcap_cluster::witness::{Beacon, Report, Summary};
+use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Seat, Topology, Wishes};
+use fanpcap_select::{Key, Selection};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    prop_oneof![
+        any::<([u8; 4], u16)>().prop_map(SocketAddr::from),
+        any::<([u8; 16], u16)>().prop_map(SocketAddr::from),
+    ]
+}
+
+fn selection() -> impl Strategy<Value = Selection> {
+    let keys = [
+        Key::Packet,
+        Key::Flow,
+        Key::RoundRobin,
+        Key::Identification,
+        Key::Sequence,
+    ];
+    (select(keys.to_vec()), any::<u32>()).prop_map(|(key, initial)| Selection { key, initial })
+}
+
+prop_compose! {
+    fn member()(
+        ids in any::<(u32, u64, u16)>(),
+        address in address(),
+        follows in any::<Option<u64>>(),
+    ) -> Member {
+        let (node, boot, weight) = ids;
+        let announcement = Announcement { node: NodeId(node), boot, weight, address };
+        Member { announcement, follows: follows.map(Revision) }
+    }
+}
+
+prop_compose! {
+    fn leader()(number in 0_u8..64, term in any::<u32>(), address in address()) -> Leader {
+        Leader { number, term: Term(term), address }
+    }
+}
+
+prop_compose! {
+    fn wishes()(
+        selection in selection(),
+        analyzers in vec(address(), 0..=16),
+        drained in btree_set(any::<u32>().prop_map(NodeId), 0..20),
+        weights in btree_map(any::<u32>().prop_map(NodeId), any::<u16>(), 0..20),
+    ) -> Wishes {
+        Wishes { selection, analyzers, drained, weights }
+    }
+}
+
+prop_compose! {
+    fn topology()(
+        epoch in any::<u64>(),
+        selection in selection(),
+        nodes in vec((any::<u32>(), any::<u16>()), 2..=128),
+        analyzers in vec(address(), 0..=16),
+        moves in vec(0..BUCKETS, 0..600),
+    ) -> Topology {
+        let seat = |(at, (node, weight)): (u8, (u32, u16))| Seat {
+            slot: Slot(at),
+            node: NodeId((node & !0xff) | u32::from(at)),
+            weight,
+        };
+        let seats: Vec<Seat> = (0..).zip(nodes).map(seat).collect();
+        let owners: Vec<_> = seats.iter().map(|seat| Some(seat.slot)).cycle().take(BUCKETS).collect();
+        let owners = Box::new(<[_; BUCKETS]>::try_from(owners).expect("so many"));
+        let mut heirs = owners.clone();
+        for bucket in &moves {
+            heirs[*bucket] = heirs[(bucket + 1) % BUCKETS];
+        }
+        let heirs = (heirs != owners).then_some(heirs);
+        Topology { epoch, selection, seats, owners, heirs, analyzers }
+    }
+}
+
+prop_compose! {
+    fn report()(
+        numbers in any::<[u64; 8]>(),
+        node in any::<u32>(),
+        seen in vec(prop_oneof![Just(0), 0..1_u64 << 32, any::<u64>()], BUCKETS),
+        captured in vec(prop_oneof![Just(0), any::<u64>()], BUCKETS),
+    ) -> Report {
+        let all = |counts: Vec<u64>| Box::new(<[u64; BUCKETS]>::try_from(counts).expect("so many"));
+        let [seen, captured] = [seen, captured].map(all);
+        let [boot, since, stamp, revision, ring, marked, sequence, at] = numbers;
+        let summary = Summary {
+            node: NodeId(node),
+            boot,
+            since,
+            stamp,
+            revision: Revision(revision),
+            ring,
+            marked,
+            beacon: Beacon { sequence, seen: at },
+        };
+        Report { summary, seen, captured }
+    }
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let node = || any::<u32>().prop_map(NodeId);
+    prop_oneof![
+        node().prop_map(Wish::Drain),
+        node().prop_map(Wish::Restore),
+        (node(), any::<Option<u16>>()).prop_map(|(node, weight)| Wish::Weight(node, weight)),
+        selection().prop_map(Wish::Select),
+        vec(address(), 0..=16).prop_map(Wish::Analyzers),
+    ]
+}
+
+fn stands() -> impl Strategy<Value = Option<(Revision, Box<Topology>)>> {
+    let revision = any::<u64>().prop_map(Revision);
+    proptest::option::of((revision, topology().prop_map(Box::new)))
+}
+
+fn small() -> impl Strategy<Value = Body> {
+    let refusals = [Refusal::TakenId, Refusal::Full, Refusal::Version];
+    let node = || any::<u32>().prop_map(NodeId);
+    prop_oneof![
+        member().prop_map(Body::Join),
+        (node(), leader()).prop_map(|(node, leader)| Body::Accept(node, leader)),
+        (member(), any::<u32>()).prop_map(|(member, term)| Body::Heartbeat(member, Term(term))),
+        (node(), select(refusals.to_vec())).prop_map(|(node, why)| Body::Refuse(node, why)),
+        leader().prop_map(Body::Announce),
+        any::<u64>().prop_map(Body::Acknowledge),
+        node().prop_map(Body::Leave),
+        (leader(), any::<u32>()).prop_map(|(leader, state)| Body::Pulse(leader, state)),
+        (leader(), any::<u64>()).prop_map(|(leader, last)| Body::Elect(leader, Revision(last))),
+        wish().prop_map(Body::Wish),
+        select(&[Body::Challenge, Body::Fetch, Body::Query][..]),
+    ]
+}
+
+fn large() -> impl Strategy<Value = Body> {
+    let update = (any::<u64>(), topology());
+    let state = (
+        any::<(u32, u32)>(),
+        stands(),
+        wishes(),
+        vec(member(), 0..=128),
+    );
+    let members = vec((member(), any::<u32>()), 0..=128);
+    let status = (
+        leader(),
+        stands(),
+        wishes(),
+        members,
+        vec(any::<(u32, u32)>(), 0..9),
+    );
+    prop_oneof![
+        update.prop_map(|(to, topology)| Body::TopologyUpdate(Revision(to), Box::new(topology))),
+        state.prop_map(|((term, number), topology, wishes, members)| {
+            let term = Term(term);
+            Body::Synchronise(Box::new(State {
+                term,
+                number,
+                topology,
+                wishes,
+                members,
+            }))
+        }),
+        report().prop_map(|report| Body::Report(Box::new(report))),
+        status.prop_map(|(leader, topology, wishes, members, refused)| {
+            Body::Status(Box::new(Status {
+                leader,
+                topology,
+                wishes,
+                members,
+                refused,
+            }))
+        }),
+    ]
+}
+
+/// Sends a body in parts, the last one first, and reads what comes.
+fn through_parts(body: &Body) -> Option<Body> {
+    let mut assembly = Assembly::default();
+    let messages = divide(body.kind(), &body.list(), 1);
+    let lists = messages
+        .into_iter()
+        .rev()
+        .filter_map(|message| assembly.take(message));
+    let mut read = lists.map(|list| Body::read(body.kind(), &list).expect("what was written"));
+    read.next()
+}
+
+proptest! {
+    #[test]
+    fn a_small_body_is_read_as_it_was_written(body in small()) {
+        prop_assert_eq!(divide(body.kind(), &body.list(), 1).len(), 1);
+        prop_assert_eq!(through_parts(&body), Some(body));
+    }
+
+    #[test]
+    fn lists_of_known_codes_are_read_or_refused(
+        kind in select(Kind::ALL),
+        list in vec((1_u8..100, prop_oneof![0_u32..20, any::<u32>()]), 0..60),
+    ) {
+        let list: Vec<Avp> = list.into_iter().map(|(code, value)| Avp { code, value }).collect();
+        if let Ok(body) = Body::read(kind, &list) {
+            prop_assert_eq!(Body::read(kind, &body.list()), Ok(body));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_state_or_refused(bytes in vec(any::<u8>(), 0..300)) {
+        if let Ok(state) = State::decode(&bytes) {
+            prop_assert_eq!(State::decode(&state.encode()), Ok(state));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 1000 + 16, ..Default::default() })]
+
+    #[test]
+    fn a_large_body_is_read_as_it_was_written(body in large()) {
+        if let Body::Synchronise(state) = &body {
+            let read = State::decode(&state.encode());
+            prop_assert_eq!(read.as_ref(), Ok(&**state));
+        }
+        prop_assert_eq!(through_parts(&body), Some(body));
+    }
+}
