@@ -64,8 +64,8 @@ const GUEST: &str = "guest";
 const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
 /// The manual pages' applications, and the examples.
 const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
-/// The command, its traffic generator and the bench.
-const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
+/// The command, its traffic generator and the bench; exports, with the collectors of others.
+const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench -p fanpcap-ipfix";
 /// What a cluster's nodes agree by.
 const CLUSTER: &str = "-p fanpcap-etcd -p fanpcap-clusterd";
 
@@ -133,7 +133,7 @@ fn timed(name: &'static str, tier: Tier) -> Run {
 }
 
 /// Packages that are tiers of their own.
-const ALONE: [&str; 14] = [
+const ALONE: [&str; 15] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
     "fanpcap-netns",
@@ -145,6 +145,7 @@ const ALONE: [&str; 14] = [
     "fanpcap-bench",
     "fanpcap-clusterd",
     "fanpcap-gen",
+    "fanpcap-ipfix",
     "fanpcap-etcd",
     "fanpcap-package-tests",
     "fanpcap-guest-tests",

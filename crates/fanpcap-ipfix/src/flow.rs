@@ -1,0 +1,111 @@
+//! A packet as a flow of one packet, for collectors that read flows only.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fanpcap_wire::{Frame, Ip, Layers};
+
+use crate::record::Packet;
+use crate::template::{FIRST_ID, Field, Template};
+
+/// A flow over IPv4.
+pub(crate) const FLOW_4: Template = Template {
+    id: FIRST_ID + 1,
+    scope: 0,
+    fields: &[
+        (8, 4),
+        (12, 4),
+        SOURCE_PORT,
+        DESTINATION_PORT,
+        PROTOCOL,
+        TCP_FLAGS,
+        CLASS_OF_SERVICE,
+        OCTETS,
+        PACKETS,
+        START_MILLISECONDS,
+        END_MILLISECONDS,
+    ],
+};
+
+/// A flow over IPv6.
+pub(crate) const FLOW_6: Template = Template {
+    id: FIRST_ID + 2,
+    scope: 0,
+    fields: &[
+        (27, 16),
+        (28, 16),
+        SOURCE_PORT,
+        DESTINATION_PORT,
+        PROTOCOL,
+        TCP_FLAGS,
+        CLASS_OF_SERVICE,
+        OCTETS,
+        PACKETS,
+        START_MILLISECONDS,
+        END_MILLISECONDS,
+    ],
+};
+
+const SOURCE_PORT: Field = (7, 2);
+const DESTINATION_PORT: Field = (11, 2);
+const PROTOCOL: Field = (4, 1);
+const TCP_FLAGS: Field = (6, 1);
+const CLASS_OF_SERVICE: Field = (5, 1);
+const OCTETS: Field = (1, 8);
+const PACKETS: Field = (2, 8);
+const START_MILLISECONDS: Field = (152, 8);
+const END_MILLISECONDS: Field = (153, 8);
+
+/// A packet that is a flow of its own.
+#[derive(Debug)]
+pub(crate) struct Flow<'a> {
+    ip: Ip<'a>,
+    octets: u32,
+    time: Duration,
+}
+
+impl<'a> Flow<'a> {
+    /// What the packet's headers say; `None` if it is not an IP packet.
+    pub(crate) fn of(packet: &Packet<'a>) -> Option<Self> {
+        let bytes = packet.frame;
+        let ip = *Layers::of(&Frame { bytes, tag: None }).ip()?;
+        // A packet that offloads have put together may have no length of its own.
+        let octets = match ip.total_len() {
+            0 => packet.wire_len,
+            len => len,
+        };
+        Some(Self {
+            ip,
+            octets,
+            time: packet.time,
+        })
+    }
+
+    /// What the record consists of.
+    pub(crate) fn template(&self) -> &'static Template {
+        match self.ip.source() {
+            IpAddr::V4(_) => &FLOW_4,
+            IpAddr::V6(_) => &FLOW_6,
+        }
+    }
+
+    /// Appends the record.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        for address in [self.ip.source(), self.ip.destination()] {
+            match address {
+                IpAddr::V4(address) => bytes.extend(address.octets()),
+                IpAddr::V6(address) => bytes.extend(address.octets()),
+            }
+        }
+        let ports = self.ip.ports();
+        let (source, destination) = ports.map_or((0, 0), |ports| (ports.source, ports.destination));
+        bytes.extend(source.to_be_bytes());
+        bytes.extend(destination.to_be_bytes());
+        let flags = self.ip.tcp().map_or(0, |tcp| tcp.flags());
+        bytes.extend([self.ip.protocol, flags, self.ip.tos()]);
+        let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
+        for number in [self.octets.into(), 1, milliseconds, milliseconds] {
+            bytes.extend(u64::to_be_bytes(number));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Exports what a cluster captured as IPFIX messages (RFC 7011) with PSAMP records (RFC 5476).
+//!
+//! One exporter is one **observation domain**: a node, or an analyzer. It encodes each packet as a
+//! data record, in one of two [`Form`]s, and says in options records how packets were selected:
+//!
+//! * a **selection sequence** (`selectionSequenceId`) is a revision of the cluster's topology;
+//! * a **selector** (`selectorId`) is a bucket.
+//!
+//! So a collector knows for each packet which table gave it to this node, and can compare, by
+//! bucket, what each node observed and what it selected.
+//!
+//! Nothing here does I/O or reads a clock. Messages are handed to a function; UDP, TCP and TLS are
+//! the caller's.
+//!
+//! ```
+//! use std::time::Duration;
+//! use fanpcap_ipfix::{Exporter, Packet, Settings};
+//!
+//! let mut exporter = Exporter::new(Settings { domain: 7, ..Settings::default() })?;
+//! let mut messages: Vec<Vec<u8>> = Vec::new();
+//! let mut send = |message: &[u8]| messages.push(message.to_vec());
+//! let now = Duration::from_secs(1_700_000_000);
+//! let frame = [0; 60];
+//! let (revision, bucket, digest) = (1, 9, 3);
+//! let packet = Packet { time: now, wire_len: 60, frame: &frame, revision, bucket, digest };
+//! exporter.packet(now, &packet, &mut send);
+//! exporter.flush(now, &mut send);
+//! // The templates, then the packet.
+//! assert_eq!(messages.len(), 2);
+//! # Ok::<(), fanpcap_ipfix::SettingsError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod record;
+mod message;
+mod template;
+mod section;
+mod flow;
+mod report;
+mod exporter;
+
+pub use exporter::{Exporter, Form, MESSAGE_LEAST, Resend, Settings, SettingsError, Totals};
+pub use record::{Algorithm, Hash, Packet, Selector, Statistics};

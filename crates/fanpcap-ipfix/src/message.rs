@@ -1,0 +1,96 @@
+//! A message under construction: its header, and sets of records or templates.
+
+/// A set of templates of data records.
+pub(crate) const TEMPLATE_SET: u16 = 2;
+/// A set of templates of options records.
+pub(crate) const OPTIONS_SET: u16 = 3;
+
+const VERSION: u16 = 10;
+/// Version, length, export time, sequence number, observation domain.
+const HEADER_LEN: usize = 16;
+/// A set's id and length.
+const SET_LEN: usize = 4;
+
+/// What stands before the first record in a message.
+pub(crate) const OVERHEAD: usize = HEADER_LEN + SET_LEN;
+
+/// What a message's header says, beside version and length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) export_seconds: u32,
+    /// How many data records the domain has sent before this message, modulo 2^32.
+    pub(crate) sequence: u32,
+    pub(crate) domain: u32,
+}
+
+/// A message under construction.
+#[derive(Debug)]
+pub(crate) struct Message {
+    bytes: Vec<u8>,
+    limit: usize,
+    /// The id of the last set, and where it begins.
+    set: Option<(u16, usize)>,
+}
+
+impl Message {
+    /// An empty message of at most `limit` bytes when it is done.
+    pub(crate) fn new(limit: u16) -> Self {
+        let mut bytes = Vec::with_capacity(limit.into());
+        bytes.resize(HEADER_LEN, 0);
+        Self {
+            bytes,
+            limit: limit.into(),
+            set: None,
+        }
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_none()
+    }
+
+    /// Whether a record of `len` bytes fits, in the set with this id.
+    pub(crate) fn has_room(&self, set: u16, len: usize) -> bool {
+        let is_open = self.set.is_some_and(|(id, _)| id == set);
+        let needed = if is_open { len } else { len + SET_LEN };
+        self.bytes.len() + needed <= self.limit
+    }
+
+    /// Where the next record or template of the set with this id goes.
+    pub(crate) fn within(&mut self, set: u16) -> &mut Vec<u8> {
+        if self.set.is_none_or(|(id, _)| id != set) {
+            self.close_set();
+            self.set = Some((set, self.bytes.len()));
+            self.bytes.extend(set.to_be_bytes());
+            self.bytes.extend([0; 2]);
+        }
+        &mut self.bytes
+    }
+
+    /// Ends the last set: what follows is in another.
+    pub(crate) fn close_set(&mut self) {
+        if let Some((_, at)) = self.set.take() {
+            let len = short(self.bytes.len() - at);
+            self.bytes[at + 2..at + 4].copy_from_slice(&len);
+        }
+    }
+
+    /// Completes the message and hands it to `send`; then it is empty.
+    pub(crate) fn finish(&mut self, header: Header, send: &mut impl FnMut(&[u8])) {
+        self.close_set();
+        let len = short(self.bytes.len());
+        self.bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
+        self.bytes[2..4].copy_from_slice(&len);
+        let numbers = [header.export_seconds, header.sequence, header.domain];
+        for (field, number) in self.bytes[4..].chunks_exact_mut(4).zip(numbers) {
+            field.copy_from_slice(&number.to_be_bytes());
+        }
+        send(&self.bytes);
+        self.bytes.truncate(HEADER_LEN);
+    }
+}
+
+/// A length, which the message's limit bounds.
+fn short(len: usize) -> [u8; 2] {
+    u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
+}

@@ -1,0 +1,131 @@
+//! How packets were selected and how many: PSAMP's report interpretations (RFC 5476, 6.5).
+
+use crate::record::{Algorithm, Hash, Selector, Statistics};
+use crate::section::{SELECTION_SEQUENCE_ID, SELECTOR_ID};
+use crate::template::{FIRST_ID, Field, Template};
+
+/// Systematic count-based sampling.
+pub(crate) const SYSTEMATIC: Template = Template {
+    id: FIRST_ID + 3,
+    scope: 2,
+    fields: &[
+        SELECTION_SEQUENCE_ID,
+        SELECTOR_ID,
+        SELECTOR_ALGORITHM,
+        (305, 4), // samplingPacketInterval
+        (306, 4), // samplingPacketSpace
+    ],
+};
+
+/// A hash whose initial value is secret.
+pub(crate) const HASH: Template = Template {
+    id: FIRST_ID + 4,
+    scope: 2,
+    fields: &[
+        SELECTION_SEQUENCE_ID,
+        SELECTOR_ID,
+        SELECTOR_ALGORITHM,
+        PAYLOAD_OFFSET,
+        PAYLOAD_SIZE,
+        OUTPUT_MIN,
+        OUTPUT_MAX,
+        SELECTED_MIN,
+        SELECTED_MAX,
+        DIGEST_OUTPUT,
+    ],
+};
+
+/// A hash whose initial value is told.
+pub(crate) const HASH_INITIAL: Template = Template {
+    id: FIRST_ID + 5,
+    scope: 2,
+    fields: &[
+        SELECTION_SEQUENCE_ID,
+        SELECTOR_ID,
+        SELECTOR_ALGORITHM,
+        PAYLOAD_OFFSET,
+        PAYLOAD_SIZE,
+        OUTPUT_MIN,
+        OUTPUT_MAX,
+        SELECTED_MIN,
+        SELECTED_MAX,
+        DIGEST_OUTPUT,
+        INITIAL_VALUE,
+    ],
+};
+
+/// What a selector observed and selected.
+pub(crate) const STATISTICS: Template = Template {
+    id: FIRST_ID + 6,
+    scope: 2,
+    fields: &[
+        SELECTION_SEQUENCE_ID,
+        SELECTOR_ID,
+        (323, 8), // observationTimeMilliseconds
+        (318, 8), // selectorIdTotalPktsObserved
+        (319, 8), // selectorIdTotalPktsSelected
+    ],
+};
+
+const SELECTOR_ALGORITHM: Field = (304, 2);
+const PAYLOAD_OFFSET: Field = (327, 4);
+const PAYLOAD_SIZE: Field = (328, 4);
+const OUTPUT_MIN: Field = (329, 4);
+const OUTPUT_MAX: Field = (330, 4);
+const SELECTED_MIN: Field = (331, 4);
+const SELECTED_MAX: Field = (332, 4);
+const DIGEST_OUTPUT: Field = (333, 1);
+const INITIAL_VALUE: Field = (334, 4);
+
+const COUNT_BASED: u16 = 1;
+const BOB: u16 = 6;
+/// A boolean as IPFIX has it.
+const TRUE: u8 = 1;
+
+/// What the selector's record consists of.
+pub(crate) fn template(selector: &Selector) -> &'static Template {
+    match selector.algorithm {
+        Algorithm::Systematic { .. } => &SYSTEMATIC,
+        Algorithm::Bob(Hash { initial: None, .. }) => &HASH,
+        Algorithm::Bob(Hash {
+            initial: Some(_), ..
+        }) => &HASH_INITIAL,
+    }
+}
+
+/// Appends the selector's record.
+pub(crate) fn encode_selector(selector: &Selector, bytes: &mut Vec<u8>) {
+    bytes.extend(selector.revision.to_be_bytes());
+    bytes.extend(selector.bucket.to_be_bytes());
+    match selector.algorithm {
+        Algorithm::Systematic { interval, space } => {
+            bytes.extend(COUNT_BASED.to_be_bytes());
+            bytes.extend(interval.to_be_bytes());
+            bytes.extend(space.to_be_bytes());
+        }
+        Algorithm::Bob(hash) => encode_hash(&hash, selector.bucket, bytes),
+    }
+}
+
+fn encode_hash(hash: &Hash, bucket: u16, bytes: &mut Vec<u8>) {
+    bytes.extend(BOB.to_be_bytes());
+    let bucket = u32::from(bucket);
+    let last = hash.modulus.saturating_sub(1);
+    for number in [0, hash.payload_len, 0, last, bucket, bucket] {
+        bytes.extend(u32::to_be_bytes(number));
+    }
+    bytes.push(TRUE);
+    if let Some(initial) = hash.initial {
+        bytes.extend(initial.to_be_bytes());
+    }
+}
+
+/// Appends the record of what a selector counted.
+pub(crate) fn encode_statistics(statistics: &Statistics, bytes: &mut Vec<u8>) {
+    bytes.extend(statistics.revision.to_be_bytes());
+    bytes.extend(statistics.bucket.to_be_bytes());
+    let milliseconds = u64::try_from(statistics.time.as_millis()).unwrap_or(u64::MAX);
+    for number in [milliseconds, statistics.observed, statistics.selected] {
+        bytes.extend(number.to_be_bytes());
+    }
+}
