@@ -5,6 +5,7 @@
 //! clocks and the files.
 #![forbid(unsafe_code)]
 
+pub mod notify;
 pub mod conf;
 pub mod coordination;
 pub mod fixed;

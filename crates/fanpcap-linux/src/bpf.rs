@@ -18,6 +18,7 @@ mod kernel_types;
 mod program;
 mod link;
 mod loaded;
+mod pin;
 
 pub use kernel_types::kernel_function;
 pub use link::{Attached, Hook};
@@ -26,6 +27,7 @@ pub use locked::locked_limit;
 pub use map::Map;
 pub use object_array::ObjectArray;
 pub use object_id::ObjectId;
+pub use pin::{open_pinned, pin};
 pub use program::{LoadedProgram, Run, program_name};
 pub use refused::Refused;
 pub use ring::{RingBuffer, RingMapping};

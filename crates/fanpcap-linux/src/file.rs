@@ -1,5 +1,5 @@
-//! Files: directories held by descriptor, locks, mapped counters, programs' privileges, and notices
-//! of files that come and go.
+//! Files: directories held by descriptor, locks, mapped counters, programs' privileges, notices
+//! of files that come and go, and BPF file systems.
 
 pub mod directory;
 pub mod shared;
@@ -8,3 +8,4 @@ pub mod inotify;
 pub mod sealed;
 pub mod sysfs;
 pub mod privileged;
+pub mod bpf_fs;

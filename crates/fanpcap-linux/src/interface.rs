@@ -2,7 +2,7 @@
 //! (if_nametoindex(3)).
 
 use crate::errno::check;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_short};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
@@ -105,6 +105,36 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     // SAFETY: the call has written the flags, and any bits are a value.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(c_int::from(flags) & libc::IFF_UP != 0)
+}
+
+/// Makes an interface promiscuous, or lets it be (`SIOCSIFFLAGS`), until the next change: unlike a
+/// packet socket's membership this outlives the process. Returns whether that changed anything.
+///
+/// # Errors
+/// `ENODEV` when the interface is gone, `EPERM` without `CAP_NET_ADMIN`.
+pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) -> io::Result<bool> {
+    // SAFETY: an ifreq is plain data, for which zeros are a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
+    // SAFETY: the request is live for the call, which fills its name.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    // SAFETY: as above; the call fills its flags.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
+    // SAFETY: the call has written the flags, and any bits are a value.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let flag = c_short::try_from(libc::IFF_PROMISC).unwrap_or(0);
+    let wanted = if promiscuous {
+        flags | flag
+    } else {
+        flags & !flag
+    };
+    if wanted == flags {
+        return Ok(false);
+    }
+    request.ifr_ifru.ifru_flags = wanted;
+    // SAFETY: the request is live for the call, which only reads it.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })?;
+    Ok(true)
 }
 
 /// Whether the interface was found by the name that it had just now. It is not found while it gets
