@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// gRPC's status codes, as etcd gives them.
 pub(crate) mod code {
     pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
+    pub(crate) const PERMISSION_DENIED: u32 = 7;
     pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
     pub(crate) const FAILED_PRECONDITION: u32 = 9;
     pub(crate) const ABORTED: u32 = 10;

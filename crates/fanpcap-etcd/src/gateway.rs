@@ -1,12 +1,13 @@
 //! One call to one endpoint by HTTP.
 
+use std::io::{BufReader, Read};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
-use ureq::Agent;
 use ureq::tls::TlsConfig;
+use ureq::{Agent, BodyReader};
 
 use crate::error::{CallError, SetupError};
 use crate::settings::{Endpoint, Limits, Settings, TlsFiles};
@@ -84,6 +85,31 @@ impl Gateway {
             endpoint: endpoint.to_string(),
             reason: error.to_string(),
         })
+    }
+
+    /// The answer of `endpoint` as it comes, for as long as something comes.
+    pub(crate) fn stream(
+        &self,
+        endpoint: &Endpoint,
+        path: &str,
+        body: &str,
+        token: Option<&str>,
+    ) -> Result<BufReader<BodyReader<'static>>, CallError> {
+        let config = self.post(endpoint, path, token).config();
+        let config = config.timeout_recv_response(Some(self.limits.attempt));
+        let request = config.timeout_per_read(Some(self.limits.quiet)).build();
+        let response = request
+            .send(body)
+            .map_err(|error| unreachable(endpoint, &error))?;
+        let status = response.status();
+        let mut reader = response.into_body().into_reader();
+        if !status.is_success() {
+            let mut body = Vec::new();
+            // What can't be read is reported as the status alone.
+            let _ = (&mut reader).take(ANSWER).read_to_end(&mut body);
+            return Err(failure(endpoint, status.as_u16(), &body));
+        }
+        Ok(BufReader::new(reader))
     }
 
     fn post(

@@ -167,6 +167,15 @@ fn put(key: &[u8], value: &[u8], lease: i64) -> Value {
     json!({"key": Bytes(key.to_vec()), "value": Bytes(value.to_vec()), "lease": Number(lease)})
 }
 
+/// What [`Client::replace`] came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replaced {
+    /// The value is stored since this revision.
+    Stored(i64),
+    /// The key was changed by somebody else, and has this now.
+    Other(Option<KeyValue>),
+}
+
 /// What a transaction came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Txn {
@@ -212,6 +221,9 @@ impl Client {
 
     /// Stores a value, under a lease unless that is 0; returns the revision.
     ///
+    /// A member that was stopped stores what it was sent once it goes on: then the value replaces
+    /// later ones. [`Client::replace`] has no such effect.
+    ///
     /// # Errors
     ///
     /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless.
@@ -220,7 +232,39 @@ impl Client {
         Ok(done.header.revision.0)
     }
 
-    /// Removes keys; returns the revision.
+    /// Stores a value in the place of the one of revision `replaces`; 0 for no value.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless, but
+    /// never in the place of a later one.
+    pub fn replace(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        lease: i64,
+        replaces: i64,
+    ) -> Result<Replaced, CallError> {
+        let put = Operation::Put {
+            key: key.to_vec(),
+            value: value.to_vec(),
+            lease,
+        };
+        let read = Operation::Get(Keys::One(key.to_vec()));
+        let known = Compare::ModRevision(key.to_vec(), replaces);
+        let txn = self.txn(&[known], &[put], &[read])?;
+        if txn.succeeded {
+            return Ok(Replaced::Stored(txn.revision));
+        }
+        let found = txn.ranges.into_iter().flat_map(|range| range.kvs).next();
+        Ok(match found {
+            // An earlier attempt of this call stored it, and its answer was lost.
+            Some(kv) if kv.value == value && kv.lease == lease => Replaced::Stored(kv.mod_revision),
+            other => Replaced::Other(other),
+        })
+    }
+
+    /// Removes keys; returns the revision. As [`Client::put`], it may come late.
     ///
     /// # Errors
     ///
@@ -234,8 +278,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. It may be done nevertheless; and where it
-    /// was done and the answer was lost, the second call finds conditions that do not hold.
+    /// No endpoint answered in time, or etcd refused. It may be done nevertheless. Where it was
+    /// done and the answer was lost, the next endpoint finds conditions that do not hold.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -1,8 +1,8 @@
 //! etcd, version 3.4 or later, by its JSON gateway: plain HTTP/1.1 instead of gRPC.
 //!
 //! [`Client`] asks one endpoint after the other until one answers or the call's deadline is over.
-//! A call may so be made twice. Each writing call here is harmless when it is repeated: puts write
-//! the same value again, and what must happen once is a transaction that compares revisions.
+//! So a call may reach etcd twice, and a member that was stopped may serve it much later. What must
+//! not be undone by that is a transaction that compares revisions, as [`Client::replace`] is.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -13,9 +13,16 @@ mod gateway;
 mod client;
 mod kv;
 mod lease;
+mod watch;
+mod follow;
+mod election;
+pub mod coordination;
 
 pub use client::Client;
+pub use election::{Candidate, leader};
 pub use error::{CallError, SetupError};
-pub use kv::{Compare, KeyValue, Keys, Operation, Range, Txn};
+pub use follow::Follower;
+pub use kv::{Compare, KeyValue, Keys, Operation, Range, Replaced, Txn};
 pub use lease::Lease;
 pub use settings::{Credentials, Endpoint, Limits, Settings, TlsFiles};
+pub use watch::{Change, Changes, Watch, WatchEnd};

@@ -115,7 +115,7 @@ impl Etcd {
     }
 
     fn leads(&self, index: usize) -> bool {
-        let status = self.ctl_at(index, &["endpoint", "status", "--write-out=json"]);
+        let status = self.ctl_of(&[index], &["endpoint", "status", "--write-out=json"]);
         let Ok(status) = status else { return false };
         let field = |name: &str| {
             let (_, rest) = status.split_once(&format!("\"{name}\":"))?;
@@ -124,21 +124,23 @@ impl Etcd {
         field("leader").is_some_and(|leader| Some(leader) == field("member_id"))
     }
 
-    /// Waits until the members serve.
+    /// Waits until all members serve.
     ///
     /// # Errors
     /// They do not in time.
     pub fn await_leader(&self) -> Result<()> {
+        self.await_leader_of(&Vec::from_iter(0..self.members.len()))
+    }
+
+    /// Waits until these members serve.
+    ///
+    /// # Errors
+    /// They do not in time.
+    pub fn await_leader_of(&self, members: &[usize]) -> Result<()> {
         await_for("etcd to serve", LIMIT, || {
-            let put = Command::new("etcdctl")
-                .env("ETCDCTL_API", "3")
-                .args(["--command-timeout=1s", "--endpoints"])
-                .arg(self.endpoints().join(","))
-                .args(self.client_arguments())
-                .args(["endpoint", "health"])
-                .output()?;
-            Ok(put.status.success().then_some(()))
+            Ok(self.ctl_of(members, &["endpoint", "health"]).ok())
         })
+        .map(drop)
     }
 
     /// Runs etcdctl with all endpoints, and returns what it prints.
@@ -149,8 +151,26 @@ impl Etcd {
         self.run_ctl(&self.endpoints().join(","), arguments)
     }
 
-    fn ctl_at(&self, index: usize, arguments: &[&str]) -> Result<String> {
-        self.run_ctl(&self.endpoint(index), arguments)
+    /// Runs etcdctl with the endpoints of these members, and returns what it prints.
+    ///
+    /// # Errors
+    /// It fails; the error has its own words.
+    pub fn ctl_of(&self, members: &[usize], arguments: &[&str]) -> Result<String> {
+        let endpoints = members.iter().map(|index| self.endpoint(*index));
+        self.run_ctl(&endpoints.collect::<Vec<_>>().join(","), arguments)
+    }
+
+    /// What `etcdctl elect --listen` says of an election in its first second.
+    ///
+    /// # Errors
+    /// etcdctl can't be started.
+    pub fn observe(&self, election: &str) -> Result<String> {
+        let done = Command::new("timeout")
+            .args(["1", "etcdctl", "--endpoints", &self.endpoints().join(",")])
+            .args(["elect", "--listen", election])
+            .env("ETCDCTL_API", "3")
+            .output()?;
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     }
 
     fn run_ctl(&self, endpoints: &str, arguments: &[&str]) -> Result<String> {

@@ -1,0 +1,25 @@
+//! A capture cluster's coordination on etcd.
+//!
+//! | key below `/fanpcap/CLUSTER/` | who writes | what |
+//! | --- | --- | --- |
+//! | `nodes/ID` | the node, under its lease | what the node says of itself |
+//! | `ack/ID` | the node, under its lease | the revision that it captures by |
+//! | `coord/LEASE` | coordinators, under their leases | an election as etcd's clients hold it |
+//! | `topology` | the coordinator that leads | the topology; its `mod_revision` is its number |
+//! | `desired` | the operator | nodes to drain, and weights |
+//!
+//! A topology is written by a transaction. It compares the create revision of the leader's key and
+//! the mod revision of the topology, so that neither a coordinator that has lost its lease nor a
+//! late call replaces a newer one.
+
+mod names;
+mod record;
+mod registration;
+mod node;
+mod candidacy;
+mod coordinator;
+
+pub use coordinator::{CoordinatorLink, WriteError};
+pub use names::Names;
+pub use node::NodeLink;
+pub use record::Desired;

@@ -1,0 +1,285 @@
+//! A coordinator's side: one thread stands for election, one follows the cluster's keys.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fanpcap_cluster::{Live, Revision, Topology, View, Wishes};
+
+use super::candidacy::{Candidacy, Term};
+use super::names::{Kind, Names};
+use super::record::{self, Desired};
+use crate::client::Client;
+use crate::error::CallError;
+use crate::follow::Follower;
+use crate::kv::{Compare, KeyValue, Keys, Operation};
+
+/// A pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The cluster's keys.
+type Copy = BTreeMap<Vec<u8>, KeyValue>;
+
+/// What the threads tell.
+enum News {
+    Keys(Copy),
+    Term(Term),
+    Refused(CallError),
+}
+
+/// A coordinator's connection with its cluster.
+#[derive(Debug)]
+pub struct CoordinatorLink {
+    client: Arc<Client>,
+    names: Names,
+    /// What the settings want. What the operator wants is in etcd.
+    wishes: Wishes,
+    news: Receiver<News>,
+    keeper: Option<(Sender<()>, JoinHandle<()>)>,
+    keys: Copy,
+    term: Option<Term>,
+    view: View,
+    has_reached: bool,
+}
+
+/// Why a topology was not written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WriteError {
+    /// Another coordinator leads.
+    NotLeading,
+    /// The cluster's topology is another by now.
+    Changed,
+    /// etcd did not answer: it may have the topology.
+    Unknown(CallError),
+    /// etcd refuses the topology.
+    Refused(CallError),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLeading => f.write_str("another coordinator leads"),
+            Self::Changed => f.write_str("the topology has changed in the meantime"),
+            Self::Unknown(error) | Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl CoordinatorLink {
+    /// Starts the threads. `value` says who the coordinator is, for who looks at the election;
+    /// `wishes` are those of the settings.
+    pub fn start(
+        client: Arc<Client>,
+        names: Names,
+        ttl: Duration,
+        value: &str,
+        wishes: Wishes,
+    ) -> Self {
+        let (outbox, news) = mpsc::channel();
+        let (order, orders) = mpsc::channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        follow(&client, &names, outbox.clone(), Arc::clone(&ended));
+        let value = value.as_bytes().to_vec();
+        let candidacy = Candidacy::new(Arc::clone(&client), names.election(), value, ttl);
+        let keeper = thread::spawn(move || {
+            stand(candidacy, ttl, &orders, &outbox);
+            ended.store(true, Ordering::Relaxed);
+        });
+        Self {
+            client,
+            names,
+            view: View {
+                wishes: wishes.clone(),
+                ..View::default()
+            },
+            wishes,
+            news,
+            keeper: Some((order, keeper)),
+            keys: Copy::new(),
+            term: None,
+            has_reached: false,
+        }
+    }
+
+    /// Waits at most `wait` for news, and returns the present view.
+    ///
+    /// # Errors
+    ///
+    /// etcd refused, and never was in reach before.
+    pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
+        let first = self.news.recv_timeout(wait).ok();
+        for news in first.into_iter().chain(self.news.try_iter()) {
+            match news {
+                News::Keys(keys) => self.keys = keys,
+                News::Term(term) => {
+                    self.term = Some(term);
+                    self.has_reached = true;
+                }
+                News::Refused(error) if !self.has_reached => return Err(error),
+                News::Refused(_) => {}
+            }
+        }
+        self.view = view(&self.names, &self.keys, &self.wishes);
+        self.view.leads = self.leads() && self.is_topology_readable();
+        Ok(&self.view)
+    }
+
+    /// Whether this coordinator leads, and its lease lasts.
+    fn leads(&self) -> bool {
+        let candidates = self.keys.values();
+        let candidates = candidates.filter(|kv| self.names.kind(&kv.key) == Some(Kind::Candidate));
+        self.term
+            .as_ref()
+            .is_some_and(|term| term.until > Instant::now() && term.candidate.leads(candidates))
+    }
+
+    /// A coordinator of an older version must not replace what it can't read.
+    fn is_topology_readable(&self) -> bool {
+        self.view.topology.is_some() == self.keys.contains_key(&self.names.topology())
+    }
+
+    /// Writes a topology, if this coordinator leads and the cluster's topology still is the one of
+    /// revision `replaces`; `None` for no topology.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`]. Nothing is written then, but for [`WriteError::Unknown`].
+    pub fn write(
+        &mut self,
+        topology: &Topology,
+        replaces: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        let term = self.term.as_ref().filter(|_| self.leads());
+        let candidate = term.map(|term| &term.candidate);
+        let candidate = candidate.ok_or(WriteError::NotLeading)?;
+        let key = self.names.topology();
+        let known = replaces.map_or(0, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
+        let value = topology.encode();
+        let put = Operation::Put {
+            key: key.clone(),
+            value: value.clone(),
+            lease: 0,
+        };
+        let conditions = [
+            candidate.still_stands(),
+            Compare::ModRevision(key.clone(), known),
+        ];
+        let reads = [key, candidate.key.clone()].map(|key| Operation::Get(Keys::One(key)));
+        let txn = self.client.txn(&conditions, &[put], &reads);
+        let txn = txn.map_err(|error| match error.is_elsewhere() {
+            true => WriteError::Unknown(error),
+            false => WriteError::Refused(error),
+        })?;
+        if txn.succeeded {
+            return Ok(revision(txn.revision));
+        }
+        let mut found = txn.ranges.iter().map(|range| range.kvs.first());
+        let present = found.next().flatten();
+        // An earlier attempt of this call wrote it, and its answer was lost.
+        if let Some(kv) = present.filter(|kv| kv.value == value && kv.mod_revision > known) {
+            return Ok(revision(kv.mod_revision));
+        }
+        let own = found.next().flatten();
+        match own.map(|kv| kv.create_revision) == Some(candidate.create_revision) {
+            true => Err(WriteError::Changed),
+            false => Err(WriteError::NotLeading),
+        }
+    }
+
+    /// Gives up the lead: another coordinator takes over at once.
+    pub fn resign(&mut self) {
+        self.term = None;
+        if let Some((order, keeper)) = self.keeper.take() {
+            // The thread waits for this; one that panicked keeps nothing alive.
+            let _ = order.send(());
+            let _ = keeper.join();
+        }
+    }
+}
+
+fn revision(number: i64) -> Revision {
+    Revision(u64::try_from(number).unwrap_or(0))
+}
+
+/// What the keys of a cluster come to, but for who leads.
+fn view(names: &Names, keys: &Copy, wishes: &Wishes) -> View {
+    let mut view = View {
+        wishes: wishes.clone(),
+        ..View::default()
+    };
+    for (key, kv) in keys {
+        match names.kind(key) {
+            Some(Kind::Node(node)) => {
+                let ack = keys.get(&names.ack(node));
+                view.live
+                    .extend(record::announcement(node, &kv.value).map(|said| Live {
+                        announcement: said,
+                        acknowledged: ack.and_then(|ack| record::acknowledged(&ack.value)),
+                    }));
+            }
+            Some(Kind::Topology) => {
+                let topology = Topology::decode(&kv.value).ok();
+                view.topology = topology.map(|one| (revision(kv.mod_revision), Box::new(one)));
+            }
+            Some(Kind::Desired) => {
+                if let Some(desired) = Desired::from_value(&kv.value) {
+                    view.wishes.drained = desired.drained;
+                    view.wishes.weights = desired.weights;
+                }
+            }
+            Some(Kind::Ack(_) | Kind::Candidate) | None => {}
+        }
+    }
+    view
+}
+
+/// The thread that stands for election.
+fn stand(mut candidacy: Candidacy, ttl: Duration, orders: &Receiver<()>, outbox: &Sender<News>) {
+    let mut next = Instant::now();
+    loop {
+        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) => {
+                // The lease ends by itself where etcd is out of reach.
+                let _ = candidacy.resign();
+                return;
+            }
+            // The caller is gone without a word, as if it had died.
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let begun = Instant::now();
+        let (news, pause) = match candidacy.round() {
+            Ok(term) => (Some(News::Term(term)), ttl * 3 / 10),
+            Err(error @ CallError::Refused { .. }) => (Some(News::Refused(error)), PAUSE),
+            Err(_) => (None, PAUSE),
+        };
+        next = begun + pause;
+        if news.is_some_and(|news| outbox.send(news).is_err()) {
+            return;
+        }
+    }
+}
+
+/// Starts the thread that follows the cluster's keys.
+fn follow(client: &Arc<Client>, names: &Names, outbox: Sender<News>, ended: Arc<AtomicBool>) {
+    let mut follower = Follower::new(Arc::clone(client), names.all());
+    thread::spawn(move || {
+        while !ended.load(Ordering::Relaxed) {
+            match follower.wait() {
+                Ok(false) => {}
+                Ok(true) => {
+                    if outbox.send(News::Keys(follower.copy().clone())).is_err() {
+                        return;
+                    }
+                }
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    });
+}

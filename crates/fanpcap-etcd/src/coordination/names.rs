@@ -1,0 +1,95 @@
+//! The keys of a cluster.
+
+use fanpcap_cluster::NodeId;
+
+use crate::kv::Keys;
+
+/// The keys of one cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Names {
+    prefix: String,
+}
+
+impl Names {
+    /// The keys of the cluster of this name.
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            prefix: format!("/fanpcap/{cluster}/"),
+        }
+    }
+
+    /// All keys of the cluster.
+    pub fn all(&self) -> Keys {
+        Keys::Prefix(self.prefix.clone().into_bytes())
+    }
+
+    /// What a node says of itself.
+    pub fn node(&self, node: NodeId) -> Vec<u8> {
+        format!("{}nodes/{node}", self.prefix).into_bytes()
+    }
+
+    /// Which topology a node captures by.
+    pub fn ack(&self, node: NodeId) -> Vec<u8> {
+        format!("{}ack/{node}", self.prefix).into_bytes()
+    }
+
+    /// The election of coordinators.
+    pub fn election(&self) -> String {
+        format!("{}coord", self.prefix)
+    }
+
+    /// The topology.
+    pub fn topology(&self) -> Vec<u8> {
+        format!("{}topology", self.prefix).into_bytes()
+    }
+
+    /// What the operator wants.
+    pub fn desired(&self) -> Vec<u8> {
+        format!("{}desired", self.prefix).into_bytes()
+    }
+
+    /// What a key of the cluster is.
+    pub(super) fn kind(&self, key: &[u8]) -> Option<Kind> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let node = |text: &str| u32::from_str_radix(text, 16).ok().map(NodeId);
+        match rest.split_once('/') {
+            None if rest == "topology" => Some(Kind::Topology),
+            None if rest == "desired" => Some(Kind::Desired),
+            Some(("nodes", id)) => node(id).map(Kind::Node),
+            Some(("ack", id)) => node(id).map(Kind::Ack),
+            Some(("coord", _)) => Some(Kind::Candidate),
+            _ => None,
+        }
+    }
+}
+
+/// What a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Node(NodeId),
+    Ack(NodeId),
+    Candidate,
+    Topology,
+    Desired,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_told_by_its_name() {
+        let names = Names::new("lab");
+        let node = NodeId(0x1f);
+        assert_eq!(names.node(node), b"/fanpcap/lab/nodes/0000001f");
+        assert_eq!(names.kind(&names.node(node)), Some(Kind::Node(node)));
+        assert_eq!(names.kind(&names.ack(node)), Some(Kind::Ack(node)));
+        assert_eq!(names.kind(&names.topology()), Some(Kind::Topology));
+        assert_eq!(names.kind(&names.desired()), Some(Kind::Desired));
+        let candidate = format!("{}/7f", names.election());
+        assert_eq!(names.kind(candidate.as_bytes()), Some(Kind::Candidate));
+        for other in ["/fanpcap/lab2/topology", "/fanpcap/lab/nodes/x", "\u{ff}"] {
+            assert_eq!(names.kind(other.as_bytes()), None);
+        }
+    }
+}

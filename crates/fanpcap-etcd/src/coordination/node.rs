@@ -1,0 +1,250 @@
+//! A node's side: one thread keeps the node's keys alive, one follows the topology.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fanpcap_cluster::{Announcement, NodeEvent, Refusal, Revision, Topology};
+
+use super::names::Names;
+use super::registration::{Registration, Standing};
+use crate::client::Client;
+use crate::error::CallError;
+use crate::follow::Follower;
+use crate::kv::Keys;
+
+/// A pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How many times its lease's life a node waits for its own id. Its key of before a reboot lasts
+/// that long: etcd starts each lease anew when its leader changes.
+const PATIENCE: u32 = 3;
+
+/// A node's connection with its cluster.
+///
+/// Two threads make the calls, so that no call to an etcd that is out of reach delays the caller.
+#[derive(Debug)]
+pub struct NodeLink {
+    orders: Sender<Order>,
+    news: Receiver<News>,
+    keeper: Option<JoinHandle<()>>,
+    has_reached: bool,
+}
+
+/// What the caller wants.
+#[derive(Debug)]
+enum Order {
+    Announce(Announcement),
+    Acknowledge(Revision),
+    Leave,
+}
+
+/// What the threads tell.
+type News = Result<NodeEvent, CallError>;
+
+impl NodeLink {
+    /// Starts the threads. The node joins with its first announcement. `ttl` is the time to live of
+    /// its lease, which is kept alive three times in that.
+    pub fn start(client: Arc<Client>, names: Names, ttl: Duration) -> Self {
+        let (orders, inbox) = mpsc::channel();
+        let (outbox, news) = mpsc::channel();
+        let keeper = Keeper {
+            registration: Registration::new(Arc::clone(&client), names.clone(), ttl),
+            client,
+            names,
+            ttl,
+            inbox,
+            outbox,
+            reached: None,
+            was_reached: false,
+            is_refused: false,
+            ended: Arc::new(AtomicBool::new(false)),
+            follows: false,
+        };
+        Self {
+            orders,
+            news,
+            keeper: Some(thread::spawn(move || keeper.run())),
+            has_reached: false,
+        }
+    }
+
+    /// Sets what the node says of itself.
+    pub fn announce(&self, announcement: Announcement) {
+        self.order(Order::Announce(announcement));
+    }
+
+    /// Sets the newest topology that the node captures by.
+    pub fn acknowledge(&self, revision: Revision) {
+        self.order(Order::Acknowledge(revision));
+    }
+
+    /// Waits at most `wait` for news, and returns them, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// etcd refused, and never was in reach before: a password, a certificate, a permission. Later
+    /// refusals count as an etcd out of reach, as nodes are fail-static.
+    pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
+        let mut events = Vec::new();
+        let first = self.news.recv_timeout(wait).ok();
+        for news in first.into_iter().chain(self.news.try_iter()) {
+            match news {
+                Ok(event) => {
+                    self.has_reached |= event == NodeEvent::Reach(true);
+                    events.push(event);
+                }
+                Err(error) if !self.has_reached => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(events)
+    }
+
+    /// Ends the node's lease, so that the coordinator sees at once that it is gone.
+    pub fn leave(&mut self) {
+        self.order(Order::Leave);
+        if let Some(keeper) = self.keeper.take() {
+            // A thread that panicked keeps nothing alive.
+            let _ = keeper.join();
+        }
+    }
+
+    fn order(&self, order: Order) {
+        // The thread ends only after `Leave`.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// The thread that keeps the node's keys alive.
+struct Keeper {
+    client: Arc<Client>,
+    names: Names,
+    ttl: Duration,
+    registration: Registration,
+    inbox: Receiver<Order>,
+    outbox: Sender<News>,
+    /// When etcd answered last.
+    reached: Option<Instant>,
+    was_reached: bool,
+    is_refused: bool,
+    ended: Arc<AtomicBool>,
+    follows: bool,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut next = Instant::now();
+        loop {
+            let wait = next.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(wait) {
+                Ok(Order::Announce(announcement)) => self.registration.announce(announcement),
+                Ok(Order::Acknowledge(revision)) => self.registration.acknowledge(revision),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Order::Leave) => {
+                    // The lease ends by itself where etcd is out of reach.
+                    let _ = self.registration.leave();
+                    break;
+                }
+                // The caller is gone without a word, as if it had died.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let begun = Instant::now();
+            let pause = match self.round() {
+                true => self.ttl * 3 / 10,
+                false => PAUSE,
+            };
+            next = begun + pause;
+        }
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Does a round, and says whether etcd answered.
+    fn round(&mut self) -> bool {
+        match self.registration.round() {
+            Ok(standing) => {
+                self.reached = Some(Instant::now());
+                if standing != Standing::Silent {
+                    self.tell_reach(true);
+                    self.judge(standing);
+                }
+                true
+            }
+            Err(error) => {
+                // A lease that was not kept may have ended.
+                if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
+                    self.tell_reach(false);
+                }
+                if matches!(error, CallError::Refused { .. }) {
+                    self.tell(Err(error));
+                }
+                false
+            }
+        }
+    }
+
+    fn judge(&mut self, standing: Standing) {
+        match standing {
+            Standing::In if !self.follows => {
+                self.follows = true;
+                self.follow();
+            }
+            Standing::Taken(since) if since > self.ttl * PATIENCE && !self.is_refused => {
+                self.is_refused = true;
+                self.tell(Ok(NodeEvent::Refused(Refusal::TakenId)));
+            }
+            Standing::In => self.is_refused = false,
+            Standing::Silent | Standing::Taken(_) => {}
+        }
+    }
+
+    fn tell_reach(&mut self, is_reached: bool) {
+        if self.was_reached != is_reached {
+            self.was_reached = is_reached;
+            self.tell(Ok(NodeEvent::Reach(is_reached)));
+        }
+    }
+
+    fn tell(&self, news: News) {
+        // A caller that is gone wants no news.
+        let _ = self.outbox.send(news);
+    }
+
+    /// Starts the thread that follows the topology. A node whose id is taken does not follow: it
+    /// would capture what the other machine captures.
+    fn follow(&self) {
+        let topology = self.names.topology();
+        let keys = Keys::One(topology.clone());
+        let mut follower = Follower::new(Arc::clone(&self.client), keys);
+        let outbox = self.outbox.clone();
+        let ended = Arc::clone(&self.ended);
+        thread::spawn(move || {
+            let mut told = 0;
+            while !ended.load(Ordering::Relaxed) {
+                if follower.wait().is_err() {
+                    thread::sleep(PAUSE);
+                }
+                let Some(kv) = follower.copy().get(&topology) else {
+                    continue;
+                };
+                if kv.mod_revision != told {
+                    told = kv.mod_revision;
+                    if let Some(event) = topology_event(told, &kv.value) {
+                        if outbox.send(Ok(event)).is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The event of a topology. Bytes that are none, as those of a later version, change nothing.
+fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
+    let topology = Topology::decode(value).ok()?;
+    let revision = Revision(u64::try_from(revision).ok()?);
+    Some(NodeEvent::Topology(revision, Box::new(topology)))
+}

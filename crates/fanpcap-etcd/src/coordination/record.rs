@@ -1,0 +1,204 @@
+//! What the cluster's values hold: JSON, so that `etcdctl get` shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use fanpcap_cluster::{Announcement, NODES, NodeId, Revision};
+use serde::{Deserialize, Serialize};
+
+use super::names::Names;
+use crate::client::Client;
+use crate::error::CallError;
+use crate::kv::{Keys, Replaced};
+
+/// Largest value but for a topology, in bytes.
+const VALUE: usize = 16 << 10;
+
+/// A node's value.
+#[derive(Serialize, Deserialize)]
+struct NodeRecord {
+    /// 16 hexadecimal digits: a 64-bit number is none that all readers of JSON can hold.
+    boot: String,
+    weight: u16,
+    address: SocketAddr,
+}
+
+/// The value that stands for an announcement.
+pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
+    let record = NodeRecord {
+        boot: format!("{:016x}", announcement.boot),
+        weight: announcement.weight,
+        address: announcement.address,
+    };
+    serde_json::to_vec(&record).unwrap_or_default()
+}
+
+/// The announcement that a node's value stands for.
+pub(super) fn announcement(node: NodeId, value: &[u8]) -> Option<Announcement> {
+    let record: NodeRecord = read(value)?;
+    Some(Announcement {
+        node,
+        boot: u64::from_str_radix(&record.boot, 16).ok()?,
+        weight: record.weight,
+        address: record.address,
+    })
+}
+
+/// The value that stands for an acknowledged revision.
+pub(super) fn ack(revision: Revision) -> Vec<u8> {
+    revision.0.to_string().into_bytes()
+}
+
+/// The revision that a value stands for.
+pub(super) fn acknowledged(value: &[u8]) -> Option<Revision> {
+    read(value).map(Revision)
+}
+
+fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Option<T> {
+    let value = value.get(..value.len().min(VALUE + 1))?;
+    (value.len() <= VALUE)
+        .then(|| serde_json::from_slice(value).ok())
+        .flatten()
+}
+
+/// What the operator changes of a running cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Desired {
+    /// Nodes that are to have no buckets.
+    pub drained: BTreeSet<NodeId>,
+    /// Weights that count in the place of what nodes say.
+    pub weights: BTreeMap<NodeId, u16>,
+}
+
+/// The value of [`Desired`]: node ids as everywhere, 8 hexadecimal digits.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct DesiredRecord {
+    drained: Vec<String>,
+    weights: BTreeMap<String, u16>,
+}
+
+impl Desired {
+    /// Reads what the operator wants, and its mod revision; 0 where nothing was wanted so far.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, etcd refused, or the value is not readable.
+    pub fn read(client: &Client, names: &Names) -> Result<(Self, i64), CallError> {
+        let key = names.desired();
+        let Some(kv) = client.range(&Keys::One(key.clone()))?.kvs.pop() else {
+            return Ok((Self::default(), 0));
+        };
+        let desired = Self::from_value(&kv.value).ok_or_else(|| CallError::Answer {
+            endpoint: String::from_utf8_lossy(&key).into_owned(),
+            reason: "the value is not one of this version's".to_owned(),
+        })?;
+        Ok((desired, kv.mod_revision))
+    }
+
+    /// Changes what the operator wants, and returns it. `change` may be called again, when somebody
+    /// else has changed the same in the meantime.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Desired::read`].
+    pub fn change(
+        client: &Client,
+        names: &Names,
+        change: impl Fn(&mut Self),
+    ) -> Result<Self, CallError> {
+        loop {
+            let (mut desired, revision) = Self::read(client, names)?;
+            change(&mut desired);
+            let stored = client.replace(&names.desired(), &desired.to_value(), 0, revision)?;
+            if let Replaced::Stored(_) = stored {
+                return Ok(desired);
+            }
+        }
+    }
+
+    /// The value that stands for it.
+    fn to_value(&self) -> Vec<u8> {
+        let weights = self.weights.iter();
+        let record = DesiredRecord {
+            drained: self.drained.iter().map(NodeId::to_string).collect(),
+            weights: weights
+                .map(|(node, weight)| (node.to_string(), *weight))
+                .collect(),
+        };
+        serde_json::to_vec(&record).unwrap_or_default()
+    }
+
+    /// What a value stands for; `None` for one that is not readable, or of too many nodes.
+    pub(super) fn from_value(value: &[u8]) -> Option<Self> {
+        let record: DesiredRecord = read(value)?;
+        let node = |text: &str| u32::from_str_radix(text, 16).ok().map(NodeId);
+        let weights = record.weights.iter();
+        let desired = Self {
+            drained: record
+                .drained
+                .iter()
+                .map(|text| node(text))
+                .collect::<Option<_>>()?,
+            weights: weights
+                .map(|(text, weight)| Some((node(text)?, *weight)))
+                .collect::<Option<_>>()?,
+        };
+        (desired.drained.len() <= NODES && desired.weights.len() <= NODES).then_some(desired)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_node_reads_as_it_was_written(id: u32, boot: u64, weight: u16, ip: [u8; 4], port: u16) {
+            let said = Announcement {
+                node: NodeId(id),
+                boot,
+                weight,
+                address: SocketAddr::from((ip, port)),
+            };
+            prop_assert_eq!(announcement(NodeId(id), &node(&said)), Some(said));
+        }
+
+        #[test]
+        fn what_is_desired_reads_as_it_was_written(
+            drained in prop::collection::btree_set(any::<u32>(), 0..20),
+            weights in prop::collection::btree_map(any::<u32>(), any::<u16>(), 0..20),
+        ) {
+            let desired = Desired {
+                drained: drained.into_iter().map(NodeId).collect(),
+                weights: weights.into_iter().map(|(id, weight)| (NodeId(id), weight)).collect(),
+            };
+            prop_assert_eq!(Desired::from_value(&desired.to_value()), Some(desired));
+        }
+
+        #[test]
+        fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
+            let _ = announcement(NodeId(1), &bytes);
+            let _ = acknowledged(&bytes);
+            let _ = Desired::from_value(&bytes);
+        }
+    }
+
+    #[test]
+    fn values_that_are_none_are_refused() {
+        assert_eq!(
+            acknowledged(&ack(Revision(u64::MAX))),
+            Some(Revision(u64::MAX))
+        );
+        assert_eq!(acknowledged(b"-1"), None);
+        assert_eq!(
+            announcement(NodeId(1), b"{\"boot\":\"x\",\"weight\":1}"),
+            None
+        );
+        assert_eq!(Desired::from_value(b"{}"), Some(Desired::default()));
+        assert_eq!(Desired::from_value(&vec![b' '; VALUE + 1]), None);
+        assert_eq!(Desired::from_value(b"{\"drained\":[\"node\"]}"), None);
+    }
+}

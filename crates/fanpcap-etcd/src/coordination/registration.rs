@@ -1,0 +1,201 @@
+//! A node's keys in etcd: its lease, what it says of itself, what it acknowledged.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fanpcap_cluster::{Announcement, Revision};
+
+use super::names::Names;
+use super::record;
+use crate::client::Client;
+use crate::error::CallError;
+use crate::kv::{Keys, Replaced};
+
+/// In how many rounds the node's key is looked at once: somebody may have deleted it.
+const LOOK: u32 = 10;
+
+/// How often one round tries to replace a key that others change.
+const TRIES: usize = 4;
+
+/// Whether the node is in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has said nothing of itself so far.
+    Silent,
+    /// Its key is in etcd.
+    In,
+    /// Another machine has its id, for at least so long.
+    Taken(Duration),
+}
+
+/// What a node has in etcd, brought up to date a round at a time.
+#[derive(Debug)]
+pub(super) struct Registration {
+    client: Arc<Client>,
+    names: Names,
+    ttl: Duration,
+    lease: Option<i64>,
+    said: Stored<Announcement>,
+    acked: Stored<Revision>,
+    rounds: u32,
+    taken_since: Option<Instant>,
+}
+
+/// A key's value as wanted, and as etcd has it.
+#[derive(Debug)]
+struct Stored<T> {
+    wanted: Option<T>,
+    stored: Option<T>,
+    /// The mod revision of what is to be replaced.
+    revision: i64,
+}
+
+impl<T> Default for Stored<T> {
+    fn default() -> Self {
+        Self {
+            wanted: None,
+            stored: None,
+            revision: 0,
+        }
+    }
+}
+
+impl<T: Copy + PartialEq> Stored<T> {
+    /// What is to be stored.
+    fn due(&self) -> Option<T> {
+        self.wanted.filter(|_| self.wanted != self.stored)
+    }
+}
+
+impl Registration {
+    pub(super) fn new(client: Arc<Client>, names: Names, ttl: Duration) -> Self {
+        Self {
+            client,
+            names,
+            ttl,
+            lease: None,
+            said: Stored::default(),
+            acked: Stored::default(),
+            rounds: 0,
+            taken_since: None,
+        }
+    }
+
+    /// Sets what the node says of itself.
+    pub(super) fn announce(&mut self, announcement: Announcement) {
+        self.said.wanted = Some(announcement);
+    }
+
+    /// Sets the newest topology that the node captures by.
+    pub(super) fn acknowledge(&mut self, revision: Revision) {
+        self.acked.wanted = Some(revision);
+    }
+
+    /// Keeps the lease alive, and stores what is not stored yet.
+    pub(super) fn round(&mut self) -> Result<Standing, CallError> {
+        let Some(announcement) = self.said.wanted else {
+            return Ok(Standing::Silent);
+        };
+        let lease = self.keep_lease()?;
+        self.look(announcement)?;
+        if self.said.due().is_some() && !self.store_announcement(announcement, lease)? {
+            let since = *self.taken_since.get_or_insert_with(Instant::now);
+            return Ok(Standing::Taken(since.elapsed()));
+        }
+        self.taken_since = None;
+        self.store_ack(announcement, lease)?;
+        Ok(Standing::In)
+    }
+
+    /// Ends the lease, and with it the node's keys.
+    pub(super) fn leave(&mut self) -> Result<(), CallError> {
+        match self.lease.take() {
+            Some(lease) => self.client.revoke(lease),
+            None => Ok(()),
+        }
+    }
+
+    /// The lease; a new one if etcd does not know the old one any more.
+    fn keep_lease(&mut self) -> Result<i64, CallError> {
+        if let Some(lease) = self.lease {
+            if self.client.keep_alive(lease)?.is_some() {
+                return Ok(lease);
+            }
+        }
+        let lease = self.client.grant(self.ttl)?.id;
+        self.lease = Some(lease);
+        self.said.stored = None;
+        self.acked.stored = None;
+        Ok(lease)
+    }
+
+    /// Looks now and then whether the node's key still is there.
+    fn look(&mut self, announcement: Announcement) -> Result<(), CallError> {
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds % LOOK == 0 && self.said.stored.is_some() {
+            let key = self.names.node(announcement.node);
+            let found = self.client.range(&Keys::One(key))?.kvs;
+            if found.first().map(|kv| kv.lease) != self.lease {
+                self.said.stored = None;
+                self.acked.stored = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether the node's key could be written, or another machine has it.
+    fn store_announcement(
+        &mut self,
+        announcement: Announcement,
+        lease: i64,
+    ) -> Result<bool, CallError> {
+        let key = self.names.node(announcement.node);
+        let value = record::node(&announcement);
+        for _ in 0..TRIES {
+            match self
+                .client
+                .replace(&key, &value, lease, self.said.revision)?
+            {
+                Replaced::Stored(revision) => {
+                    self.said.revision = revision;
+                    self.said.stored = Some(announcement);
+                    return Ok(true);
+                }
+                Replaced::Other(None) => self.said.revision = 0,
+                Replaced::Other(Some(kv)) => {
+                    let other = record::announcement(announcement.node, &kv.value);
+                    if other.map(|other| other.boot) != Some(announcement.boot) {
+                        return Ok(false);
+                    }
+                    // The node itself, before its program was started again.
+                    self.said.revision = kv.mod_revision;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn store_ack(&mut self, announcement: Announcement, lease: i64) -> Result<(), CallError> {
+        let Some(revision) = self.acked.due() else {
+            return Ok(());
+        };
+        let key = self.names.ack(announcement.node);
+        let value = record::ack(revision);
+        for _ in 0..TRIES {
+            match self
+                .client
+                .replace(&key, &value, lease, self.acked.revision)?
+            {
+                Replaced::Stored(stored) => {
+                    self.acked.revision = stored;
+                    self.acked.stored = Some(revision);
+                    break;
+                }
+                Replaced::Other(found) => {
+                    self.acked.revision = found.map_or(0, |kv| kv.mod_revision);
+                }
+            }
+        }
+        Ok(())
+    }
+}

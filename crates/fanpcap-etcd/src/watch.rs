@@ -1,0 +1,217 @@
+//! Watches: what changes in a range of keys, as it changes.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ureq::BodyReader;
+
+use crate::client::Client;
+use crate::error::{CallError, code};
+use crate::json::{Header, Number};
+use crate::kv::{KeyValue, Keys, WireKeyValue};
+use crate::settings::Endpoint;
+
+/// Longest message of a watch, in bytes. etcd splits what is longer than its own limit of 1.5 MB.
+const MESSAGE: u64 = 16 << 20;
+
+/// A change of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The key has this value now.
+    Put(KeyValue),
+    /// The key is gone since that revision.
+    Delete(Vec<u8>, i64),
+}
+
+/// What one message of a watch tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Changes {
+    /// All changes up to this revision have been told.
+    pub revision: i64,
+    /// The changes, the oldest first.
+    pub changes: Vec<Change>,
+}
+
+/// A watch at one endpoint. It ends with the connection.
+pub struct Watch {
+    endpoint: String,
+    reader: BufReader<BodyReader<'static>>,
+    /// The store's revision at this endpoint when the watch began.
+    pub(crate) began: i64,
+}
+
+/// Why a watch tells no more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WatchEnd {
+    /// etcd has compacted revisions that the watch was to tell of. Read the range, and watch from
+    /// there.
+    Compacted,
+    /// Nothing came in [`crate::Limits::quiet`], or the connection broke.
+    Broken(CallError),
+}
+
+#[derive(Deserialize)]
+struct Message {
+    result: Option<Outcome>,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Outcome {
+    header: Header,
+    created: bool,
+    canceled: bool,
+    cancel_reason: String,
+    compact_revision: Number,
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type", default)]
+    kind: String,
+    kv: WireKeyValue,
+}
+
+impl From<Event> for Change {
+    fn from(event: Event) -> Self {
+        let kv = KeyValue::from(event.kv);
+        match event.kind.as_str() {
+            "DELETE" => Self::Delete(kv.key, kv.mod_revision),
+            _ => Self::Put(kv),
+        }
+    }
+}
+
+impl Change {
+    /// The revision that made the change.
+    fn revision(&self) -> i64 {
+        match self {
+            Self::Put(kv) => kv.mod_revision,
+            Self::Delete(_, revision) => *revision,
+        }
+    }
+}
+
+impl Client {
+    /// Watches keys from a revision on, at the endpoint that answered last or at another.
+    ///
+    /// # Errors
+    ///
+    /// No endpoint answered in time, or etcd refused.
+    pub fn watch(&self, keys: &Keys, from: i64) -> Result<Watch, CallError> {
+        let mut request = keys.fields();
+        request["start_revision"] = json!(Number(from));
+        let body = json!({"create_request": request}).to_string();
+        let deadline = Instant::now() + self.limits().call;
+        self.by_some_endpoint(deadline, |endpoint, _| {
+            self.with_token(deadline, |token| self.open(endpoint, &body, token))
+        })
+    }
+
+    fn open(
+        &self,
+        endpoint: &Endpoint,
+        body: &str,
+        token: Option<&str>,
+    ) -> Result<Watch, CallError> {
+        let reader = self.gateway.stream(endpoint, "/v3/watch", body, token)?;
+        let mut watch = Watch {
+            endpoint: endpoint.to_string(),
+            reader,
+            began: 0,
+        };
+        let first = watch.message()?;
+        watch.began = first.header.revision.0;
+        if first.canceled {
+            return Err(watch.refused(first.cancel_reason));
+        }
+        if !first.created {
+            return Err(watch.no_answer("a watch that does not begin"));
+        }
+        Ok(watch)
+    }
+}
+
+impl Watch {
+    /// Waits for the next changes.
+    ///
+    /// # Errors
+    ///
+    /// The watch has ended.
+    pub fn wait(&mut self) -> Result<Changes, WatchEnd> {
+        let outcome = self.message().map_err(WatchEnd::Broken)?;
+        if outcome.compact_revision.0 > 0 {
+            return Err(WatchEnd::Compacted);
+        }
+        if outcome.canceled {
+            return Err(WatchEnd::Broken(self.refused(outcome.cancel_reason)));
+        }
+        let changes: Vec<_> = outcome.events.into_iter().map(Change::from).collect();
+        // The header's revision may be ahead of changes that come with the next message.
+        let revision = changes.iter().map(Change::revision).max();
+        Ok(Changes {
+            revision: revision.unwrap_or(0),
+            changes,
+        })
+    }
+
+    /// The next message, a line of JSON.
+    fn message(&mut self) -> Result<Outcome, CallError> {
+        let mut line = Vec::new();
+        let read = (&mut self.reader)
+            .take(MESSAGE)
+            .read_until(b'\n', &mut line);
+        if let Err(error) = read {
+            return Err(self.unreachable(&error.to_string()));
+        }
+        if line.last() != Some(&b'\n') {
+            return Err(self.unreachable("the connection ended"));
+        }
+        let message: Message =
+            serde_json::from_slice(&line).map_err(|error| self.no_answer(&error.to_string()))?;
+        match message.result {
+            Some(outcome) => Ok(outcome),
+            None => Err(self.unreachable(&format!("the watch failed: {}", message.error))),
+        }
+    }
+
+    fn unreachable(&self, reason: &str) -> CallError {
+        CallError::Unreachable {
+            endpoint: self.endpoint.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn no_answer(&self, reason: &str) -> CallError {
+        CallError::Answer {
+            endpoint: self.endpoint.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// The error of a watch that etcd cancels: 3.4 answers so where it has no right to the keys,
+    /// and where it does not know the token.
+    fn refused(&self, message: String) -> CallError {
+        CallError::Refused {
+            endpoint: self.endpoint.clone(),
+            code: match message.contains("permission denied") {
+                true => code::PERMISSION_DENIED,
+                false => code::UNAUTHENTICATED,
+            },
+            message,
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({})", self.endpoint)
+    }
+}

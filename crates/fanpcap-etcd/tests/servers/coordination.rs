@@ -1,0 +1,149 @@
+//! Nodes and coordinators that agree by etcd.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fanpcap_cluster::{NodeEvent, Refusal};
+use fanpcap_etcd::coordination::{Desired, WriteError};
+use fanpcap_testkit::{Etcd, netns};
+
+use crate::calls::{client, settings};
+use crate::cluster::{
+    NODE, TTL, announcement, await_event, await_topology, await_view, coordinator, names, node,
+    topology,
+};
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(3, &[])?;
+        let settings = settings(&etcd)?;
+        let mut leader = coordinator(&settings, TTL, "one")?;
+        await_view(&mut leader, "the lead", |view| view.leads)?;
+        let mut standby = coordinator(&settings, TTL, "two")?;
+        let mut node = node(&settings, TTL, 1)?;
+        await_view(&mut leader, "the node", |view| view.live.len() == 1)?;
+        ensure!(leader.poll(Duration::ZERO)?.live[0].announcement == announcement(1));
+        let first = leader.write(&topology(1), None)?;
+        ensure!(await_topology(&mut node, 1)? == first);
+        node.acknowledge(first);
+        await_view(&mut leader, "the acknowledgement", |view| {
+            view.live[0].acknowledged == Some(first)
+        })?;
+        await_view(&mut standby, "the topology", |view| {
+            view.topology
+                .as_ref()
+                .is_some_and(|(revision, _)| *revision == first)
+        })?;
+        ensure!(standby.write(&topology(2), Some(first)) == Err(WriteError::NotLeading));
+        ensure!(leader.write(&topology(2), None) == Err(WriteError::Changed));
+        let second = leader.write(&topology(2), Some(first))?;
+        ensure!(second > first && await_topology(&mut node, 2)? == second);
+        leader.resign();
+        let waited = await_view(&mut standby, "the lead", |view| view.leads)?;
+        ensure!(waited < Duration::from_secs(1), "{waited:?}");
+        ensure!(leader.write(&topology(3), Some(second)) == Err(WriteError::NotLeading));
+        standby.write(&topology(3), Some(second))?;
+        await_topology(&mut node, 3)?;
+        node.leave();
+        let waited = await_view(&mut standby, "no node", |view| view.live.is_empty())?;
+        ensure!(waited < Duration::from_secs(1), "{waited:?}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_silent_node_is_gone_and_a_silent_leader_replaced_within_their_limits() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(3, &[])?;
+        let settings = settings(&etcd)?;
+        let ttl = Duration::from_secs(5);
+        let mut leader = coordinator(&settings, ttl, "one")?;
+        await_view(&mut leader, "the lead", |view| view.leads)?;
+        let mut standby = coordinator(&settings, ttl, "two")?;
+        let node = node(&settings, ttl, 1)?;
+        await_view(&mut standby, "the node", |view| view.live.len() == 1)?;
+        // Neither says that it goes.
+        let begun = Instant::now();
+        drop(node);
+        drop(leader);
+        await_view(&mut standby, "the lead", |view| view.leads)?;
+        let led = begun.elapsed();
+        await_view(&mut standby, "no node", |view| view.live.is_empty())?;
+        let gone = begun.elapsed();
+        println!("took over after {led:?}, node gone after {gone:?}");
+        ensure!(led <= Duration::from_secs(6), "{led:?}");
+        ensure!(gone <= Duration::from_secs(6), "{gone:?}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(1, &[])?;
+        let settings = settings(&etcd)?;
+        let mut leader = coordinator(&settings, TTL, "one")?;
+        await_view(&mut leader, "the lead", |view| view.leads)?;
+        leader.write(&topology(1), None)?;
+        let mut first = node(&settings, TTL, 1)?;
+        await_topology(&mut first, 1)?;
+        let mut clone = node(&settings, TTL, 2)?;
+        let refused = NodeEvent::Refused(Refusal::TakenId);
+        let events = await_event(&mut clone, "a refusal", |event| *event == refused)?;
+        ensure!(events == [NodeEvent::Reach(true), refused], "{events:?}");
+        ensure!(leader.poll(Duration::ZERO)?.live[0].announcement.boot == 1);
+        // The agent dies and is started again before its lease has ended.
+        drop(first);
+        let begun = Instant::now();
+        let mut again = node(&settings, TTL, 1)?;
+        await_topology(&mut again, 1)?;
+        ensure!(begun.elapsed() < Duration::from_secs(1));
+        ensure!(clone.poll(Duration::from_secs(3))?.is_empty());
+        // The other machine is gone for good: the id is free.
+        drop(again);
+        await_topology(&mut clone, 1)?;
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(1, &[])?;
+        let settings = settings(&etcd)?;
+        let client = client(&etcd)?;
+        let mut leader = coordinator(&settings, TTL, "one")?;
+        std::thread::scope(|scope| {
+            let drains: Vec<_> = (0..4_u32)
+                .map(|id| {
+                    let client = &client;
+                    let drain = move |desired: &mut Desired| {
+                        desired.drained.insert(fanpcap_cluster::NodeId(id));
+                    };
+                    scope.spawn(move || Desired::change(client, &names(), drain))
+                })
+                .collect();
+            drains
+                .into_iter()
+                .try_for_each(|one| one.join().unwrap().map(drop))
+        })?;
+        Desired::change(&client, &names(), |desired| {
+            desired.weights.insert(NODE, 9);
+        })?;
+        await_view(&mut leader, "the wishes", |view| {
+            view.wishes.drained.len() == 4 && view.wishes.weights.get(&NODE) == Some(&9)
+        })?;
+        ensure!(
+            etcd.ctl(&["get", "/fanpcap/lab/desired"])?
+                .contains("00000003")
+        );
+        client.put(b"/fanpcap/lab/desired", b"?", 0)?;
+        ensure!(Desired::change(&client, &names(), |_| ()).is_err());
+        Ok(())
+    })
+}
