@@ -1,1 +1,169 @@
-//! The engine on etcd.
+//! The engine on etcd: what `fanpcap-etcd` does, as the drivers ask for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View, Wishes};
+use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
+use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
+
+use crate::conf::{Etcd, Placed};
+use crate::coordination::{CoordinationError, CoordinatorSide, NodeSide, WriteError};
+
+/// A node's side.
+#[derive(Debug)]
+pub struct EtcdNode(NodeLink);
+
+/// A coordinator's side.
+#[derive(Debug)]
+pub struct EtcdCoordinator(CoordinatorLink);
+
+/// A cluster's keys, for who is neither node nor coordinator.
+#[derive(Debug)]
+pub struct EtcdKeys {
+    client: Client,
+    names: Names,
+}
+
+impl EtcdNode {
+    /// Connects with the cluster of this name. An etcd that is out of reach is waited for.
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, or a file can't be read.
+    pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
+        let client = Arc::new(client(conf)?);
+        let names = Names::new(cluster);
+        Ok(Self(NodeLink::start(client, names, conf.lease)))
+    }
+}
+
+impl NodeSide for EtcdNode {
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), CoordinationError> {
+        self.0.announce(*announcement);
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+        self.0.poll(wait).map_err(refused)
+    }
+
+    fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError> {
+        self.0.acknowledge(revision);
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), CoordinationError> {
+        self.0.leave();
+        Ok(())
+    }
+}
+
+impl EtcdCoordinator {
+    /// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
+    /// `wishes` are those of the settings; drained nodes and weights come from etcd.
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, or a file can't be read.
+    pub fn new(cluster: &str, conf: &Etcd, who: &str, wishes: Wishes) -> Result<Self> {
+        let client = Arc::new(client(conf)?);
+        let names = Names::new(cluster);
+        let link = CoordinatorLink::start(client, names, conf.lease, who, wishes);
+        Ok(Self(link))
+    }
+}
+
+impl CoordinatorSide for EtcdCoordinator {
+    fn poll(&mut self, wait: Duration) -> Result<&View, CoordinationError> {
+        self.0.poll(wait).map_err(refused)
+    }
+
+    fn write(
+        &mut self,
+        topology: &Topology,
+        replaces: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        let written = self.0.write(topology, replaces);
+        written.map_err(|error| match error {
+            coordination::WriteError::NotLeading => WriteError::NotLeading,
+            coordination::WriteError::Changed => WriteError::Changed,
+            coordination::WriteError::Unknown(_) => WriteError::Unknown,
+            coordination::WriteError::Refused(error) => WriteError::Engine(refused(error)),
+        })
+    }
+
+    fn resign(&mut self) -> Result<(), CoordinationError> {
+        self.0.resign();
+        Ok(())
+    }
+}
+
+impl EtcdKeys {
+    /// The keys of the cluster of this name.
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, or a file can't be read.
+    pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
+        Ok(Self {
+            client: client(conf)?,
+            names: Names::new(cluster),
+        })
+    }
+
+    /// The present view, and who the coordinator that leads says it is.
+    ///
+    /// # Errors
+    ///
+    /// etcd is out of reach, or refuses.
+    pub fn look(&self, wishes: &Wishes) -> Result<(View, Option<String>)> {
+        Ok(coordination::look(&self.client, &self.names, wishes)?)
+    }
+
+    /// Changes which nodes are drained and what weights they have. `change` may be called again.
+    ///
+    /// # Errors
+    ///
+    /// etcd is out of reach, or refuses.
+    pub fn change(&self, change: impl Fn(&mut Desired)) -> Result<Desired> {
+        Ok(Desired::change(&self.client, &self.names, change)?)
+    }
+}
+
+/// The client that the settings ask for.
+fn client(conf: &Etcd) -> Result<Client> {
+    let endpoints = conf.endpoints.iter().map(|text| text.parse());
+    let path = |file: &Placed<PathBuf>| file.value.clone();
+    let own = conf.identity.as_ref();
+    let own = own.map(|(certificate, key)| (path(certificate), path(key)));
+    let credentials = match (&conf.user, conf.password()?) {
+        (Some((user, file)), Some(secret)) => Some(Credentials {
+            user: user.clone(),
+            password: String::from_utf8(secret.bytes().to_vec())
+                .with_context(|| format!("{}: no UTF-8", file.value.display()))?,
+        }),
+        _ => None,
+    };
+    let settings = Settings {
+        endpoints: endpoints.collect::<Result<_, _>>()?,
+        credentials,
+        tls: conf.ca.as_ref().map(|ca| TlsFiles { ca: path(ca), own }),
+        ..Settings::default()
+    };
+    Ok(Client::new(&settings)?)
+}
+
+fn refused(error: CallError) -> CoordinationError {
+    let said = error.to_string();
+    CoordinationError::Refused {
+        endpoint: match error {
+            CallError::Unreachable { endpoint, .. }
+            | CallError::Refused { endpoint, .. }
+            | CallError::Answer { endpoint, .. } => endpoint,
+        },
+        said,
+    }
+}

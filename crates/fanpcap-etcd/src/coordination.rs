@@ -19,7 +19,7 @@ mod node;
 mod candidacy;
 mod coordinator;
 
-pub use coordinator::{CoordinatorLink, WriteError};
+pub use coordinator::{CoordinatorLink, WriteError, look};
 pub use names::Names;
 pub use node::NodeLink;
 pub use record::Desired;

@@ -43,13 +43,14 @@ impl Granted {
 }
 
 impl Client {
-    /// A new lease of so many seconds.
+    /// A new lease that lasts at least so long, in whole seconds.
     ///
     /// # Errors
     ///
     /// No endpoint answered in time, or etcd refused. A lease of a lost answer ends by itself.
     pub fn grant(&self, ttl: Duration) -> Result<Lease, CallError> {
-        let body = json!({"TTL": Number(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX))});
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let body = json!({"TTL": Number(i64::try_from(seconds).unwrap_or(i64::MAX))});
         let granted: Granted = self.call("/v3/lease/grant", &body)?;
         granted.lease().ok_or_else(|| CallError::Answer {
             endpoint: "lease/grant".to_owned(),

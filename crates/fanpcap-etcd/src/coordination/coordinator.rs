@@ -14,6 +14,7 @@ use super::candidacy::{Candidacy, Term};
 use super::names::{Kind, Names};
 use super::record::{self, Desired};
 use crate::client::Client;
+use crate::election::leader;
 use crate::error::CallError;
 use crate::follow::Follower;
 use crate::kv::{Compare, KeyValue, Keys, Operation};
@@ -132,11 +133,10 @@ impl CoordinatorLink {
 
     /// Whether this coordinator leads, and its lease lasts.
     fn leads(&self) -> bool {
-        let candidates = self.keys.values();
-        let candidates = candidates.filter(|kv| self.names.kind(&kv.key) == Some(Kind::Candidate));
-        self.term
-            .as_ref()
-            .is_some_and(|term| term.until > Instant::now() && term.candidate.leads(candidates))
+        let mut candidates = candidates(&self.names, &self.keys);
+        self.term.as_ref().is_some_and(|term| {
+            term.until > Instant::now() && term.candidate.leads(&mut candidates)
+        })
     }
 
     /// A coordinator of an older version must not replace what it can't read.
@@ -201,6 +201,28 @@ impl CoordinatorLink {
             let _ = keeper.join();
         }
     }
+}
+
+/// Reads a cluster's keys once: its view, and who the coordinator that leads says it is.
+///
+/// # Errors
+///
+/// No endpoint answered in time, or etcd refused.
+pub fn look(
+    client: &Client,
+    names: &Names,
+    wishes: &Wishes,
+) -> Result<(View, Option<String>), CallError> {
+    let kvs = client.range(&names.all())?.kvs.into_iter();
+    let keys: Copy = kvs.map(|kv| (kv.key.clone(), kv)).collect();
+    let leading = leader(candidates(names, &keys));
+    let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
+    Ok((view(names, &keys, wishes), leading))
+}
+
+fn candidates<'a>(names: &'a Names, keys: &'a Copy) -> impl Iterator<Item = &'a KeyValue> {
+    keys.values()
+        .filter(|kv| names.kind(&kv.key) == Some(Kind::Candidate))
 }
 
 fn revision(number: i64) -> Revision {

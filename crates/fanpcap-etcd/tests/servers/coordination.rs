@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_cluster::{NodeEvent, Refusal};
-use fanpcap_etcd::coordination::{Desired, WriteError};
+use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Wishes};
+use fanpcap_etcd::coordination::{Desired, WriteError, look};
 use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{client, settings};
@@ -40,6 +40,12 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
         ensure!(leader.write(&topology(2), None) == Err(WriteError::Changed));
         let second = leader.write(&topology(2), Some(first))?;
         ensure!(second > first && await_topology(&mut node, 2)? == second);
+        let (seen, who) = look(&client(&etcd)?, &names(), &Wishes::default())?;
+        ensure!(who.as_deref() == Some("one") && seen.live.len() == 1 && !seen.leads);
+        ensure!(
+            seen.topology
+                .is_some_and(|(revision, _)| revision == second)
+        );
         leader.resign();
         let waited = await_view(&mut standby, "the lead", |view| view.leads)?;
         ensure!(waited < Duration::from_secs(1), "{waited:?}");
@@ -123,7 +129,7 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
                 .map(|id| {
                     let client = &client;
                     let drain = move |desired: &mut Desired| {
-                        desired.drained.insert(fanpcap_cluster::NodeId(id));
+                        desired.drained.insert(NodeId(id));
                     };
                     scope.spawn(move || Desired::change(client, &names(), drain))
                 })
