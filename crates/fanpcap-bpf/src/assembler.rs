@@ -222,6 +222,11 @@ impl Assembler {
         self.push(Instruction::new(0xdc, target.0, 0, 0, bits));
     }
 
+    /// Converts from the order in which the lowest byte is the first: 16, 32 or 64 bits.
+    pub fn little_endian(&mut self, target: Register, bits: i32) {
+        self.push(Instruction::new(0xd4, target.0, 0, 0, bits));
+    }
+
     /// Jumps to a label that is not bound yet.
     pub fn jump(&mut self, to: Label) {
         if self.live {

@@ -12,6 +12,7 @@ pub mod fixed;
 pub mod embedded;
 pub mod etcd;
 pub mod shipping;
+pub mod selector;
 mod node;
 mod coordinator;
 mod analyzer;

@@ -4,17 +4,19 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Control(u64);
 
-/// The bits: which table counts, and whether one does. The upper half is the node's own mark.
-pub(crate) const GENERATION: u64 = 1;
-pub(crate) const ACTIVE: u64 = 2;
-pub(crate) const MARK_SHIFT: u32 = 32;
+/// The bits: which table counts, and whether one does.
+pub(crate) const GENERATION: u8 = 1;
+pub(crate) const ACTIVE: u8 = 2;
 
 impl Control {
+    /// Position of the node's own mark.
+    pub(crate) const MARK_SHIFT: i32 = 32;
+
     /// The word with which the table `generation`, 0 or 1, counts. Every record that is written
     /// under it has the mark.
     pub fn new(generation: usize, mark: u32) -> Self {
-        let generation = generation as u64 & GENERATION;
-        Self((u64::from(mark) << MARK_SHIFT) | ACTIVE | generation)
+        let generation = if generation == 0 { 0 } else { GENERATION };
+        Self((u64::from(mark) << Self::MARK_SHIFT) | u64::from(ACTIVE | generation))
     }
 
     /// The word as it is stored.
@@ -29,8 +31,8 @@ impl Control {
 
     /// The table that counts; `None` before the first, when all packets pass.
     pub fn generation(self) -> Option<usize> {
-        let is_active = self.0 & ACTIVE != 0;
-        is_active.then_some(usize::from(self.0 & GENERATION != 0))
+        let is_active = self.0 & u64::from(ACTIVE) != 0;
+        is_active.then_some(usize::from(self.0 & u64::from(GENERATION) != 0))
     }
 
     /// The table that does not count.
@@ -40,7 +42,7 @@ impl Control {
 
     /// The node's own mark.
     pub fn mark(self) -> u32 {
-        (self.0 >> MARK_SHIFT) as u32
+        (self.0 >> Self::MARK_SHIFT) as u32
     }
 }
 

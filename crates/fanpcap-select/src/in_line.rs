@@ -28,7 +28,6 @@ pub const VERSION: u8 = 1;
 pub const LEN: usize = 60;
 
 /// Bytes of a frame that say something.
-#[cfg(test)]
 pub(crate) const USED: usize = 46;
 
 /// Announced numbers of beacons: a beacon's is at its sequence modulo this.

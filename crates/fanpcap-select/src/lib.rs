@@ -16,10 +16,14 @@ pub mod bob;
 mod digest;
 mod keys;
 pub mod in_line;
+pub mod layout;
+pub mod record;
+mod program;
 pub mod native;
 
 pub use claims::{Claim, Claims, in_turn};
 pub use control::Control;
 pub use digest::digest;
 pub use keys::{Keys, Number};
+pub use program::{Action, Program};
 pub use selection::{Key, Selection};

@@ -34,6 +34,8 @@ pub struct Causes {
     pub others: u64,
     /// Packets that were this node's and found no room in a ring.
     pub lost: u64,
+    /// Packets that were this node's and another's too, in a union.
+    pub shared: u64,
 }
 
 /// A node.
@@ -65,10 +67,11 @@ impl Node {
         }
     }
 
-    /// Has these claims count from now on.
+    /// Has these claims count from now on, and takes back what was prepared.
     pub fn switch(&mut self, claims: Claims, mark: u32) {
         self.control = self.prepared(claims, mark);
         self.next = None;
+        self.announced.update = 0;
     }
 
     /// Has these claims count from the next topology update in the stream.
@@ -101,10 +104,9 @@ impl Node {
         };
         let number = self.keys.number(frame, now_ns);
         self.causes.others += u64::from(number.is_other);
-        Verdict::Packet {
-            bucket: number.bucket,
-            claim: self.tables[generation].of(number.bucket),
-        }
+        let (bucket, claim) = (number.bucket, self.tables[generation].of(number.bucket));
+        self.causes.shared += u64::from(claim == Claim::Shared);
+        Verdict::Packet { bucket, claim }
     }
 
     fn in_line(&mut self, content: InLine) -> Verdict {

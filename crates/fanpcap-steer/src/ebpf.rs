@@ -20,6 +20,7 @@ mod effect;
 mod maps;
 mod needs;
 mod delivery;
+mod keyed;
 mod choices;
 mod emitter;
 mod alternatives;
@@ -47,6 +48,7 @@ mod tests;
 pub use delivery::Delivery;
 pub(crate) use delivery::Nowhere;
 pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
+pub use keyed::{KEYED_IPV4, KEYED_IPV6, Keyed};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::{Function, Tree};
@@ -225,6 +227,33 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
 /// See [`EbpfError`].
 pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Xdp, Role::Steer { drop: u32::MAX })
+}
+
+/// A BPF program at XDP that goes by the hash of a tree. The tree's functions that do not decide by
+/// a hash have no effect.
+///
+/// # Errors
+/// See [`EbpfError`].
+pub fn xdp_by_hash(tree: &Tree, by: &dyn Keyed) -> Result<Object, EbpfError> {
+    let role = Role::Keyed { by, has_tree: true };
+    object(tree, &Xdp, role)
+}
+
+/// A BPF program at XDP that makes a key from a packet's headers.
+///
+/// # Errors
+/// See [`EbpfError`].
+pub fn xdp_by_headers(by: &dyn Keyed) -> Result<Object, EbpfError> {
+    let all = Tree {
+        main: Function::Pass,
+        sets: Vec::new(),
+        filters: Vec::new(),
+    };
+    let role = Role::Keyed {
+        by,
+        has_tree: false,
+    };
+    object(&all, &Xdp, role)
 }
 
 fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {

@@ -2,6 +2,7 @@
 
 use super::choices::Choices;
 use super::delivery::Delivery;
+use super::keyed::Keyed;
 use super::maps::{Map, Maps};
 use super::stack::{CHOICE, MARK, OF_GROUP, SAVED_MAX, SAVED_MAX_CALLED, SCRATCH, STATE, Spots};
 use super::target::Target;
@@ -32,6 +33,8 @@ pub(super) enum Role<'a> {
         options: GroupOptions,
         calls: bool,
     },
+    /// Goes by the hash of the tree, or by the headers that the walk finds.
+    Keyed { by: &'a dyn Keyed, has_tree: bool },
 }
 
 /// A BPF function, emitted once and called.
@@ -144,6 +147,8 @@ pub(super) fn emit(
         emitter.choices = Choices::of(&tree.main);
         emitter.decided = (!calls).then(|| emitter.asm.label());
         emitter.deliver(by, options, &needs, plain);
+    } else if let Role::Keyed { by, has_tree } = role {
+        emitter.keyed(by, has_tree, &needs, plain);
     } else {
         emitter.asm.set(R6, R1);
         emitter.main(&needs, plain);
@@ -216,6 +221,7 @@ impl<'a> Emitter<'a> {
                 self.follow();
                 return self.return_decision(drop);
             }
+            Role::Keyed { .. } => return self.has_key(drop),
             Role::Keep { user } => {
                 self.keep(user);
                 self.dropped(drop, 0);
@@ -289,7 +295,7 @@ impl<'a> Emitter<'a> {
     pub(super) fn counts_loads(&self) -> bool {
         match self.role {
             Role::Place { options } | Role::Deliver { options, .. } => options.balance.is_some(),
-            Role::Steer { .. } | Role::Keep { .. } => false,
+            Role::Steer { .. } | Role::Keep { .. } | Role::Keyed { .. } => false,
         }
     }
 

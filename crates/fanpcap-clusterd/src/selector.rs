@@ -1,0 +1,364 @@
+//! The selection of a node in the kernel: its BPF program and its maps.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fanpcap_bpf::{MapKind, ProgramKind};
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_linux::bpf::{
+    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer, Table,
+};
+use fanpcap_select::layout::{
+    CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
+};
+use fanpcap_select::native::Causes;
+use fanpcap_select::{Action, Claims, Control, Program};
+use fanpcap_steer::ebpf::EbpfError;
+
+/// A node's selection. It goes on, if it is attached, while its link, its program array and its
+/// ring buffers are open in some process.
+#[derive(Debug)]
+pub struct Selector {
+    program: LoadedProgram,
+    control: Table,
+    counts: Table,
+    lanes: Lanes,
+    ends: Ends,
+}
+
+/// Where this node's packets go.
+#[derive(Debug)]
+enum Ends {
+    /// To a BPF program, or to the host.
+    Next(ObjectArray),
+    /// To ring buffers, one a lane.
+    Rings(ObjectArray, Vec<RingBuffer>),
+}
+
+/// Why a selection can't be loaded.
+#[derive(Debug)]
+pub enum SelectorError {
+    /// It can't be compiled: a bug.
+    Compile(EbpfError),
+    /// The kernel does not load it.
+    Load(LoadError),
+}
+
+impl std::fmt::Display for SelectorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Compile(error) => write!(f, "the selection can't be compiled: {error}"),
+            Self::Load(error) => write!(f, "the kernel does not load the selection: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SelectorError {}
+
+/// What a node has counted since its selection was loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Packets seen, of each bucket.
+    pub seen: Box<[u64; BUCKETS]>,
+    /// Packets captured, of each bucket: passed on, or written into a ring.
+    pub captured: Box<[u64; BUCKETS]>,
+    /// What became of other packets and frames.
+    pub causes: Causes,
+}
+
+impl Counts {
+    /// Packets that another node has to capture: they were dropped.
+    pub fn elsewhere(&self) -> u64 {
+        let sum =
+            |counts: &[u64; BUCKETS]| counts.iter().fold(0, |sum: u64, it| sum.wrapping_add(*it));
+        let own = sum(&self.captured).wrapping_add(self.causes.lost);
+        sum(&self.seen).wrapping_sub(own)
+    }
+}
+
+/// The last beacon that came with a number that was announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastBeacon {
+    /// Its sequence.
+    pub sequence: u64,
+    /// When it was sent, in nanoseconds of TAI.
+    pub sent_ns: u64,
+    /// When it came, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub came_ns: u64,
+}
+
+const NAME: &str = "fanpcap_select";
+
+/// How long a BPF program may still use a word or a table that it has read.
+const GRACE: Duration = Duration::from_millis(1);
+
+impl Selector {
+    /// Loads a selection without a table: all packets pass. A ring buffer has `ring_len` bytes, a
+    /// power of two and whole pages.
+    ///
+    /// # Errors
+    /// [`SelectorError`].
+    pub fn load(program: &Program, ring_len: u32) -> Result<Self, SelectorError> {
+        let object = program.object().map_err(SelectorError::Compile)?;
+        let of_map = |error| SelectorError::Load(LoadError::of_map(ProgramKind::Xdp, error));
+        let lanes = program.lanes;
+        let table = |name, len: usize| {
+            let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+            Table::create_rows(name, len, 1)
+        };
+        let control = table(CONTROL_MAP, control::LEN).map_err(of_map)?;
+        let counts = table(COUNTS_MAP, counts::len(lanes)).map_err(of_map)?;
+        let ends = Ends::create(program, ring_len).map_err(of_map)?;
+        let given = [
+            (CONTROL_MAP, control.as_fd()),
+            (COUNTS_MAP, counts.as_fd()),
+            ends.given(),
+        ];
+        let loaded = Loaded::load_with(&object, NAME, &given).map_err(SelectorError::Load)?;
+        Ok(Self {
+            program: loaded.into_program(),
+            control,
+            counts,
+            lanes,
+            ends,
+        })
+    }
+
+    /// The selection behind [`Selector::descriptors`] of another process, for the same number of
+    /// lanes and the same action.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are not those of such a selection.
+    pub fn open(descriptors: Vec<OwnedFd>, lanes: Lanes, action: Action) -> io::Result<Self> {
+        let mut all = descriptors.into_iter();
+        let mut next = || all.next().ok_or(io::ErrorKind::InvalidData);
+        let (program, control, counts) = (next()?, next()?, next()?);
+        let table = |fd, len: usize| {
+            let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?;
+            Table::open_rows(fd, len)
+        };
+        let entries = u32::try_from(lanes.count()).map_err(|_| io::ErrorKind::InvalidData)?;
+        let ends = match action {
+            Action::Pass => Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?),
+            Action::Ship { .. } => {
+                let array = ObjectArray::open(next()?, MapKind::RingArray, entries)?;
+                let rings = all.map(RingBuffer::open).collect::<io::Result<Vec<_>>>()?;
+                if rings.len() != lanes.count() {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                Ends::Rings(array, rings)
+            }
+        };
+        Ok(Self {
+            program: LoadedProgram::open(program, ProgramKind::Xdp)?,
+            control: table(control, control::LEN)?,
+            counts: table(counts, counts::len(lanes))?,
+            lanes,
+            ends,
+        })
+    }
+
+    /// All descriptors, for [`Selector::open`] in another process.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all = vec![
+            self.program.as_fd(),
+            self.control.as_fd(),
+            self.counts.as_fd(),
+        ];
+        match &self.ends {
+            Ends::Next(next) => all.push(next.as_fd()),
+            Ends::Rings(array, rings) => {
+                all.push(array.as_fd());
+                all.extend(rings.iter().map(AsFd::as_fd));
+            }
+        }
+        all
+    }
+
+    /// Attaches the BPF program to a device of the calling thread's network namespace, which
+    /// detaches it with the link.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::attach`].
+    pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
+        self.program.attach(ifindex, hook)
+    }
+
+    /// The BPF program.
+    pub fn program(&self) -> &LoadedProgram {
+        &self.program
+    }
+
+    /// The ring buffers, one a lane; none where packets pass.
+    pub fn rings(&self) -> &[RingBuffer] {
+        match &self.ends {
+            Ends::Next(_) => &[],
+            Ends::Rings(_, rings) => rings,
+        }
+    }
+
+    /// Passes this node's packets to another XDP program, or to the host. Does nothing where packets
+    /// are shipped.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn pass_to(&self, next: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        match (&self.ends, next) {
+            (Ends::Next(array), Some(next)) => array.put(0, &[next]),
+            (Ends::Next(array), None) => array.remove(0, 1),
+            (Ends::Rings(..), _) => Ok(()),
+        }
+    }
+
+    /// Has these claims count from now on, and gives what is captured under them this mark. Packets
+    /// that are under way may still go by the claims before, for less than a millisecond; two calls
+    /// are to be farther apart.
+    pub fn switch(&self, claims: &Claims, mark: u32) {
+        self.forget_prepared();
+        let next = self.write_idle(claims, mark);
+        self.store(control::WORD, next.word());
+    }
+
+    /// Has these claims count from the next topology update in the stream that has this number, which
+    /// is not 0. It replaces what was prepared before.
+    pub fn prepare(&self, claims: &Claims, mark: u32, number: u64) {
+        self.forget_prepared();
+        let next = self.write_idle(claims, mark);
+        self.store(control::NEXT, next.word());
+        self.store(control::UPDATE, number);
+    }
+
+    /// Announces the number of the beacon of this sequence.
+    pub fn announce(&self, sequence: u64, number: u64) {
+        let numbers = self.control.words(control::NUMBERS, 4).unwrap_or_default();
+        for (place, announced) in (0..).zip(numbers) {
+            if sequence % 4 == place {
+                announced.store(number, Ordering::Release);
+            }
+        }
+    }
+
+    /// The control word.
+    pub fn control(&self) -> Control {
+        Control::of_word(self.load_word(control::WORD))
+    }
+
+    /// The last beacon; `None` before the first.
+    pub fn last_beacon(&self) -> Option<LastBeacon> {
+        let beacons = self.counts().causes.beacons;
+        let read = || {
+            let at = |place: usize| self.load_word(control::LAST + 8 * place);
+            LastBeacon {
+                sequence: at(0),
+                sent_ns: at(1),
+                came_ns: at(2),
+            }
+        };
+        // A beacon that comes meanwhile changes what is read.
+        let mut last = read();
+        for _ in 0..8 {
+            let again = read();
+            if again == last {
+                break;
+            }
+            last = again;
+        }
+        (beacons > 0).then_some(last)
+    }
+
+    /// Takes back what was prepared. A packet may be switching to it right now.
+    fn forget_prepared(&self) {
+        self.store(control::UPDATE, 0);
+        if self.load_word(control::NEXT) != 0 {
+            self.store(control::NEXT, 0);
+            std::thread::sleep(GRACE);
+        }
+    }
+
+    fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
+        let idle = self.control().idle();
+        let first = control::TABLES + idle * BUCKETS;
+        let table = self.control.bytes().get(first..first + BUCKETS);
+        for (place, claim) in table.unwrap_or_default().iter().zip(claims.bytes()) {
+            place.store(claim, Ordering::Relaxed);
+        }
+        Control::new(idle, mark)
+    }
+
+    fn store(&self, at: usize, word: u64) {
+        if let Some([place]) = self.control.words(at, 1) {
+            place.store(word, Ordering::SeqCst);
+        }
+    }
+
+    fn load_word(&self, at: usize) -> u64 {
+        let words = self.control.words(at, 1).unwrap_or_default();
+        words.first().map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    /// What was counted. Of each bucket no more is captured than seen.
+    pub fn counts(&self) -> Counts {
+        // Captured first: the BPF program counts a packet as seen before.
+        let captured = self.buckets(8);
+        Counts {
+            captured,
+            seen: self.buckets(0),
+            causes: Causes {
+                beacons: self.cause(counts::BEACONS),
+                updates: self.cause(counts::UPDATES),
+                forged: self.cause(counts::FORGED),
+                others: self.cause(counts::OTHERS),
+                lost: self.cause(counts::LOST),
+                shared: self.cause(counts::SHARED),
+            },
+        }
+    }
+
+    /// The counter at this offset of each bucket, over all lanes.
+    fn buckets(&self, offset: usize) -> Box<[u64; BUCKETS]> {
+        let mut sums = Box::new([0_u64; BUCKETS]);
+        for lane in 0..self.lanes.count() {
+            let words = self.counts.words(lane * counts::LANE, counts::LANE / 8);
+            let buckets = words.unwrap_or_default().chunks(counts::BUCKET / 8);
+            for (sum, bucket) in sums.iter_mut().zip(buckets) {
+                let counter = bucket.get(offset / 8);
+                *sum = sum.wrapping_add(counter.map_or(0, |it| it.load(Ordering::Acquire)));
+            }
+        }
+        sums
+    }
+
+    fn cause(&self, cause: usize) -> u64 {
+        let lanes = 0..self.lanes.count();
+        let at = lanes.map(|lane| counts::causes(self.lanes) + lane * counts::CAUSES + cause);
+        let words = at.filter_map(|at| self.counts.words(at, 1)?.first());
+        words.fold(0, |sum: u64, word| {
+            sum.wrapping_add(word.load(Ordering::Acquire))
+        })
+    }
+}
+
+impl Ends {
+    fn create(program: &Program, ring_len: u32) -> io::Result<Self> {
+        if program.action == Action::Pass {
+            return ObjectArray::create(NAME, MapKind::ProgArray, 1).map(Self::Next);
+        }
+        let lanes = program.lanes.count();
+        let entries = u32::try_from(lanes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let array = ObjectArray::create(NAME, MapKind::RingArray, entries)?;
+        let rings = (0..lanes).map(|_| RingBuffer::create(NAME, ring_len));
+        let rings = rings.collect::<io::Result<Vec<_>>>()?;
+        let fds: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
+        array.put(0, &fds)?;
+        Ok(Self::Rings(array, rings))
+    }
+
+    fn given(&self) -> (&'static str, BorrowedFd<'_>) {
+        match self {
+            Self::Next(next) => (NEXT_MAP, next.as_fd()),
+            Self::Rings(array, _) => (RINGS_MAP, array.as_fd()),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A selection in the kernel and one in user space, which get the same packets.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_clusterd::selector::Selector;
+use fanpcap_select::in_line::{InLine, Kind};
+use fanpcap_select::native::{Node, Verdict};
+use fanpcap_select::{Claim, Claims, Program};
+use fanpcap_steer_testkit::{Draw, packets, tape};
+use fanpcap_wire::Frame;
+
+pub(crate) const CLUSTER: u32 = 0x0a0b_0c0d;
+
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+
+pub(crate) struct Both {
+    pub(crate) kernel: Selector,
+    native: Node,
+    seen: Box<[u64; BUCKETS]>,
+    captured: Box<[u64; BUCKETS]>,
+    begin: Instant,
+    /// Packets that went by the fast way, those that the native side alone says are in-line, ...
+    pub(crate) verdicts: [u64; 4],
+}
+
+/// Something that happens to a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Packet(Vec<u8>),
+    Switch(u64, u32),
+    Prepare(u64, u32, u64),
+    Announce(u64, u64),
+}
+
+/// Claims of a node, drawn.
+fn claims(seed: u64) -> Claims {
+    let tape = tape(seed, BUCKETS);
+    Claims::new(|bucket| match tape[bucket] % 4 {
+        0 => Claim::Mine,
+        1 => Claim::Shared,
+        _ => Claim::Elsewhere,
+    })
+}
+
+impl Both {
+    pub(crate) fn new(kernel: Selector, program: &Program) -> Self {
+        Self {
+            kernel,
+            native: Node::new(program.cluster, program.selection),
+            seen: Box::new([0; BUCKETS]),
+            captured: Box::new([0; BUCKETS]),
+            begin: Instant::now(),
+            verdicts: [0; 4],
+        }
+    }
+
+    /// What both sides differ in.
+    pub(crate) fn happens(&mut self, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Switch(seed, mark) => {
+                self.kernel.switch(&claims(*seed), *mark);
+                self.native.switch(claims(*seed), *mark);
+            }
+            Event::Prepare(seed, mark, number) => {
+                self.kernel.prepare(&claims(*seed), *mark, *number);
+                self.native.prepare(claims(*seed), *mark, *number);
+            }
+            Event::Announce(sequence, number) => {
+                self.kernel.announce(*sequence, *number);
+                self.native.announce(*sequence, *number);
+            }
+            Event::Packet(bytes) => return self.packet(bytes),
+        }
+        Ok(())
+    }
+
+    fn packet(&mut self, bytes: &[u8]) -> Result<(), String> {
+        // The kernel runs no such frame.
+        let Ok(run) = self.kernel.program().run(bytes, &[], 1) else {
+            return Ok(());
+        };
+        let now_ns = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let native = self.native.judge(&Frame { bytes, tag: None }, now_ns);
+        let (kind, expected) = match native {
+            Verdict::Idle => (0, XDP_PASS),
+            Verdict::InLine(_) => (1, XDP_DROP),
+            Verdict::Packet { bucket, claim } => {
+                self.seen[bucket] += 1;
+                if claim == Claim::Elsewhere {
+                    (2, XDP_DROP)
+                } else {
+                    self.captured[bucket] += 1;
+                    (3, XDP_PASS)
+                }
+            }
+        };
+        self.verdicts[kind] += 1;
+        if run.verdict == expected {
+            Ok(())
+        } else {
+            Err(format!("{native:?}, and the kernel says {}", run.verdict))
+        }
+    }
+
+    /// What the counters of both sides differ in.
+    pub(crate) fn counters(&self) -> Result<(), String> {
+        let counts = self.kernel.counts();
+        let (causes, native) = (counts.causes, self.native.causes());
+        if causes != native {
+            return Err(format!("{causes:?}, not {native:?}"));
+        }
+        let pairs = [
+            (&counts.seen, &self.seen),
+            (&counts.captured, &self.captured),
+        ];
+        for (kernel, native) in pairs {
+            if let Some(bucket) = (0..BUCKETS).find(|&it| kernel[it] != native[it]) {
+                let (kernel, native) = (kernel[bucket], native[bucket]);
+                return Err(format!("bucket {bucket}: {kernel}, not {native}"));
+            }
+        }
+        let sums = [&self.seen, &self.captured].map(|counts| counts.iter().sum::<u64>());
+        assert_eq!(counts.elsewhere(), sums[0] - sums[1]);
+        if self.kernel.control() != self.native.control() {
+            return Err("the control words".to_owned());
+        }
+        let beacon = self
+            .kernel
+            .last_beacon()
+            .map(|it| (it.sequence, it.sent_ns));
+        let native = self
+            .native
+            .last_beacon()
+            .map(|it| (it.sequence, it.time_ns));
+        (beacon == native)
+            .then_some(())
+            .ok_or(format!("{beacon:?}, not {native:?}"))
+    }
+}
+
+/// As many packets, drawn, with changes of the table and frames of coordinators among them.
+pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut frames: VecDeque<Vec<u8>> = VecDeque::new();
+    for number in 0..count as u64 {
+        let tape = tape((seed << 20) | number, 420);
+        let mut draw = Draw::new(&tape);
+        let packet = packets::packet(&mut draw).bytes;
+        let mut draw = Draw::new(&tape[400..]);
+        match draw.below(40) {
+            1 => events.push(Event::Switch(number, draw.byte().into())),
+            2 | 3 => in_line(&mut draw, number, &mut frames, &mut events),
+            4..=7 => events.extend(frames.pop_front().map(Event::Packet)),
+            // Replayed, and with one other byte.
+            8 => events.extend(frames.front().cloned().map(Event::Packet)),
+            9 => {
+                if let Some(mut frame) = frames.front().cloned() {
+                    let at = draw.below(frame.len());
+                    frame[at] ^= 1 << draw.below(8);
+                    events.push(Event::Packet(frame));
+                }
+            }
+            _ => {}
+        }
+        events.push(Event::Packet(packet));
+    }
+    events
+}
+
+/// Announces a frame and has it sent later, mostly.
+fn in_line(
+    draw: &mut Draw<'_>,
+    number: u64,
+    frames: &mut VecDeque<Vec<u8>>,
+    events: &mut Vec<Event>,
+) {
+    let is_beacon = draw.one_in(2);
+    let sequence = draw.below(8) as u64;
+    let secret = (number << 8) | u64::from(draw.byte()) | 1;
+    if !draw.one_in(5) {
+        events.push(if is_beacon {
+            Event::Announce(sequence, secret)
+        } else {
+            Event::Prepare(!number, draw.byte().into(), secret)
+        });
+    }
+    let frame = InLine {
+        kind: if is_beacon {
+            Kind::Beacon
+        } else {
+            Kind::Update
+        },
+        cluster: CLUSTER,
+        sequence,
+        time_ns: number,
+        number: if draw.one_in(8) { 0 } else { secret },
+    };
+    let mut bytes = frame.encode([1; 6], [2; 6]).to_vec();
+    match draw.below(6) {
+        0 => drop(bytes.splice(12..12, [0x81, 0x00, 0, 7])),
+        1 => drop(bytes.splice(12..12, [0x88, 0xa8, 0, 7])),
+        2 => drop(bytes.splice(12..12, [0x81, 0, 0, 7, 0x81, 0, 0, 7])),
+        _ => {}
+    }
+    frames.push_back(bytes);
+}

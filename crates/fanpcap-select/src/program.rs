@@ -1,0 +1,101 @@
+//! The node's BPF program at XDP: finds a packet's bucket, counts the packet, and drops it, passes it
+//! on or ships its first bytes.
+//!
+//! It moves pointers by variables, so that loading it takes `CAP_PERFMON` beside `CAP_BPF` and
+//! `CAP_NET_ADMIN`. A verifier since Linux 5.18 accepts it.
+
+mod code;
+mod hash;
+mod frame;
+mod in_line;
+mod leave;
+mod key;
+
+use fanpcap_bpf::assembler::{Assembler, Label, Op, R1, R8};
+use fanpcap_bpf::{MapSpec, Object};
+use fanpcap_steer::ebpf::{self, EbpfError, Keyed};
+
+use crate::keys::flow_tree;
+use crate::layout::{self, Lanes};
+use crate::{Key, Selection};
+use code::MAP_CONTROL;
+
+/// What the BPF program does with this node's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Passes them on: to the BPF program in [`layout::NEXT_MAP`], or without one to the host.
+    Pass,
+    /// Writes their first bytes into ring buffers and drops them.
+    Ship {
+        /// How many bytes of a frame: a multiple of 8, at most [`crate::record::MOST_BYTES`].
+        bytes: u16,
+    },
+}
+
+/// A node's BPF program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// How the cluster selects.
+    pub selection: Selection,
+    /// Which cluster's in-line frames are taken.
+    pub cluster: u32,
+    /// What becomes of this node's packets.
+    pub action: Action,
+    /// The device's lanes.
+    pub lanes: Lanes,
+}
+
+impl Program {
+    /// The BPF program. It is given all of its maps.
+    ///
+    /// # Errors
+    /// None but for a bug: see [`EbpfError`].
+    pub fn object(&self) -> Result<Object, EbpfError> {
+        match flow_tree().filter(|_| self.selection.key == Key::Flow) {
+            Some(tree) => ebpf::xdp_by_hash(&tree, self),
+            None => ebpf::xdp_by_headers(self),
+        }
+    }
+}
+
+impl Keyed for Program {
+    fn maps(&self) -> Vec<MapSpec> {
+        let mut maps = vec![layout::control_map(), layout::counts_map(self.lanes)];
+        maps.push(match self.action {
+            Action::Pass => layout::next_map(),
+            Action::Ship { .. } => layout::rings_map(self.lanes),
+        });
+        maps
+    }
+
+    fn arrive(&self, asm: &mut Assembler, keyed: Label) {
+        match self.selection.key {
+            Key::Packet => frame::by_content(asm, self.selection.initial, keyed),
+            Key::Identification => frame::by_identification(asm, self.selection.initial, keyed),
+            Key::Flow | Key::RoundRobin | Key::Sequence => {}
+        }
+        self.in_line(asm);
+        self.require_table(asm);
+        if self.selection.key == Key::RoundRobin {
+            asm.value(R1, MAP_CONTROL, code::offset(layout::control::TURNS));
+            asm.set(R8, 1);
+            asm.fetch_add(R1, 0, R8);
+            asm.alu(Op::Add, R8, 1);
+            asm.jump(keyed);
+        }
+    }
+
+    fn key(&self, asm: &mut Assembler, keyed: Label) {
+        self.own_key(asm, keyed);
+        key::by_content(self, asm);
+    }
+
+    fn leave(&self, asm: &mut Assembler) {
+        self.bucket(asm);
+        self.claim(asm);
+        match self.action {
+            Action::Pass => leave::pass(asm),
+            Action::Ship { bytes } => self.ship(asm, bytes),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What all parts of the BPF program share: its maps, its lanes and its causes.
+
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R6, Register, Width};
+
+use super::Program;
+use crate::control::ACTIVE;
+use crate::layout::{control, counts};
+
+/// The indices of the maps.
+pub(super) const MAP_CONTROL: usize = 0;
+pub(super) const MAP_COUNTS: usize = 1;
+/// [`crate::layout::NEXT_MAP`] or [`crate::layout::RINGS_MAP`].
+pub(super) const MAP_ENDS: usize = 2;
+
+impl Program {
+    /// Loads the packet's lane into a register, if there are several: true.
+    pub(super) fn lane(&self, asm: &mut Assembler, target: Register) -> bool {
+        let lanes = self.lanes.count();
+        if lanes > 1 {
+            asm.load(Width::Word, target, R6, XDP_QUEUE);
+            asm.alu(Op::And, target, offset(lanes - 1));
+        }
+        lanes > 1
+    }
+
+    /// Counts a cause. Clobbers r1 and r2.
+    pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
+        let first = counts::causes(self.lanes) + cause;
+        asm.value(R1, MAP_COUNTS, offset(first));
+        if self.lane(asm, R2) {
+            asm.alu(Op::Left, R2, shift(counts::CAUSES));
+            asm.alu(Op::Add, R1, R2);
+        }
+        asm.set(R2, 1);
+        asm.atomic_add(R1, 0, R2);
+    }
+
+    /// Ends with the packet's passing if no table counts. Clobbers r1.
+    pub(super) fn require_table(&self, asm: &mut Assembler) {
+        let active = asm.label();
+        asm.value(R1, MAP_CONTROL, offset(control::WORD));
+        asm.load(Width::Double, R1, R1, 0);
+        asm.jump_if(If::AnyBit, R1, i32::from(ACTIVE), active);
+        end(asm, XDP_PASS);
+        asm.bind(active);
+    }
+}
+
+/// Ends the BPF program with a verdict.
+pub(super) fn end(asm: &mut Assembler, verdict: i32) {
+    asm.set(R0, verdict);
+    asm.exit();
+}
+
+/// Jumps unless the frame has `len` bytes behind r1 that can be read in place. r2 is their end.
+pub(super) fn reach(asm: &mut Assembler, len: usize, scratch: Register, beyond: Label) {
+    asm.set(scratch, R1);
+    asm.alu(Op::Add, scratch, offset(len));
+    asm.jump_if(If::Greater, scratch, R2, beyond);
+}
+
+/// A constant as an instruction has it.
+pub(super) const fn offset(constant: usize) -> i32 {
+    assert!(constant < 1 << 30);
+    #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+    let short = constant as i32;
+    short
+}
+
+/// The shift that multiplies by a power of two.
+pub(super) fn shift(power: usize) -> i32 {
+    offset(power).trailing_zeros() as i32
+}
+
+// linux/bpf.h, struct xdp_md.
+pub(super) const XDP_DATA: i16 = 0;
+pub(super) const XDP_DATA_END: i16 = 4;
+pub(super) const XDP_QUEUE: i16 = 16;
+
+// linux/bpf.h, enum xdp_action.
+pub(super) const XDP_DROP: i32 = 1;
+pub(super) const XDP_PASS: i32 = 2;
+
+// linux/bpf.h, enum bpf_func_id.
+pub(super) const MAP_LOOKUP: i32 = 1;
+pub(super) const KTIME_GET_NS: i32 = 5;
+pub(super) const TAIL_CALL: i32 = 12;
+pub(super) const RINGBUF_RESERVE: i32 = 131;
+pub(super) const RINGBUF_SUBMIT: i32 = 132;
+pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
+pub(super) const XDP_LOAD_BYTES: i32 = 189;

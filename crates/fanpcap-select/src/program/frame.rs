@@ -1,0 +1,88 @@
+//! The fast way in: IPv4 without options and IPv6, right behind Ethernet, read in place.
+
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R1, R2, R3, R4, R6, R7, R8, Width};
+
+use super::code::{XDP_DATA, XDP_DATA_END, offset, reach};
+use super::hash::{Word, hash};
+use crate::digest::{PAYLOAD, V4, V6};
+
+const LINK: usize = 14;
+const V4_HEADER: usize = 20;
+const V6_HEADER: usize = 40;
+
+/// The number as a load in the machine's order gives it.
+pub(super) fn raw(number: u16) -> i32 {
+    i32::from(number.to_be())
+}
+
+/// Goes to `keyed` with the hash of a packet's content in r8, if all of what counts is there and
+/// belongs to the packet.
+pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
+    let (six, slow) = (asm.label(), asm.label());
+    head(asm, LINK + V4_HEADER + PAYLOAD, slow);
+    asm.load(Width::Half, R3, R1, 12);
+    asm.jump_if(If::Equal, R3, raw(0x86dd), six);
+    asm.jump_if(If::NotEqual, R3, raw(0x0800), slow);
+    asm.load(Width::Byte, R3, R1, 14);
+    asm.jump_if(If::NotEqual, R3, 0x45, slow);
+    long_enough(asm, 16, V4_HEADER + PAYLOAD, slow);
+    asm.set(R7, R1);
+    let fields = [18, 26, 30, 34, 38, 42, 46].map(|at| Word::whole(R7, at));
+    hash(asm, &fields, V4, initial);
+    done(asm, keyed);
+    asm.bind(six);
+    reach(asm, LINK + V6_HEADER + PAYLOAD, R3, slow);
+    asm.load(Width::Byte, R3, R1, 14);
+    asm.alu(Op::And, R3, 0xf0);
+    asm.jump_if(If::NotEqual, R3, 0x60, slow);
+    long_enough(asm, 18, PAYLOAD, slow);
+    asm.set(R7, R1);
+    let lengths = Word {
+        bytes: 3,
+        ..Word::whole(R7, 18)
+    };
+    let behind = (22..70).step_by(4).map(|at| Word::whole(R7, at));
+    let fields: Vec<Word> = std::iter::once(lengths).chain(behind).collect();
+    hash(asm, &fields, V6, initial);
+    done(asm, keyed);
+    asm.bind(slow);
+}
+
+/// Goes to `keyed` with the hash of an IPv4 packet's identification in r8, if it has one.
+pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label) {
+    let slow = asm.label();
+    head(asm, LINK + V4_HEADER, slow);
+    asm.load(Width::Half, R3, R1, 12);
+    asm.jump_if(If::NotEqual, R3, raw(0x0800), slow);
+    asm.load(Width::Byte, R3, R1, 14);
+    asm.jump_if(If::NotEqual, R3, 0x45, slow);
+    asm.load(Width::Half, R3, R1, 18);
+    asm.jump_if(If::Equal, R3, 0, slow);
+    asm.set(R7, R1);
+    let field = Word {
+        bytes: 2,
+        ..Word::whole(R7, 18)
+    };
+    hash(asm, &[field], 2, initial);
+    done(asm, keyed);
+    asm.bind(slow);
+}
+
+/// Loads the frame's begin and end into r1 and r2. Jumps unless it has `len` bytes.
+pub(super) fn head(asm: &mut Assembler, len: usize, beyond: Label) {
+    asm.load(Width::Word, R1, R6, XDP_DATA);
+    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    reach(asm, len, R3, beyond);
+}
+
+/// Jumps unless the length at `at` of the frame is at least `len`.
+fn long_enough(asm: &mut Assembler, at: i16, len: usize, short: Label) {
+    asm.load(Width::Half, R4, R1, at);
+    asm.big_endian(R4, 16);
+    asm.jump_if(If::Less, R4, offset(len), short);
+}
+
+fn done(asm: &mut Assembler, keyed: Label) {
+    asm.set(R8, R3);
+    asm.jump(keyed);
+}

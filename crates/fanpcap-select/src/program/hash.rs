@@ -1,0 +1,71 @@
+//! The code of [`crate::bob`].
+
+use fanpcap_bpf::assembler::{Assembler, Op, R0, R1, R2, R3, Register, Width};
+
+use super::code::offset;
+use crate::bob::{SHIFTS, START};
+
+/// The three sums.
+const SUMS: [Register; 3] = [R1, R2, R3];
+
+/// Where a word of a key is: at an offset of a register, and which of its bits count.
+#[derive(Clone, Copy)]
+pub(super) struct Word {
+    pub(super) base: Register,
+    pub(super) at: i16,
+    /// The first bytes of the word that count, 1 to 4.
+    pub(super) bytes: u32,
+}
+
+impl Word {
+    /// A word of which all bytes count.
+    pub(super) fn whole(base: Register, at: i16) -> Self {
+        Self { base, at, bytes: 4 }
+    }
+
+    /// Puts the word, the first byte the lowest, into r0.
+    fn load(self, asm: &mut Assembler) {
+        asm.load(Width::Word, R0, self.base, self.at);
+        if cfg!(target_endian = "big") {
+            asm.little_endian(R0, 32);
+        }
+        if self.bytes < 4 {
+            asm.alu32(Op::And, R0, ((1_u32 << (8 * self.bytes)) - 1) as i32);
+        }
+    }
+}
+
+/// Puts the hash of a key into r3. `len` is the key's length in bytes, of which no more than 8 lie
+/// behind the last block of 12. Clobbers r0 to r3.
+pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
+    asm.alu32(Op::Move, R1, START as i32);
+    asm.alu32(Op::Move, R2, START as i32);
+    asm.alu32(Op::Move, R3, initial as i32);
+    let mut blocks = words.chunks_exact(3);
+    for block in &mut blocks {
+        add(asm, block);
+        mix(asm);
+    }
+    asm.alu32(Op::Add, R3, offset(len));
+    add(asm, blocks.remainder());
+    mix(asm);
+}
+
+fn add(asm: &mut Assembler, words: &[Word]) {
+    for (sum, word) in SUMS.into_iter().zip(words) {
+        word.load(asm);
+        asm.alu32(Op::Add, sum, R0);
+    }
+}
+
+fn mix(asm: &mut Assembler) {
+    for (step, shift) in SHIFTS.into_iter().enumerate() {
+        let [this, next, last] = [0, 1, 2].map(|place| SUMS[(step + place) % 3]);
+        let op = if shift > 0 { Op::Right } else { Op::Left };
+        asm.alu32(Op::Sub, this, next);
+        asm.alu32(Op::Sub, this, last);
+        asm.alu32(Op::Move, R0, last);
+        asm.alu32(op, R0, shift.abs());
+        asm.alu32(Op::Xor, this, R0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Takes the coordinator's frames out of the stream: [`crate::in_line`].
+
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R3, R4, R5, R7, R8, R9, Width};
+
+use super::Program;
+use super::code::{KTIME_GET_NS, MAP_CONTROL, XDP_DROP, end, offset, reach};
+use super::frame::{head, raw};
+use crate::in_line::{BEACONS, ETHER_TYPE, Kind, USED, VERSION};
+use crate::layout::{control, counts};
+
+impl Program {
+    /// Ends with a frame whose number was announced. Goes on with all others.
+    pub(super) fn in_line(&self, asm: &mut Assembler) {
+        let (forged, packet) = (asm.label(), asm.label());
+        let (beacon, update) = (asm.label(), asm.label());
+        asm.note("in-line frame?");
+        self.find(asm, packet);
+        asm.load(Width::Double, R5, R1, 38);
+        asm.big_endian(R5, 64);
+        asm.jump_if(If::Equal, R5, 0, forged);
+        asm.load(Width::Byte, R3, R1, 15);
+        asm.jump_if(If::Equal, R3, i32::from(Kind::Beacon.number()), beacon);
+        asm.jump_if(If::Equal, R3, i32::from(Kind::Update.number()), update);
+        asm.jump(forged);
+        asm.bind(beacon);
+        self.beacon(asm, forged);
+        asm.bind(update);
+        self.update(asm, forged);
+        asm.bind(forged);
+        self.count(asm, counts::FORGED);
+        asm.bind(packet);
+    }
+
+    /// Puts where a frame of this cluster begins, without its tag, into r1.
+    fn find(&self, asm: &mut Assembler, packet: Label) {
+        let (tagged, here) = (asm.label(), asm.label());
+        head(asm, USED, packet);
+        asm.load(Width::Half, R3, R1, 12);
+        asm.jump_if(If::Equal, R3, raw(ETHER_TYPE), here);
+        asm.jump_if(If::Equal, R3, raw(0x8100), tagged);
+        asm.jump_if(If::NotEqual, R3, raw(0x88a8), packet);
+        asm.bind(tagged);
+        asm.alu(Op::Add, R1, 4);
+        reach(asm, USED, R3, packet);
+        asm.load(Width::Half, R3, R1, 12);
+        asm.jump_if(If::NotEqual, R3, raw(ETHER_TYPE), packet);
+        asm.bind(here);
+        asm.load(Width::Byte, R3, R1, 14);
+        asm.jump_if(If::NotEqual, R3, i32::from(VERSION), packet);
+        asm.load(Width::Word, R3, R1, 18);
+        asm.jump32_if(If::NotEqual, R3, self.cluster.to_be() as i32, packet);
+    }
+
+    /// Takes a beacon with the number in r5.
+    fn beacon(&self, asm: &mut Assembler, forged: Label) {
+        asm.load(Width::Double, R7, R1, 22);
+        asm.big_endian(R7, 64);
+        asm.load(Width::Double, R8, R1, 30);
+        asm.big_endian(R8, 64);
+        asm.set(R4, R7);
+        asm.alu(Op::And, R4, offset(BEACONS - 1));
+        asm.alu(Op::Left, R4, 3);
+        asm.value(R3, MAP_CONTROL, offset(control::NUMBERS));
+        asm.alu(Op::Add, R3, R4);
+        take(asm, forged);
+        asm.call(KTIME_GET_NS);
+        asm.value(R9, MAP_CONTROL, offset(control::LAST));
+        asm.store(Width::Double, R9, 16, R0);
+        asm.store(Width::Double, R9, 8, R8);
+        asm.store(Width::Double, R9, 0, R7);
+        self.count(asm, counts::BEACONS);
+        end(asm, XDP_DROP);
+    }
+
+    /// Takes a topology update with the number in r5.
+    fn update(&self, asm: &mut Assembler, forged: Label) {
+        let same = asm.label();
+        asm.value(R3, MAP_CONTROL, offset(control::UPDATE));
+        take(asm, forged);
+        asm.value(R3, MAP_CONTROL, offset(control::TURNS));
+        asm.store(Width::Double, R3, 0, 0);
+        asm.value(R3, MAP_CONTROL, offset(control::NEXT));
+        asm.load(Width::Double, R4, R3, 0);
+        asm.jump_if(If::Equal, R4, 0, same);
+        asm.store(Width::Double, R3, 0, 0);
+        asm.value(R3, MAP_CONTROL, offset(control::WORD));
+        asm.store(Width::Double, R3, 0, R4);
+        asm.bind(same);
+        self.count(asm, counts::UPDATES);
+        end(asm, XDP_DROP);
+    }
+}
+
+/// Jumps unless the number in r5 is the announced one at r3, which is then forgotten.
+fn take(asm: &mut Assembler, forged: Label) {
+    asm.load(Width::Double, R0, R3, 0);
+    asm.jump_if(If::NotEqual, R0, R5, forged);
+    asm.store(Width::Double, R3, 0, 0);
+}
+
+const _: () = assert!(BEACONS.is_power_of_two());

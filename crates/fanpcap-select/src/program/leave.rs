@@ -1,0 +1,178 @@
+//! From a key to the verdict: bucket, claim, counters, and what becomes of this node's packets.
+
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Width,
+};
+
+use super::Program;
+use super::code::{
+    KTIME_GET_NS, MAP_CONTROL, MAP_COUNTS, MAP_ENDS, MAP_LOOKUP, RINGBUF_RESERVE, RINGBUF_SUBMIT,
+    TAIL_CALL, XDP_DATA, XDP_DATA_END, XDP_DROP, XDP_GET_BUFF_LEN, XDP_LOAD_BYTES, XDP_PASS,
+    XDP_QUEUE, end, offset, reach, shift,
+};
+use crate::control::{ACTIVE, GENERATION};
+use crate::keys::{FLOW_FACTOR, FLOW_SHIFT};
+use crate::layout::{control, counts};
+use crate::{Claim, Control, Key, record};
+use fanpcap_buckets::layout::BUCKETS;
+
+/// The stack: a lane, a frame's length, the control word.
+const LANE: i16 = -4;
+const LEN: i16 = -8;
+const WORD: i16 = -16;
+
+/// The claim in r8, above the bucket.
+const CLAIM_SHIFT: i32 = 12;
+const _: () = assert!(BUCKETS == 1 << CLAIM_SHIFT);
+
+impl Program {
+    /// Turns the key in r8 into a bucket.
+    pub(super) fn bucket(&self, asm: &mut Assembler) {
+        if self.selection.key == Key::Flow {
+            asm.alu32(Op::Xor, R8, self.selection.initial as i32);
+            asm.alu32(Op::Mul, R8, FLOW_FACTOR as i32);
+            asm.alu32(Op::Right, R8, FLOW_SHIFT as i32);
+        } else {
+            asm.alu32(Op::And, R8, offset(BUCKETS - 1));
+        }
+    }
+
+    /// Counts the packet of the bucket in r8. Ends with a packet that is not this node's. Puts the
+    /// control word into r9, the bucket's counters into r7, and the claim above the bucket in r8.
+    pub(super) fn claim(&self, asm: &mut Assembler) {
+        let (active, mine, alone) = (asm.label(), asm.label(), asm.label());
+        asm.value(R1, MAP_CONTROL, offset(control::WORD));
+        asm.load(Width::Double, R9, R1, 0);
+        asm.jump_if(If::AnyBit, R9, i32::from(ACTIVE), active);
+        end(asm, XDP_PASS);
+        asm.bind(active);
+        asm.set(R2, R9);
+        asm.alu(Op::And, R2, i32::from(GENERATION));
+        asm.alu(Op::Left, R2, CLAIM_SHIFT);
+        asm.alu(Op::Or, R2, R8);
+        asm.value(R1, MAP_CONTROL, offset(control::TABLES));
+        asm.alu(Op::Add, R1, R2);
+        asm.load(Width::Byte, R3, R1, 0);
+        self.seen(asm);
+        asm.jump_if(If::NotEqual, R3, 0, mine);
+        end(asm, XDP_DROP);
+        asm.bind(mine);
+        asm.jump_if(If::Equal, R3, Claim::Mine as i32, alone);
+        self.count(asm, counts::SHARED);
+        asm.bind(alone);
+        asm.alu(Op::Left, R3, CLAIM_SHIFT);
+        asm.alu(Op::Or, R8, R3);
+    }
+
+    /// Counts the packet as seen. Keeps r3.
+    fn seen(&self, asm: &mut Assembler) {
+        asm.value(R7, MAP_COUNTS, 0);
+        asm.set(R1, R8);
+        asm.alu(Op::Left, R1, shift(counts::BUCKET));
+        asm.alu(Op::Add, R7, R1);
+        if self.lane(asm, R1) {
+            asm.alu(Op::Left, R1, shift(counts::LANE));
+            asm.alu(Op::Add, R7, R1);
+        }
+        asm.set(R1, 1);
+        asm.atomic_add(R7, 0, R1);
+    }
+
+    /// Writes the packet's first bytes into the lane's ring buffer.
+    pub(super) fn ship(&self, asm: &mut Assembler, bytes: u16) {
+        let lost = asm.label();
+        asm.store(Width::Double, R10, WORD, R9);
+        asm.set(R1, 0);
+        self.lane(asm, R1);
+        asm.store(Width::Word, R10, LANE, R1);
+        asm.map(R1, MAP_ENDS);
+        asm.set(R2, R10);
+        asm.alu(Op::Add, R2, i32::from(LANE));
+        asm.call(MAP_LOOKUP);
+        asm.jump_if(If::Equal, R0, 0, lost);
+        asm.set(R9, R0);
+        asm.set(R1, R6);
+        asm.call(XDP_GET_BUFF_LEN);
+        asm.store(Width::Word, R10, LEN, R0);
+        asm.set(R1, R9);
+        asm.set(R2, i32::from(record::DATA) + i32::from(bytes));
+        asm.set(R3, 0);
+        asm.call(RINGBUF_RESERVE);
+        asm.jump_if(If::Equal, R0, 0, lost);
+        asm.set(R9, R0);
+        write(asm);
+        copy(asm, bytes);
+        asm.set(R1, R9);
+        asm.set(R2, 0);
+        asm.call(RINGBUF_SUBMIT);
+        captured(asm);
+        end(asm, XDP_DROP);
+        asm.bind(lost);
+        self.count(asm, counts::LOST);
+        end(asm, XDP_DROP);
+    }
+}
+
+/// Passes the packet on.
+pub(super) fn pass(asm: &mut Assembler) {
+    captured(asm);
+    asm.set(R1, R6);
+    asm.map(R2, MAP_ENDS);
+    asm.set(R3, 0);
+    asm.call(TAIL_CALL);
+    end(asm, XDP_PASS);
+}
+
+/// Counts the packet as captured.
+fn captured(asm: &mut Assembler) {
+    asm.set(R1, 1);
+    asm.atomic_add(R7, 8, R1);
+}
+
+/// Writes the head of the record in r9, but for the bytes captured.
+fn write(asm: &mut Assembler) {
+    asm.call(KTIME_GET_NS);
+    asm.store(Width::Double, R9, record::STAMP, R0);
+    asm.load(Width::Word, R1, R10, LEN);
+    asm.store(Width::Word, R9, record::LEN, R1);
+    asm.load(Width::Word, R1, R6, XDP_QUEUE);
+    asm.store(Width::Half, R9, record::QUEUE, R1);
+    asm.alu(Op::Left, R8, 1);
+    asm.store(Width::Half, R9, record::FLAGS, R8);
+    asm.load(Width::Double, R1, R10, WORD);
+    asm.alu(Op::Right, R1, Control::MARK_SHIFT);
+    asm.store(Width::Word, R9, record::MARK, R1);
+}
+
+/// Copies the frame's first bytes into the record: in place, or of a shorter frame, or of one in
+/// several pieces, by the kernel's helper.
+fn copy(asm: &mut Assembler, bytes: u16) {
+    let (helper, fits, done) = (asm.label(), asm.label(), asm.label());
+    asm.load(Width::Word, R1, R6, XDP_DATA);
+    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    reach(asm, bytes.into(), R4, helper);
+    for at in (0..).step_by(8).take(usize::from(bytes / 8)) {
+        asm.load(Width::Double, R4, R1, at);
+        asm.store(Width::Double, R9, record::DATA + at, R4);
+    }
+    asm.store(Width::Word, R9, record::CAPLEN, i32::from(bytes));
+    asm.jump(done);
+    asm.bind(helper);
+    asm.load(Width::Word, R4, R10, LEN);
+    asm.jump_if(If::LessEqual, R4, i32::from(bytes), fits);
+    asm.set(R4, i32::from(bytes));
+    asm.bind(fits);
+    asm.store(Width::Word, R9, record::CAPLEN, R4);
+    load(asm, done);
+    asm.bind(done);
+}
+
+/// Copies r4 bytes by the helper. The verifier wants to see that they are one at least.
+fn load(asm: &mut Assembler, done: Label) {
+    asm.jump_if(If::Less, R4, 1, done);
+    asm.set(R1, R6);
+    asm.set(R2, 0);
+    asm.set(R3, R9);
+    asm.alu(Op::Add, R3, i32::from(record::DATA));
+    asm.call(XDP_LOAD_BYTES);
+}
