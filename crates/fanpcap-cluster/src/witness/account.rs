@@ -1,0 +1,50 @@
+//! What the witnesses' counts come to.
+
+use super::judge::Verdict;
+use super::span::Span;
+use crate::identity::NodeId;
+
+/// What became of the packets of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BucketAccount {
+    /// Packets that reached the port of a node.
+    pub offered: Span,
+    /// Packets that nodes captured, those that two captured twice.
+    pub captured: Span,
+    /// Packets that a second node captured.
+    pub doubles: Span,
+    /// Packets that no node captured.
+    pub lost: Span,
+}
+
+/// What a node has to do with that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeAccount {
+    /// Which node.
+    pub node: NodeId,
+    /// What the others' counts say of it.
+    pub verdict: Verdict,
+    /// Packets that its port did not give it, of all buckets, until all was at rest last.
+    pub mirror: i64,
+    /// Packets that were its own and found its ring full.
+    pub ring: u64,
+    /// Packets that it captured.
+    pub captured: u64,
+}
+
+/// What became of all packets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Account {
+    /// The sum of the buckets.
+    pub total: BucketAccount,
+    /// Each bucket.
+    pub buckets: Vec<BucketAccount>,
+    /// The nodes that live.
+    pub nodes: Vec<NodeAccount>,
+    /// Packets that found a node's ring full, dead nodes' too as far as they said so.
+    pub ring: u64,
+    /// When this was so, in nanoseconds since 1970.
+    pub time: u64,
+    /// How far nodes were apart when they saw the same beacon, in nanoseconds.
+    pub apart: Option<u64>,
+}

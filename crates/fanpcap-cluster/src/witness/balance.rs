@@ -1,0 +1,193 @@
+//! Computes what was offered, captured, doubled and lost.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::account::{Account, BucketAccount, NodeAccount};
+use super::ledger::Ledger;
+use super::life::{Around, Life, Spans};
+use super::span::{Span, signed};
+
+impl Ledger {
+    /// The witnesses that live, with their reports around a time.
+    pub(super) fn witnesses(&self, time: u64) -> Vec<(&Life, Around<'_>)> {
+        let witness = |life: &&Life| life.is_live() && life.before.is_some();
+        let around = |life| (life, Life::around(life, time, self.settings.skew));
+        self.lives.iter().filter(witness).map(around).collect()
+    }
+
+    /// What was offered of a bucket, by these witnesses; without any, by those that ended.
+    pub(super) fn offered(&self, witnesses: &[(&Life, Around<'_>)], bucket: usize) -> Span {
+        let spans = witnesses.iter().filter_map(|(life, around)| {
+            let exact = life.before.as_ref()?[bucket].is_exact();
+            Some((exact, life.offered(around, bucket)?))
+        });
+        let least = spans.clone().map(|(_, span)| span.least).max();
+        let Some(least) = least else {
+            return self.floor[bucket];
+        };
+        let most_exact = spans
+            .clone()
+            .filter(|(exact, _)| *exact)
+            .map(|(_, span)| span.most)
+            .max();
+        // One that came while packets came counts where it shows more than those that know.
+        let shows_more = |(life, around): &(&Life, Around<'_>)| {
+            let before = life
+                .before
+                .as_ref()
+                .map_or(i64::MIN, |before| before[bucket].least);
+            most_exact.is_none_or(|most| before.saturating_add(around.seen(bucket).most) > most)
+        };
+        let beyond = witnesses.iter().filter(|witness| shows_more(witness));
+        let beyond = beyond.filter_map(|(life, around)| life.offered(around, bucket));
+        let most = beyond
+            .map(|span| span.most)
+            .chain(most_exact)
+            .max()
+            .unwrap_or(least);
+        Span {
+            least,
+            most: most.max(least),
+        }
+    }
+
+    /// What was offered of a bucket until now, by living witnesses and those that ended.
+    pub(super) fn offered_now(&self, witnesses: &[(&Life, Around<'_>)], bucket: usize) -> Span {
+        let offered = self.offered(witnesses, bucket);
+        let floor = self.floor[bucket];
+        Span {
+            least: offered.least.max(floor.least),
+            most: offered.most.max(floor.least),
+        }
+    }
+
+    /// What a life captured of each bucket.
+    pub(super) fn captured(&self, life: &Life) -> Box<Spans> {
+        let around = life.around(self.time, self.settings.skew);
+        let Some(end) = &life.end else {
+            let captured = |bucket: usize| life.unbooked[bucket] + around.captured(bucket);
+            return Box::new(std::array::from_fn(captured));
+        };
+        let last = life.last();
+        let at = end.at.min(self.time);
+        let others = self.witnesses(at);
+        let captured = |bucket: usize| {
+            let reported = signed(last.captured[bucket]);
+            let mut captured = match &end.captured {
+                Some(captured) => Span::exactly(signed(captured[bucket])),
+                None if end.owned[bucket] => Span {
+                    least: reported,
+                    most: reported + self.unseen(life, &others, bucket),
+                },
+                None => Span::exactly(reported),
+            };
+            if self.time < end.at {
+                captured.least = captured.least.min(around.captured(bucket).least);
+            }
+            life.unbooked[bucket] + captured
+        };
+        Box::new(std::array::from_fn(captured))
+    }
+
+    /// What came of a bucket after the last report of an ended life, at most.
+    fn unseen(&self, life: &Life, others: &[(&Life, Around<'_>)], bucket: usize) -> i64 {
+        let before = life
+            .before
+            .as_ref()
+            .map_or(0, |before| before[bucket].least);
+        let known = before.saturating_add(signed(life.last().seen[bucket]));
+        (self.offered_now(others, bucket).most - known).max(0)
+    }
+
+    /// What became of all packets until the time of the reports that all live nodes have sent.
+    pub fn account(&self) -> Account {
+        let witnesses = self.witnesses(self.time);
+        let captured: Vec<_> = self.lives.iter().map(|life| self.captured(life)).collect();
+        let marks = self
+            .lives
+            .iter()
+            .map(|life| life.last().summary.marked)
+            .sum::<u64>();
+        let marked = signed(marks.saturating_add(self.past_marked));
+        let mut account = Account {
+            nodes: self.nodes(),
+            time: self.time,
+            apart: self.apart(),
+            ring: self.past_ring
+                + self
+                    .lives
+                    .iter()
+                    .map(|life| life.last().summary.ring)
+                    .sum::<u64>(),
+            ..Account::default()
+        };
+        for bucket in 0..BUCKETS {
+            let shares = captured.iter().map(|captured| captured[bucket]);
+            let shares = shares.chain([self.past[bucket]]);
+            let offered = self.offered_now(&witnesses, bucket);
+            let row = self.bucket(bucket, offered, shares, marked);
+            account.total.offered += row.offered;
+            account.total.captured += row.captured;
+            account.total.doubles += row.doubles;
+            account.total.lost += row.lost;
+            account.buckets.push(row);
+        }
+        account
+    }
+
+    fn bucket(
+        &self,
+        bucket: usize,
+        offered: Span,
+        shares: impl Iterator<Item = Span> + Clone,
+        marked: i64,
+    ) -> BucketAccount {
+        let mut captured = Span::default();
+        shares.clone().for_each(|share| captured += share);
+        let doubles = if self.settings.analyzed {
+            Span::exactly(signed(self.doubles[bucket]))
+        } else {
+            let greatest = shares.map(|share| share.most).max().unwrap_or(0);
+            let most = marked.min(captured.most - greatest).max(0);
+            let least = (captured.least - offered.most).max(0);
+            Span {
+                least,
+                most: most.max(least),
+            }
+        };
+        let lost = (offered - captured + doubles).not_negative();
+        BucketAccount {
+            offered,
+            captured,
+            doubles,
+            lost,
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeAccount> {
+        let live = self.lives.iter().filter(|life| life.is_live());
+        live.map(|life| NodeAccount {
+            node: life.node,
+            verdict: life.verdict,
+            mirror: life.mirror,
+            ring: life.last().summary.ring,
+            captured: life.last().captured.iter().sum(),
+        })
+        .collect()
+    }
+
+    /// How far nodes were apart that saw the same beacon last.
+    fn apart(&self) -> Option<u64> {
+        let beacon = |life: &Life| life.last().summary.beacon;
+        let live = self.lives.iter().filter(|life| life.is_live());
+        let beacons: Vec<_> = live
+            .map(beacon)
+            .filter(|beacon| beacon.sequence > 0)
+            .collect();
+        let pairs = beacons
+            .iter()
+            .flat_map(|one| beacons.iter().map(move |other| (one, other)));
+        let same = pairs.filter(|(one, other)| one.sequence == other.sequence);
+        same.map(|(one, other)| one.seen.abs_diff(other.seen)).max()
+    }
+}

@@ -1,0 +1,123 @@
+//! Which witnesses are believed: nodes of one mirrored link see the same.
+
+use std::fmt;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::life::{Around, Life};
+use super::span::Span;
+
+/// Parts of a million: so much of what the median sees may a node lack and see beyond it, at once.
+const DIFFERENT: i64 = 2_000;
+
+/// Parts of a million: so much more than the median may a node see. The median itself may lack
+/// something, as two ports of three may lose packets.
+const SURPLUS: i64 = 10_000;
+
+/// Packets below which nodes are not compared.
+const FEW: i64 = 200;
+
+/// What the others' counts say of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It sees what the others see.
+    Sound,
+    /// It sees nothing while others do, or no beacon.
+    Blind,
+    /// Its port loses packets: so many of a million.
+    Lossy(u32),
+    /// It sees other traffic than the others: its mirror port is a wrong one. It is not believed.
+    Different,
+    /// It sees more than the others: its mirror port may give packets twice. It is not believed.
+    Surplus,
+}
+
+impl Verdict {
+    /// Whether its counts are witness of what there was to capture.
+    pub fn is_believed(self) -> bool {
+        !matches!(self, Self::Different | Self::Surplus)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sound => f.write_str("sound"),
+            Self::Blind => f.write_str("blind: it sees no traffic, or no beacon"),
+            Self::Lossy(parts) => write!(f, "its port loses {parts} of a million packets"),
+            Self::Different => f.write_str("sees other traffic than the others: a wrong port?"),
+            Self::Surplus => f.write_str("sees more than the others: is its mirror double?"),
+        }
+    }
+}
+
+/// What each life saw between two times, and the verdicts that follow. A life keeps its verdict
+/// where there was too little to see. `from` is the earlier time, `until` the later one.
+pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) -> Vec<Verdict> {
+    let beacon = |life: &Life| life.last().summary.beacon.sequence;
+    let newest = lives.iter().map(|life| beacon(life)).max().unwrap_or(0);
+    let mut sums = vec![Sums::default(); lives.len()];
+    let mut total = 0;
+    for bucket in 0..BUCKETS {
+        let seen = |(from, until): (&Around<'_>, &Around<'_>)| {
+            (until.seen(bucket) - from.seen(bucket)).not_negative()
+        };
+        let seen: Vec<Span> = from.iter().zip(until).map(seen).collect();
+        let median = median(&seen);
+        total += median.least;
+        for (sum, seen) in sums.iter_mut().zip(&seen) {
+            sum.most += seen.most;
+            sum.beyond += (seen.least - median.most).max(0);
+            sum.lacks += (median.least - seen.most).max(0);
+        }
+    }
+    let verdict = |(life, sum): (&&Life, &Sums)| {
+        // Three beacons: one may be on its way, and one may be lost.
+        if beacon(life) + 3 <= newest {
+            Verdict::Blind
+        } else if total < FEW {
+            life.verdict
+        } else {
+            sum.verdict(total, lives.len(), life.verdict)
+        }
+    };
+    lives.iter().zip(&sums).map(verdict).collect()
+}
+
+/// How a life's counts differ from the median's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    most: i64,
+    beyond: i64,
+    lacks: i64,
+}
+
+impl Sums {
+    fn verdict(self, total: i64, nodes: usize, last: Verdict) -> Verdict {
+        let parts = |count: i64| count.saturating_mul(1_000_000) / total;
+        let (beyond, lacks) = (parts(self.beyond), parts(self.lacks));
+        if self.most == 0 {
+            Verdict::Blind
+        } else if beyond >= DIFFERENT && lacks >= DIFFERENT && nodes > 2 {
+            Verdict::Different
+        } else if beyond >= SURPLUS && nodes > 2 {
+            Verdict::Surplus
+        } else if let Verdict::Lossy(_) = last {
+            last
+        } else {
+            Verdict::Sound
+        }
+    }
+}
+
+/// The median, of an even number the greater one: half of the ports may lose packets.
+fn median(seen: &[Span]) -> Span {
+    let middle = |mut numbers: Vec<i64>| {
+        let at = numbers.len() / 2;
+        *numbers.select_nth_unstable(at).1
+    };
+    Span {
+        least: middle(seen.iter().map(|span| span.least).collect()),
+        most: middle(seen.iter().map(|span| span.most).collect()),
+    }
+}

@@ -1,0 +1,157 @@
+//! Keeps all nodes' counts: takes their reports, and their ends.
+
+use std::fmt;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::judge::Verdict;
+use super::life::{End, Life, Spans, zeros};
+use super::report::{Counts, Report};
+use crate::identity::NodeId;
+use crate::topology::NODES;
+
+/// What a ledger is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LedgerSettings {
+    /// Nodes' clocks differ, and a packet reaches their counters, by this at most, in nanoseconds.
+    pub skew: u64,
+    /// When the ledger begins, in nanoseconds since 1970: what was counted before is not its.
+    pub begin: u64,
+    /// Whether an analyzer counts the doubles ([`Ledger::doubles`]). Else they are a span.
+    pub analyzed: bool,
+}
+
+/// Why a report is not believed at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportError {
+    /// It is older than one that the ledger has, or is it again.
+    Old,
+    /// A count is less than before, or more was captured than seen.
+    Counts,
+    /// The cluster has as many nodes as it can have.
+    Full,
+}
+
+impl fmt::Display for ReportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Old => f.write_str("a report that is older than the newest"),
+            Self::Counts => f.write_str("a report whose counts went back or contradict each other"),
+            Self::Full => write!(f, "a report of one more node than the {NODES} there can be"),
+        }
+    }
+}
+
+impl std::error::Error for ReportError {}
+
+/// What became of all packets, by what the nodes count.
+#[derive(Debug)]
+pub struct Ledger {
+    pub(super) settings: LedgerSettings,
+    pub(super) lives: Vec<Life>,
+    /// Up to where all live nodes' reports reach.
+    pub(super) time: u64,
+    /// Whether a life has been a witness.
+    pub(super) begun: bool,
+    /// What was offered at least when a bucket was at rest last, or a witness ended.
+    pub(super) floor: Box<Spans>,
+    /// What ended lives captured.
+    pub(super) past: Box<Spans>,
+    /// What ended lives marked in unions.
+    pub(super) past_marked: u64,
+    /// What ended lives lost in their rings.
+    pub(super) past_ring: u64,
+    pub(super) doubles: Box<Counts>,
+}
+
+impl Ledger {
+    /// A ledger that begins.
+    pub fn new(settings: LedgerSettings) -> Self {
+        Self {
+            settings,
+            lives: Vec::new(),
+            time: 0,
+            begun: false,
+            floor: zeros(),
+            past: zeros(),
+            past_marked: 0,
+            past_ring: 0,
+            doubles: Box::new([0; BUCKETS]),
+        }
+    }
+
+    /// Takes a node's report. One with counters that began anew ends the node's life before.
+    ///
+    /// # Errors
+    ///
+    /// The report is dropped.
+    pub fn take(&mut self, report: Report) -> Result<(), ReportError> {
+        let summary = report.summary;
+        let pairs = report.seen.iter().zip(report.captured.iter());
+        if summary.stamp < summary.since || pairs.clone().any(|(seen, captured)| captured > seen) {
+            return Err(ReportError::Counts);
+        }
+        let of_node = |life: &&mut Life| life.node == summary.node && life.is_live();
+        let Some(life) = self.lives.iter_mut().find(of_node) else {
+            return self.begin_life(report);
+        };
+        if (life.boot, life.since) != (summary.boot, summary.since) {
+            if summary.stamp <= life.last().summary.stamp {
+                return Err(ReportError::Old);
+            }
+            self.end(summary.node, summary.since, None, |_| true);
+            return self.begin_life(report);
+        }
+        let last = life.last();
+        if summary.stamp <= last.summary.stamp {
+            return Err(ReportError::Old);
+        }
+        let went_back = |old: &Counts, new: &Counts| old.iter().zip(new).any(|(a, b)| a > b);
+        let back =
+            went_back(&last.seen, &report.seen) || went_back(&last.captured, &report.captured);
+        if back || summary.ring < last.summary.ring {
+            return Err(ReportError::Counts);
+        }
+        life.keep(report);
+        Ok(())
+    }
+
+    fn begin_life(&mut self, report: Report) -> Result<(), ReportError> {
+        if self.lives.len() >= 2 * NODES {
+            return Err(ReportError::Full);
+        }
+        self.lives.push(Life::new(report));
+        Ok(())
+    }
+
+    /// A node is dead since `at`, in nanoseconds since 1970. What it captured in all is known in
+    /// `captured`, if its packets went to an analyzer. Else it may have captured what came of the
+    /// buckets that it `owned` after its last report.
+    pub fn end(
+        &mut self,
+        node: NodeId,
+        at: u64,
+        captured: Option<Box<Counts>>,
+        owned: impl Fn(usize) -> bool,
+    ) {
+        let of_node = |life: &&mut Life| life.node == node && life.is_live();
+        if let Some(life) = self.lives.iter_mut().find(of_node) {
+            life.end = Some(End {
+                at: at.max(life.last().summary.stamp),
+                captured,
+                owned: Box::new(std::array::from_fn(owned)),
+            });
+        }
+    }
+
+    /// Says how many packets of a bucket an analyzer found twice, since the ledger began.
+    pub fn doubles(&mut self, bucket: usize, doubles: u64) {
+        self.doubles[bucket] = doubles;
+    }
+
+    /// What the others' counts say of a node.
+    pub fn verdict(&self, node: NodeId) -> Option<Verdict> {
+        let live = |life: &&Life| life.node == node && life.is_live();
+        self.lives.iter().find(live).map(|life| life.verdict)
+    }
+}

@@ -1,0 +1,157 @@
+//! The counters of one node from when they were 0 to when they ended.
+
+use std::collections::VecDeque;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::judge::Verdict;
+use super::report::{Counts, Report};
+use super::span::{Span, signed};
+use crate::identity::NodeId;
+
+/// Reports that are kept of a life: as many as may come until a node is known to be dead.
+const KEPT: usize = 20;
+
+/// Parts of a million: a port that lacks less is not named.
+const LOSSY: i64 = 20;
+
+/// Packets: a port that lacks fewer is not named.
+const FEW: i64 = 3;
+
+/// One span for each bucket.
+pub(super) type Spans = [Span; BUCKETS];
+
+/// Spans that are exactly 0.
+pub(super) fn zeros() -> Box<Spans> {
+    Box::new([Span::default(); BUCKETS])
+}
+
+/// The end of a life.
+#[derive(Clone, Debug)]
+pub(super) struct End {
+    /// When, in nanoseconds since 1970.
+    pub(super) at: u64,
+    /// What it captured in all, where that is known.
+    pub(super) captured: Option<Box<Counts>>,
+    /// The buckets that it may have captured after its last report.
+    pub(super) owned: Box<[bool; BUCKETS]>,
+}
+
+/// The counters of one node from when they were 0 to when they ended.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) node: NodeId,
+    pub(super) boot: u64,
+    /// When the counters were 0.
+    pub(super) since: u64,
+    /// The newest last; never empty.
+    pub(super) reports: VecDeque<Report>,
+    /// What the cluster was offered before the life's counts; `None`: it is no witness, or not yet.
+    pub(super) before: Option<Box<Spans>>,
+    /// What the life captured before the ledger's begin.
+    pub(super) unbooked: Box<Spans>,
+    /// Whether `unbooked` is known.
+    pub(super) booked: bool,
+    /// As a witness it serves from this time on only.
+    pub(super) from: u64,
+    pub(super) verdict: Verdict,
+    /// What the cluster had been offered when the life became a witness.
+    pub(super) offered: i64,
+    /// Packets that did not reach its port, until its buckets were at rest last.
+    pub(super) mirror: i64,
+    pub(super) end: Option<End>,
+}
+
+impl Life {
+    pub(super) fn new(report: Report) -> Self {
+        let summary = report.summary;
+        Self {
+            node: summary.node,
+            boot: summary.boot,
+            since: summary.since,
+            from: summary.since,
+            reports: VecDeque::from([report]),
+            before: None,
+            unbooked: zeros(),
+            booked: false,
+            verdict: Verdict::Sound,
+            offered: 0,
+            mirror: 0,
+            end: None,
+        }
+    }
+
+    pub(super) fn keep(&mut self, report: Report) {
+        if self.reports.len() == KEPT {
+            self.reports.pop_front();
+        }
+        self.reports.push_back(report);
+    }
+
+    pub(super) fn last(&self) -> &Report {
+        &self.reports[self.reports.len() - 1]
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// The newest report whose counts were all offered by `time`, and the oldest one that has all
+    /// that was: packets reach a node's counters, and clocks differ, by `skew` at most.
+    pub(super) fn around(&self, time: u64, skew: u64) -> Around<'_> {
+        let mut reports = self.reports.iter();
+        let until = time.saturating_sub(skew);
+        let after = time.saturating_add(skew);
+        Around {
+            before: reports
+                .clone()
+                .rfind(|report| report.summary.stamp <= until),
+            after: reports.find(|report| report.summary.stamp >= after),
+        }
+    }
+
+    /// Names the port lossy if it lacks many of the packets that the cluster was offered since the
+    /// life is a witness. What it `lacks` is certain.
+    pub(super) fn name_lossy(&mut self, lacks: i64, offered: i64) {
+        let offered = offered.saturating_sub(self.offered).max(1);
+        let parts = lacks.saturating_mul(1_000_000) / offered;
+        match self.verdict {
+            Verdict::Sound | Verdict::Lossy(_) if lacks >= FEW && parts >= LOSSY => {
+                self.verdict = Verdict::Lossy(u32::try_from(parts).unwrap_or(u32::MAX));
+            }
+            Verdict::Lossy(_) => self.verdict = Verdict::Sound,
+            Verdict::Sound | Verdict::Blind | Verdict::Different | Verdict::Surplus => {}
+        }
+    }
+
+    /// What was offered at a time with `around`, by this witness alone.
+    pub(super) fn offered(&self, around: &Around<'_>, bucket: usize) -> Option<Span> {
+        let before = self.before.as_ref()?[bucket];
+        Some(before + around.seen(bucket))
+    }
+}
+
+/// Two reports around a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub(super) before: Option<&'a Report>,
+    pub(super) after: Option<&'a Report>,
+}
+
+impl Around<'_> {
+    /// What the node had seen of a bucket.
+    pub(super) fn seen(&self, bucket: usize) -> Span {
+        self.span(|report| report.seen[bucket])
+    }
+
+    /// What the node had captured of a bucket.
+    pub(super) fn captured(&self, bucket: usize) -> Span {
+        self.span(|report| report.captured[bucket])
+    }
+
+    fn span(&self, count: impl Fn(&Report) -> u64) -> Span {
+        let least = self.before.map_or(0, |report| signed(count(report)));
+        let most = self.after.map_or(least, |report| signed(count(report)));
+        Span { least, most }
+    }
+}

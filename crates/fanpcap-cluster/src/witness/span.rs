@@ -1,0 +1,79 @@
+//! A number that is known to lie between two others.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A number that is known to lie between two others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// It is not less.
+    pub least: i64,
+    /// It is not more.
+    pub most: i64,
+}
+
+impl Span {
+    /// A number that is known.
+    pub fn exactly(number: i64) -> Self {
+        Self {
+            least: number,
+            most: number,
+        }
+    }
+
+    /// Whether the number is known.
+    pub fn is_exact(self) -> bool {
+        self.least == self.most
+    }
+
+    /// The same number, of which it is also known that it is not negative.
+    pub fn not_negative(self) -> Self {
+        Self {
+            least: self.least.max(0),
+            most: self.most.max(0),
+        }
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            least: self.least.saturating_add(other.least),
+            most: self.most.saturating_add(other.most),
+        }
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            least: self.least.saturating_sub(other.most),
+            most: self.most.saturating_sub(other.least),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() {
+            self.least.fmt(f)
+        } else {
+            write!(f, "{}..{}", self.least, self.most)
+        }
+    }
+}
+
+/// A count as a signed number.
+pub(super) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,178 @@
+//! Ports that are wrong, blind or lossy are named.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::model::SECOND;
+use crate::identity::{NodeId, Revision};
+use crate::witness::{Beacon, Ledger, LedgerSettings, Report, ReportError, Summary, Verdict};
+
+const BEGIN: u64 = 1_000 * SECOND;
+
+fn ledger() -> Ledger {
+    let skew = SECOND / 5;
+    Ledger::new(LedgerSettings {
+        skew,
+        begin: BEGIN,
+        analyzed: true,
+    })
+}
+
+/// A report of node `node` after `seconds`, that saw so many packets of each bucket.
+fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
+    let summary = Summary {
+        node: NodeId(node),
+        boot: 1,
+        since: BEGIN,
+        stamp: BEGIN + seconds * SECOND,
+        revision: Revision(1),
+        ring: 0,
+        marked: 0,
+        beacon: Beacon {
+            sequence: seconds,
+            seen: 0,
+        },
+    };
+    let captured = |bucket| {
+        if bucket % 3 == node as usize {
+            seen(bucket)
+        } else {
+            0
+        }
+    };
+    Report {
+        summary,
+        seen: Box::new(std::array::from_fn(&seen)),
+        captured: Box::new(std::array::from_fn(captured)),
+    }
+}
+
+/// The ledger after eight seconds in which three nodes saw so many packets of a bucket in a second,
+/// between seconds of rest.
+fn after(seen: impl Fn(u32, usize) -> u64) -> Ledger {
+    let mut ledger = ledger();
+    for seconds in 0..11u64 {
+        let times = seconds.saturating_sub(1).min(8);
+        for node in 0..3 {
+            let report = report(node, seconds, |bucket| times * seen(node, bucket));
+            ledger.take(report).unwrap();
+        }
+        ledger.settle();
+    }
+    ledger
+}
+
+fn verdicts(ledger: &Ledger) -> Vec<Verdict> {
+    ledger
+        .account()
+        .nodes
+        .iter()
+        .map(|node| node.verdict)
+        .collect()
+}
+
+#[test]
+fn nodes_that_see_the_same_are_sound() {
+    let ledger = after(|_, bucket| bucket as u64 % 7);
+    assert_eq!(verdicts(&ledger), [Verdict::Sound; 3]);
+    let total = ledger.account().total;
+    assert!(total.lost.is_exact());
+    assert_eq!(total.lost.least, 0);
+}
+
+#[test]
+fn a_port_with_a_thousandth_of_loss_is_named_and_counted() {
+    let ledger = after(|node, bucket| 1000 - u64::from(node == 1 && bucket % 3 == 1));
+    let verdicts = verdicts(&ledger);
+    assert!(
+        matches!(verdicts[1], Verdict::Lossy(300..340)),
+        "{verdicts:?}"
+    );
+    assert_eq!([verdicts[0], verdicts[2]], [Verdict::Sound; 2]);
+    let account = ledger.account();
+    let lost = 8 * i64::try_from((0..BUCKETS).filter(|bucket| bucket % 3 == 1).count()).unwrap();
+    assert_eq!(
+        (account.total.lost.least, account.total.lost.most),
+        (lost, lost)
+    );
+    assert_eq!(
+        account
+            .nodes
+            .iter()
+            .map(|node| node.mirror)
+            .collect::<Vec<_>>(),
+        [0, lost, 0]
+    );
+}
+
+#[test]
+fn a_blind_port_is_named() {
+    let ledger = after(|node, _| if node == 2 { 0 } else { 5 });
+    assert_eq!(
+        verdicts(&ledger),
+        [Verdict::Sound, Verdict::Sound, Verdict::Blind]
+    );
+    let lost = ledger.account().total.lost;
+    let blinds = (0..BUCKETS).filter(|bucket| bucket % 3 == 2).count();
+    assert_eq!(lost.least, 8 * 5 * i64::try_from(blinds).unwrap());
+}
+
+#[test]
+fn a_wrong_mirror_is_named_and_not_believed() {
+    let ledger = after(|node, bucket| {
+        let bucket = if node == 0 {
+            BUCKETS - 1 - bucket
+        } else {
+            bucket
+        };
+        bucket as u64 / 10
+    });
+    assert_eq!(
+        verdicts(&ledger),
+        [Verdict::Different, Verdict::Sound, Verdict::Sound]
+    );
+    let offered: u64 = (0..BUCKETS).map(|bucket| 8 * (bucket as u64 / 10)).sum();
+    assert_eq!(
+        ledger.account().total.offered.least,
+        i64::try_from(offered).unwrap()
+    );
+}
+
+#[test]
+fn a_node_that_sees_packets_twice_is_named_and_not_believed() {
+    let ledger = after(|node, _| if node == 1 { 20 } else { 10 });
+    assert_eq!(
+        verdicts(&ledger),
+        [Verdict::Sound, Verdict::Surplus, Verdict::Sound]
+    );
+    let offered = ledger.account().total.offered;
+    assert_eq!(offered.least, 8 * 10 * i64::try_from(BUCKETS).unwrap());
+}
+
+#[test]
+fn a_node_whose_beacons_stand_still_is_blind() {
+    let mut ledger = ledger();
+    for seconds in 0..6 {
+        for node in 0..3 {
+            let mut report = report(node, seconds, |_| seconds);
+            if node == 2 {
+                report.summary.beacon.sequence = 1;
+            }
+            ledger.take(report).unwrap();
+        }
+        ledger.settle();
+    }
+    assert_eq!(ledger.verdict(NodeId(2)), Some(Verdict::Blind));
+    assert_eq!(ledger.verdict(NodeId(1)), Some(Verdict::Sound));
+}
+
+#[test]
+fn reports_that_can_not_be_are_refused() {
+    let mut ledger = ledger();
+    ledger.take(report(0, 2, |_| 10)).unwrap();
+    assert_eq!(ledger.take(report(0, 2, |_| 10)), Err(ReportError::Old));
+    assert_eq!(ledger.take(report(0, 3, |_| 9)), Err(ReportError::Counts));
+    let mut more = report(0, 3, |_| 10);
+    more.captured[1] = 11;
+    assert_eq!(ledger.take(more), Err(ReportError::Counts));
+    assert_eq!(ledger.take(report(0, 3, |_| 10)), Ok(()));
+}
