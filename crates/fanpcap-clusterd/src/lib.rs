@@ -13,6 +13,7 @@ pub mod embedded;
 pub mod etcd;
 pub mod shipping;
 pub mod selector;
+pub mod export;
 mod node;
 mod coordinator;
 mod analyzer;
