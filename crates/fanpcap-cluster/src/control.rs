@@ -11,13 +11,23 @@ mod parts;
 mod envelope;
 mod term;
 mod body;
+mod window;
+mod endpoint;
+mod outbox;
+mod node;
+mod coordinator;
+mod operator;
 
 pub use avp::Avp;
 pub use body::{Body, Leader, Member, State, Status, Wish};
+pub use coordinator::{CoordinatorEnd, CoordinatorSettings, WriteRefused};
+pub use endpoint::{Cause, Endpoint, Incoming};
 pub use envelope::{
     ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, OpenError, Peer, Role, VERSION,
 };
 pub use fields::{BodyError, Fields};
 pub use message::{FrameError, Kind, Message};
+pub use node::{NodeEnd, NodeSettings};
+pub use operator::{OperatorEnd, Reply, Request};
 pub use parts::{Assembly, divide};
 pub use term::{COORDINATORS, Term};

@@ -115,8 +115,6 @@ fn wish() -> impl Strategy<Value = Wish> {
         node().prop_map(Wish::Drain),
         node().prop_map(Wish::Restore),
         (node(), any::<Option<u16>>()).prop_map(|(node, weight)| Wish::Weight(node, weight)),
-        selection().prop_map(Wish::Select),
-        vec(address(), 0..=16).prop_map(Wish::Analyzers),
     ]
 }
 
@@ -139,7 +137,8 @@ fn small() -> impl Strategy<Value = Body> {
         (leader(), any::<u32>()).prop_map(|(leader, state)| Body::Pulse(leader, state)),
         (leader(), any::<u64>()).prop_map(|(leader, last)| Body::Elect(leader, Revision(last))),
         wish().prop_map(Body::Wish),
-        select(&[Body::Challenge, Body::Fetch, Body::Query][..]),
+        any::<[u64; 2]>().prop_map(Body::Challenge),
+        select(&[Body::Fetch, Body::Query][..]),
     ]
 }
 

@@ -84,6 +84,8 @@ pub(super) mod code {
     pub(in super::super) const REFUSED: u8 = 93;
     /// The rest of a report's summary, six values of 64 bits.
     pub(in super::super) const SUMMARY: u8 = 94;
+    /// Session and sequence of the message that a challenge answers, 64 bits each.
+    pub(in super::super) const CHALLENGED: u8 = 95;
 }
 
 /// An attribute-value pair.

@@ -25,7 +25,7 @@ pub use wish::Wish;
 pub enum Body {
     /// A node wants to join.
     Join(Member),
-    /// The coordinator takes this node in.
+    /// The coordinator takes this node in, or has heard its heartbeat.
     Accept(NodeId, Leader),
     /// The topology of this revision.
     TopologyUpdate(Revision, Box<Topology>),
@@ -35,10 +35,11 @@ pub enum Body {
     Refuse(NodeId, Refusal),
     /// Which coordinator is the active one.
     Announce(Leader),
-    /// The receiver's message is not known to be new. The envelope has the token that shows it.
-    Challenge,
-    /// To a node: it was heard. From a node or a standby: it has the topology or the state with
-    /// this number. To the operator: the wish is granted.
+    /// The receiver's message, by its session and sequence, is not known to be new. The envelope
+    /// has the token that shows it.
+    Challenge([u64; 2]),
+    /// From a node: it captures by the topology of this revision. To the operator: the wish is
+    /// granted.
     Acknowledge(u64),
     /// This node goes.
     Leave(NodeId),
@@ -124,7 +125,7 @@ impl Body {
             Self::Heartbeat(..) => Kind::Heartbeat,
             Self::Refuse(..) => Kind::Refuse,
             Self::Announce(..) => Kind::Announce,
-            Self::Challenge => Kind::Challenge,
+            Self::Challenge(..) => Kind::Challenge,
             Self::Acknowledge(..) => Kind::Acknowledge,
             Self::Leave(..) => Kind::Leave,
             Self::Fetch => Kind::Fetch,
@@ -177,7 +178,11 @@ impl Body {
             Self::Report(counts) => report::write(&mut to, counts),
             Self::Wish(wish) => wish.write(&mut to),
             Self::Status(status) => status.write(&mut to),
-            Self::Challenge | Self::Fetch | Self::Query => {}
+            Self::Challenge(of) => {
+                to.put_wide(code::CHALLENGED, of[0])
+                    .put_wide(code::CHALLENGED, of[1]);
+            }
+            Self::Fetch | Self::Query => {}
         }
         to.0
     }
@@ -208,7 +213,7 @@ impl Body {
             Kind::Report => Self::Report(Box::new(report::read(from)?)),
             Kind::Wish => Self::Wish(Wish::read(from)?),
             Kind::Status => Self::Status(Box::new(Status::read(from)?)),
-            Kind::Challenge => Self::Challenge,
+            Kind::Challenge => Self::Challenge(from.wides(code::CHALLENGED)?),
             Kind::Fetch => Self::Fetch,
             Kind::Query => Self::Query,
         })

@@ -54,11 +54,24 @@ impl<'a> Fields<'a> {
     ///
     /// There are less than two.
     pub fn wide(self, code: u8) -> Result<u64, BodyError> {
-        let mut halves = self.all(code);
-        match (halves.next(), halves.next()) {
-            (Some(upper), Some(lower)) => Ok(joined(upper, lower)),
-            _ => Err(BodyError::Missing(code)),
+        self.wides(code).map(|[value]| value)
+    }
+
+    /// The same for several values of 64 bits.
+    ///
+    /// # Errors
+    ///
+    /// There are less.
+    pub fn wides<const N: usize>(self, code: u8) -> Result<[u64; N], BodyError> {
+        let mut values = self.all(code);
+        let mut found = [0; N];
+        for one in &mut found {
+            *one = match (values.next(), values.next()) {
+                (Some(upper), Some(lower)) => joined(upper, lower),
+                _ => return Err(BodyError::Missing(code)),
+            };
         }
+        Ok(found)
     }
 
     /// The same for a value of 16 bits.

@@ -42,21 +42,16 @@ pub(super) fn write(to: &mut List, report: &Report) {
 }
 
 fn summary(from: Fields<'_>) -> Result<Summary, BodyError> {
-    let halves: Vec<u32> = from.all(code::SUMMARY).take(12).collect();
-    let mut values = halves.chunks_exact(2).map(|pair| joined(pair[0], pair[1]));
-    let mut next = || values.next().ok_or(BodyError::Missing(code::SUMMARY));
+    let [since, stamp, ring, marked, sequence, seen] = from.wides(code::SUMMARY)?;
     Ok(Summary {
         node: NodeId(from.one(code::NODE_ID)?),
         boot: from.wide(code::BOOT)?,
         revision: Revision(from.wide(code::FOLLOWS)?),
-        since: next()?,
-        stamp: next()?,
-        ring: next()?,
-        marked: next()?,
-        beacon: Beacon {
-            sequence: next()?,
-            seen: next()?,
-        },
+        since,
+        stamp,
+        ring,
+        marked,
+        beacon: Beacon { sequence, seen },
     })
 }
 

@@ -1,7 +1,5 @@
 //! What the operator wants, as AVPs: one wish, and all that stand.
 
-use std::net::SocketAddr;
-
 use fanpcap_select::Selection;
 
 use super::super::avp::{ANALYZER, List, code};
@@ -14,8 +12,8 @@ use crate::topology::{ANALYZERS, NODES};
 /// Most nodes that wishes name, of each kind of wish: what a cluster can have, twice.
 const NAMED: usize = 2 * NODES;
 
-/// What the operator wants of the cluster.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What the operator wants of the cluster, beside what stands in the coordinators' settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// The node is to have no buckets.
     Drain(NodeId),
@@ -23,10 +21,6 @@ pub enum Wish {
     Restore(NodeId),
     /// This weight counts in the place of what the node says; `None`: the node's own counts again.
     Weight(NodeId, Option<u16>),
-    /// Packets are to be selected so.
-    Select(Selection),
-    /// Records are to go there.
-    Analyzers(Vec<SocketAddr>),
 }
 
 impl Wish {
@@ -48,10 +42,6 @@ impl Wish {
             Self::Weight(node, None) => {
                 wishes.weights.remove(node);
             }
-            Self::Select(selection) => wishes.selection = *selection,
-            Self::Analyzers(all) => {
-                wishes.analyzers = all[..all.len().min(ANALYZERS)].to_vec();
-            }
             Self::Drain(_) | Self::Weight(..) => {}
         }
         *wishes != before
@@ -72,8 +62,6 @@ impl Wish {
             Self::Weight(node, None) => {
                 to.put(code::UNWEIGHTED, node.0);
             }
-            Self::Select(selection) => write_selection(to, *selection),
-            Self::Analyzers(analyzers) => write_analyzers(to, analyzers),
         }
     }
 
@@ -90,8 +78,6 @@ impl Wish {
                     .ok_or(BodyError::Missing(code::WEIGHTED))??;
                 Self::Weight(node, Some(weight))
             }
-            code::SELECTION_TYPE => Self::Select(read_selection(from)?),
-            code::LENGTH => Self::Analyzers(from.addresses(ANALYZER, ANALYZERS)?),
             other => return Err(BodyError::Value(other)),
         })
     }
@@ -108,17 +94,6 @@ fn read_selection(from: Fields<'_>) -> Result<Selection, BodyError> {
         key: key(from.one(code::SELECTION_TYPE)?)?,
         initial: from.one(code::INITIAL)?,
     })
-}
-
-/// Writes their number too: there may be none.
-fn write_analyzers(to: &mut List, analyzers: &[SocketAddr]) {
-    to.put(
-        code::LENGTH,
-        u32::try_from(analyzers.len()).unwrap_or(u32::MAX),
-    );
-    for analyzer in analyzers {
-        to.put_address(ANALYZER, *analyzer);
-    }
 }
 
 /// The nodes with the weights that the operator gave them.
@@ -143,7 +118,9 @@ pub(super) fn write_all(to: &mut List, wishes: &Wishes) {
         weights,
     } = wishes;
     write_selection(to, *selection);
-    write_analyzers(to, analyzers);
+    for analyzer in analyzers {
+        to.put_address(ANALYZER, *analyzer);
+    }
     for node in drained {
         to.put(code::DRAINED, node.0);
     }

@@ -1,0 +1,268 @@
+//! Who leads: pulses, elections, synchronisation.
+//!
+//! * A standby that hears no pulse for a while stands for election, with a term that is greater
+//!   than all it has heard of. Standbys with lower numbers wait a little less.
+//! * A candidate steps back for an active coordinator that is heard, for a candidate with a newer
+//!   topology, and among equals for one of a greater term. Else it leads when its ballot ends.
+//! * Whoever leads steps down when it sees a greater term of one that led: in a pulse, in an
+//!   announcement, or in a heartbeat or acknowledgement of a node.
+//!
+//! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
+//! hears both follows one of them, and the other one learns of the greater term from that node.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::body::{Body, Leader, State};
+use super::super::envelope::Peer;
+use super::super::term::Term;
+use super::CoordinatorEnd;
+use super::members::Presence;
+use crate::identity::Revision;
+
+/// How much longer a standby waits than the one before it.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What a coordinator is at present.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stance {
+    /// It stands by. It has heard of the active coordinator, or of a candidate, at that time.
+    Standby { heard: Duration },
+    /// It wants to lead, and does if nobody objects until then.
+    Candidate { leader: Leader, until: Duration },
+    /// It leads. What it knows of nodes is complete from that time on.
+    Leading { leader: Leader, settled: Duration },
+}
+
+impl Stance {
+    /// What other coordinators are told by one that is in this stance.
+    pub(super) fn said(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
+        match self {
+            Self::Standby { .. } => None,
+            Self::Candidate { leader, .. } => {
+                Some(Body::Elect(*leader, revision.unwrap_or_default()))
+            }
+            Self::Leading { leader, .. } => Some(Body::Pulse(*leader, number)),
+        }
+    }
+}
+
+impl CoordinatorEnd {
+    /// How long this coordinator waits for a pulse.
+    pub(super) fn patience(&self) -> Duration {
+        self.settings.silence + STEP * u32::from(self.settings.number)
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        matches!(self.stance, Stance::Leading { .. })
+    }
+
+    pub(super) fn stand_for_election(&mut self, now: Duration) {
+        let CoordinatorEnd { settings, term, .. } = self;
+        let leader = Leader {
+            number: settings.number,
+            term: term.next(settings.number),
+            address: settings.address,
+        };
+        let until = now + settings.ballot;
+        self.stance = Stance::Candidate { leader, until };
+        self.known = None;
+        self.tell_others();
+    }
+
+    /// Tells the other coordinators what this one is.
+    fn tell_others(&mut self) {
+        let Some(body) = self.stance.said(self.state.number, self.revision()) else {
+            return;
+        };
+        for address in self.settings.others.clone() {
+            let peer = self.peers.get(&address).copied();
+            self.outbox
+                .say(&mut self.endpoint, (address, peer), &body, 0);
+        }
+    }
+
+    /// Becomes the active coordinator. The nodes that the last one knew have the time to say that
+    /// they live.
+    pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
+        let known = std::mem::take(&mut self.state.members);
+        let settled = match known.is_empty() {
+            true => now + self.settings.settle,
+            false => now,
+        };
+        self.stance = Stance::Leading { leader, settled };
+        self.known = Some(leader);
+        self.term = leader.term;
+        self.state.term = leader.term;
+        self.state.wishes.selection = self.settings.wishes.selection;
+        self.state
+            .wishes
+            .analyzers
+            .clone_from(&self.settings.wishes.analyzers);
+        let presence = |member| Presence::new(now, member);
+        let members = known.into_iter().map(presence);
+        self.members = members
+            .map(|one| (one.member.announcement.node, one))
+            .collect();
+        self.changed();
+        self.transfer = self.transfers;
+        (self.pulse_at, self.announce_at) = (now, now);
+        self.pulse(now);
+        for (address, peer) in self
+            .members
+            .values()
+            .map(Presence::place)
+            .collect::<Vec<_>>()
+        {
+            self.say((address, peer), &Body::Announce(leader), 0);
+        }
+    }
+
+    /// Sends the pulse and the announcement, when they are due.
+    pub(super) fn pulse(&mut self, now: Duration) {
+        if now >= self.pulse_at {
+            self.pulse_at = now + self.settings.pulse;
+            self.tell_others();
+        }
+        if now >= self.announce_at {
+            self.announce_at = now + self.settings.announce;
+            if let (Some(to), Some(leader)) = (self.settings.multicast, self.known) {
+                self.outbox
+                    .say(&mut self.endpoint, (to, None), &Body::Announce(leader), 0);
+            }
+        }
+    }
+
+    /// Gives up the lead. Standbys start an election when they miss the pulse.
+    pub fn resign(&mut self, now: Duration) {
+        if self.leads() {
+            self.step_down(now);
+        }
+    }
+
+    fn step_down(&mut self, now: Duration) {
+        if self.leads() {
+            self.state = self.told();
+            self.members.clear();
+        }
+        self.stance = Stance::Standby { heard: now };
+        self.known = None;
+    }
+
+    /// Notes a term of one that led. Steps down if it is greater than the own.
+    pub(super) fn see(&mut self, now: Duration, term: Term) {
+        if term > self.term {
+            self.term = term;
+            if !matches!(self.stance, Stance::Standby { .. }) {
+                self.step_down(now);
+            }
+        }
+    }
+
+    /// What standbys are told.
+    pub(super) fn told(&self) -> State {
+        let mut state = self.state.clone();
+        if self.leads() {
+            state.members = self.members.values().map(|one| one.member).collect();
+        }
+        state
+    }
+
+    pub(super) fn synchronise_all(&mut self) {
+        for address in self.settings.others.clone() {
+            if let Some(peer) = self.peers.get(&address).copied() {
+                self.synchronise((address, peer));
+            }
+        }
+    }
+
+    fn synchronise(&mut self, to: (SocketAddr, Peer)) {
+        let body = Body::Synchronise(Box::new(self.told()));
+        self.say(to, &body, self.transfers);
+    }
+
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "what this role takes from nobody is dropped"
+    )]
+    pub(super) fn hear_coordinator(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
+        if self.settings.others.contains(&from.0) {
+            self.peers.insert(from.0, from.1);
+        }
+        match body {
+            Body::Pulse(leader, number) => self.hear_pulse(now, from, leader, number),
+            Body::Announce(leader) => self.hear_announcement(now, leader),
+            Body::Elect(leader, revision) => self.hear_candidate(now, from, leader, revision),
+            Body::Synchronise(state) if !self.leads() && state.term >= self.term => {
+                self.see(now, state.term);
+                self.state = *state;
+            }
+            Body::Fetch if self.leads() => self.synchronise(from),
+            _ => {}
+        }
+    }
+
+    fn hear_pulse(&mut self, now: Duration, from: (SocketAddr, Peer), leader: Leader, number: u32) {
+        if leader.term < self.term {
+            self.object(from);
+            return;
+        }
+        self.see(now, leader.term);
+        if self.leads() {
+            return;
+        }
+        self.stance = Stance::Standby { heard: now };
+        self.known = Some(leader);
+        if (self.state.term, self.state.number) != (leader.term, number) {
+            self.say(from, &Body::Fetch, 0);
+        }
+    }
+
+    /// Tells one that believes to lead, or wants to, who leads.
+    fn object(&mut self, to: (SocketAddr, Peer)) {
+        let said = self.stance.said(self.state.number, self.revision());
+        let known = self.known.map(Body::Announce);
+        if let Some(body) = said.or(known) {
+            self.say(to, &body, 0);
+        }
+    }
+
+    fn hear_announcement(&mut self, now: Duration, leader: Leader) {
+        self.see(now, leader.term);
+        if leader.term == self.term && !self.leads() {
+            self.known = Some(leader);
+            self.stance = Stance::Standby { heard: now };
+        }
+    }
+
+    fn hear_candidate(
+        &mut self,
+        now: Duration,
+        from: (SocketAddr, Peer),
+        other: Leader,
+        revision: Revision,
+    ) {
+        let own = self.revision().unwrap_or_default();
+        match self.stance {
+            Stance::Leading { .. } => self.object(from),
+            Stance::Candidate { leader, .. } if (own, leader.term) > (revision, other.term) => {
+                self.object(from);
+            }
+            Stance::Candidate { .. } => self.stance = Stance::Standby { heard: now },
+            Stance::Standby { heard }
+                if self.known.is_some() && now < heard + self.settings.silence =>
+            {
+                self.object(from);
+            }
+            Stance::Standby { .. } if own > revision => self.stand_for_election(now),
+            Stance::Standby { .. } => self.stance = Stance::Standby { heard: now },
+        }
+    }
+
+    /// A node's message to a coordinator that does not lead is answered by who does.
+    pub(super) fn point_on(&mut self, to: (SocketAddr, Peer)) {
+        if let Some(leader) = self.known {
+            self.say(to, &Body::Announce(leader), 0);
+        }
+    }
+}

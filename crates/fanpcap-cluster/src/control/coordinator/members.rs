@@ -1,0 +1,204 @@
+//! Which nodes are alive, and which topology they follow.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::body::{Body, Member};
+use super::super::envelope::{Peer, Role};
+use super::super::term::Term;
+use super::{CoordinatorEnd, REPORTS};
+use crate::coordination::{Live, Refusal};
+use crate::identity::{NodeId, Revision};
+use crate::topology::NODES;
+use crate::witness::Report;
+
+/// The longest wait between two attempts to send a topology to a node.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A node that is alive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Presence {
+    pub(super) member: Member,
+    pub(super) heard: Duration,
+    /// When the topology is sent to it again, and how often it was.
+    next: Duration,
+    attempts: u32,
+}
+
+impl Presence {
+    pub(super) fn new(now: Duration, member: Member) -> Self {
+        Self {
+            member,
+            heard: now,
+            next: now,
+            attempts: 0,
+        }
+    }
+
+    pub(super) fn live(&self) -> Live {
+        Live {
+            announcement: self.member.announcement,
+            acknowledged: self.member.follows,
+        }
+    }
+
+    /// Where its messages come from, and who sends them.
+    pub(super) fn place(&self) -> (SocketAddr, Peer) {
+        let announcement = &self.member.announcement;
+        let peer = Peer {
+            role: Role::Node,
+            id: announcement.node.0,
+        };
+        (announcement.address, peer)
+    }
+
+    /// Has the topology sent to it at once.
+    pub(super) fn expect(&mut self, now: Duration) {
+        (self.next, self.attempts) = (now, 0);
+    }
+}
+
+impl CoordinatorEnd {
+    /// Whether a live node follows a newer topology than this coordinator knows.
+    pub(super) fn is_behind(&self) -> bool {
+        let own = self.revision();
+        self.members.values().any(|one| one.member.follows > own)
+    }
+
+    /// Strikes out nodes that were silent for too long.
+    pub(super) fn expire(&mut self, now: Duration) {
+        let offline = self.settings.offline;
+        let before = self.members.len();
+        self.members.retain(|_, one| now < one.heard + offline);
+        if self.members.len() != before {
+            self.changed();
+        }
+    }
+
+    /// Sends the topology to the nodes that do not follow it, and asks those that follow a newer
+    /// one for theirs.
+    pub(super) fn deliver(&mut self, now: Duration) {
+        let own = self.revision();
+        let mut due = Vec::new();
+        for one in self.members.values_mut() {
+            if one.member.follows != own && now >= one.next {
+                let wait = self.settings.retry * (1 << one.attempts.min(8));
+                one.next = now + wait.min(PATIENCE);
+                one.attempts += 1;
+                due.push((one.place(), one.member.follows > own));
+            }
+        }
+        for (place, is_newer) in due {
+            if is_newer {
+                self.say(place, &Body::Fetch, 0);
+            } else if let Some((revision, topology)) = self.state.topology.clone() {
+                let body = Body::TopologyUpdate(revision, topology);
+                self.say(place, &body, self.transfer);
+            }
+        }
+    }
+
+    /// When [`CoordinatorEnd::deliver`] has something to do.
+    pub(super) fn next_delivery(&self) -> Option<Duration> {
+        let own = self.revision();
+        let late = self
+            .members
+            .values()
+            .filter(|one| one.member.follows != own);
+        late.map(|one| one.next).min()
+    }
+
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "what this role takes from nobody is dropped"
+    )]
+    pub(super) fn hear_node(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
+        let node = NodeId(from.1.id);
+        if let Body::Heartbeat(member, term) = &body {
+            self.see(
+                now,
+                member
+                    .follows
+                    .map_or(*term, |follows| Term::of(follows).max(*term)),
+            );
+        }
+        if !self.leads() {
+            self.point_on(from);
+            return;
+        }
+        match body {
+            Body::Join(member) | Body::Heartbeat(member, _) => {
+                self.hear_member(now, from, member);
+            }
+            Body::Acknowledge(revision) => self.follows(now, node, Some(Revision(revision))),
+            Body::Leave(left) if left == node => {
+                self.members.remove(&node);
+                self.changed();
+            }
+            Body::Report(report) if report.summary.node == node => self.keep(*report),
+            Body::TopologyUpdate(revision, topology) if Some(revision) > self.revision() => {
+                self.see(now, Term::of(revision));
+                if self.leads() {
+                    self.stand(now, revision, topology);
+                    self.synchronise_all();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a node in, or refuses it; answers a heartbeat.
+    fn hear_member(&mut self, now: Duration, from: (SocketAddr, Peer), mut member: Member) {
+        let node = member.announcement.node;
+        let Some(leader) = self.known.filter(|_| node.0 == from.1.id) else {
+            return;
+        };
+        let known = self.members.get(&node);
+        let refusal = match known {
+            Some(known) if known.member.announcement.boot != member.announcement.boot => {
+                Some(Refusal::TakenId)
+            }
+            None if self.members.len() >= NODES => Some(Refusal::Full),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            self.say(from, &Body::Refuse(node, refusal), 0);
+            return;
+        }
+        member.announcement.address = from.0;
+        let was = known.map(|known| known.member);
+        // Heartbeats are answered alike: the node may not know yet that this term has begun.
+        self.say(from, &Body::Accept(node, leader), 0);
+        let presence = self
+            .members
+            .entry(node)
+            .or_insert_with(|| Presence::new(now, member));
+        presence.heard = now;
+        presence.member = member;
+        if was != Some(member) {
+            presence.expect(now);
+            self.changed();
+        }
+        self.deliver(now);
+    }
+
+    /// Notes which topology a node captures by.
+    fn follows(&mut self, now: Duration, node: NodeId, revision: Option<Revision>) {
+        let Some(presence) = self.members.get_mut(&node) else {
+            return;
+        };
+        presence.heard = now;
+        if presence.member.follows < revision {
+            presence.member.follows = revision;
+            self.changed();
+        }
+        self.see(now, revision.map(Term::of).unwrap_or_default());
+    }
+
+    fn keep(&mut self, report: Report) {
+        if self.reports.len() >= REPORTS {
+            self.reports.pop_front();
+        }
+        self.reports.push_back(report);
+    }
+}

@@ -1,0 +1,364 @@
+//! One participant of the control protocol: seals what it says, and takes only what is new.
+//!
+//! A sender's messages are numbered in its **session**, which is drawn when its process starts. That
+//! stops replays as long as the receiver remembers the session. So that a receiver that has just
+//! started is not fooled, and neither is one whose peer has just started, each gives its peers a
+//! **token**, a number that nobody can guess. It takes only messages that carry the token. A message
+//! without it is answered by a challenge, which has the token. No clock and no file is needed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hmac::Mac;
+
+use super::body::{Body, Leader};
+use super::envelope::{ClusterId, Envelope, Keys, OpenError, Peer, VERSION, first_eight, mac};
+use super::message::{Kind, Message};
+use super::parts::{Assembly, divide};
+use super::window::Window;
+
+/// Most peers that an endpoint remembers. One more takes the place of the one that was longest
+/// silent, which is challenged then if it comes again.
+const PEERS: usize = 512;
+
+/// A peer's challenges count this far apart, so that two processes with one number can't keep a
+/// third one busy.
+const APART: Duration = Duration::from_millis(100);
+
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// It is no control message of this cluster, or too long.
+    Foreign = 0,
+    /// It is sealed with a key that is not valid here.
+    Key = 1,
+    /// Its seal is wrong: forged or changed.
+    Seal = 2,
+    /// It is sealed rightly, and no message that this version knows.
+    Body = 3,
+    /// It came before.
+    Replay = 4,
+    /// It is not known to be new. The sender is challenged.
+    Stale = 5,
+    /// It is of a version that this one does not speak.
+    Version = 6,
+}
+
+impl Cause {
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Foreign,
+        Self::Key,
+        Self::Seal,
+        Self::Body,
+        Self::Replay,
+        Self::Stale,
+        Self::Version,
+    ];
+
+    fn of(error: OpenError) -> Self {
+        match error {
+            OpenError::Shape | OpenError::Cluster => Self::Foreign,
+            OpenError::Key => Self::Key,
+            OpenError::Seal => Self::Seal,
+            OpenError::Role | OpenError::Frame(_) => Self::Body,
+        }
+    }
+}
+
+/// What comes of a datagram.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// A message that this peer has just sent.
+    New(Peer, Body),
+    /// A part of a message, or an own one.
+    Nothing,
+    /// Which coordinator is active, as somebody with the key once said.
+    Hint(Leader),
+    /// The peer did not take what was last sent. It takes it if it is sent again now.
+    Challenged(Peer),
+    /// Nothing to act on, and this datagram is to go to where it came from.
+    Answer(Vec<u8>),
+}
+
+/// What an endpoint knows of a peer.
+#[derive(Debug)]
+struct Association {
+    /// The version that both speak.
+    version: u8,
+    /// The session that its messages are taken of, and the token that they carry; 0: none yet.
+    session: u64,
+    token: u64,
+    window: Window,
+    /// Stirred into the tokens of its next sessions.
+    generation: u64,
+    /// A session that it seems to have begun.
+    begun: u64,
+    /// The token that the peer gave.
+    offered: u64,
+    /// The last of our messages that it challenged, and when.
+    challenged: (u64, Option<Duration>),
+    assemblies: BTreeMap<Kind, Assembly>,
+    used: u64,
+}
+
+/// A participant of the control protocol.
+#[derive(Debug)]
+pub struct Endpoint {
+    me: Peer,
+    cluster: ClusterId,
+    keys: Keys,
+    secret: [u8; 32],
+    version: u8,
+    session: u64,
+    sequence: u64,
+    generation: u64,
+    peers: BTreeMap<Peer, Association>,
+    refused: [u64; Cause::ALL.len()],
+}
+
+impl Endpoint {
+    /// The participant `me`. `secret` is drawn at random for this process and known to no other.
+    pub fn new(me: Peer, cluster: ClusterId, keys: Keys, secret: [u8; 32]) -> Self {
+        let session = first_eight(&mac(&secret, b"session").finalize().into_bytes());
+        Self {
+            me,
+            cluster,
+            keys,
+            secret,
+            version: VERSION,
+            session,
+            sequence: 0,
+            generation: 0,
+            peers: BTreeMap::new(),
+            refused: [0; Cause::ALL.len()],
+        }
+    }
+
+    /// The same, speaking another version and the one before it.
+    #[must_use]
+    pub fn with_version(mut self, version: u8) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Who this is.
+    pub fn me(&self) -> Peer {
+        self.me
+    }
+
+    /// Replaces the keys. What was sealed with a key that is not among them is refused from now on.
+    pub fn set_keys(&mut self, keys: Keys) {
+        self.keys = keys;
+    }
+
+    /// How many datagrams were not taken for this cause.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.refused[cause as usize]
+    }
+
+    /// The datagrams that say `body` to a peer; `None` where it is not known who will read them.
+    ///
+    /// Lists that take several datagrams are told from each other by `transfer`, which grows with
+    /// each new one of a type. It stays the same when a list is sent again.
+    pub fn seal(&mut self, to: Option<Peer>, body: &Body, transfer: u32) -> Vec<Vec<u8>> {
+        let messages = divide(body.kind(), &body.list(), transfer);
+        messages
+            .into_iter()
+            .map(|message| self.seal_message(to, message))
+            .collect()
+    }
+
+    fn seal_message(&mut self, to: Option<Peer>, message: Message) -> Vec<u8> {
+        self.sequence += 1;
+        let known = to.and_then(|peer| Some((peer, self.peers.get(&peer)?)));
+        let (version, echo, offer) = match known {
+            Some((peer, with)) if with.begun != 0 => (
+                with.version,
+                with.offered,
+                self.token(peer, with.begun, with.generation),
+            ),
+            Some((_, with)) => (with.version, with.offered, with.token),
+            None => (self.version, 0, 0),
+        };
+        let envelope = Envelope {
+            version,
+            sender: self.me,
+            session: self.session,
+            sequence: self.sequence,
+            echo,
+            offer,
+            message,
+        };
+        envelope.seal(self.cluster, &self.keys)
+    }
+
+    /// The token for a session of a peer's.
+    fn token(&self, peer: Peer, session: u64, generation: u64) -> u64 {
+        let mut mac = mac(&self.secret, &[peer.role as u8]);
+        mac.update(&peer.id.to_be_bytes());
+        mac.update(&session.to_be_bytes());
+        mac.update(&generation.to_be_bytes());
+        first_eight(&mac.finalize().into_bytes())
+    }
+
+    /// Takes a datagram.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not taken; that is counted.
+    pub fn open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
+        let opened = self.try_open(now, datagram);
+        match &opened {
+            Err(cause) => self.refused[*cause as usize] += 1,
+            Ok(Incoming::Answer(_)) => self.refused[Cause::Stale as usize] += 1,
+            Ok(_) => {}
+        }
+        opened
+    }
+
+    fn try_open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
+        let envelope = Envelope::open(datagram, self.cluster, &self.keys).map_err(Cause::of)?;
+        if envelope.sender == self.me && envelope.session == self.session {
+            return Ok(Incoming::Nothing);
+        }
+        if envelope.version > self.version {
+            // A later version falls back to this one when it sees what the challenge is written in.
+            return Ok(Incoming::Answer(self.challenge(&envelope)));
+        }
+        if envelope.version + 1 < self.version {
+            return Err(Cause::Version);
+        }
+        self.meet(&envelope);
+        if self.is_new(&envelope) {
+            return self.take(envelope);
+        }
+        match Body::read(envelope.message.kind, &envelope.message.avps) {
+            Ok(Body::Challenge(of)) => self.take_challenge(now, &envelope, of),
+            Ok(Body::Announce(leader)) => Ok(Incoming::Hint(leader)),
+            _ => Ok(Incoming::Answer(self.challenge(&envelope))),
+        }
+    }
+
+    /// Makes an association with the sender, if there is none.
+    fn meet(&mut self, envelope: &Envelope) {
+        self.generation += 1;
+        if self.peers.len() >= PEERS && !self.peers.contains_key(&envelope.sender) {
+            let oldest = self.peers.iter().min_by_key(|(_, with)| with.used);
+            if let Some(oldest) = oldest.map(|(peer, _)| *peer) {
+                self.peers.remove(&oldest);
+            }
+        }
+        let fresh = || Association {
+            version: self.version,
+            session: 0,
+            token: 0,
+            window: Window::default(),
+            generation: self.generation,
+            begun: 0,
+            offered: 0,
+            challenged: (0, None),
+            assemblies: BTreeMap::new(),
+            used: 0,
+        };
+        let with = self.peers.entry(envelope.sender).or_insert_with(fresh);
+        with.used = self.generation;
+        with.version = envelope.version.min(self.version);
+    }
+
+    /// Whether the message carries the token that the sender was given in this session. With the
+    /// first one of a session the tokens of all others become worthless.
+    fn is_new(&mut self, envelope: &Envelope) -> bool {
+        let Some(with) = self.peers.get(&envelope.sender) else {
+            return false;
+        };
+        if with.session == envelope.session {
+            return with.token != 0 && with.token == envelope.echo;
+        }
+        let token = self.token(envelope.sender, envelope.session, with.generation);
+        if token != envelope.echo {
+            return false;
+        }
+        if let Some(with) = self.peers.get_mut(&envelope.sender) {
+            with.session = envelope.session;
+            with.token = token;
+            with.generation = self.generation;
+            with.window = Window::default();
+            with.begun = 0;
+            with.assemblies.clear();
+        }
+        true
+    }
+
+    fn take(&mut self, envelope: Envelope) -> Result<Incoming, Cause> {
+        let peer = envelope.sender;
+        let with = self.peers.get_mut(&peer).ok_or(Cause::Stale)?;
+        if !with.window.take(envelope.sequence) {
+            return Err(Cause::Replay);
+        }
+        if envelope.offer != 0 {
+            with.offered = envelope.offer;
+        }
+        let kind = envelope.message.kind;
+        let assembly = with.assemblies.entry(kind).or_default();
+        let Some(list) = assembly.take(envelope.message) else {
+            return Ok(Incoming::Nothing);
+        };
+        match Body::read(kind, &list) {
+            Ok(Body::Challenge(_)) => Ok(Incoming::Nothing),
+            Ok(body) => Ok(Incoming::New(peer, body)),
+            Err(_) => Err(Cause::Body),
+        }
+    }
+
+    /// Takes the token of a challenge, if it answers a message of ours that none has answered.
+    fn take_challenge(
+        &mut self,
+        now: Duration,
+        envelope: &Envelope,
+        [session, sequence]: [u64; 2],
+    ) -> Result<Incoming, Cause> {
+        let own = self.session;
+        let with = self.peers.get_mut(&envelope.sender).ok_or(Cause::Stale)?;
+        let (last, at) = with.challenged;
+        if session != own || sequence <= last || sequence > self.sequence {
+            return Err(Cause::Replay);
+        }
+        if at.is_some_and(|at| now < at + APART) {
+            return Ok(Incoming::Nothing);
+        }
+        with.challenged = (sequence, Some(now));
+        with.offered = envelope.offer;
+        with.begun = match envelope.session == with.session {
+            true => 0,
+            false => envelope.session,
+        };
+        Ok(Incoming::Challenged(envelope.sender))
+    }
+
+    /// The challenge for a message.
+    fn challenge(&mut self, envelope: &Envelope) -> Vec<u8> {
+        let peer = envelope.sender;
+        let with = self.peers.get(&peer);
+        let offer = match with {
+            Some(with) if with.session == envelope.session => with.token,
+            Some(with) => self.token(peer, envelope.session, with.generation),
+            None => 0,
+        };
+        let body = Body::Challenge([envelope.session, envelope.sequence]);
+        self.sequence += 1;
+        let challenge = Envelope {
+            version: envelope.version.min(self.version),
+            sender: self.me,
+            session: self.session,
+            sequence: self.sequence,
+            echo: 0,
+            offer,
+            message: Message {
+                kind: body.kind(),
+                avps: body.list(),
+            },
+        };
+        challenge.seal(self.cluster, &self.keys)
+    }
+}

@@ -1,0 +1,361 @@
+//! A node's side of the control protocol: finds the active coordinator and stays in touch with it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::body::{Body, Leader, Member};
+use super::endpoint::{Cause, Endpoint, Incoming};
+use super::envelope::{Peer, Role};
+use super::outbox::Outbox;
+use super::term::Term;
+use crate::coordination::{Announcement, NodeEvent, Refusal};
+use crate::identity::Revision;
+use crate::topology::Topology;
+use crate::witness::Report;
+
+/// Most addresses of coordinators that are remembered beside those of the settings.
+const LEARNT: usize = 16;
+
+/// Heartbeats without an answer after which a node also asks other coordinators.
+const UNANSWERED: u32 = 3;
+
+/// How a node keeps in touch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeSettings {
+    /// Where coordinators may be. Others are learnt from multicast announcements.
+    pub coordinators: Vec<SocketAddr>,
+    /// Between heartbeats (the paper: 5 s).
+    pub heartbeat: Duration,
+    /// Between attempts, while no answer comes.
+    pub retry: Duration,
+    /// A coordinator that is silent for so long is out of reach (the paper: 15 s).
+    pub silence: Duration,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            coordinators: Vec::new(),
+            heartbeat: Duration::from_secs(5),
+            retry: Duration::from_secs(1),
+            silence: Duration::from_secs(15),
+        }
+    }
+}
+
+/// The coordinator that has taken the node in.
+#[derive(Clone, Copy, Debug)]
+struct Following {
+    leader: Leader,
+    peer: Peer,
+    address: SocketAddr,
+    heard: Duration,
+    unanswered: u32,
+}
+
+/// A node's side of the control protocol.
+#[derive(Debug)]
+pub struct NodeEnd {
+    settings: NodeSettings,
+    endpoint: Endpoint,
+    member: Member,
+    learnt: VecDeque<SocketAddr>,
+    following: Option<Following>,
+    /// The greatest term that was heard of.
+    term: Term,
+    /// When a coordinator was last asked because it was announced.
+    courted: Option<Duration>,
+    next: Duration,
+    /// The newest topology that has come, and its number among the lists that are sent.
+    newest: Option<(Revision, Box<Topology>)>,
+    transfers: u32,
+    reports: u32,
+    refusal: Option<Refusal>,
+    events: VecDeque<NodeEvent>,
+    outbox: Outbox,
+}
+
+impl NodeEnd {
+    /// A node that says this of itself and joins with the first [`NodeEnd::tick`].
+    pub fn new(settings: NodeSettings, endpoint: Endpoint, announcement: Announcement) -> Self {
+        Self {
+            settings,
+            endpoint,
+            member: Member {
+                announcement,
+                follows: None,
+            },
+            learnt: VecDeque::new(),
+            following: None,
+            term: Term::default(),
+            courted: None,
+            next: Duration::ZERO,
+            newest: None,
+            transfers: 0,
+            reports: 0,
+            refusal: None,
+            events: VecDeque::new(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// The next datagram to send, and where to.
+    pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.outbox.take()
+    }
+
+    /// The next event for the node.
+    pub fn event(&mut self) -> Option<NodeEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`NodeEnd::tick`] is due.
+    pub fn wake(&self) -> Duration {
+        self.next
+    }
+
+    /// The coordinator that has taken the node in.
+    pub fn leader(&self) -> Option<Leader> {
+        self.following.map(|following| following.leader)
+    }
+
+    /// How many datagrams were not taken for this cause.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.endpoint.refused(cause)
+    }
+
+    /// The endpoint, to change its keys.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// Changes what the node says of itself.
+    pub fn announce(&mut self, announcement: Announcement) {
+        if self.member.announcement != announcement {
+            self.member.announcement = announcement;
+            self.beat();
+        }
+    }
+
+    /// Says that the node captures by this topology.
+    pub fn acknowledge(&mut self, revision: Revision) {
+        self.member.follows = self.member.follows.max(Some(revision));
+        self.tell(&Body::Acknowledge(revision.0), 0);
+    }
+
+    /// Sends what the node has counted. A report that is lost is made good by the next.
+    pub fn report(&mut self, report: &Report) {
+        self.reports = self.reports.wrapping_add(1);
+        let body = Body::Report(Box::new(report.clone()));
+        self.tell(&body, self.reports);
+    }
+
+    /// Leaves the cluster. The next [`NodeEnd::tick`] would join again.
+    pub fn leave(&mut self) {
+        self.tell(&Body::Leave(self.member.announcement.node), 0);
+        self.following = None;
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Duration) {
+        if now < self.next {
+            return;
+        }
+        let silence = self.settings.silence;
+        if self.following.is_some_and(|to| now >= to.heard + silence) {
+            self.following = None;
+            self.events.push_back(NodeEvent::Reach(false));
+        }
+        let unanswered = self.beat();
+        if unanswered >= UNANSWERED {
+            self.ask_all();
+        }
+        let refused = self.refusal.is_some() && self.following.is_none();
+        let wait = match unanswered == 0 || refused {
+            true => self.settings.heartbeat,
+            false => self.settings.retry,
+        };
+        self.next = now + wait;
+    }
+
+    /// Sends a heartbeat to the coordinator. Returns how many went unanswered before.
+    fn beat(&mut self) -> u32 {
+        let body = Body::Heartbeat(self.member, self.term);
+        self.tell(&body, 0);
+        match &mut self.following {
+            Some(following) => {
+                following.unanswered += 1;
+                following.unanswered - 1
+            }
+            None => UNANSWERED,
+        }
+    }
+
+    fn tell(&mut self, body: &Body, transfer: u32) {
+        if let Some(to) = self.following {
+            let to = (to.address, Some(to.peer));
+            self.outbox.say(&mut self.endpoint, to, body, transfer);
+        }
+    }
+
+    fn ask_all(&mut self) {
+        let configured = self.settings.coordinators.iter();
+        let all: Vec<SocketAddr> = configured.chain(&self.learnt).copied().collect();
+        for address in all {
+            self.join(address, None);
+        }
+    }
+
+    fn join(&mut self, address: SocketAddr, peer: Option<Peer>) {
+        let body = Body::Join(self.member);
+        self.outbox
+            .say(&mut self.endpoint, (address, peer), &body, 0);
+    }
+
+    /// Takes a datagram.
+    ///
+    /// # Errors
+    ///
+    /// Why it was refused. It is counted, and nothing else follows.
+    pub fn receive(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<(), Cause> {
+        let incoming = self.endpoint.open(now, datagram);
+        if incoming == Err(Cause::Version) && self.following.is_none() {
+            self.refuse(Refusal::Version);
+        }
+        match incoming? {
+            Incoming::New(peer, body) if peer.role == Role::Coordinator => {
+                self.hear(now, from, peer, body);
+            }
+            Incoming::Hint(leader) => self.court(now, leader),
+            Incoming::Challenged(peer) => match self.following {
+                Some(to) if to.peer == peer => {
+                    self.tell(&Body::Heartbeat(self.member, self.term), 0)
+                }
+                _ => self.join(from, Some(peer)),
+            },
+            Incoming::Answer(datagram) => self.outbox.put(from, datagram),
+            Incoming::New(..) | Incoming::Nothing => {}
+        }
+        Ok(())
+    }
+
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "what this role takes from nobody is dropped"
+    )]
+    fn hear(&mut self, now: Duration, from: SocketAddr, peer: Peer, body: Body) {
+        let following = self.following.as_mut().filter(|to| to.peer == peer);
+        let is_followed = following.is_some();
+        if let Some(following) = following {
+            following.heard = now;
+            following.unanswered = 0;
+        }
+        let own = self.member.announcement.node;
+        match body {
+            Body::Accept(node, leader) if node == own => self.follow(now, from, peer, leader),
+            Body::Announce(leader) => self.court(now, leader),
+            Body::Refuse(node, refusal) if node == own => {
+                if is_followed {
+                    self.following = None;
+                }
+                if self.following.is_none() {
+                    self.refuse(refusal);
+                }
+            }
+            Body::TopologyUpdate(revision, topology) if is_followed => {
+                self.take_topology(revision, topology);
+            }
+            Body::Fetch => self.show(from, peer),
+            _ => {}
+        }
+    }
+
+    /// Follows a coordinator that has taken the node in, unless one of a greater term is known.
+    fn follow(&mut self, now: Duration, address: SocketAddr, peer: Peer, leader: Leader) {
+        if leader.term < self.term {
+            // It steps down when it sees the term.
+            let body = Body::Heartbeat(self.member, self.term);
+            self.outbox
+                .say(&mut self.endpoint, (address, Some(peer)), &body, 0);
+            return;
+        }
+        self.term = leader.term;
+        self.refusal = None;
+        let before = self.following.replace(Following {
+            leader,
+            peer,
+            address,
+            heard: now,
+            unanswered: 0,
+        });
+        if before.is_none() {
+            self.events.push_back(NodeEvent::Reach(true));
+        }
+        self.next = now + self.settings.heartbeat;
+    }
+
+    /// Takes a topology of the coordinator that the node follows: a node with a newer one, or one
+    /// that knows of a greater term, keeps what it has.
+    fn take_topology(&mut self, revision: Revision, topology: Box<Topology>) {
+        if self.leader().is_none_or(|leader| leader.term < self.term) {
+            self.beat();
+            return;
+        }
+        let newest = self.newest.as_ref().map(|(revision, _)| *revision);
+        if Some(revision) > newest.max(self.member.follows) {
+            self.newest = Some((revision, topology.clone()));
+            self.transfers = self.transfers.wrapping_add(1);
+            self.events
+                .push_back(NodeEvent::Topology(revision, topology));
+        } else if let Some(follows) = self.member.follows {
+            self.tell(&Body::Acknowledge(follows.0), 0);
+        }
+    }
+
+    /// Sends the newest topology to a coordinator that has none, or an older one.
+    fn show(&mut self, to: SocketAddr, peer: Peer) {
+        if let Some((revision, topology)) = self.newest.clone() {
+            let body = Body::TopologyUpdate(revision, topology);
+            let to = (to, Some(peer));
+            self.outbox
+                .say(&mut self.endpoint, to, &body, self.transfers);
+        }
+    }
+
+    /// Asks an announced coordinator to take the node in, if it is another than the node follows
+    /// and its term is not less than those heard of.
+    fn court(&mut self, now: Duration, leader: Leader) {
+        if leader.term < self.term {
+            return;
+        }
+        self.term = leader.term;
+        let is_followed = self.leader().is_some_and(|own| own.term == leader.term);
+        let retry = self.settings.retry;
+        if is_followed || self.courted.is_some_and(|at| now < at + retry) {
+            return;
+        }
+        self.courted = Some(now);
+        let known = self.settings.coordinators.iter().chain(&self.learnt);
+        if known.clone().all(|address| *address != leader.address) {
+            self.learnt.truncate(LEARNT - 1);
+            self.learnt.push_front(leader.address);
+        }
+        let peer = Peer {
+            role: Role::Coordinator,
+            id: u32::from(leader.number),
+        };
+        self.join(leader.address, Some(peer));
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if self.refusal.replace(refusal) != Some(refusal) {
+            self.events.push_back(NodeEvent::Refused(refusal));
+        }
+    }
+}

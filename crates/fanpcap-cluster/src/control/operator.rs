@@ -1,0 +1,123 @@
+//! A command's side of the control protocol: one request, and the active coordinator's reply.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::body::{Body, Status, Wish};
+use super::endpoint::{Cause, Endpoint, Incoming};
+use super::envelope::{Peer, Role};
+use super::outbox::Outbox;
+
+/// Between attempts.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What a command asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// How is the cluster?
+    Status,
+    /// This is wanted.
+    Wish(Wish),
+}
+
+/// What the active coordinator replied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// How the cluster is.
+    Status(Box<Status>),
+    /// The wish stands.
+    Granted,
+}
+
+/// A command's side of the control protocol.
+#[derive(Debug)]
+pub struct OperatorEnd {
+    coordinators: Vec<SocketAddr>,
+    endpoint: Endpoint,
+    request: Body,
+    reply: Option<Reply>,
+    next: Duration,
+    outbox: Outbox,
+}
+
+impl OperatorEnd {
+    /// A command that asks the coordinator that leads, whichever of these that is.
+    pub fn new(coordinators: Vec<SocketAddr>, endpoint: Endpoint, request: Request) -> Self {
+        let request = match request {
+            Request::Status => Body::Query,
+            Request::Wish(wish) => Body::Wish(wish),
+        };
+        Self {
+            coordinators,
+            endpoint,
+            request,
+            reply: None,
+            next: Duration::ZERO,
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// The reply, when it has come.
+    pub fn reply(&mut self) -> Option<Reply> {
+        self.reply.take()
+    }
+
+    /// The next datagram to send, and where to.
+    pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.outbox.take()
+    }
+
+    /// When [`OperatorEnd::tick`] is due.
+    pub fn wake(&self) -> Duration {
+        self.next
+    }
+
+    /// Asks again, when that is due.
+    pub fn tick(&mut self, now: Duration) {
+        if now >= self.next {
+            self.next = now + RETRY;
+            for address in self.coordinators.clone() {
+                self.ask((address, None));
+            }
+        }
+    }
+
+    fn ask(&mut self, to: (SocketAddr, Option<Peer>)) {
+        self.outbox.say(&mut self.endpoint, to, &self.request, 0);
+    }
+
+    /// Takes a datagram.
+    ///
+    /// # Errors
+    ///
+    /// Why it was refused.
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "what this role takes from nobody is dropped"
+    )]
+    pub fn receive(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<(), Cause> {
+        match self.endpoint.open(now, datagram)? {
+            Incoming::New(peer, body) if peer.role == Role::Coordinator => match body {
+                Body::Status(status) => self.reply = Some(Reply::Status(status)),
+                Body::Acknowledge(_) => self.reply = Some(Reply::Granted),
+                Body::Announce(leader) if !self.coordinators.contains(&leader.address) => {
+                    let id = u32::from(leader.number);
+                    let role = Role::Coordinator;
+                    self.coordinators.truncate(64);
+                    self.coordinators.push(leader.address);
+                    self.ask((leader.address, Some(Peer { role, id })));
+                }
+                _ => {}
+            },
+            Incoming::Challenged(peer) => self.ask((from, Some(peer))),
+            Incoming::Answer(datagram) => self.outbox.put(from, datagram),
+            Incoming::New(..) | Incoming::Hint(_) | Incoming::Nothing => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! Which messages of a sender have come: none is taken twice (as IPsec does, RFC 4303, section
+//! 3.4.3).
+
+/// How far a message may be overtaken.
+const WIDTH: u64 = 128;
+
+/// The sequence numbers of one session that have come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    greatest: u64,
+    /// Bit `n`: the number `greatest - n` has come.
+    come: u128,
+}
+
+impl Window {
+    /// Takes a sequence number. Returns whether it has not come before, as far as that is known.
+    pub(super) fn take(&mut self, sequence: u64) -> bool {
+        if sequence > self.greatest {
+            let by = sequence - self.greatest;
+            self.come = if by < WIDTH { self.come << by } else { 0 };
+            self.come |= 1;
+            self.greatest = sequence;
+            return true;
+        }
+        let back = self.greatest - sequence;
+        if back >= WIDTH || self.come & (1 << back) != 0 {
+            return false;
+        }
+        self.come |= 1 << back;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_counts_once() {
+        let mut window = Window::default();
+        assert!([5, 3, 4, 200].map(|number| window.take(number)) == [true; 4]);
+        assert!([5, 3, 200, 72, 0].map(|number| window.take(number)) == [false; 5]);
+        assert!(window.take(73) && !window.take(73) && window.take(u64::MAX) && !window.take(201));
+    }
+}

@@ -1,0 +1,291 @@
+//! A network in memory: it delays, loses and doubles datagrams, and parts machines from each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fanpcap_buckets::{Slot, layout::BUCKETS};
+use fanpcap_cluster::control::{
+    ClusterId, CoordinatorEnd, CoordinatorSettings, Endpoint, Key, Keys, NodeEnd, NodeSettings,
+    Peer, Role, State,
+};
+use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology};
+use fanpcap_select::Selection;
+
+/// Time between two looks at all participants.
+const STEP: Duration = Duration::from_millis(10);
+
+/// A coordinator and what it has stored.
+pub struct Coordinator {
+    pub end: Option<CoordinatorEnd>,
+    pub stored: Option<State>,
+}
+
+/// A node and what it was told.
+pub struct Node {
+    pub end: Option<NodeEnd>,
+    pub events: Vec<NodeEvent>,
+    pub follows: Option<Revision>,
+    pub boot: u64,
+}
+
+pub struct Network {
+    pub now: Duration,
+    pub coordinators: Vec<Coordinator>,
+    pub nodes: Vec<Node>,
+    /// Datagrams lost and doubled, of a thousand.
+    pub lost: u64,
+    pub doubled: u64,
+    /// Pairs of addresses between which nothing passes.
+    pub cut: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// All that was ever sent, if it is kept.
+    pub log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
+    /// Each revision's topology: a revision never has two.
+    pub written: BTreeMap<Revision, Topology>,
+    way: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    sent: u64,
+    random: u64,
+    lives: u8,
+}
+
+pub fn coordinator_at(at: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1 + u8::try_from(at).expect("few")], 7000))
+}
+
+pub fn node_at(at: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 1, 1 + u8::try_from(at).expect("few")], 7000))
+}
+
+pub fn keys() -> Keys {
+    Keys {
+        current: Key::new(1, vec![7; 32]).expect("32 bytes"),
+        other: None,
+    }
+}
+
+/// A topology in which these nodes share all buckets.
+pub fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
+    let seat = |(slot, node): (u8, &NodeId)| Seat {
+        slot: Slot(slot),
+        node: *node,
+        weight: 1,
+    };
+    let seats: Vec<Seat> = (0..).zip(nodes).map(seat).collect();
+    let all = seats
+        .iter()
+        .map(|seat| Some(seat.slot))
+        .cycle()
+        .take(BUCKETS);
+    let owners = <[_; BUCKETS]>::try_from(all.collect::<Vec<_>>()).expect("so many");
+    Topology {
+        epoch,
+        selection: Selection::default(),
+        seats,
+        owners: Box::new(owners),
+        heirs: None,
+        analyzers: Vec::new(),
+    }
+}
+
+impl Network {
+    pub fn new(seed: u64, coordinators: usize, nodes: usize) -> Self {
+        let none = || Coordinator {
+            end: None,
+            stored: None,
+        };
+        let node = |at| Node {
+            end: None,
+            events: Vec::new(),
+            follows: None,
+            boot: 100 + at,
+        };
+        let mut network = Self {
+            now: Duration::from_secs(1000),
+            coordinators: (0..coordinators).map(|_| none()).collect(),
+            nodes: (0..nodes as u64).map(node).collect(),
+            lost: 0,
+            doubled: 0,
+            cut: BTreeSet::new(),
+            log: None,
+            written: BTreeMap::new(),
+            way: BTreeMap::new(),
+            sent: 0,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            lives: 0,
+        };
+        (0..coordinators).for_each(|at| network.start_coordinator(at));
+        (0..nodes).for_each(|at| network.start_node(at));
+        network
+    }
+
+    /// A number below `end` that looks random.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 16) % end
+    }
+
+    pub fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
+        self.lives = self.lives.wrapping_add(1);
+        let mut secret = [self.lives; 32];
+        secret[..4].copy_from_slice(&id.to_be_bytes());
+        secret[4] = role as u8;
+        Endpoint::new(Peer { role, id }, ClusterId(1), keys(), secret)
+    }
+
+    /// Starts a coordinator, with what it has stored.
+    pub fn start_coordinator(&mut self, at: usize) {
+        let number = u8::try_from(at).expect("few");
+        let mut settings = CoordinatorSettings::new(number, coordinator_at(at));
+        let others = (0..self.coordinators.len()).filter(|other| *other != at);
+        settings.others = others.map(coordinator_at).collect();
+        let endpoint = self.endpoint(Role::Coordinator, u32::from(number));
+        let stored = self.coordinators[at].stored.clone();
+        let end = CoordinatorEnd::new(self.now, settings, endpoint, stored);
+        self.coordinators[at].end = Some(end);
+    }
+
+    /// Starts a node's agent, with nothing but its id and its machine's boot.
+    pub fn start_node(&mut self, at: usize) {
+        let node = 1 + u32::try_from(at).expect("few");
+        self.start_node_as(at, node);
+    }
+
+    pub fn start_node_as(&mut self, at: usize, node: u32) {
+        let settings = NodeSettings {
+            coordinators: (0..self.coordinators.len()).map(coordinator_at).collect(),
+            ..NodeSettings::default()
+        };
+        let announcement = Announcement {
+            node: NodeId(node),
+            boot: self.nodes[at].boot,
+            weight: 1,
+            address: node_at(at),
+        };
+        let endpoint = self.endpoint(Role::Node, node);
+        self.nodes[at].end = Some(NodeEnd::new(settings, endpoint, announcement));
+        self.nodes[at].follows = None;
+    }
+
+    pub fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+        if let Some(log) = &mut self.log {
+            log.push((from, to, datagram.clone()));
+        }
+        let copies = match self.below(1000) {
+            number if number < self.lost => 0,
+            number if number < self.lost + self.doubled => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let delay = Duration::from_micros(100 + self.below(30_000));
+            self.sent += 1;
+            let at = (self.now + delay, self.sent);
+            self.way.insert(at, (from, to, datagram.clone()));
+        }
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += STEP;
+            self.deliver();
+            self.step_coordinators();
+            self.step_nodes();
+        }
+    }
+
+    fn deliver(&mut self) {
+        let later = self.way.split_off(&(self.now, 0));
+        for (_, (from, to, datagram)) in std::mem::replace(&mut self.way, later) {
+            if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
+                continue;
+            }
+            self.hand(from, to, &datagram);
+        }
+    }
+
+    pub fn hand(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        let now = self.now;
+        for (at, one) in self.coordinators.iter_mut().enumerate() {
+            if let (true, Some(end)) = (coordinator_at(at) == to, &mut one.end) {
+                let _ = end.receive(now, from, datagram);
+            }
+        }
+        for (at, one) in self.nodes.iter_mut().enumerate() {
+            if let (true, Some(end)) = (node_at(at) == to, &mut one.end) {
+                let _ = end.receive(now, from, datagram);
+            }
+        }
+    }
+
+    fn step_coordinators(&mut self) {
+        for at in 0..self.coordinators.len() {
+            let one = &mut self.coordinators[at];
+            let Some(end) = &mut one.end else { continue };
+            end.tick(self.now);
+            one.stored = end.to_store().or(one.stored.take());
+            let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
+            for (to, datagram) in out {
+                self.send(coordinator_at(at), to, datagram);
+            }
+        }
+    }
+
+    fn step_nodes(&mut self) {
+        for at in 0..self.nodes.len() {
+            let one = &mut self.nodes[at];
+            let Some(end) = &mut one.end else { continue };
+            end.tick(self.now);
+            while let Some(event) = end.event() {
+                if let NodeEvent::Topology(revision, topology) = &event {
+                    assert!(Some(*revision) > one.follows, "a node went back");
+                    assert_eq!(self.written.get(revision), Some(&**topology));
+                    one.follows = Some(*revision);
+                    end.acknowledge(*revision);
+                }
+                one.events.push(event);
+            }
+            let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
+            for (to, datagram) in out {
+                self.send(node_at(at), to, datagram);
+            }
+        }
+    }
+
+    /// The coordinators whose view leads.
+    pub fn leaders(&mut self) -> Vec<usize> {
+        let now = self.now;
+        let leads = |one: &mut Coordinator| one.end.as_mut().is_some_and(|end| end.view(now).leads);
+        let all = self.coordinators.iter_mut().map(leads);
+        all.enumerate()
+            .filter(|(_, leads)| *leads)
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Lets a coordinator write a topology of all nodes that it holds for alive.
+    pub fn write(&mut self, at: usize) -> Option<Revision> {
+        let now = self.now;
+        let end = self.coordinators[at].end.as_mut()?;
+        let view = end.view(now).clone();
+        let live: Vec<_> = view
+            .live
+            .iter()
+            .map(|live| live.announcement.node)
+            .collect();
+        if live.is_empty() {
+            return None;
+        }
+        let last = view.topology;
+        let epoch = last.as_ref().map_or(1, |(_, topology)| topology.epoch + 1);
+        let topology = topology(epoch, &live);
+        let revision = end
+            .write(now, &topology, last.map(|(revision, _)| revision))
+            .ok()?;
+        let before = self.written.insert(revision, topology);
+        assert!(before.is_none(), "revision {revision} was given twice");
+        Some(revision)
+    }
+}
