@@ -1,5 +1,6 @@
 //! Waits for a condition, for a limited time.
 
+use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,8 @@ use anyhow::{Result, bail};
 use fanpcap_linux::wait::{clock, stop};
 
 /// Calls `condition` until it returns a value, and returns that.
+///
+/// In an emulated machine `limit` is multiplied by `FANPCAP_PATIENCE`.
 ///
 /// # Errors
 /// The condition's own error, at once. After `limit`, or when this process was asked to end, an
@@ -16,6 +19,7 @@ pub fn await_for<T>(
     limit: Duration,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
+    let limit = limit * patience();
     let deadline = Instant::now() + limit;
     loop {
         // Check once more after the deadline: a busy machine may have kept this thread from
@@ -32,6 +36,12 @@ pub fn await_for<T>(
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// How many times longer all waits may take.
+fn patience() -> u32 {
+    let set = env::var("FANPCAP_PATIENCE").ok();
+    set.and_then(|set| set.parse().ok()).unwrap_or(1)
 }
 
 /// Enough for every wait of a test on a loaded machine.

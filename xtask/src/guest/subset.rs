@@ -198,7 +198,7 @@ fn built(tests: &Tests, messages: &[Value]) -> Result<Program> {
 pub(super) fn script(programs: &[&Program]) -> Result<String> {
     let library = tree::staged()?.join("lib");
     let mut lines = format!(
-        "export RUST_BACKTRACE=0 FANPCAP_LIB_DIR={}\nfailed=0\n",
+        "export RUST_BACKTRACE=0 FANPCAP_PATIENCE=5 FANPCAP_LIB_DIR={}\nfailed=0\n",
         quoted(&library)?
     );
     for program in programs {
