@@ -361,13 +361,12 @@ fn ask(network: &mut Network, request: Request) -> Option<Reply> {
             };
             let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
             for (to, datagram) in out {
-                match to == here {
-                    true => operator
-                        .receive(network.now, coordinator_at(at), &datagram)
-                        .map(drop),
-                    false => Ok(network.send(coordinator_at(at), to, datagram)),
+                if to == here {
+                    let taken = operator.receive(network.now, coordinator_at(at), &datagram);
+                    taken.expect("what coordinators say is taken");
+                } else {
+                    network.send(coordinator_at(at), to, datagram);
                 }
-                .expect("what coordinators say is taken");
             }
         }
         if let Some(reply) = operator.reply() {

@@ -16,47 +16,47 @@ use fanpcap_select::Selection;
 const STEP: Duration = Duration::from_millis(10);
 
 /// A coordinator and what it has stored.
-pub struct Coordinator {
-    pub end: Option<CoordinatorEnd>,
-    pub stored: Option<State>,
+pub(crate) struct Coordinator {
+    pub(crate) end: Option<CoordinatorEnd>,
+    pub(crate) stored: Option<State>,
 }
 
 /// A node and what it was told.
-pub struct Node {
-    pub end: Option<NodeEnd>,
-    pub events: Vec<NodeEvent>,
-    pub follows: Option<Revision>,
-    pub boot: u64,
+pub(crate) struct Node {
+    pub(crate) end: Option<NodeEnd>,
+    pub(crate) events: Vec<NodeEvent>,
+    pub(crate) follows: Option<Revision>,
+    pub(crate) boot: u64,
 }
 
-pub struct Network {
-    pub now: Duration,
-    pub coordinators: Vec<Coordinator>,
-    pub nodes: Vec<Node>,
+pub(crate) struct Network {
+    pub(crate) now: Duration,
+    pub(crate) coordinators: Vec<Coordinator>,
+    pub(crate) nodes: Vec<Node>,
     /// Datagrams lost and doubled, of a thousand.
-    pub lost: u64,
-    pub doubled: u64,
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
     /// Pairs of addresses between which nothing passes.
-    pub cut: BTreeSet<(SocketAddr, SocketAddr)>,
+    pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
     /// All that was ever sent, if it is kept.
-    pub log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
+    pub(crate) log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
     /// Each revision's topology: a revision never has two.
-    pub written: BTreeMap<Revision, Topology>,
+    pub(crate) written: BTreeMap<Revision, Topology>,
     way: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     sent: u64,
     random: u64,
     lives: u8,
 }
 
-pub fn coordinator_at(at: usize) -> SocketAddr {
+pub(crate) fn coordinator_at(at: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + u8::try_from(at).expect("few")], 7000))
 }
 
-pub fn node_at(at: usize) -> SocketAddr {
+pub(crate) fn node_at(at: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1 + u8::try_from(at).expect("few")], 7000))
 }
 
-pub fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     Keys {
         current: Key::new(1, vec![7; 32]).expect("32 bytes"),
         other: None,
@@ -64,7 +64,7 @@ pub fn keys() -> Keys {
 }
 
 /// A topology in which these nodes share all buckets.
-pub fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
+pub(crate) fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
     let seat = |(slot, node): (u8, &NodeId)| Seat {
         slot: Slot(slot),
         node: *node,
@@ -88,7 +88,7 @@ pub fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
 }
 
 impl Network {
-    pub fn new(seed: u64, coordinators: usize, nodes: usize) -> Self {
+    pub(crate) fn new(seed: u64, coordinators: usize, nodes: usize) -> Self {
         let none = || Coordinator {
             end: None,
             stored: None,
@@ -119,14 +119,14 @@ impl Network {
     }
 
     /// A number below `end` that looks random.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         (self.random >> 16) % end
     }
 
-    pub fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
+    pub(crate) fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
         self.lives = self.lives.wrapping_add(1);
         let mut secret = [self.lives; 32];
         secret[..4].copy_from_slice(&id.to_be_bytes());
@@ -135,7 +135,7 @@ impl Network {
     }
 
     /// Starts a coordinator, with what it has stored.
-    pub fn start_coordinator(&mut self, at: usize) {
+    pub(crate) fn start_coordinator(&mut self, at: usize) {
         let number = u8::try_from(at).expect("few");
         let mut settings = CoordinatorSettings::new(number, coordinator_at(at));
         let others = (0..self.coordinators.len()).filter(|other| *other != at);
@@ -147,12 +147,12 @@ impl Network {
     }
 
     /// Starts a node's agent, with nothing but its id and its machine's boot.
-    pub fn start_node(&mut self, at: usize) {
+    pub(crate) fn start_node(&mut self, at: usize) {
         let node = 1 + u32::try_from(at).expect("few");
         self.start_node_as(at, node);
     }
 
-    pub fn start_node_as(&mut self, at: usize, node: u32) {
+    pub(crate) fn start_node_as(&mut self, at: usize, node: u32) {
         let settings = NodeSettings {
             coordinators: (0..self.coordinators.len()).map(coordinator_at).collect(),
             ..NodeSettings::default()
@@ -168,7 +168,7 @@ impl Network {
         self.nodes[at].follows = None;
     }
 
-    pub fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+    pub(crate) fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
         if let Some(log) = &mut self.log {
             log.push((from, to, datagram.clone()));
         }
@@ -186,7 +186,7 @@ impl Network {
     }
 
     /// Lets time pass.
-    pub fn run(&mut self, time: Duration) {
+    pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += STEP;
@@ -206,7 +206,7 @@ impl Network {
         }
     }
 
-    pub fn hand(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn hand(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let now = self.now;
         for (at, one) in self.coordinators.iter_mut().enumerate() {
             if let (true, Some(end)) = (coordinator_at(at) == to, &mut one.end) {
@@ -255,7 +255,7 @@ impl Network {
     }
 
     /// The coordinators whose view leads.
-    pub fn leaders(&mut self) -> Vec<usize> {
+    pub(crate) fn leaders(&mut self) -> Vec<usize> {
         let now = self.now;
         let leads = |one: &mut Coordinator| one.end.as_mut().is_some_and(|end| end.view(now).leads);
         let all = self.coordinators.iter_mut().map(leads);
@@ -266,7 +266,7 @@ impl Network {
     }
 
     /// Lets a coordinator write a topology of all nodes that it holds for alive.
-    pub fn write(&mut self, at: usize) -> Option<Revision> {
+    pub(crate) fn write(&mut self, at: usize) -> Option<Revision> {
         let now = self.now;
         let end = self.coordinators[at].end.as_mut()?;
         let view = end.view(now).clone();
