@@ -161,6 +161,7 @@ fn refused(error: CallError) -> CoordinationError {
     CoordinationError::Refused {
         endpoint: match error {
             CallError::Unreachable { endpoint, .. }
+            | CallError::Certificate { endpoint, .. }
             | CallError::Refused { endpoint, .. }
             | CallError::Answer { endpoint, .. } => endpoint,
         },

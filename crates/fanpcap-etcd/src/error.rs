@@ -25,6 +25,13 @@ pub enum CallError {
         /// What happened there.
         reason: String,
     },
+    /// The client does not trust the endpoint's certificate, or the endpoint not the client's.
+    Certificate {
+        /// The endpoint that was asked last.
+        endpoint: String,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
     /// etcd refused the call.
     Refused {
         /// The endpoint that was asked last.
@@ -47,7 +54,7 @@ impl CallError {
     /// Whether another endpoint may do what this one did not.
     pub(crate) fn is_elsewhere(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Answer { .. } => true,
+            Self::Unreachable { .. } | Self::Certificate { .. } | Self::Answer { .. } => true,
             Self::Refused { code, .. } => matches!(
                 *code,
                 code::DEADLINE_EXCEEDED
@@ -55,6 +62,14 @@ impl CallError {
                     | code::ABORTED
                     | code::UNAVAILABLE
             ),
+        }
+    }
+
+    /// Whether waiting mends nothing: somebody must change settings, etcd's or the client's.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Certificate { .. } | Self::Refused { .. } => true,
+            Self::Unreachable { .. } | Self::Answer { .. } => false,
         }
     }
 
@@ -85,6 +100,9 @@ impl fmt::Display for CallError {
             Self::Unreachable { endpoint, reason } => {
                 write!(f, "etcd at {endpoint} is not in reach: {reason}")
             }
+            Self::Certificate { endpoint, reason } => {
+                write!(f, "etcd at {endpoint}: certificates do not match: {reason}")
+            }
             Self::Refused {
                 endpoint, message, ..
             } => write!(f, "etcd at {endpoint} refuses: {message}"),
@@ -112,6 +130,9 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
+    /// The key of the second file is not that of the first file's certificate, or of a kind that is
+    /// not known.
+    Pair(PathBuf, PathBuf),
 }
 
 impl fmt::Display for SetupError {
@@ -131,6 +152,13 @@ impl fmt::Display for SetupError {
             ),
             Self::File(path, error) => write!(f, "reading {}: {error}", path.display()),
             Self::Pem(path, what) => write!(f, "{}: no {what} in PEM form", path.display()),
+            Self::Pair(certificate, key) => {
+                let [certificate, key] = [certificate.display(), key.display()];
+                write!(
+                    f,
+                    "{key} is not the private key of the certificate in {certificate}"
+                )
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One call to one endpoint by HTTP.
 
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -163,10 +163,21 @@ fn agent(limits: &Limits, tls: Option<TlsConfig>) -> Agent {
 }
 
 fn unreachable(endpoint: &Endpoint, error: &ureq::Error) -> CallError {
-    CallError::Unreachable {
-        endpoint: endpoint.to_string(),
-        reason: error.to_string(),
+    let (endpoint, reason) = (endpoint.to_string(), error.to_string());
+    match is_of_tls(error) {
+        true => CallError::Certificate { endpoint, reason },
+        false => CallError::Unreachable { endpoint, reason },
     }
+}
+
+/// Whether it is rustls that ended the connection, or its peer by an alert.
+fn is_of_tls(error: &ureq::Error) -> bool {
+    let is_inner = |error: &io::Error| {
+        let inner = error.get_ref();
+        inner.is_some_and(|inner| inner.is::<rustls::Error>())
+    };
+    matches!(error, ureq::Error::Rustls(_) | ureq::Error::Tls(_))
+        || matches!(error, ureq::Error::Io(error) if is_inner(error))
 }
 
 /// The error that an answer with this status tells.

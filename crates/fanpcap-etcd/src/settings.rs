@@ -112,8 +112,8 @@ impl Default for Limits {
 pub struct Settings {
     /// etcd's members, in the order of preference.
     pub endpoints: Vec<Endpoint>,
-    /// As whom the client works; `None` for an etcd without authentication, or with users by
-    /// certificates.
+    /// As whom the client works; `None` for an etcd without authentication. Users by certificates
+    /// do not reach the gateway.
     pub credentials: Option<Credentials>,
     /// For endpoints by `https`.
     pub tls: Option<TlsFiles>,

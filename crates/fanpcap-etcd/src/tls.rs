@@ -1,14 +1,16 @@
 //! Certificates and keys: read from files, and read again when the files change.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::crypto::ring;
-use ureq::tls::{
-    Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem,
-};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
 use crate::error::SetupError;
 use crate::settings::TlsFiles;
@@ -38,45 +40,70 @@ fn stamp(path: &Path) -> Stamp {
     ))
 }
 
-/// Reads the files.
+/// Reads the files. Checks them too, as ureq panics on a key that is not its certificate's.
 pub(crate) fn load(files: &TlsFiles) -> Result<TlsConfig, SetupError> {
-    let roots = RootCerts::new_with_certs(&certificates(&files.ca)?);
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = Vec::new();
+    let mut store = RootCertStore::empty();
+    for der in certificates(&files.ca)? {
+        roots.push(Certificate::from_der(&der).to_owned());
+        store
+            .add(der)
+            .map_err(|_| SetupError::Pem(files.ca.clone(), "CA certificate"))?;
+    }
     let own = match &files.own {
-        Some((cert, key)) => Some(ClientCert::new_with_certs(
-            &certificates(cert)?,
-            private_key(key)?,
-        )),
+        Some((certificate, key)) => Some(own(certificate, key, &provider, store)?),
         None => None,
     };
     Ok(TlsConfig::builder()
         .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .root_certs(roots)
+        .unversioned_rustls_crypto_provider(provider)
+        .root_certs(RootCerts::new_with_certs(&roots))
         .client_cert(own)
         .build())
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, SetupError> {
-    let mut found = Vec::new();
-    for item in parse_pem(&read(path)?) {
-        if let Ok(PemItem::Certificate(certificate)) = item {
-            found.push(certificate);
-        }
-    }
-    if found.is_empty() {
-        return Err(SetupError::Pem(path.to_owned(), "certificate"));
-    }
-    Ok(found)
+/// The client's certificate with its key.
+fn own(
+    certificate: &Path,
+    key: &Path,
+    provider: &Arc<CryptoProvider>,
+    roots: RootCertStore,
+) -> Result<ClientCert, SetupError> {
+    let chain = certificates(certificate)?;
+    let pem = read(key)?;
+    let bad = || SetupError::Pem(key.to_owned(), "private key");
+    let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| bad())?;
+    let of_ureq = PrivateKey::from_pem(&pem).map_err(|_| bad())?;
+    ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| {
+            let builder = builder.with_root_certificates(roots);
+            builder.with_client_auth_cert(chain.clone(), der)
+        })
+        .map_err(|_| SetupError::Pair(certificate.to_owned(), key.to_owned()))?;
+    let chain = chain
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned());
+    let chain: Vec<_> = chain.collect();
+    Ok(ClientCert::new_with_certs(&chain, of_ureq))
 }
 
-fn private_key(path: &Path) -> Result<PrivateKey<'static>, SetupError> {
-    PrivateKey::from_pem(&read(path)?).map_err(|_| SetupError::Pem(path.to_owned(), "private key"))
+/// The certificates of a file.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+    let pem = read(path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let found = found.ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| SetupError::Pem(path.to_owned(), "certificate"))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SetupError> {
     let error = |error| SetupError::File(path.to_owned(), error);
-    if fs::metadata(path).map_err(error)?.len() > FILE {
-        return Err(error(std::io::ErrorKind::FileTooLarge.into()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(error)?;
+    file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.len() as u64 > FILE {
+        return Err(error(io::ErrorKind::FileTooLarge.into()));
     }
-    fs::read(path).map_err(error)
+    Ok(bytes)
 }

@@ -1,9 +1,9 @@
 //! Members of an etcd: Debian's etcd-server, on loopback addresses of the calling namespace.
 
-use std::fs::File;
-use std::path::Path;
+use std::env;
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -65,7 +65,7 @@ impl Etcd {
         let peers = (0..self.members.len()).map(|i| format!("{}={}", name(i), peer(i)));
         let log = self.directory.file(&format!("{}.log", name(index)));
         let log = File::options().create(true).append(true).open(log)?;
-        let child = Command::new("etcd")
+        let child = Command::new(program("etcd"))
             .args(["--name", &name(index)])
             .arg("--data-dir")
             .arg(self.directory.file(&name(index)))
@@ -166,7 +166,9 @@ impl Etcd {
     /// etcdctl can't be started.
     pub fn observe(&self, election: &str) -> Result<String> {
         let done = Command::new("timeout")
-            .args(["1", "etcdctl", "--endpoints", &self.endpoints().join(",")])
+            .arg("1")
+            .arg(program("etcdctl"))
+            .args(["--endpoints", &self.endpoints().join(",")])
             .args(["elect", "--listen", election])
             .env("ETCDCTL_API", "3")
             .output()?;
@@ -174,7 +176,7 @@ impl Etcd {
     }
 
     fn run_ctl(&self, endpoints: &str, arguments: &[&str]) -> Result<String> {
-        let done = Command::new("etcdctl")
+        let done = Command::new(program("etcdctl"))
             .env("ETCDCTL_API", "3")
             .args(["--command-timeout=5s", "--endpoints", endpoints])
             .args(self.client_arguments())
@@ -213,7 +215,7 @@ impl Etcd {
     /// # Errors
     /// Its log can't be read.
     pub fn log(&self, index: usize) -> Result<String> {
-        Ok(std::fs::read_to_string(
+        Ok(fs::read_to_string(
             self.directory.file(&format!("m{index}.log")),
         )?)
     }
@@ -229,8 +231,11 @@ impl Drop for Etcd {
     }
 }
 
-/// How long etcd's members are without a leader after one has died: 1 to 3 s were measured.
-pub const ELECTION: Duration = Duration::from_secs(4);
+/// A program of etcd's: of the system's, or in the directory that `FANPCAP_ETCD_DIR` names.
+fn program(name: &str) -> PathBuf {
+    let directory = env::var_os("FANPCAP_ETCD_DIR").unwrap_or_else(|| "/usr/bin".into());
+    PathBuf::from(directory).join(name)
+}
 
 /// Goes on where there are etcd and etcdctl.
 ///
@@ -238,10 +243,11 @@ pub const ELECTION: Duration = Duration::from_secs(4);
 /// After it has said SKIP: the test counts as skipped, however it ends.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn needs_etcd() -> Result<()> {
-    for program in ["/usr/bin/etcd", "/usr/bin/etcdctl"] {
-        if !Path::new(program).exists() {
-            println!("SKIP: no {program} here (etcd-server, etcd-client)");
-            bail!("no {program}");
+    for path in ["etcd", "etcdctl"].map(program) {
+        if !path.exists() {
+            let path = path.display();
+            println!("SKIP: no {path} here (etcd-server, etcd-client)");
+            bail!("no {path}");
         }
     }
     ensure!(

@@ -278,7 +278,7 @@ fn stand(mut candidacy: Candidacy, ttl: Duration, orders: &Receiver<()>, outbox:
         let begun = Instant::now();
         let (news, pause) = match candidacy.round() {
             Ok(term) => (Some(News::Term(term)), ttl * 3 / 10),
-            Err(error @ CallError::Refused { .. }) => (Some(News::Refused(error)), PAUSE),
+            Err(error) if error.is_lasting() => (Some(News::Refused(error)), PAUSE),
             Err(_) => (None, PAUSE),
         };
         next = begun + pause;

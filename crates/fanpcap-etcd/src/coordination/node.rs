@@ -177,7 +177,7 @@ impl Keeper {
                 if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
                     self.tell_reach(false);
                 }
-                if matches!(error, CallError::Refused { .. }) {
+                if error.is_lasting() {
                     self.tell(Err(error));
                 }
                 false
