@@ -175,6 +175,19 @@ impl Bench {
         self.seat(side, settings, work, Seat::ALONE)
     }
 
+    /// Starts a reader on a device of the calling thread's namespace, on the reader's CPU.
+    pub(crate) fn read_at(
+        &self,
+        device: &str,
+        side: Side,
+        settings: Settings,
+        work: Work,
+    ) -> Result<Member> {
+        let what = (side, settings, work);
+        let program = self.reader.program(device, what, Some(self.reader_cpu));
+        program.start(&self.scratch)
+    }
+
     /// Starts a reader on a seat.
     pub(crate) fn seat(
         &self,

@@ -8,6 +8,7 @@ mod figure;
 mod out;
 mod pause;
 mod priority;
+mod quota;
 mod libraries;
 mod refusal;
 mod topology;

@@ -200,16 +200,13 @@ impl Reader {
     pub(crate) fn start(
         &self,
         wire: &Wire,
-        (side, settings, work): (Side, Settings, Work),
+        what: (Side, Settings, Work),
         (cpu, fanout): (Option<usize>, Option<(u16, &str)>),
         config: Option<&Path>,
         scratch: &Scratch,
     ) -> Result<Member> {
-        let cpu = cpu.map(|cpu| cpu.to_string());
-        let mut program = self
-            .libraries
-            .program(side, &self.program, "ready", cpu.as_deref())
-            .args(["-i", wire.far()]);
+        let (side, _, work) = what;
+        let mut program = self.program(wire.far(), what, cpu);
         program = match fanout {
             // It joins by itself, and knows only the kernel's own modes.
             Some((group, _)) if work == Work::Receive => program.args(["-g", &group.to_string()]),
@@ -219,11 +216,25 @@ impl Reader {
         if let Some(config) = config {
             program = program.set("PCAP_CONFIG", config);
         }
-        // A handle that falls back to another engine warns.
-        let program = program.args(matches!(side, Side::Xdp(_)).then_some("-E"));
-        let program = with(program, settings, work);
         wire.at_far(|| program.start(scratch))
             .with_context(|| format!("a reader on {}", side.name()))
+    }
+
+    /// The reader on a device of the namespace in which it is started.
+    pub(crate) fn program(
+        &self,
+        device: &str,
+        (side, settings, work): (Side, Settings, Work),
+        cpu: Option<usize>,
+    ) -> Program {
+        let cpu = cpu.map(|cpu| cpu.to_string());
+        let program = self
+            .libraries
+            .program(side, &self.program, "ready", cpu.as_deref())
+            .args(["-i", device])
+            // A handle that falls back to another engine warns.
+            .args(matches!(side, Side::Xdp(_)).then_some("-E"));
+        with(program, settings, work)
     }
 }
 

@@ -4,6 +4,7 @@ mod compile;
 mod trials;
 mod unread;
 mod copies;
+mod dicap;
 mod fanout;
 mod flood;
 mod generator;
@@ -55,6 +56,7 @@ pub(crate) static ROWS: &[&Row] = &[
     &placement::PLACEMENT,
     &placement::LINKS,
     &paper::PAPER,
+    &dicap::DICAP,
 ];
 
 #[cfg(test)]

@@ -402,3 +402,14 @@ fn two_outputs_agree_when_medians_lie_in_each_others_range() {
     let (status, told) = compare(&first, &scratch.file("nowhere"));
     assert!(status == Some(1) && told.contains("nowhere"), "{told}");
 }
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF, cgroups"]
+fn each_packet_has_one_node() {
+    let scratch = Scratch::new().unwrap();
+    // Runs in which the nodes' libpcaps did not get what was sent, each packet once, break it.
+    let output = quickly("dicap", &scratch, &["--driver", "none"]).unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("4 nodes capture, times 1 node"), "{said}");
+}

@@ -1,0 +1,271 @@
+//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Table 1
+//! and Fig. 8, in shape.
+
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap_clusterd::selector::Selector;
+use fanpcap_gen::{Choice, Description, Pace, Plan, Rate, Sender, Sent, Until};
+use fanpcap_linux::bpf::{Attached, Hook};
+use fanpcap_linux::interface;
+use fanpcap_select::layout::Lanes;
+use fanpcap_select::{Action, Claim, Claims, Program, Selection};
+use fanpcap_testkit::mirror::{MONITOR, Mirror, WIRE};
+use fanpcap_testkit::{Member, netns, pin};
+
+use crate::bench::Bench;
+use crate::figure::{Figure, Sample};
+use crate::libraries::Side;
+use crate::measure::{Column, Measure};
+use crate::pause::pause;
+use crate::quota::{self, Quota};
+use crate::reader::{self, ReaderReport, Settings, Work};
+use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
+use crate::row::{Goal, Must, Row};
+use crate::trial::{GRACE, SETTLE};
+
+const COLUMNS: [Column; 3] = [
+    Column::new("one", "1 node"),
+    Column::new("two", "2 nodes"),
+    Column::new("four", "4 nodes"),
+];
+
+fn nodes(key: &str) -> usize {
+    match key {
+        "one" => 1,
+        "two" => 2,
+        _ => 4,
+    }
+}
+
+/// Each reader has so many thousandths of a CPU, so that four are less than one.
+const THOUSANDTHS: u32 = 150;
+/// Each packet is so much work: the readers set the limit, not the mirror.
+const WORK: Work = Work::Busy(20_000);
+/// A ring for 70 ms: what it holds at the end is a small part of a run.
+const SETTINGS: Settings = Settings {
+    snaplen: Some(96),
+    immediate: true,
+    buffer: Some(128 * 1024),
+    timeout: None,
+    filter: None,
+};
+
+/// Nodes that are offered so many times what one of them takes.
+#[derive(Debug)]
+struct Nodes {
+    what: &'static str,
+    /// By the number of nodes.
+    load: fn(usize) -> f64,
+}
+
+/// The same rate for all, which four nodes can't take either.
+static ALIKE: Nodes = Nodes {
+    what: "at 5 times what one takes",
+    load: |_| 5.0,
+};
+/// What the nodes together ought to take.
+static WITHIN: Nodes = Nodes {
+    what: "each at 0.95 of what it takes",
+    load: |nodes| 0.95 * nodes as f64,
+};
+
+impl Measure for Nodes {
+    fn name(&self) -> String {
+        format!("nodes in front of libpcap, {}", self.what)
+    }
+
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
+        Ok(quota::absent())
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let nodes = nodes(column.key);
+        let pps = capacity(bench)? * (self.load)(nodes);
+        cluster(bench, nodes, pps, bench.time)
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &[Figure::SentPps, Figure::CapturedPps, Figure::CapturedShare]
+    }
+}
+
+/// What one node takes in a second, measured once.
+fn capacity(bench: &Bench) -> Result<f64> {
+    static CAPACITY: OnceLock<f64> = OnceLock::new();
+    /// Much more than it can do.
+    const PPS: f64 = 20_000.0;
+    if let Some(known) = CAPACITY.get() {
+        return Ok(*known);
+    }
+    // Longer than other runs: what is left in the ring at the end counts less.
+    let sample = cluster(bench, 1, PPS, 3 * bench.time)?;
+    let sample = sample.map_err(|refusal| anyhow::anyhow!("what one node takes: {refusal}"))?;
+    Ok(*CAPACITY.get_or_init(|| sample[&Figure::CapturedPps]))
+}
+
+/// Sends frames to so many nodes, in namespaces of their own.
+fn cluster(
+    bench: &Bench,
+    nodes: usize,
+    pps: f64,
+    time: Duration,
+) -> Result<Result<Sample, Refusal>> {
+    let home = netns::current()?;
+    let ran = Mirror::new(nodes).and_then(|mirror| run_on(bench, &mirror, pps, time));
+    netns::enter(home.as_fd())?;
+    ran
+}
+
+fn run_on(
+    bench: &Bench,
+    mirror: &Mirror,
+    pps: f64,
+    time: Duration,
+) -> Result<Result<Sample, Refusal>> {
+    let started = (0..mirror.count()).map(|node| Node::start(bench, mirror, node));
+    let started = started.collect::<Result<Vec<_>>>()?;
+    pause(SETTLE)?;
+    let cpu = bench.generator_cpu;
+    // A thread of its own: it stays on the CPU.
+    let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pps, time)).join());
+    let sent = sent.expect("the generator does not panic")?;
+    pause(GRACE)?;
+    let ended = started.into_iter().map(|node| node.end(bench));
+    let told = ended.collect::<Result<Vec<_>>>()?;
+    Ok(judged(bench, &sent, pps, &told))
+}
+
+/// The figures, if the counters agree: each packet reached exactly one node's libpcap.
+fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result<Sample, Refusal> {
+    let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum::<u64>();
+    let counters = Counters {
+        sent: sent.frames,
+        arrived: sent.frames,
+        lost: 0,
+        copies: 1,
+        received: sum(|told| told.received),
+        dropped: sum(|told| told.dropped),
+        delivered: sum(|told| told.delivered),
+    };
+    counters.agree()?;
+    let seconds = sent.nanoseconds as f64 / 1e9;
+    let rate = sent.frames as f64 / seconds;
+    bench.alone(on_time(rate / pps, OFF_RATE))?;
+    let delivered = counters.delivered as f64;
+    Ok(Sample::from([
+        (Figure::Sent, sent.frames as f64),
+        (Figure::SentPps, rate),
+        (Figure::ApplicationReceived, delivered),
+        (Figure::ApplicationDropped, counters.dropped as f64),
+        (Figure::CapturedPps, delivered / seconds),
+        (
+            Figure::CapturedShare,
+            100.0 * delivered / sent.frames as f64,
+        ),
+    ]))
+}
+
+/// A node: the selection on its device, and a reader behind it that is held by a quota.
+struct Node {
+    reader: Member,
+    /// Detached at the end.
+    _attached: Attached,
+    /// Removed after the reader has ended.
+    _quota: Quota,
+}
+
+impl Node {
+    fn start(bench: &Bench, mirror: &Mirror, node: usize) -> Result<Self> {
+        let nodes = mirror.count();
+        let program = Program {
+            selection: Selection::default(),
+            cluster: 0,
+            action: Action::Pass,
+            lanes: Lanes::for_queues(1),
+        };
+        let selector = Selector::load(&program, 4096)?;
+        let claims = Claims::new(|bucket| match bucket % nodes == node {
+            true => Claim::Mine,
+            false => Claim::Elsewhere,
+        });
+        selector.switch(&claims, 1);
+        let quota = Quota::new(THOUSANDTHS)?;
+        mirror.on_node(node, || {
+            let index = interface::index(MONITOR).context("the node's device")?;
+            let attached = selector.attach(index, Hook::Driver);
+            let attached = attached.context("attaching the selection")?;
+            let reader = bench.read_at(MONITOR, Side::System, SETTINGS, WORK)?;
+            quota.hold(reader.pid())?;
+            Ok(Self {
+                reader,
+                _attached: attached,
+                _quota: quota,
+            })
+        })
+    }
+
+    fn end(self, bench: &Bench) -> Result<ReaderReport> {
+        self.reader.signal("TERM")?;
+        reader::told(&self.reader.wait()?, Side::System, bench.library())
+    }
+}
+
+/// Sends different packets at a rate, from the generator's CPU, which also does the mirror's and
+/// the nodes' receive path.
+fn send(cpu: usize, pps: f64, time: Duration) -> Result<Sent> {
+    let description = Description {
+        // So many that chance makes no node's share greater by more than a hundredth.
+        flows: 1 << 16,
+        ..Description::default()
+    };
+    pin(cpu)?;
+    let mut sender = Sender::open(WIRE, description.pool()?, Choice::Portable)?;
+    let plan = Plan {
+        until: Until::Elapsed(time),
+        pace: Pace::Even(format!("{pps:.0}pps").parse::<Rate>()?),
+    };
+    sender.send(&plan, &AtomicBool::new(false))
+}
+
+const fn times(what: &'static str, of: &'static str, bound: f64) -> Goal {
+    Goal::ratio(what, &ALIKE, Figure::CapturedPps, Must::AtLeast(bound)).between(of, "one")
+}
+
+const fn share(what: &'static str, of: &'static str) -> Goal {
+    Goal::ratio(what, &ALIKE, Figure::CapturedShare, Must::Free).alone(of)
+}
+
+const fn whole(what: &'static str, of: &'static str) -> Goal {
+    Goal::ratio(what, &WITHIN, Figure::CapturedShare, Must::AtLeast(99.5)).alone(of)
+}
+
+pub(super) const DICAP: Row = Row {
+    name: "dicap",
+    what: "1, 2 and 4 nodes behind a mirror port, libpcap behind the selection: DiCAP's Fig. 8",
+    goals: &[
+        times("2 nodes capture, times 1 node", "two", 1.9),
+        times("4 nodes capture, times 1 node", "four", 3.8),
+        share("Fig. 8: 1 node, % of sent", "one"),
+        share("Fig. 8: 2 nodes, % of sent", "two"),
+        share("Fig. 8: 4 nodes, % of sent", "four"),
+        whole("1 node at 0.95 of what it takes, %", "one"),
+        whole("2 nodes at 0.95 of what they take, %", "two"),
+        whole("4 nodes at 0.95 of what they take, %", "four"),
+    ],
+    published: &[
+        "DiCAP, Table 1 (1 node, Pentium 4, 1 Gbit/s), loss at 119, 232, 380, 492 and 620 kpps: libpcap 0, 10, 75, \
+         90 and 93 %, PF_RING 0, 1, 28, 83 and 96 %, DiCAP's own capture of headers 0 % at all",
+        "DiCAP, Fig. 8 (libpcap behind it): 512 bytes, 270 kpps: 1 node about 50 %, 2 nodes 100 %; 256 bytes, 480 \
+         kpps: 2 nodes 5 times 1 node, 4 nodes 100 %; 40 bytes, 625 kpps: 2 nodes twice 1 node, 4 nodes 10 times, 5 \
+         nodes 100 %. More than N times, as libpcap thrashed on one node; here each node has its own share of a CPU",
+    ],
+};
