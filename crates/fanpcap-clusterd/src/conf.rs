@@ -19,6 +19,7 @@ use fanpcap_select::Selection;
 use file::Entry;
 
 pub use secret::Secret;
+pub(crate) use value::node;
 
 /// Where cluster.conf is, unless told otherwise.
 pub const PATH: &str = "/etc/fanpcap/cluster.conf";

@@ -1,12 +1,28 @@
 //! `fanpcap node`: follows the topology and selects on the monitored device.
 
-use std::path::PathBuf;
+mod identity;
+mod device;
+mod kernel;
+mod report;
+mod agent;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_cluster::control::ClusterId;
+use fanpcap_cluster::{Announcement, NodeId};
+use fanpcap_linux::wait::stop;
+use fanpcap_select::Action;
 
-use crate::conf::{Conf, PATH};
+use crate::conf::{Conf, Mode, PATH};
+use crate::engine;
+use agent::{Agent, say};
+use device::Device;
+use kernel::Kernel;
+use report::Reporter;
 
 /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
 #[derive(Args, Debug)]
@@ -17,6 +33,9 @@ pub(crate) struct Arguments {
     /// The device that receives the mirrored packets, in the place of the settings' own
     #[arg(short, long, value_name = "DEV")]
     interface: Option<String>,
+    /// This machine's node id, in the place of the settings' own
+    #[arg(long, value_name = "ID")]
+    node: Option<String>,
     /// Also on the device of the default route, or on one with an address: the machine may be cut
     /// off
     #[arg(long)]
@@ -28,12 +47,86 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
-    let Arguments {
-        interface,
-        force,
-        detach,
-        ..
-    } = arguments;
-    let device = interface.as_ref().or(conf.device.as_ref());
-    bail!("this build has no node on {device:?} ({force}, {detach})");
+    conf.check_files()?;
+    let name = arguments.interface.as_ref().or(conf.device.as_ref());
+    let name = name.context("no device: name it with -i, or 'device = NAME' in the settings")?;
+    let device = Device::find(name)?;
+    if arguments.detach {
+        return detach(&conf, device);
+    }
+    if !arguments.force {
+        device.check()?;
+    }
+    stop::on_signals().context("catching signals")?;
+    let announcement = announcement(&conf, arguments)?;
+    warn(&device)?;
+    let kernel = Kernel::take(device, cluster(&conf), action(&conf))?;
+    let engine = engine::node_side(&conf, &announcement)?;
+    say(&format!(
+        "node {} of cluster {} on {name}",
+        announcement.node, conf.cluster
+    ));
+    let from = announcement.address.ip();
+    let id = ClusterId::of_name(&conf.cluster);
+    let reporter = Reporter::new(id.0, announcement, from);
+    Agent::new(announcement.node, engine, kernel, reporter).run(&announcement)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
+    let name = device.name.clone();
+    let kernel = Kernel::take(device, cluster(conf), action(conf))?;
+    match kernel.detach()? {
+        true => say(&format!(
+            "{name} has no selection any more: all packets pass"
+        )),
+        false => say(&format!("{name} had no selection")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What this node says of itself.
+fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
+    let node: NodeId = match (&arguments.node, conf.node) {
+        (Some(text), _) => crate::conf::node(text)?,
+        (None, Some(node)) => node,
+        (None, None) => identity::node_id(Path::new(identity::PATH))?,
+    };
+    let address = conf.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    Ok(Announcement {
+        node,
+        boot: identity::boot()?,
+        weight: conf.weight,
+        address: SocketAddr::new(address, 0),
+    })
+}
+
+/// Says what will not do, without refusing it.
+fn warn(device: &Device) -> Result<()> {
+    if !device.is_up()? {
+        let name = &device.name;
+        say(&format!("{name} is down: 'ip link set {name} up'"));
+    }
+    let [own, first] = ["self", "1"].map(|it| std::fs::read_link(format!("/proc/{it}/ns/mnt")));
+    if let (Ok(own), Ok(first)) = (own, first) {
+        if own != first {
+            say("the agent has mounts of its own: the selection ends with the last process there");
+        }
+    }
+    Ok(())
+}
+
+/// The cluster's number in frames in the mirrored stream.
+fn cluster(conf: &Conf) -> u32 {
+    let [a, b, c, d, ..] = ClusterId::of_name(&conf.cluster).0.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+fn action(conf: &Conf) -> Action {
+    match conf.mode {
+        Mode::Distribution => Action::Pass,
+        Mode::Capture => Action::Ship {
+            bytes: conf.header.next_multiple_of(8),
+        },
+    }
 }

@@ -1,0 +1,64 @@
+//! The coordination engine that cluster.conf names.
+
+use anyhow::{Context, Result, bail};
+use fanpcap_cluster::reshape::{self, Goal, Member};
+use fanpcap_cluster::{Announcement, Topology};
+
+use crate::conf::{Conf, Engine};
+use crate::coordination::NodeSide;
+use crate::etcd::EtcdNode;
+use crate::fixed::Fixed;
+
+/// A node's side of the cluster's engine.
+///
+/// # Errors
+///
+/// The engine can't be used as the settings say.
+pub fn node_side(conf: &Conf, _announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
+    match &conf.engine {
+        Engine::Fixed(_) => Ok(Box::new(Fixed::new(fixed_topology(conf)?))),
+        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Etcd(etcd) => Ok(Box::new(EtcdNode::new(&conf.cluster, etcd)?)),
+    }
+}
+
+/// The topology of a cluster that never changes. It is the same on all nodes, in whatever order
+/// their settings list them.
+fn fixed_topology(conf: &Conf) -> Result<Topology> {
+    let Engine::Fixed(nodes) = &conf.engine else {
+        bail!("the cluster has an engine that can change its topology");
+    };
+    let mut members: Vec<Member> = nodes
+        .iter()
+        .map(|&(node, weight)| Member { node, weight })
+        .collect();
+    members.sort_unstable_by_key(|member| member.node);
+    let goal = Goal::new(None, &members, conf.selection, &conf.analyzers);
+    let goal = goal.context("the cluster has no node that may have packets")?;
+    Ok(reshape::first(&goal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_nodes_does_not_matter() {
+        let topology = |nodes| {
+            let text = format!("cluster = lab\nengine = fixed\nnodes = {nodes}\n");
+            fixed_topology(&Conf::parse(&text, "c").unwrap()).unwrap()
+        };
+        let one = topology("a1, a2*2, a3");
+        assert_eq!(one, topology("a3, a1, a2*2"));
+        assert_eq!(one.check(), Ok(()));
+        let of = |slot| {
+            one.owners
+                .iter()
+                .filter(|owner| **owner == Some(slot))
+                .count()
+        };
+        assert_eq!(of(one.seats[1].slot), 2048);
+        let embedded = "cluster = a\nkey_file = /k\ncoordinators = 1.2.3.4:5";
+        fixed_topology(&Conf::parse(embedded, "c").unwrap()).unwrap_err();
+    }
+}

@@ -1,0 +1,135 @@
+//! The agent's loop: what the engine tells becomes what the kernel does.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_cli::streams;
+use fanpcap_cluster::node::{Command, Node, Orders};
+use fanpcap_cluster::{Announcement, NodeId};
+use fanpcap_linux::wait::stop;
+
+use super::kernel::Kernel;
+use super::report::{Reporter, Sums};
+use crate::coordination::NodeSide;
+use crate::notify::Notify;
+
+/// How long the engine may wait for news.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// A node's agent.
+pub(super) struct Agent {
+    core: Node,
+    engine: Box<dyn NodeSide>,
+    kernel: Kernel,
+    reporter: Reporter,
+    notify: Notify,
+    begun: Instant,
+}
+
+impl Agent {
+    pub(super) fn new(
+        id: NodeId,
+        engine: Box<dyn NodeSide>,
+        kernel: Kernel,
+        reporter: Reporter,
+    ) -> Self {
+        Self {
+            core: Node::new(id, kernel.revision()),
+            engine,
+            kernel,
+            reporter,
+            notify: Notify::from_environment(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Follows the topology until a signal comes. The selection stays in the kernel.
+    pub(super) fn run(&mut self, announcement: &Announcement) -> Result<()> {
+        if let Some(revision) = self.core.current() {
+            say(&format!(
+                "topology {revision} goes on: an earlier agent has loaded it"
+            ));
+        }
+        self.engine
+            .announce(announcement)
+            .context("joining the cluster")?;
+        self.notify.ready();
+        while !stop::is_requested() {
+            let news = self.engine.poll(WAIT).context("the coordination engine")?;
+            for event in news {
+                let commands = self.core.take(event);
+                self.obey(commands)?;
+            }
+            let due = self.core.tick(self.begun.elapsed());
+            self.obey(due)?;
+            let attached = self.kernel.is_attached()?;
+            ensure!(
+                attached,
+                "the device is gone, or its selection was taken off"
+            );
+            self.report();
+            self.notify.alive();
+        }
+        self.notify.stopping();
+        say("the agent ends; the selection goes on without it ('--detach' takes it off)");
+        Ok(())
+    }
+
+    fn obey(&mut self, commands: Vec<Command>) -> Result<()> {
+        let mut left: Vec<Command> = commands.into_iter().rev().collect();
+        while let Some(command) = left.pop() {
+            match command {
+                Command::Load(orders) => {
+                    let more = self.load(&orders);
+                    left.extend(more.into_iter().rev());
+                }
+                Command::Acknowledge(revision) => {
+                    self.engine.acknowledge(revision).context("acknowledging")?;
+                }
+                Command::Say(remark) => say(&remark.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the analyzers and systemd what is counted.
+    fn report(&mut self) {
+        let Some(revision) = self.core.current() else {
+            return;
+        };
+        let Some(sums) = self.reporter.tick(&self.kernel, revision) else {
+            return;
+        };
+        let Sums {
+            seen,
+            captured,
+            ring,
+        } = sums;
+        self.notify.status(&format!(
+            "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
+        ));
+    }
+
+    fn load(&mut self, orders: &Orders) -> Vec<Command> {
+        match self.kernel.load(orders) {
+            Ok(is_new) => {
+                let how = if is_new { "loaded" } else { "switched to" };
+                let (revision, epoch) = (orders.revision, orders.epoch);
+                let buckets = orders.claims.count();
+                let line = format!("{how} topology {revision} (epoch {epoch}): {buckets} buckets");
+                say(&line);
+                self.reporter.follow(&orders.analyzers);
+                self.core.loaded(revision)
+            }
+            Err(error) => {
+                say(&streams::words(&error));
+                self.core.not_loaded(orders.revision, self.begun.elapsed())
+            }
+        }
+    }
+}
+
+/// One line on standard error, where systemd's journal has it.
+pub(super) fn say(line: &str) {
+    streams::note(&format!("fanpcap node: {line}\n"));
+}

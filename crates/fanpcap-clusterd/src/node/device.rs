@@ -1,0 +1,84 @@
+//! The monitored device: whether a selection may go there, and its promiscuous mode.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::netlink::{address, link, route};
+use fanpcap_linux::{bpf, ethtool, interface};
+use fanpcap_select::layout::Lanes;
+
+/// A device that receives mirrored packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Device {
+    /// Its index.
+    pub(crate) ifindex: u32,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Device {
+    /// The device of this name, in the calling thread's network namespace.
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        let found = interface::find(name).context("looking for the device")?;
+        let ifindex = found.with_context(|| format!("there is no device {name}"))?;
+        let name = name.to_owned();
+        Ok(Self { ifindex, name })
+    }
+
+    /// Refuses a device that the machine itself needs: packets of other nodes are dropped there,
+    /// and so would be the machine's own.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self { ifindex, name } = self;
+        let force = "--force takes it all the same, and may cut this machine off";
+        let leads = route::leads_through(*ifindex).context("reading the routes")?;
+        ensure!(!leads, "{name} carries the default route; {force}");
+        let addressed = address::has_address(*ifindex).context("reading the addresses")?;
+        ensure!(
+            !addressed,
+            "{name} has an IP address, so packets for this machine; {force}"
+        );
+        Ok(())
+    }
+
+    /// Refuses a device on which another's XDP program runs. `own` is the number of this node's.
+    pub(crate) fn check_xdp(&self, own: Option<u32>) -> Result<()> {
+        let found = link::get(self.ifindex).context("reading the device")?;
+        match found.xdp {
+            Some(xdp) if Some(xdp.program) != own => {
+                let program = xdp.program;
+                let called = bpf::program_name(program).unwrap_or_else(|_| "unknown".to_owned());
+                let name = &self.name;
+                bail!(
+                    "{name} has another XDP program, {called} (number {program}): stop what runs \
+                     it, or see 'bpftool net show dev {name}'"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The lanes for the receive queues that the device has now.
+    pub(crate) fn lanes(&self) -> Lanes {
+        let device = ethtool::Device::find(self.ifindex).ok();
+        let queues = device.and_then(|device| device.receive_queues());
+        Lanes::for_queues(queues.unwrap_or(1))
+    }
+
+    /// Sets the promiscuous mode, which outlives the agent. Returns whether that changed anything.
+    pub(crate) fn set_promiscuous(&self, promiscuous: bool) -> Result<bool> {
+        let socket = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"));
+        let socket = socket.context("opening a socket")?;
+        let set = interface::set_promiscuous(socket.as_fd(), self.ifindex, promiscuous);
+        set.with_context(|| format!("setting the promiscuous mode of {}", self.name))
+    }
+
+    /// Whether the device is up.
+    pub(crate) fn is_up(&self) -> Result<bool> {
+        let found = link::get(self.ifindex).context("reading the device")?;
+        Ok(found.flags & IFF_UP != 0)
+    }
+}
+
+/// linux/if.h.
+const IFF_UP: u32 = 1;

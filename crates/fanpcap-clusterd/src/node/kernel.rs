@@ -1,0 +1,255 @@
+//! The node's selection in the kernel: taken over, switched, replaced, taken off.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::node::Orders;
+use fanpcap_linux::bpf::{Attached, Hook};
+use fanpcap_select::layout::Lanes;
+use fanpcap_select::{Action, Program};
+
+use super::device::Device;
+use crate::hold::{Hold, Left, Set, State};
+use crate::selector::Selector;
+
+/// The selection of a device.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    device: Device,
+    hold: Hold,
+    state: State,
+    /// What a BPF program is loaded with, beside the selection.
+    cluster: u32,
+    action: Action,
+    link: Option<Attached>,
+    selector: Option<Selector>,
+    switched: Option<Instant>,
+}
+
+/// Bytes of all ring buffers of a device together.
+const RINGS_LEN: usize = 64 << 20;
+
+/// Least time between two switches of a table.
+const APART: Duration = Duration::from_millis(2);
+
+impl Kernel {
+    /// Takes over what an earlier agent has left on the device.
+    pub(crate) fn take(device: Device, cluster: u32, action: Action) -> Result<Self> {
+        let hold = Hold::take(device.ifindex)?;
+        let left = hold.left()?;
+        let state = hold.state()?.unwrap_or_default();
+        let own = left
+            .as_ref()
+            .map(|left| left.link.program_id())
+            .transpose()?;
+        device.check_xdp(own)?;
+        let mut kernel = Self {
+            device,
+            hold,
+            state,
+            cluster,
+            action,
+            link: None,
+            selector: None,
+            switched: None,
+        };
+        match left {
+            Some(left) => kernel.adopt(left),
+            // The device is another one, or its selection was taken off.
+            None => {
+                kernel.state.set = None;
+                kernel.state.loaded.clear();
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// Goes on with an earlier agent's link, and with its maps if this build knows them. An agent
+    /// that died while it replaced the BPF program has written down another one than the link runs.
+    fn adopt(&mut self, left: Left) {
+        let runs = left.link.program_id().ok();
+        let set = self.state.set.filter(|set| Some(set.program) == runs);
+        self.selector = set.and_then(|set| open(&left, &set).ok());
+        self.link = Some(left.link);
+    }
+
+    /// The topology by which the kernel selects, if that is known.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        let control = self.selector.as_ref()?.control();
+        control.generation()?;
+        self.state.revision(control.mark())
+    }
+
+    /// The selection, once there is one.
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        self.selector.as_ref()
+    }
+
+    /// When the counters were 0, in nanoseconds since 1970.
+    pub(crate) fn since(&self) -> u64 {
+        self.state.set.map_or(0, |set| set.since)
+    }
+
+    /// Whether the device still has the selection that this agent or an earlier one put there.
+    pub(crate) fn is_attached(&self) -> Result<bool> {
+        match &self.link {
+            Some(link) => Ok(link.ifindex()? == self.device.ifindex),
+            None => Ok(true),
+        }
+    }
+
+    /// Has the kernel select by these orders from now on. Returns whether a BPF program was loaded
+    /// for that.
+    pub(crate) fn load(&mut self, orders: &Orders) -> Result<bool> {
+        let lanes = self.device.lanes();
+        let program = Program {
+            selection: orders.selection,
+            cluster: self.cluster,
+            action: self.action,
+            lanes,
+        };
+        let code = code(&program)?;
+        let is_same = self.state.set.is_some_and(|set| set.code == code);
+        let Some(current) = self.selector.as_ref().filter(|_| is_same) else {
+            return self.replace(&program, code, orders).map(|()| true);
+        };
+        let mark = self.begin(current.control().mark(), orders.revision)?;
+        self.wait_for_switch();
+        if let Some(selector) = &self.selector {
+            selector.switch(&orders.claims, mark);
+        }
+        Ok(false)
+    }
+
+    /// Writes down that the table of `revision` comes after the one of the mark `current`.
+    fn begin(&mut self, current: u32, revision: Revision) -> Result<u32> {
+        let mark = current.wrapping_add(1).max(1);
+        self.state.begin(mark, revision, current);
+        self.hold.set_state(&self.state)?;
+        Ok(mark)
+    }
+
+    /// Two switches are to be farther apart than a BPF program runs.
+    fn wait_for_switch(&mut self) {
+        let passed = self.switched.map_or(APART, |switched| switched.elapsed());
+        thread::sleep(APART.saturating_sub(passed));
+        self.switched = Some(Instant::now());
+    }
+
+    /// Loads a BPF program with its table, and has the device run it in the place of what is there.
+    fn replace(&mut self, program: &Program, code: u64, orders: &Orders) -> Result<()> {
+        let selector = Selector::load(program, ring_len(program.lanes))?;
+        let id = selector
+            .program()
+            .id()
+            .context("the BPF program's number")?;
+        let set = Set {
+            program: id,
+            code,
+            lanes: u32::try_from(program.lanes.count())?,
+            bytes: bytes(program.action),
+            since: now_ns(),
+        };
+        let last = self.state.loaded.last().map_or(0, |(mark, _)| *mark);
+        let mark = last.wrapping_add(1).max(1);
+        selector.switch(&orders.claims, mark);
+        let all = selector.descriptors();
+        let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
+        let objects: Vec<_> = names.iter().map(String::as_str).zip(all).collect();
+        self.hold.keep(id, &objects)?;
+        let state = State {
+            set: Some(set),
+            loaded: vec![(mark, orders.revision)],
+            promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
+        };
+        self.hold.set_state(&state)?;
+        self.state = state;
+        match &self.link {
+            Some(link) => link
+                .replace(selector.program())
+                .context("replacing the selection")?,
+            None => {
+                let link = attach(&selector, &self.device)?;
+                self.hold.keep_link(link.as_fd())?;
+                self.link = Some(link);
+            }
+        }
+        self.hold.forget_all_but(Some(id))?;
+        self.selector = Some(selector);
+        Ok(())
+    }
+
+    /// Takes the selection off the device: packets of other nodes pass again.
+    pub(crate) fn detach(self) -> Result<bool> {
+        let had = self.link.is_some();
+        if self.state.promiscuous {
+            self.device.set_promiscuous(false)?;
+        }
+        if let Some(link) = &self.link {
+            link.detach().context("detaching the selection")?;
+        }
+        self.hold.remove()?;
+        self.hold.end()?;
+        Ok(had)
+    }
+}
+
+/// Opens the maps that an earlier agent has left.
+fn open(left: &Left, set: &Set) -> io::Result<Selector> {
+    let lanes = Lanes::for_queues(set.lanes);
+    let (action, rings) = match set.bytes {
+        0 => (Action::Pass, 0),
+        bytes => (Action::Ship { bytes }, lanes.count()),
+    };
+    // The BPF program, the control map, the counters, and where packets go.
+    let fds = (0..4 + rings).map(|at| left.open(&at.to_string()));
+    let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
+    Selector::open(fds, lanes, action)
+}
+
+/// Attaches the selection in the driver, or behind it where the driver has no place for that.
+fn attach(selector: &Selector, device: &Device) -> Result<Attached> {
+    let name = &device.name;
+    match selector.attach(device.ifindex, Hook::Driver) {
+        Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
+            let link = selector.attach(device.ifindex, Hook::Generic);
+            link.with_context(|| format!("attaching the selection to {name}"))
+        }
+        link => link.with_context(|| format!("attaching the selection to {name}'s driver")),
+    }
+}
+
+/// A hash of the BPF program's code.
+fn code(program: &Program) -> Result<u64> {
+    let object = program.object()?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{object:?}").as_bytes());
+    Ok(hasher.finish())
+}
+
+fn bytes(action: Action) -> u16 {
+    match action {
+        Action::Pass => 0,
+        Action::Ship { bytes } => bytes,
+    }
+}
+
+fn ring_len(lanes: Lanes) -> u32 {
+    let len = RINGS_LEN / lanes.count().max(1);
+    u32::try_from(len).unwrap_or(1 << 20)
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
+/// errno(3).
+const EOPNOTSUPP: i32 = 95;

@@ -1,0 +1,100 @@
+//! Distribution mode: tcpdump behind the selection has this node's packets.
+
+use anyhow::{Result, ensure};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
+use fanpcap_testkit::mirror::MONITOR;
+use fanpcap_testkit::netns;
+
+use crate::stage::Stage;
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn each_packet_is_captured_by_one_node() {
+    netns::within_new(|| {
+        let stage = Stage::new(3)?;
+        stage.send(0..6000)?;
+        let each = stage.assert_once(0..6000)?;
+        for count in &each {
+            ensure!((1800..2200).contains(count), "{each:?}");
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn an_agent_that_is_killed_changes_nothing_and_the_next_takes_over() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(3)?;
+        let before = program(&stage, 1)?;
+        stage.send(0..1000)?;
+        stage.kill(1)?;
+        stage.send(1000..3000)?;
+        ensure!(program(&stage, 1)? == before, "the selection stays");
+        stage.start(1)?;
+        stage.await_said(1, "topology 1 goes on: an earlier agent has loaded it")?;
+        stage.await_said(1, "switched to topology 1 (epoch 1)")?;
+        stage.send(3000..5000)?;
+        ensure!(program(&stage, 1)? == before, "the BPF program is the same");
+        for _ in 0..3 {
+            stage.kill(1)?;
+            stage.start(1)?;
+            stage.send(0..0)?;
+        }
+        stage.send(5000..6000)?;
+        stage.assert_once(0..6000)?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn detached_a_device_is_as_before() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(2)?;
+        let busy = stage.run(0, &["-i", MONITOR, "--detach"])?;
+        let said = String::from_utf8_lossy(&busy.stderr).into_owned();
+        ensure!(
+            !busy.status.success() && said.contains("another 'fanpcap node' runs"),
+            "{said}"
+        );
+        ensure!(promiscuity(&stage, 0)? == 2, "the agent's and tcpdump's");
+        stage.kill(0)?;
+        let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        ensure!(
+            done.status.success() && said.contains("no selection any more"),
+            "{said}"
+        );
+        ensure!(program(&stage, 0)?.is_none(), "no BPF program is left");
+        ensure!(promiscuity(&stage, 0)? == 1, "tcpdump's");
+        stage.send(0..500)?;
+        let (found, each) = stage.captured()?;
+        ensure!(each[0] == 500 && found.len() == 500, "{each:?}");
+        let again = stage.run(0, &["-i", MONITOR, "--detach"])?;
+        let said = String::from_utf8_lossy(&again.stderr).into_owned();
+        ensure!(
+            again.status.success() && said.contains("had no selection"),
+            "{said}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn program(stage: &Stage, node: usize) -> Result<Option<u32>> {
+    stage.mirror.on_node(node, || {
+        let index = interface::index(MONITOR).unwrap_or(0);
+        Ok(link::get(index)?.xdp.map(|xdp| xdp.program))
+    })
+}
+
+fn promiscuity(stage: &Stage, node: usize) -> Result<u32> {
+    stage.mirror.on_node(node, || {
+        let index = interface::index(MONITOR).unwrap_or(0);
+        Ok(link::get(index)?.promiscuity)
+    })
+}

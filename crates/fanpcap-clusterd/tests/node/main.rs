@@ -1,0 +1,5 @@
+//! `fanpcap node` on real packets: nodes in namespaces behind a mirror port.
+
+mod stage;
+mod distribution;
+mod refusals;

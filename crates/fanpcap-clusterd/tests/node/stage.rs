@@ -1,0 +1,197 @@
+//! Nodes with agents and readers, and traffic for them.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::mirror::{MONITOR, WIRE};
+use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
+
+/// A mirror port with nodes, each with an agent and a reader.
+pub(crate) struct Stage {
+    pub(crate) mirror: Mirror,
+    pub(crate) scratch: Scratch,
+    agents: Vec<Option<Child>>,
+    readers: Vec<Child>,
+}
+
+impl Stage {
+    /// `count` nodes, whose agents and readers run.
+    pub(crate) fn new(count: usize) -> Result<Self> {
+        let mut stage = Self::bare(count)?;
+        for node in 0..count {
+            stage.start(node)?;
+            stage.await_said(node, "loaded topology")?;
+        }
+        for node in 0..count {
+            stage.read(node)?;
+        }
+        Ok(stage)
+    }
+
+    /// `count` nodes on which nothing runs.
+    pub(crate) fn bare(count: usize) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let ids: Vec<String> = (0..count).map(id).collect();
+        let nodes = ids.join(", ");
+        let text = format!("cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\n");
+        scratch.write("cluster.conf", &text)?;
+        Ok(Self {
+            mirror: Mirror::new(count)?,
+            scratch,
+            agents: (0..count).map(|_| None).collect(),
+            readers: Vec::new(),
+        })
+    }
+
+    /// The command line of an agent of this node.
+    pub(crate) fn agent(&self, node: usize, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+        command
+            .args(["node", "--config"])
+            .arg(self.scratch.file("cluster.conf"));
+        command.args(["--node", &id(node)]).args(words);
+        command
+    }
+
+    /// Starts the agent of a node. What it says goes to a file, behind what earlier ones said.
+    pub(crate) fn start(&mut self, node: usize) -> Result<()> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(node))?;
+        let mut command = self.agent(node, &["-i", MONITOR]);
+        command.stderr(log).stdin(Stdio::null());
+        let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
+        self.agents[node] = Some(child);
+        Ok(())
+    }
+
+    /// Runs an agent with these words to its end.
+    pub(crate) fn run(&self, node: usize, words: &[&str]) -> Result<Output> {
+        self.mirror
+            .on_node(node, || Ok(self.agent(node, words).output()?))
+    }
+
+    /// Ends the agent of a node: at once and for good.
+    pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
+        let mut child = self.agents[node].take().context("an agent")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.scratch.file(&format!("agent{node}"))
+    }
+
+    /// What the agents of a node have said.
+    pub(crate) fn said(&self, node: usize) -> String {
+        fs::read_to_string(self.log(node)).unwrap_or_default()
+    }
+
+    /// Waits until an agent of the node has said `text`.
+    pub(crate) fn await_said(&self, node: usize, text: &str) -> Result<()> {
+        let wait = await_for("the agent's words", LIMIT, || {
+            Ok(self.said(node).contains(text).then_some(()))
+        });
+        wait.with_context(|| format!("{text:?} in: {}", self.said(node)))
+    }
+
+    fn file(&self, node: usize) -> PathBuf {
+        self.scratch.file(&format!("node{node}.pcap"))
+    }
+
+    /// Starts tcpdump on a node, as any user would.
+    pub(crate) fn read(&mut self, node: usize) -> Result<()> {
+        let mut command = Command::new("tcpdump");
+        command
+            .args([
+                "-n",
+                "-U",
+                "--immediate-mode",
+                "-B",
+                "32768",
+                "-i",
+                MONITOR,
+                "-w",
+            ])
+            .arg(self.file(node));
+        command.stderr(Stdio::null());
+        let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
+        self.readers.push(child);
+        await_for("tcpdump", LIMIT, || {
+            Ok(self.file(node).exists().then_some(()))
+        })?;
+        thread::sleep(Duration::from_millis(200));
+        Ok(())
+    }
+
+    /// Sends the frames of these numbers, slowly enough for the nodes' queues.
+    pub(crate) fn send(&self, numbers: std::ops::Range<u64>) -> Result<()> {
+        let frames = traffic::frames(7, &traffic::flows(7, 8), numbers)?;
+        let injector = Injector::open(WIRE)?;
+        for part in frames.chunks(32) {
+            injector.send_all(part)?;
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// How often each number was captured, all nodes together, once nothing comes any more; and how
+    /// many frames each node has.
+    pub(crate) fn captured(&self) -> Result<(std::collections::BTreeMap<u64, usize>, Vec<usize>)> {
+        let count = |node| Capture::count_so_far(&self.file(node));
+        let counts = || (0..self.mirror.count()).map(count).collect::<Vec<usize>>();
+        let mut last = counts();
+        let each = await_for("the last frames", LIMIT, || {
+            thread::sleep(Duration::from_millis(300));
+            let now = counts();
+            Ok((std::mem::replace(&mut last, now.clone()) == now).then_some(now))
+        })?;
+        let captures: Vec<Capture> = (0..self.mirror.count())
+            .map(|node| Capture::read_so_far(&self.file(node)))
+            .collect();
+        Ok((capture::sequences(&captures), each))
+    }
+
+    /// Asserts that each of these frames was captured once, by any node.
+    pub(crate) fn assert_once(&self, numbers: std::ops::Range<u64>) -> Result<Vec<usize>> {
+        let (found, each) = self.captured()?;
+        let missed = numbers
+            .clone()
+            .filter(|number| !found.contains_key(number))
+            .count();
+        let doubled = found.values().filter(|count| **count > 1).count();
+        let strange = found
+            .keys()
+            .filter(|number| !numbers.contains(number))
+            .count();
+        ensure!(
+            (missed, doubled, strange) == (0, 0, 0),
+            "{missed} missed, {doubled} doubled, {strange} strange of {numbers:?}: {each:?}"
+        );
+        Ok(each)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for child in self.agents.iter_mut().flatten().chain(&mut self.readers) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for node in 0..self.mirror.count() {
+            let _ = self.run(node, &["-i", MONITOR, "--detach"]);
+        }
+    }
+}
+
+/// The id of a node.
+pub(crate) fn id(node: usize) -> String {
+    format!("a{}", node + 1)
+}
