@@ -191,3 +191,15 @@ impl Ledger {
         same.map(|(one, other)| one.seen.abs_diff(other.seen)).max()
     }
 }
+
+/// Packets that a life marked, at most: all that it captured after its last report may be marked.
+pub(super) fn marked(life: &Life, captured: &Spans) -> u64 {
+    let unseen: i64 = match life.end {
+        Some(_) => captured.iter().map(|span| span.most - span.least).sum(),
+        None => 0,
+    };
+    life.last()
+        .summary
+        .marked
+        .saturating_add(unseen.unsigned_abs())
+}

@@ -2,6 +2,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::balance::marked;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::life::{Around, Life, Spans, zeros};
@@ -212,7 +213,7 @@ impl Ledger {
                     floor.most = floor.most.max(floor.least);
                 }
             }
-            self.past_marked += life.last().summary.marked;
+            self.past_marked += marked(life, &captured);
             self.past_ring += life.last().summary.ring;
         }
         self.lives.retain(|life| !due(life));

@@ -1,0 +1,121 @@
+//! The batches of one session: which came, which came twice, and how many records are missing.
+
+use crate::record::Batch;
+
+/// Batches that may come in another order: one further behind the newest is refused, as nobody
+/// knows whether it came before.
+const WINDOW: u64 = (WORDS * 64) as u64;
+
+/// Words of the window, a bit for each batch.
+const WORDS: usize = 64;
+
+/// A session that is met at a later batch than this began before the analyzer did.
+const FIRST: u64 = 1024;
+
+/// The batches of one session.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    /// Number of the batch after the newest.
+    next: u64,
+    /// All batches below came.
+    whole: u64,
+    /// Which batches of the window came.
+    came: Vec<u64>,
+    /// Numbers of the first record that counts, and of the one after the newest batch's last.
+    records: (u64, u64),
+    /// Records that came.
+    received: u64,
+    /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
+    pub(super) heard: u64,
+    pub(super) ahead: i64,
+}
+
+/// What a batch is to its session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    New,
+    /// It came before.
+    Again,
+    /// It is too old to say.
+    Old,
+}
+
+impl Stream {
+    pub(super) fn new(batch: &Batch<'_>) -> Self {
+        let origin = &batch.origin;
+        let (begin, first) = match origin.sequence {
+            0..FIRST => (0, 0),
+            late => (late, origin.first),
+        };
+        Self {
+            next: begin,
+            whole: begin,
+            came: vec![0; WORDS],
+            records: (first, first),
+            received: 0,
+            heard: 0,
+            ahead: 0,
+        }
+    }
+
+    /// Notes that a batch came at `now`.
+    pub(super) fn note(&mut self, batch: &Batch<'_>, now: u64) -> Place {
+        let sequence = batch.origin.sequence;
+        if sequence.saturating_add(WINDOW) < self.next || sequence < self.whole {
+            return if sequence < self.whole {
+                Place::Again
+            } else {
+                Place::Old
+            };
+        }
+        self.reach(sequence);
+        let (word, bit) = Self::at(sequence);
+        if self.came[word] & bit != 0 {
+            return Place::Again;
+        }
+        self.came[word] |= bit;
+        let end = batch.origin.first.saturating_add(u64::from(batch.len()));
+        self.records.1 = self.records.1.max(end);
+        self.received += u64::from(batch.len());
+        while self.whole < self.next && self.has(self.whole) {
+            self.whole += 1;
+        }
+        self.heard = now;
+        Place::New
+    }
+
+    /// Moves the window so that it reaches a batch.
+    fn reach(&mut self, sequence: u64) {
+        if sequence >= self.next.saturating_add(WINDOW) {
+            self.came.fill(0);
+            self.next = sequence;
+        }
+        while self.next <= sequence {
+            let (word, bit) = Self::at(self.next);
+            self.came[word] &= !bit;
+            self.next += 1;
+        }
+        // What has left the window will not come any more.
+        self.whole = self.whole.max(self.next.saturating_sub(WINDOW));
+    }
+
+    fn at(sequence: u64) -> (usize, u64) {
+        let word = usize::try_from(sequence / 64 % WORDS as u64).unwrap_or(0);
+        (word, 1 << (sequence % 64))
+    }
+
+    fn has(&self, sequence: u64) -> bool {
+        let (word, bit) = Self::at(sequence);
+        self.came[word] & bit != 0
+    }
+
+    /// The first batch that is missing and may still come.
+    pub(super) fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Records that were sent and did not come.
+    pub(super) fn missing(&self) -> u64 {
+        (self.records.1 - self.records.0).saturating_sub(self.received)
+    }
+}

@@ -1,0 +1,151 @@
+//! Who had which bucket when: fences off what a node captured that was no longer its.
+//!
+//! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
+//! are wanted as long as no other node has taken its buckets over, and doubles afterwards. Where the
+//! two meet, clocks do not decide: within the skew, equal packets are compared.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fanpcap_buckets::Slot;
+
+use crate::identity::{NodeId, Revision};
+use crate::topology::{Phase, Topology};
+
+/// Topologies that are remembered.
+const REMEMBERED: usize = 16;
+
+/// What a record's revision says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// The node has the bucket, alone.
+    Owner,
+    /// Another node may have the packet too.
+    Shared,
+    /// Another node has had the bucket for longer than clocks may differ.
+    Fenced,
+    /// By its own topology the node has not got the bucket.
+    Foreign,
+    /// A topology that the analyzer has not heard of yet.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Tenure {
+    revision: Revision,
+    topology: Topology,
+    slots: BTreeMap<NodeId, Slot>,
+}
+
+impl Tenure {
+    fn captures(&self, node: NodeId, bucket: usize) -> Option<Phase> {
+        self.topology.captures(*self.slots.get(&node)?, bucket)
+    }
+}
+
+/// The last topologies, and when nodes began to follow them.
+#[derive(Debug, Default)]
+pub(super) struct Tenures {
+    /// The newest last.
+    tenures: VecDeque<Tenure>,
+    /// The first stamp of each node by each revision.
+    began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
+}
+
+impl Tenures {
+    /// Takes a topology. One that is not newer than the newest is dropped.
+    pub(super) fn follow(&mut self, revision: Revision, topology: Topology) {
+        if self.newest().is_some_and(|newest| newest >= revision) {
+            return;
+        }
+        if self.tenures.len() == REMEMBERED {
+            self.tenures.pop_front();
+        }
+        let slots = topology
+            .seats
+            .iter()
+            .map(|seat| (seat.node, seat.slot))
+            .collect();
+        self.tenures.push_back(Tenure {
+            revision,
+            topology,
+            slots,
+        });
+        let seats = &self.tenures;
+        self.began
+            .retain(|node, _| seats.iter().any(|tenure| tenure.slots.contains_key(node)));
+    }
+
+    pub(super) fn newest(&self) -> Option<Revision> {
+        self.tenures.back().map(|tenure| tenure.revision)
+    }
+
+    /// Notes that a node captured by a revision at `stamp`.
+    pub(super) fn note(&mut self, node: NodeId, revision: Revision, stamp: u64) {
+        let began = self.began.entry(node).or_default();
+        match began.iter_mut().find(|(known, _)| *known == revision) {
+            Some((_, first)) => *first = stamp.min(*first),
+            None => {
+                began.push_back((revision, stamp));
+                if began.len() > REMEMBERED {
+                    began.pop_front();
+                }
+            }
+        }
+    }
+
+    /// What to think of a record. Without any topology every node owns what it sends.
+    pub(super) fn standing(&self, record: &Claim, skew: u64) -> Standing {
+        let Some(newest) = self.tenures.back() else {
+            return Standing::Owner;
+        };
+        if record.revision > newest.revision {
+            return Standing::Unknown;
+        }
+        let found = self
+            .tenures
+            .iter()
+            .position(|tenure| tenure.revision == record.revision);
+        let own = match found {
+            Some(at) => match self.tenures[at].captures(record.node, record.bucket) {
+                None => return Standing::Foreign,
+                Some(Phase::Union) => Standing::Shared,
+                Some(Phase::Stable) => Standing::Owner,
+            },
+            None => Standing::Owner,
+        };
+        let since = found.map_or(0, |at| at + 1);
+        let mut standing = own;
+        for tenure in self.tenures.iter().skip(since) {
+            if tenure.captures(record.node, record.bucket).is_some() {
+                continue;
+            }
+            standing = Standing::Shared;
+            if self.has_taken_over(tenure, record, skew) {
+                return Standing::Fenced;
+            }
+        }
+        standing
+    }
+
+    /// Whether an owner by `tenure` captured before the record by more than the skew.
+    fn has_taken_over(&self, tenure: &Tenure, record: &Claim, skew: u64) -> bool {
+        let owner = tenure.topology.owners[record.bucket];
+        let owner = tenure.slots.iter().find(|(_, slot)| Some(**slot) == owner);
+        let began = owner.and_then(|(node, _)| self.began.get(node));
+        let by_then = began
+            .into_iter()
+            .flatten()
+            .filter(|(by, _)| *by >= tenure.revision);
+        let first = by_then.map(|(_, stamp)| *stamp).min();
+        first.is_some_and(|first| record.stamp > first.saturating_add(skew))
+    }
+}
+
+/// What a record says of where it belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) node: NodeId,
+    pub(super) revision: Revision,
+    pub(super) bucket: usize,
+    pub(super) stamp: u64,
+}

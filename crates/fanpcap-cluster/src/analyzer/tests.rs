@@ -1,0 +1,350 @@
+//! Every packet once, whatever nodes and coordinators do.
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_buckets::{Owners, Slot};
+use fanpcap_select::Selection;
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::{BatchBuilder, Head, Kind};
+use crate::topology::Seat;
+
+const MS: u64 = 1_000_000;
+const BEGIN: u64 = 1_000_000 * MS;
+const SKEW: u64 = 50 * MS;
+const OLD: NodeId = NodeId(10);
+const NEW: NodeId = NodeId(11);
+
+fn analyzer() -> Analyzer {
+    Analyzer::new(AnalyzerSettings {
+        cluster: 1,
+        hold: 500 * MS,
+        skew: SKEW,
+        most_held: 64 << 20,
+        seed: 7,
+    })
+}
+
+/// A topology of the two nodes. `heir` is there in a union.
+fn topology(owner: u8, heir: Option<u8>) -> Topology {
+    let table = |slot| -> Box<Owners> { Box::new([Some(Slot(slot)); BUCKETS]) };
+    let seat = |slot, node| Seat {
+        slot: Slot(slot),
+        node,
+        weight: 1,
+    };
+    Topology {
+        epoch: 1,
+        selection: Selection::default(),
+        seats: vec![seat(0, OLD), seat(1, NEW)],
+        owners: table(owner),
+        heirs: heir.map(table),
+        analyzers: Vec::new(),
+    }
+}
+
+fn node(node: NodeId) -> BatchBuilder {
+    let head = Head {
+        kind: Kind::Records,
+        length: 0,
+        cluster: 1,
+        node,
+        boot: 1,
+        session: 1,
+    };
+    BatchBuilder::new(head, 300, 1)
+}
+
+fn record(stamp: u64, marked: bool, captured: &[u8]) -> Record<'_> {
+    Record {
+        stamp,
+        wire_length: 60,
+        bucket: 9,
+        marked,
+        captured,
+    }
+}
+
+/// What the analyzer gave out: contents, sorted, and whether stamps were in order.
+#[derive(Default)]
+struct Out {
+    contents: Vec<Vec<u8>>,
+    stamps: Vec<u64>,
+}
+
+impl Out {
+    fn put(&mut self, delivered: &Delivered<'_>) {
+        self.contents.push(delivered.record.captured.to_vec());
+        self.stamps.push(delivered.record.stamp);
+    }
+}
+
+/// How the buckets get from one node to the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Union,
+    /// The old node never hears of the change and goes on capturing.
+    CutOff,
+}
+
+/// When who loads which revision, in milliseconds, and when the analyzer hears of it.
+#[derive(Clone, Debug)]
+struct Plan {
+    change: Change,
+    /// The new node's first and second change; the old one's.
+    new: [u64; 2],
+    old: [u64; 2],
+    analyzer: [u64; 2],
+    /// By how much each node's stamps are late.
+    late: [u64; 2],
+    /// Whether batches of the nodes come late, by milliseconds.
+    delays: [u64; 2],
+    packets: Vec<(u64, u8)>,
+}
+
+prop_compose! {
+    fn plans()(
+        change in prop_oneof![Just(Change::Union), Just(Change::CutOff)],
+        gained in 300u64..400,
+        stable in prop::array::uniform2(600u64..700),
+        lost in 300u64..500,
+        analyzer in prop::array::uniform2(0u64..150),
+        late in prop::array::uniform2(0u64..20),
+        delays in prop::array::uniform2(0u64..100),
+        packets in prop::collection::vec((0u64..1000, any::<u8>()), 0..400),
+    ) -> Plan {
+        let mut packets = packets;
+        packets.sort_unstable();
+        // True repeats come at once, or when no clock can take them for doubles.
+        let mut last = [None::<u64>; 256];
+        packets.retain(|&(at, content)| {
+            let last = &mut last[usize::from(content)];
+            let is_apart = last.is_none_or(|last| last == at || last + 80 < at);
+            *last = if is_apart { Some(at) } else { *last };
+            is_apart
+        });
+        Plan {
+            change,
+            new: [gained, stable[0]],
+            // The old node hears of the union before it hears of its end.
+            old: [lost, stable[1]],
+            analyzer: [300 + analyzer[0], 600 + analyzer[1]],
+            late,
+            delays,
+            packets,
+        }
+    }
+}
+
+impl Plan {
+    /// The revision and mark with which a node captures at a millisecond, if it does.
+    fn captures(&self, node: usize, at: u64) -> Option<(Revision, bool)> {
+        if node == 0 {
+            match (self.change, at) {
+                (Change::CutOff, _) => Some((Revision(1), false)),
+                (Change::Union, at) if at < self.old[0] => Some((Revision(1), false)),
+                (Change::Union, at) => (at < self.old[1]).then_some((Revision(2), true)),
+            }
+        } else if at < self.new[0] {
+            None
+        } else if at < self.new[1] {
+            Some((Revision(2), true))
+        } else {
+            Some((Revision(3), false))
+        }
+    }
+}
+
+/// All batches, by when they come.
+fn batches(plan: &Plan) -> Vec<(u64, Vec<u8>)> {
+    let mut batches = Vec::new();
+    for (index, id) in [OLD, NEW].into_iter().enumerate() {
+        let mut builder = node(id);
+        let mut window = 0;
+        for &(at, content) in &plan.packets {
+            // A node sends what it has ten times a second.
+            if at / 100 != window {
+                let come = BEGIN + (100 * (window + 1) + plan.delays[index]) * MS;
+                batches.extend(builder.flush().map(|batch| (come, batch)));
+                window = at / 100;
+            }
+            let come = BEGIN + (at + plan.delays[index]) * MS;
+            if let Some((revision, marked)) = plan.captures(index, at) {
+                let stamp = BEGIN + (at + plan.late[index]) * MS;
+                let record = record(stamp, marked, std::slice::from_ref(&content));
+                batches.extend(builder.push(revision, &record).map(|batch| (come, batch)));
+            }
+        }
+        let end = BEGIN + (1000 + plan.delays[index]) * MS;
+        batches.extend(builder.flush().map(|batch| (end, batch)));
+    }
+    batches.sort_by_key(|(come, _)| *come);
+    batches
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_bucket_changes_its_owner_without_a_packet_lost_or_twice(plan in plans()) {
+        let mut analyzer = analyzer();
+        analyzer.follow(Revision(1), topology(0, None));
+        analyzer.reach(true);
+        let mut out = Out::default();
+        let mut hears = plan.analyzer.into_iter().zip([(2, Some(1)), (3, None)]);
+        let mut next = hears.next();
+        for (come, batch) in batches(&plan) {
+            while let Some((_, (revision, heir))) = next.filter(|(at, _)| BEGIN + at * MS <= come) {
+                analyzer.follow(Revision(revision), topology(u8::from(heir.is_none()), heir));
+                next = hears.next();
+            }
+            let batch = Batch::decode(&batch).unwrap();
+            analyzer.take(&batch, come).unwrap();
+            prop_assert!(analyzer.take(&batch, come).is_err());
+            analyzer.release(come, |delivered| out.put(delivered));
+        }
+        for (_, (revision, heir)) in next.into_iter().chain(hears) {
+            analyzer.follow(Revision(revision), topology(u8::from(heir.is_none()), heir));
+        }
+        analyzer.flush(|delivered| out.put(delivered));
+        let mut offered: Vec<_> = plan.packets.iter().map(|(_, content)| vec![*content]).collect();
+        offered.sort_unstable();
+        prop_assert!(out.stamps.is_sorted());
+        out.contents.sort_unstable();
+        let counters = analyzer.counters();
+        prop_assert_eq!(&out.contents, &offered, "{:?}", counters);
+        prop_assert_eq!(counters.received, counters.delivered + counters.doubles + counters.fenced);
+        prop_assert_eq!(counters.export_lost, 0);
+    }
+
+    #[test]
+    fn batches_that_are_lost_are_counted_by_their_records(
+        lost in prop::collection::vec(any::<bool>(), 1..60),
+    ) {
+        let mut analyzer = analyzer();
+        let mut builder = node(OLD);
+        let packets = (0..lost.len() as u64 * 3).filter_map(|number| {
+            builder.push(Revision(1), &record(BEGIN + number, false, &[1; 70]))
+        });
+        let mut batches: Vec<_> = packets.collect();
+        batches.extend(builder.flush());
+        // The last one comes, as nobody knows of what is behind it.
+        let last = batches.len() - 1;
+        let is_lost = |at: usize| at < last && lost.get(at) == Some(&true);
+        let mut missing = 0;
+        for (at, bytes) in batches.iter().enumerate() {
+            let batch = Batch::decode(bytes).unwrap();
+            if is_lost(at) {
+                missing += u64::from(batch.len());
+            } else {
+                analyzer.take(&batch, BEGIN).unwrap();
+            }
+        }
+        prop_assert_eq!(analyzer.counters().export_lost, missing);
+        let first = (0..=last).find(|&at| is_lost(at)).unwrap_or(last + 1);
+        prop_assert_eq!(analyzer.lacks(OLD, 1, 1), first as u64);
+    }
+}
+
+/// The single batch of these records.
+fn batch(id: NodeId, revision: u64, records: &[Record<'_>]) -> Vec<u8> {
+    let mut builder = node(id);
+    for record in records {
+        assert_eq!(builder.push(Revision(revision), record), None);
+    }
+    builder.flush().unwrap()
+}
+
+#[test]
+fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
+    let mut analyzer = analyzer();
+    analyzer.follow(Revision(5), topology(0, None));
+    analyzer.reach(true);
+    let bytes = batch(NEW, 5, &[record(BEGIN, false, b"foreign")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    let bytes = batch(OLD, 6, &[record(BEGIN, false, b"never")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    analyzer.release(BEGIN + 600 * MS, |delivered| panic!("{delivered:?}"));
+    let counters = analyzer.counters();
+    assert_eq!(
+        (counters.foreign, counters.unknown, counters.received),
+        (1, 1, 2)
+    );
+}
+
+#[test]
+fn an_analyzer_that_is_cut_off_takes_what_it_can_not_judge() {
+    let mut analyzer = analyzer();
+    analyzer.follow(Revision(5), topology(0, None));
+    let bytes = batch(NEW, 6, &[record(BEGIN, false, b"newer")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    let mut out = Out::default();
+    analyzer.release(BEGIN + 600 * MS, |delivered| out.put(delivered));
+    assert_eq!(out.contents, [b"newer"]);
+}
+
+#[test]
+fn a_clock_that_is_wrong_holds_nobody_up() {
+    let mut analyzer = analyzer();
+    let third = NodeId(12);
+    let wrong = record(BEGIN + 3_600_000 * MS, false, b"ahead");
+    for (id, sent) in [
+        (OLD, record(BEGIN, false, b"a")),
+        (NEW, wrong),
+        (third, record(BEGIN, false, b"b")),
+    ] {
+        let bytes = batch(id, 1, &[sent]);
+        analyzer
+            .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+            .unwrap();
+    }
+    let mut out = Out::default();
+    analyzer.release(BEGIN + 501 * MS, |delivered| out.put(delivered));
+    assert_eq!(out.contents, [b"a", b"b"]);
+    assert_eq!(analyzer.counters().ahead, 1);
+    analyzer.flush(|delivered| out.put(delivered));
+    assert_eq!(out.contents[2], b"ahead");
+}
+
+#[test]
+fn a_late_record_is_given_out_and_counted() {
+    let mut analyzer = analyzer();
+    let bytes = batch(OLD, 1, &[record(BEGIN + 900 * MS, false, b"new")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN + 900 * MS)
+        .unwrap();
+    analyzer.release(BEGIN + 900 * MS, |_| ());
+    let bytes = batch(NEW, 1, &[record(BEGIN, false, b"late")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN + 900 * MS)
+        .unwrap();
+    let mut late = Vec::new();
+    analyzer.flush(|delivered| late.push(delivered.late));
+    assert_eq!(late, [true, false]);
+    assert_eq!(analyzer.counters().late, 1);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let settings = AnalyzerSettings {
+        most_held: 1000,
+        ..analyzer().settings
+    };
+    let mut analyzer = Analyzer::new(settings);
+    let mut given = 0;
+    for number in 0..50 {
+        let bytes = batch(NodeId(number), 1, &[record(BEGIN, false, &[0; 100])]);
+        analyzer
+            .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+            .unwrap();
+        analyzer.release(BEGIN, |_| given += 1);
+        assert!(analyzer.timeline.bytes() <= 1000);
+    }
+    assert!(given > 40 && analyzer.counters().hurried > 0);
+}

@@ -1,0 +1,142 @@
+//! Holds records back for a while and gives them out in the order of their stamps.
+//!
+//! Time is cut into slots of about a millisecond. A record goes into its slot; a slot is sorted when
+//! it is due.
+
+use crate::record::Record;
+
+/// A slot is 2^20 nanoseconds.
+const SLOT_BITS: u32 = 20;
+
+/// Slots, 4.3 seconds of them.
+const SLOTS: u64 = 4096;
+
+/// Nanoseconds that fit into the slots.
+pub(super) const SPAN: u64 = SLOTS << SLOT_BITS;
+
+/// A record that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) stamp: u64,
+    pub(super) revision: u64,
+    at: u32,
+    pub(super) wire_length: u32,
+    length: u16,
+    pub(super) bucket: u16,
+    /// The analyzer's number of the node.
+    pub(super) node: u16,
+    pub(super) link: u16,
+    pub(super) marked: bool,
+    pub(super) late: bool,
+}
+
+/// What a batch's records have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) revision: u64,
+    pub(super) node: u16,
+    pub(super) link: u16,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    held: Vec<Held>,
+    bytes: Vec<u8>,
+}
+
+/// Records by time.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    slots: Vec<Slot>,
+    /// The first slot that was not given out.
+    due: u64,
+    bytes: usize,
+}
+
+impl Timeline {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            due: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes held, of packets and of what is known of them.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Records of before this time are late.
+    pub(super) fn due(&self) -> u64 {
+        self.due << SLOT_BITS
+    }
+
+    /// The first record is not yet held: time begins at `time`.
+    pub(super) fn begin(&mut self, time: u64) {
+        if self.due == 0 {
+            self.due = time >> SLOT_BITS;
+        }
+    }
+
+    /// Holds a record back. Returns whether it is late, or too far ahead; it is kept all the same.
+    pub(super) fn hold(&mut self, sender: Sender, record: &Record<'_>) -> (bool, bool) {
+        let number = record.stamp >> SLOT_BITS;
+        let late = number < self.due;
+        let last = self.due + SLOTS - 1;
+        let slot = &mut self.slots[place(number.clamp(self.due, last))];
+        let length = u16::try_from(record.captured.len()).unwrap_or(u16::MAX);
+        slot.held.push(Held {
+            stamp: record.stamp,
+            revision: sender.revision,
+            at: u32::try_from(slot.bytes.len()).unwrap_or(u32::MAX),
+            wire_length: record.wire_length,
+            length,
+            bucket: record.bucket,
+            node: sender.node,
+            link: sender.link,
+            marked: record.marked,
+            late,
+        });
+        slot.bytes.extend_from_slice(record.captured);
+        self.bytes += size_of::<Held>() + record.captured.len();
+        (late, number > last)
+    }
+
+    /// Gives out what is older than `time`. Times that went back by more than the slots hold begin
+    /// a new count: everything is given out before.
+    pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&Held, &[u8])) {
+        let until = time >> SLOT_BITS;
+        if until + SLOTS < self.due || until > self.due + SLOTS {
+            for _ in 0..SLOTS {
+                self.release_one(give);
+            }
+            self.due = until;
+        }
+        while self.due < until {
+            self.release_one(give);
+        }
+    }
+
+    /// Gives out the oldest slot.
+    pub(super) fn release_one(&mut self, give: &mut impl FnMut(&Held, &[u8])) {
+        let slot = &mut self.slots[place(self.due)];
+        self.due += 1;
+        if slot.held.is_empty() {
+            return;
+        }
+        slot.held.sort_by_key(|held| held.stamp);
+        for held in &slot.held {
+            let at = held.at as usize;
+            give(held, &slot.bytes[at..at + usize::from(held.length)]);
+        }
+        self.bytes -= slot.held.len() * size_of::<Held>() + slot.bytes.len();
+        slot.held.clear();
+        slot.bytes.clear();
+    }
+}
+
+/// The place of a slot among those there are.
+fn place(number: u64) -> usize {
+    usize::try_from(number % SLOTS).unwrap_or(0)
+}

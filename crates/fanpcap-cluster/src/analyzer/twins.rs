@@ -1,0 +1,95 @@
+//! Finds the packets that two nodes captured while a bucket moved.
+//!
+//! One packet in twenty of real traffic has a true repeat: a retransmission, a keep-alive. So a
+//! packet that comes again is no double in itself. A node has each packet once. So an equal packet of
+//! another node is a double of one that this node has not had yet; of equal packets there were as
+//! many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that comes
+//! when the other node had begun, or ended, is one of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+
+/// Most packets that are remembered. Beyond, a packet counts as one of its own.
+const MOST: usize = 1 << 20;
+
+/// A packet that was given out, and the nodes that had it.
+#[derive(Debug)]
+struct Given {
+    stamp: u64,
+    nodes: Vec<u16>,
+}
+
+type Digest = (u64, u64);
+
+/// The packets of buckets that move.
+#[derive(Debug)]
+pub(super) struct Twins {
+    seed: u64,
+    skew: u64,
+    twins: HashMap<Digest, VecDeque<Given>>,
+    order: VecDeque<(u64, Digest)>,
+}
+
+impl Twins {
+    /// Stamps of doubles differ by `skew` at most. `seed` keeps those who send packets from making
+    /// two that are taken for one.
+    pub(super) fn new(skew: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            skew,
+            twins: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Whether a packet is a double.
+    pub(super) fn is_double(&mut self, stamp: u64, node: u16, packet: (u32, &[u8])) -> bool {
+        self.forget(stamp);
+        let digest = self.digest(packet);
+        if self.order.len() >= MOST && !self.twins.contains_key(&digest) {
+            return false;
+        }
+        let equal = self.twins.entry(digest).or_default();
+        let apart = |given: &Given| given.stamp.abs_diff(stamp);
+        let others = equal
+            .iter_mut()
+            .filter(|given| !given.nodes.contains(&node));
+        let nearest = others.min_by_key(|given| apart(given));
+        if let Some(given) = nearest.filter(|given| apart(given) <= self.skew) {
+            given.nodes.push(node);
+            return true;
+        }
+        if self.order.len() < MOST {
+            let nodes = vec![node];
+            equal.push_back(Given { stamp, nodes });
+            self.order.push_back((stamp, digest));
+        }
+        false
+    }
+
+    /// Forgets the packets that are too old for a double at `time`.
+    pub(super) fn forget(&mut self, time: u64) {
+        let oldest = time.saturating_sub(self.skew);
+        while let Some(&(_, digest)) = self.order.front().filter(|(stamp, _)| *stamp < oldest) {
+            self.order.pop_front();
+            if let Some(equal) = self.twins.get_mut(&digest) {
+                equal.pop_front();
+                if equal.is_empty() {
+                    self.twins.remove(&digest);
+                }
+            }
+        }
+    }
+
+    /// 128 bits of two hashes with seeds of their own.
+    fn digest(&self, (wire_length, captured): (u32, &[u8])) -> Digest {
+        let hash = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write_u64(seed);
+            hasher.write_u32(wire_length);
+            hasher.write(captured);
+            hasher.finish()
+        };
+        (hash(self.seed), hash(!self.seed))
+    }
+}
