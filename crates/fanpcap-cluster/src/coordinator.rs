@@ -8,7 +8,8 @@
 //!
 //! * A change begins with a union and ends with a stable topology, once all nodes that get buckets
 //!   capture by the union, and [`Timing::dwell`] has passed since. Nodes that are dead get none:
-//!   their death is a change of its own. A node that lives and does not answer keeps the union open.
+//!   their death is a change of its own. A node that lives and does not answer keeps the union
+//!   open.
 //! * A change in the midst of a change gives the union another goal. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that comes and goes waits longer each time.
 //! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`],
@@ -18,7 +19,10 @@
 //! * Without any node that lives and has a weight, nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
+
+use fanpcap_select::Selection;
 
 use crate::coordination::{Live, View, Wishes};
 use crate::identity::{NodeId, Revision};
@@ -105,6 +109,8 @@ pub struct Coordinator {
     presences: Presences,
     absences: Absences,
     answers: Answers,
+    /// What the topology in force is the goal of.
+    served: Option<Served>,
     /// What holds now, for an operator to know.
     conditions: BTreeSet<Note>,
 }
@@ -119,6 +125,7 @@ impl Coordinator {
             presences: Presences::default(),
             absences: Absences::default(),
             answers: Answers::default(),
+            served: None,
             conditions: BTreeSet::new(),
         }
     }
@@ -129,7 +136,7 @@ impl Coordinator {
     }
 
     /// Looks at the engine's view at the time `now`, which must be from a clock that is not set:
-    /// `CLOCK_MONOTONIC`. A clock that jumps makes waits longer, never shorter.
+    /// `CLOCK_MONOTONIC`. A jump of the clock counts as two ticks at most.
     pub fn step(&mut self, view: &View, now: Duration) -> Step {
         let now = self.pace.advance(now);
         let mut conditions = BTreeSet::new();
@@ -152,6 +159,7 @@ impl Coordinator {
         self.presences = Presences::default();
         self.absences = Absences::default();
         self.answers = Answers::default();
+        self.served = None;
     }
 
     fn lead(
@@ -166,7 +174,8 @@ impl Coordinator {
         let Some((revision, topology)) = &view.topology else {
             return self.begin_cluster(view, now, conditions);
         };
-        if let Err(error) = topology.check() {
+        let is_known = self.answers.are_to(*revision);
+        if let Some(error) = topology.check().err().filter(|_| !is_known) {
             conditions.insert(Note::BadTopology(error));
             return None;
         }
@@ -178,20 +187,49 @@ impl Coordinator {
             let next = reshape::complete(topology, is_member)?;
             return Some(write(next, *revision, topology, &absent));
         }
-        let goal = self.goal(view, topology, &members, conditions)?;
+        self.change(view, &members, &absent, now, conditions)
+    }
+
+    /// The union that begins a change, if the topology in force is not on its way to the goal.
+    fn change(
+        &mut self,
+        view: &View,
+        members: &[Member],
+        absent: &BTreeSet<NodeId>,
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) -> Option<Write> {
+        let (revision, topology) = view.topology.as_ref()?;
+        let served = Served {
+            revision: *revision,
+            members: members.to_vec(),
+            selection: view.wishes.selection,
+            analyzers: view.wishes.analyzers.clone(),
+        };
+        if self.served.as_ref() == Some(&served) {
+            self.report_waiting(topology, members, now, conditions);
+            return None;
+        }
+        let wishes = &view.wishes;
+        let goal = Goal::new(Some(topology), members, wishes.selection, &wishes.analyzers);
+        let Some(goal) = goal else {
+            conditions.insert(Note::Nobody);
+            return None;
+        };
         if goal.is_of(topology) {
-            self.report_waiting(*revision, now, conditions);
+            self.served = Some(served);
+            self.report_waiting(topology, members, now, conditions);
             return None;
         }
         let judged = Judged {
-            absent: &absent,
+            absent,
             answers: &self.answers,
         };
         if judged.owners_are_gone(topology) && self.answers.is_ripening(now, self.timing.dwell) {
             return None;
         }
         let next = reshape::begin(topology, &goal, &judged);
-        Some(write(next, *revision, topology, &absent))
+        Some(write(next, *revision, topology, absent))
     }
 
     /// The first topology, for the nodes that have lived through their hold-down.
@@ -294,35 +332,37 @@ impl Coordinator {
             .collect()
     }
 
-    fn goal(
-        &self,
-        view: &View,
-        topology: &Topology,
-        members: &[Member],
-        conditions: &mut BTreeSet<Note>,
-    ) -> Option<Goal> {
-        let wishes = &view.wishes;
-        let goal = Goal::new(Some(topology), members, wishes.selection, &wishes.analyzers);
-        match &goal {
-            None => conditions.insert(Note::Nobody),
-            Some(goal) if goal.seats.len() < members.len() => {
-                conditions.insert(Note::Full(members.len() - goal.seats.len()))
-            }
-            Some(_) => false,
-        };
-        goal
-    }
-
     fn is_settled(&self, topology: &Topology, now: Duration) -> bool {
         topology.heirs.is_some() && self.answers.are_complete(now, self.timing.dwell)
     }
 
-    fn report_waiting(&self, revision: Revision, now: Duration, conditions: &mut BTreeSet<Note>) {
+    /// Notes what keeps the topology from being what all wait for.
+    fn report_waiting(
+        &self,
+        topology: &Topology,
+        members: &[Member],
+        now: Duration,
+        conditions: &mut BTreeSet<Note>,
+    ) {
+        let has_place = |member: &&Member| topology.seat(member.node).is_some();
+        let outside = members.len() - members.iter().filter(has_place).count();
+        if outside > 0 {
+            conditions.insert(Note::Full(outside));
+        }
         let nodes = self.answers.missing();
         if !nodes.is_empty() && self.answers.waited(now) >= self.timing.patience {
-            conditions.insert(Note::Waiting { revision, nodes });
+            conditions.insert(Note::Waiting(nodes));
         }
     }
+}
+
+/// What decides the goal. While it is the same, the goal is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Served {
+    revision: Revision,
+    members: Vec<Member>,
+    selection: Selection,
+    analyzers: Vec<SocketAddr>,
 }
 
 /// The share of a live node, as the operator or else the node itself has it.

@@ -60,7 +60,7 @@ impl fmt::Display for DecodeError {
             Self::Long => write!(f, "there are bytes after the topology"),
             Self::Version(version) => write!(
                 f,
-                "the topology has version {version}, this fanpcap reads version {VERSION}: update it"
+                "the topology has version {version}, this fanpcap reads {VERSION}: update it"
             ),
             Self::Unknown => write!(
                 f,

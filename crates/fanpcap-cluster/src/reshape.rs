@@ -49,8 +49,11 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// The goal for these members, with the fewest moves from the goal of the present topology, or,
-    /// by the paper's own keys, with the paper's table, in which only weights of 0 count. `None` if no member has a weight: then there is nobody to give a bucket to.
+    /// The goal for these members. `None` if no member has a weight: then there is nobody to give a
+    /// bucket to.
+    ///
+    /// By our own keys, the fewest buckets move from the goal of the present topology. By the
+    /// paper's keys, the table is the paper's, in which no weight counts but 0.
     ///
     /// A node that has a slot keeps it. A newcomer gets the lowest one that is free, or none: a
     /// cluster has [`NODES`] slots.

@@ -29,7 +29,7 @@ impl Answers {
         live: &[Live],
         now: Duration,
     ) {
-        if self.revision.is_none_or(|(known, _)| known != revision) {
+        if !self.are_to(revision) {
             *self = Self {
                 revision: Some((revision, now)),
                 gainers: reshape::gainers(topology),
@@ -53,6 +53,11 @@ impl Answers {
                 }
             }
         }
+    }
+
+    /// Whether these are the answers to the topology of this revision.
+    pub(super) fn are_to(&self, revision: Revision) -> bool {
+        self.revision.is_some_and(|(known, _)| known == revision)
     }
 
     /// Whether the node captures by the topology.

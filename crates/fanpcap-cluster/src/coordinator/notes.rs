@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::identity::{NodeId, Revision};
+use crate::identity::NodeId;
 use crate::reshape;
 use crate::topology::{Seat, Topology, TopologyError};
 
@@ -15,12 +15,7 @@ pub enum Note {
     /// Too many nodes are gone at once to hold them for dead.
     MassExpiry(Vec<NodeId>),
     /// A union does not end, because these nodes do not capture by it yet.
-    Waiting {
-        /// The union.
-        revision: Revision,
-        /// Who keeps it open.
-        nodes: Vec<NodeId>,
-    },
+    Waiting(Vec<NodeId>),
     /// A node lives, and waits for its hold-down.
     HeldDown(NodeId),
     /// No node lives that has a weight.
@@ -40,9 +35,9 @@ impl fmt::Display for Note {
                 "nodes {} are gone at once: nothing changes; drain those that are dead",
                 List(nodes)
             ),
-            Self::Waiting { revision, nodes } => write!(
+            Self::Waiting(nodes) => write!(
                 f,
-                "union {revision} waits for nodes {}: drain or stop them if they hang",
+                "a change waits for nodes {}: drain or stop them if they hang",
                 List(nodes)
             ),
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),

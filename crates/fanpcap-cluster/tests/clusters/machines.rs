@@ -1,0 +1,144 @@
+//! The machines of a simulated cluster, and what they captured when.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fanpcap_cluster::coordinator::{Coordinator, Timing};
+use fanpcap_cluster::node::{Node, Orders};
+use fanpcap_cluster::{Announcement, NodeId, Revision, View};
+
+use crate::store::Time;
+
+/// What a node captures from a time on.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub(crate) from: Time,
+    /// `None` while the machine is off or stands still, and until it has a table again.
+    pub(crate) orders: Option<Rc<Orders>>,
+}
+
+/// A capture node.
+pub(crate) struct Machine {
+    pub(crate) id: NodeId,
+    pub(crate) weight: u16,
+    pub(crate) boot: u64,
+    pub(crate) is_on: bool,
+    /// The machine stands still until then: neither the kernel nor the agent does anything.
+    pub(crate) frozen: Time,
+    pub(crate) agent: Option<Node>,
+    /// Counts the agents. What was on its way to an earlier one is lost.
+    pub(crate) life: u64,
+    /// The agent alone stands still until then.
+    pub(crate) stopped: Time,
+    /// The control network is cut until then.
+    pub(crate) cut: Time,
+    /// The table in the kernel, which outlives agents.
+    pub(crate) table: Option<Rc<Orders>>,
+    /// The store's version that the agent saw last.
+    pub(crate) seen: u64,
+    pub(crate) reaches: bool,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Machine {
+    pub(crate) fn new(id: u32) -> Self {
+        Self {
+            id: NodeId(id),
+            weight: 1,
+            boot: 1,
+            is_on: false,
+            frozen: 0,
+            agent: None,
+            life: 0,
+            stopped: 0,
+            cut: 0,
+            table: None,
+            seen: 0,
+            reaches: true,
+            segments: Vec::new(),
+        }
+    }
+
+    /// Starts an agent, on the table that is in the kernel.
+    pub(crate) fn start_agent(&mut self) {
+        let current = self.table.as_ref().map(|orders| orders.revision);
+        self.agent = Some(Node::new(self.id, current));
+        self.life += 1;
+        self.seen = 0;
+    }
+
+    pub(crate) fn kill_agent(&mut self) {
+        self.agent = None;
+        self.life += 1;
+    }
+
+    /// When the agent can do something again.
+    pub(crate) fn idle_until(&self) -> Time {
+        self.frozen.max(self.stopped)
+    }
+
+    pub(crate) fn current(&self) -> Option<Revision> {
+        self.agent.as_ref().and_then(Node::current)
+    }
+
+    /// Notes what the machine captures from `now` on.
+    pub(crate) fn note(&mut self, now: Time) {
+        let orders = self
+            .table
+            .clone()
+            .filter(|_| self.is_on && self.frozen <= now);
+        self.segments.push(Segment { from: now, orders });
+    }
+
+    pub(crate) fn announcement(&self) -> Announcement {
+        Announcement {
+            node: self.id,
+            boot: self.boot,
+            weight: self.weight,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        }
+    }
+}
+
+/// A coordinator.
+pub(crate) struct Chair {
+    pub(crate) core: Option<Coordinator>,
+    pub(crate) life: u64,
+    pub(crate) stopped: Time,
+    pub(crate) cut: Time,
+    pub(crate) view: View,
+    pub(crate) seen: u64,
+    pub(crate) reign: Option<u64>,
+    /// How far its clock is from the time.
+    pub(crate) skew: Duration,
+}
+
+impl Chair {
+    pub(crate) fn new() -> Self {
+        Self {
+            core: Some(Coordinator::new(Timing::default())),
+            life: 0,
+            stopped: 0,
+            cut: 0,
+            view: View::default(),
+            seen: 0,
+            reign: None,
+            skew: Duration::from_secs(10_000),
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        let life = self.life + 1;
+        *self = Self {
+            life,
+            skew: self.skew,
+            ..Self::new()
+        };
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.core = None;
+        self.life += 1;
+    }
+}

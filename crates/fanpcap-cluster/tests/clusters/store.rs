@@ -1,0 +1,142 @@
+//! The engine: a store with leases, as etcd is one.
+
+use std::collections::BTreeMap;
+
+use fanpcap_cluster::{Announcement, Live, NodeId, Revision, Topology, Wishes};
+
+/// Microseconds since the run began.
+pub(crate) type Time = u64;
+
+/// How long a lease lasts after it was kept alive.
+pub(crate) const TTL: Time = 5_000_000;
+
+/// What is stored.
+#[derive(Default)]
+pub(crate) struct Store {
+    /// One more with each change.
+    pub(crate) version: u64,
+    /// Without a quorum nothing is read and nothing expires.
+    pub(crate) is_out: bool,
+    nodes: BTreeMap<NodeId, (Live, Time)>,
+    /// Who leads: the coordinator, the number of its reign, and when that ends.
+    leader: Option<(usize, u64, Time)>,
+    reigns: u64,
+    pub(crate) topology: Option<(Revision, Box<Topology>)>,
+    pub(crate) wishes: Wishes,
+    /// All topologies, and when they were written.
+    pub(crate) history: Vec<(Time, Revision, Box<Topology>)>,
+}
+
+impl Store {
+    /// Ends what has expired.
+    pub(crate) fn expire(&mut self, now: Time) {
+        if self.is_out {
+            return;
+        }
+        let before = self.nodes.len();
+        self.nodes.retain(|_, (_, until)| *until > now);
+        self.version += u64::from(self.nodes.len() != before);
+        if self.leader.is_some_and(|(_, _, until)| until <= now) {
+            self.leader = None;
+            self.version += 1;
+        }
+    }
+
+    /// Begins to serve again. Leases begin anew, or have all ended.
+    pub(crate) fn come_back(&mut self, now: Time, revoke: bool) {
+        self.is_out = false;
+        self.version += 1;
+        let until = if revoke { now } else { now + TTL };
+        for (_, lease) in self.nodes.values_mut() {
+            *lease = until;
+        }
+        if let Some((_, _, lease)) = &mut self.leader {
+            *lease = until;
+        }
+        self.expire(now);
+    }
+
+    /// Keeps a node alive. Returns false if another machine has its id.
+    pub(crate) fn keep_alive(&mut self, announcement: Announcement, now: Time) {
+        let until = now + TTL;
+        let fresh = Live {
+            announcement,
+            acknowledged: None,
+        };
+        let node = announcement.node;
+        let (live, lease) = self.nodes.entry(node).or_insert_with(|| {
+            self.version += 1;
+            (fresh, until)
+        });
+        if live.announcement.boot != announcement.boot {
+            *live = fresh;
+            self.version += 1;
+        }
+        if live.announcement != announcement {
+            live.announcement = announcement;
+            self.version += 1;
+        }
+        *lease = until;
+    }
+
+    pub(crate) fn acknowledge(&mut self, node: NodeId, boot: u64, revision: Revision) {
+        if let Some((live, _)) = self.nodes.get_mut(&node) {
+            let is_new = live.acknowledged.is_none_or(|known| known < revision);
+            if live.announcement.boot == boot && is_new {
+                live.acknowledged = Some(revision);
+                self.version += 1;
+            }
+        }
+    }
+
+    /// Gives up a node's lease.
+    pub(crate) fn leave(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+        self.version += 1;
+    }
+
+    /// A coordinator that wants to lead. Returns the number of its reign if it does.
+    pub(crate) fn campaign(&mut self, coordinator: usize, now: Time) -> Option<u64> {
+        if self.leader.is_none() {
+            self.reigns += 1;
+            self.version += 1;
+            self.leader = Some((coordinator, self.reigns, now + TTL));
+        }
+        let (leader, reign, until) = self.leader.as_mut()?;
+        if *leader != coordinator {
+            return None;
+        }
+        *until = now + TTL;
+        Some(*reign)
+    }
+
+    /// The transaction that compares the leader and the topology's revision.
+    pub(crate) fn write(
+        &mut self,
+        reign: u64,
+        replaces: Option<Revision>,
+        topology: Box<Topology>,
+        now: Time,
+    ) -> bool {
+        let leads = self.leader.is_some_and(|(_, leading, _)| leading == reign);
+        let present = self.topology.as_ref().map(|(revision, _)| *revision);
+        if !leads || present != replaces {
+            return false;
+        }
+        self.version += 1;
+        let revision = Revision(self.version + 100);
+        let read = Topology::decode(&topology.encode());
+        assert_eq!(
+            read.as_ref(),
+            Ok(&*topology),
+            "a topology that nodes can follow"
+        );
+        self.history.push((now, revision, topology.clone()));
+        self.topology = Some((revision, topology));
+        true
+    }
+
+    pub(crate) fn live(&self) -> Vec<Live> {
+        self.nodes.values().map(|(live, _)| *live).collect()
+    }
+}

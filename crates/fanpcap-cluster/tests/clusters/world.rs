@@ -1,0 +1,441 @@
+//! The run of a cluster: events in the order of their time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fanpcap_cluster::node::{Command, Orders};
+use fanpcap_cluster::{NodeEvent, NodeId, Revision, Topology};
+
+use crate::dice::Dice;
+use crate::fate::{Blow, Scene};
+use crate::machines::{Chair, Machine};
+use crate::store::{Store, Time};
+
+/// How long a run lasts.
+pub(crate) const END: Time = 80_000_000;
+
+const MILLI: Time = 1000;
+
+/// What happens.
+enum Event {
+    /// A node's agent looks after its affairs.
+    NodeTick(usize, u64),
+    /// A topology comes to a node's agent.
+    Deliver(usize, u64, Revision, Box<Topology>),
+    /// A node's table is loaded, or is not.
+    Loaded(usize, u64, Rc<Orders>, bool),
+    /// A coordinator looks after its affairs.
+    ChairTick(usize, u64),
+    /// A node's acknowledgement comes to the store.
+    Acknowledge(NodeId, u64, Revision),
+    /// A topology comes to the store.
+    Write(u64, Option<Revision>, Box<Topology>),
+    /// What fate has in store.
+    Blow(Blow),
+    /// A machine goes on after it stood still.
+    Thaw(usize),
+    /// A machine boots.
+    Boot(usize),
+    /// A node's agent starts.
+    Agent(usize),
+    /// A coordinator starts.
+    Chair(usize),
+    /// The store has a quorum again; whether all leases are revoked.
+    Quorum(bool),
+}
+
+/// A cluster, and all that happens to it.
+pub(crate) struct World {
+    now: Time,
+    dice: Dice,
+    queue: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    /// The events that the queue has the numbers of.
+    events: Vec<Option<Event>>,
+    pub(crate) store: Store,
+    pub(crate) machines: Vec<Machine>,
+    chairs: Vec<Chair>,
+    talks: bool,
+}
+
+impl World {
+    /// Runs the cluster of a seed to its end.
+    pub(crate) fn run(seed: u64, scene: &Scene, talks: bool) -> Self {
+        let mut world = Self {
+            now: 0,
+            dice: Dice::new(seed),
+            queue: BinaryHeap::new(),
+            events: Vec::new(),
+            store: Store::default(),
+            machines: (1..).take(scene.nodes).map(Machine::new).collect(),
+            chairs: (0..scene.chairs).map(|_| Chair::new()).collect(),
+            talks,
+        };
+        for node in 0..scene.nodes {
+            let late = scene.begins_late(node);
+            let from = if late { 5_000 * MILLI } else { 0 };
+            let to = if late { 30_000 * MILLI } else { 1_500 * MILLI };
+            let at = world.dice.between(from, to);
+            world.at(at, Event::Boot(node));
+        }
+        for chair in 0..scene.chairs {
+            world.at(0, Event::ChairTick(chair, 0));
+        }
+        for (at, blow) in scene.blows(&mut world.dice) {
+            world.at(at, Event::Blow(blow));
+        }
+        while let Some(Reverse((at, _, number))) = world.queue.pop() {
+            if at > END {
+                break;
+            }
+            world.now = at;
+            world.store.expire(at);
+            let event = world.events[number].take().expect("an event happens once");
+            world.happen(event);
+        }
+        world
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        let number = self.events.len();
+        self.events.push(Some(event));
+        // Events of one time come in any order.
+        self.queue.push(Reverse((time, self.dice.roll(), number)));
+    }
+
+    fn after(&mut self, delay: Time, event: Event) {
+        self.at(self.now + delay, event);
+    }
+
+    #[expect(clippy::print_stdout, reason = "a run's story")]
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.talks {
+            println!("{:>9.3} s  {}", self.now as f64 / 1e6, what());
+        }
+    }
+
+    /// How long a message takes; `None` if it is lost.
+    fn flight(&mut self) -> Option<Time> {
+        match self.dice.between(0, 40) {
+            0 => None,
+            1 => Some(self.dice.between(0, 2_000 * MILLI)),
+            _ => Some(self.dice.between(MILLI / 2, 20 * MILLI)),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::NodeTick(node, life) => self.node_tick(node, life),
+            Event::Deliver(node, life, revision, topology) => {
+                self.deliver(node, life, revision, topology);
+            }
+            Event::Loaded(node, life, orders, is_good) => self.loaded(node, life, orders, is_good),
+            Event::ChairTick(chair, life) => self.chair_tick(chair, life),
+            Event::Acknowledge(node, boot, revision) if !self.store.is_out => {
+                self.store.acknowledge(node, boot, revision);
+            }
+            Event::Write(reign, replaces, topology) if !self.store.is_out => {
+                self.write(reign, replaces, topology);
+            }
+            Event::Acknowledge(..) | Event::Write(..) => (),
+            Event::Blow(blow) => self.suffer(blow),
+            Event::Thaw(node) => self.machines[node].note(self.now),
+            Event::Boot(node) => self.boot(node),
+            Event::Agent(node) => self.start_agent(node),
+            Event::Chair(chair) => {
+                self.say(|| format!("coordinator {chair} starts"));
+                self.chairs[chair].restart();
+                self.after(0, Event::ChairTick(chair, self.chairs[chair].life));
+            }
+            Event::Quorum(revoke) => {
+                self.say(|| format!("the store is back, leases revoked: {revoke}"));
+                self.store.come_back(self.now, revoke);
+            }
+        }
+    }
+
+    fn boot(&mut self, node: usize) {
+        if self.machines[node].is_on {
+            return;
+        }
+        self.say(|| format!("node {} boots", node + 1));
+        let machine = &mut self.machines[node];
+        machine.is_on = true;
+        machine.boot += 1;
+        machine.table = None;
+        machine.note(self.now);
+        self.start_agent(node);
+    }
+
+    fn start_agent(&mut self, node: usize) {
+        let machine = &mut self.machines[node];
+        if !machine.is_on || machine.agent.is_some() {
+            return;
+        }
+        machine.start_agent();
+        let life = machine.life;
+        self.say(|| format!("agent {} starts", node + 1));
+        self.after(MILLI, Event::NodeTick(node, life));
+    }
+
+    fn node_tick(&mut self, node: usize, life: u64) {
+        let now = self.now;
+        let machine = &mut self.machines[node];
+        if machine.life != life {
+            return;
+        }
+        let idle = machine.idle_until();
+        if idle > now {
+            return self.at(idle + MILLI, Event::NodeTick(node, life));
+        }
+        let pause = self.dice.between(200, 700) * MILLI;
+        self.after(pause, Event::NodeTick(node, life));
+        let machine = &mut self.machines[node];
+        let reaches = machine.cut <= now && !self.store.is_out;
+        let mut commands = Vec::new();
+        let Some(agent) = &mut machine.agent else {
+            return;
+        };
+        commands.extend(agent.tick(Duration::from_micros(now)));
+        if machine.reaches != reaches {
+            machine.reaches = reaches;
+            commands.extend(agent.take(NodeEvent::Reach(reaches)));
+        }
+        self.obey(node, commands);
+        if reaches {
+            self.visit_store(node);
+        }
+    }
+
+    /// A node keeps its lease alive, repeats its acknowledgement, and asks what it missed.
+    fn visit_store(&mut self, node: usize) {
+        let machine = &self.machines[node];
+        self.store.keep_alive(machine.announcement(), self.now);
+        if let Some(current) = machine.current() {
+            self.obey(node, vec![Command::Acknowledge(current)]);
+        }
+        let version = self.store.version;
+        if self.machines[node].seen != version && self.send_topology(node) {
+            self.machines[node].seen = version;
+        }
+    }
+
+    /// Sends the topology, if there is one, to a node. Returns false if it is lost on the way.
+    fn send_topology(&mut self, node: usize) -> bool {
+        let flight = self.flight();
+        if let (Some((revision, topology)), Some(flight)) = (self.store.topology.clone(), flight) {
+            let life = self.machines[node].life;
+            self.after(flight, Event::Deliver(node, life, revision, topology));
+        }
+        flight.is_some()
+    }
+
+    fn deliver(&mut self, node: usize, life: u64, revision: Revision, topology: Box<Topology>) {
+        let machine = &mut self.machines[node];
+        if machine.life != life || machine.cut > self.now {
+            return;
+        }
+        let idle = machine.idle_until();
+        if idle > self.now {
+            return self.at(idle + MILLI, Event::Deliver(node, life, revision, topology));
+        }
+        let Some(agent) = &mut machine.agent else {
+            return;
+        };
+        let commands = agent.take(NodeEvent::Topology(revision, topology));
+        self.obey(node, commands);
+    }
+
+    /// Does what a node's core says.
+    fn obey(&mut self, node: usize, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Say(_) => (),
+                Command::Acknowledge(revision) => {
+                    let machine = &self.machines[node];
+                    let (id, boot, is_cut) = (machine.id, machine.boot, machine.cut > self.now);
+                    if let Some(flight) = self.flight().filter(|_| !is_cut) {
+                        self.after(flight, Event::Acknowledge(id, boot, revision));
+                    }
+                }
+                Command::Load(orders) => {
+                    let slow = self.dice.one_in(20);
+                    let takes = self
+                        .dice
+                        .between(MILLI, if slow { 800 } else { 20 } * MILLI);
+                    let is_good = !self.dice.one_in(40);
+                    let life = self.machines[node].life;
+                    let orders = Rc::from(orders);
+                    self.after(takes, Event::Loaded(node, life, orders, is_good));
+                }
+            }
+        }
+    }
+
+    fn loaded(&mut self, node: usize, life: u64, orders: Rc<Orders>, is_good: bool) {
+        let now = self.now;
+        let machine = &mut self.machines[node];
+        if machine.life != life {
+            return;
+        }
+        let idle = machine.idle_until();
+        if idle > now {
+            return self.at(idle + MILLI, Event::Loaded(node, life, orders, is_good));
+        }
+        let Some(agent) = &mut machine.agent else {
+            return;
+        };
+        let revision = orders.revision;
+        let commands = if is_good {
+            machine.table = Some(orders);
+            let commands = agent.loaded(revision);
+            machine.note(now);
+            commands
+        } else {
+            agent.not_loaded(revision, Duration::from_micros(now))
+        };
+        self.say(|| format!("node {} loads {revision}: {is_good}", node + 1));
+        self.obey(node, commands);
+    }
+
+    fn chair_tick(&mut self, at: usize, life: u64) {
+        let now = self.now;
+        let chair = &self.chairs[at];
+        if chair.life != life {
+            return;
+        }
+        let stopped = chair.stopped;
+        if stopped > now {
+            return self.at(stopped + MILLI, Event::ChairTick(at, life));
+        }
+        let pause = self.dice.between(30, 110) * MILLI;
+        self.after(pause, Event::ChairTick(at, life));
+        let is_cut = self.chairs[at].cut > now || self.store.is_out;
+        self.look(at, is_cut);
+        let chair = &mut self.chairs[at];
+        let clock = Duration::from_micros(now) + chair.skew;
+        let Some(core) = &mut chair.core else {
+            return;
+        };
+        let step = core.step(&chair.view, clock);
+        let reign = chair.reign;
+        for note in step.notes {
+            self.say(|| format!("coordinator {at}: {note}"));
+        }
+        let (Some(write), Some(reign)) = (step.write, reign) else {
+            return;
+        };
+        self.say(|| format!("coordinator {at} writes {}", write.change));
+        if let Some(flight) = self.flight().filter(|_| !is_cut) {
+            self.after(flight, Event::Write(reign, write.replaces, write.topology));
+        }
+    }
+
+    /// A coordinator looks at the store. Without it, it may know that it leads no more, or not.
+    fn look(&mut self, at: usize, is_cut: bool) {
+        if is_cut {
+            if self.dice.one_in(20) {
+                self.chairs[at].view.leads = false;
+            }
+            return;
+        }
+        // A view may be as old as a few steps.
+        if self.dice.one_in(4) {
+            return;
+        }
+        let chair = &mut self.chairs[at];
+        chair.reign = self.store.campaign(at, self.now);
+        chair.view.leads = chair.reign.is_some();
+        if chair.seen != self.store.version {
+            chair.seen = self.store.version;
+            chair.view.live = self.store.live();
+            chair.view.wishes = self.store.wishes.clone();
+            chair.view.topology = self.store.topology.clone();
+        }
+    }
+
+    fn write(&mut self, reign: u64, replaces: Option<Revision>, topology: Box<Topology>) {
+        let (epoch, now) = (topology.epoch, self.now);
+        let is_written = self.store.write(reign, replaces, topology, now);
+        self.say(|| format!("epoch {epoch} is written: {is_written}"));
+        if !is_written {
+            return;
+        }
+        for node in 0..self.machines.len() {
+            if self.machines[node].cut <= now {
+                self.send_topology(node);
+            }
+        }
+    }
+
+    fn suffer(&mut self, blow: Blow) {
+        self.say(|| format!("{blow:?}"));
+        let now = self.now;
+        match blow {
+            Blow::PowerCut { node, lasts } => {
+                let machine = &mut self.machines[node];
+                if machine.is_on {
+                    machine.is_on = false;
+                    machine.kill_agent();
+                    machine.note(now);
+                    self.after(lasts, Event::Boot(node));
+                }
+            }
+            Blow::Standstill { node, lasts } => {
+                let machine = &mut self.machines[node];
+                machine.frozen = machine.frozen.max(now + lasts);
+                machine.note(now);
+                let until = machine.frozen;
+                self.at(until, Event::Thaw(node));
+            }
+            Blow::KilledAgent { node, lasts } => {
+                self.machines[node].kill_agent();
+                self.after(lasts, Event::Agent(node));
+            }
+            Blow::StoppedAgent { node, lasts } => self.machines[node].stopped = now + lasts,
+            Blow::CutOff { node, lasts } => self.machines[node].cut = now + lasts,
+            Blow::KilledChair { chair, lasts } => {
+                self.chairs[chair].kill();
+                self.after(lasts, Event::Chair(chair));
+            }
+            Blow::StoppedChair { chair, lasts } => self.chairs[chair].stopped = now + lasts,
+            Blow::CutOffChair { chair, lasts } => self.chairs[chair].cut = now + lasts,
+            Blow::ClockJump { chair, to } => {
+                let skew = &mut self.chairs[chair].skew;
+                *skew =
+                    Duration::from_secs(to) + Duration::from_micros(skew.subsec_micros().into());
+            }
+            Blow::NoQuorum { lasts, revoke } => {
+                if !self.store.is_out {
+                    self.store.is_out = true;
+                    self.after(lasts, Event::Quorum(revoke));
+                }
+            }
+            Blow::Drain { node } => {
+                let id = self.machines[node].id;
+                let drained = &mut self.store.wishes.drained;
+                if !drained.remove(&id) {
+                    drained.insert(id);
+                }
+                self.store.version += 1;
+            }
+            Blow::Weigh { node, weight } => {
+                self.store
+                    .wishes
+                    .weights
+                    .insert(self.machines[node].id, weight);
+                self.store.version += 1;
+            }
+            Blow::Announce { node, weight } => self.machines[node].weight = weight,
+            Blow::Leave { node, lasts } => {
+                // The agent ends and says so; what it loaded goes on until its next start.
+                if self.machines[node].agent.is_some() && !self.store.is_out {
+                    self.store.leave(self.machines[node].id);
+                    self.machines[node].kill_agent();
+                    self.after(lasts, Event::Agent(node));
+                }
+            }
+        }
+    }
+}
