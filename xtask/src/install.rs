@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 use crate::{stage, tree, uninstall};
 
 /// Documents for users, beside the manual pages.
-const DOCUMENTS: [&str; 13] = [
+const DOCUMENTS: [&str; 15] = [
     "guide.md",
+    "cluster.md",
+    "etcd.md",
     "doctor.md",
     "doctor-json.md",
     "verify-json.md",

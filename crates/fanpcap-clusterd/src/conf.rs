@@ -46,7 +46,7 @@ pub struct Conf {
     pub device: Option<String>,
     /// What the node does with its packets.
     pub mode: Mode,
-    /// Bytes of each packet that go to the analyzers.
+    /// Bytes of each packet, from the network header on, that go to the analyzers.
     pub header: u16,
     /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
     pub selection: Selection,

@@ -116,6 +116,9 @@ fn warn(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// Bytes before a network header: Ethernet's, and two tags.
+const LINK: u16 = 22;
+
 /// The cluster's number in frames in the mirrored stream.
 fn cluster(conf: &Conf) -> u32 {
     let [a, b, c, d, ..] = ClusterId::of_name(&conf.cluster).0.to_be_bytes();
@@ -126,7 +129,7 @@ fn action(conf: &Conf) -> Action {
     match conf.mode {
         Mode::Distribution => Action::Pass,
         Mode::Capture => Action::Ship {
-            bytes: conf.header.next_multiple_of(8),
+            bytes: (LINK + conf.header).next_multiple_of(8),
         },
     }
 }

@@ -21,7 +21,13 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
     let command = command.canonicalize()?.display().to_string();
     let mut verify = on_system("systemd-analyze");
     verify.args(["verify", "--man=no", "--recursive-errors=no"]);
-    for name in [UNIT, "fanpcap-metrics.service"] {
+    for name in [
+        UNIT,
+        "fanpcap-metrics.service",
+        "fanpcap-node.service",
+        "fanpcap-coordinator.service",
+        "fanpcap-analyzer.service",
+    ] {
         let unit = text(name)?.replace("/usr/bin/fanpcap", &command);
         verify.arg(scratch.write(name, &unit)?);
     }

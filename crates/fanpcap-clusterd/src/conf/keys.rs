@@ -107,7 +107,7 @@ pub(crate) static KEYS: [Row; 27] = [
     row(Key::Weight, "weight", Takes::Number(1, WEIGHT_MAX)),
     row(Key::Device, "device", Takes::Device),
     row(Key::Mode, "mode", Takes::Choice(MODES)),
-    row(Key::Header, "header", Takes::Number(34, 9000)),
+    row(Key::Header, "header", Takes::Number(34, 234)),
     row(Key::Select, "select", Takes::Choice(SELECTIONS)),
     row(Key::Analyzers, "analyzers", Takes::Addresses),
     row(Key::Dwell, "dwell", Takes::Time(10, 60_000)),
