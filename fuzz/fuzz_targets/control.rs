@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let keys = Keys {
-        current: Key::new(1, vec![1; 32]).expect("32 bytes"),
+        current: Key::new(vec![1; 32]).expect("32 bytes"),
         other: None,
     };
     let _ = Envelope::open(bytes, ClusterId(1), &keys);

@@ -44,7 +44,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn leader()(number in 0_u8..64, term in any::<u32>(), address in address()) -> Leader {
+    fn leader()(number in 0_u8..16, term in any::<u32>(), address in address()) -> Leader {
         Leader { number, term: Term(term), address }
     }
 }

@@ -196,7 +196,7 @@ impl Placed<PathBuf> {
 }
 
 /// Fewest bytes of a control message's key.
-const KEY_LEAST: usize = 16;
+const KEY_LEAST: usize = fanpcap_cluster::control::KEY_BYTES;
 
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();

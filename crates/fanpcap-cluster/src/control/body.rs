@@ -73,7 +73,7 @@ pub struct Member {
 /// A coordinator that is the active one, or wants to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leader {
-    /// Its number, below 64.
+    /// Its number, below 16.
     pub number: u8,
     /// Its term.
     pub term: Term,

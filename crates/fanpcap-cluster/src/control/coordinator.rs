@@ -32,7 +32,7 @@ const REPORTS: usize = 256;
 /// Who a coordinator is, and how long it waits for what.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// Its number, below 64 and its own among the cluster's coordinators.
+    /// Its number, below 16 and its own among the cluster's coordinators.
     pub number: u8,
     /// Where others reach it.
     pub address: SocketAddr,
@@ -53,7 +53,7 @@ pub struct CoordinatorSettings {
     /// A node that is silent for so long is offline (the paper: 15 s).
     pub offline: Duration,
     /// How long a coordinator that knows no nodes waits for them before its view leads: longer than
-    /// nodes wait between heartbeats.
+    /// nodes without a coordinator wait between attempts.
     pub settle: Duration,
     /// How long a topology update waits for the acknowledgement before it is sent again.
     pub retry: Duration,
@@ -73,7 +73,7 @@ impl CoordinatorSettings {
             ballot: Duration::from_secs(1),
             announce: Duration::from_secs(5),
             offline: Duration::from_secs(15),
-            settle: Duration::from_secs(6),
+            settle: Duration::from_secs(2),
             retry: Duration::from_millis(500),
         }
     }
@@ -113,6 +113,13 @@ pub struct CoordinatorEnd {
     term: Term,
     /// The active coordinator.
     known: Option<Leader>,
+    /// When that one was last heard.
+    pulsed: Option<Duration>,
+    /// Whether it has the term that counted last, from a file or from another coordinator.
+    remembers: bool,
+    /// The time since 1970 when it began, and what `now` was then.
+    clock: Duration,
+    began: Duration,
     /// Who answers at which of the other coordinators' addresses.
     peers: BTreeMap<SocketAddr, Peer>,
     /// What standbys are told. Its members are those of the last synchronisation.
@@ -130,13 +137,16 @@ pub struct CoordinatorEnd {
 }
 
 impl CoordinatorEnd {
-    /// A coordinator that stands by, with what it has stored in an earlier life.
+    /// A coordinator that stands by, with what it has stored in an earlier life. `clock` is the
+    /// time since 1970.
     pub fn new(
         now: Duration,
+        clock: Duration,
         settings: CoordinatorSettings,
         endpoint: Endpoint,
         stored: Option<State>,
     ) -> Self {
+        let remembers = stored.is_some();
         let first = || State {
             wishes: settings.wishes.clone(),
             ..State::default()
@@ -152,6 +162,10 @@ impl CoordinatorEnd {
             stance: Stance::Standby { heard: now },
             term: state.term.max(topologies_term.unwrap_or_default()),
             known: None,
+            pulsed: None,
+            remembers,
+            clock,
+            began: now,
             peers: BTreeMap::new(),
             stored: (state.term, state.number),
             state,

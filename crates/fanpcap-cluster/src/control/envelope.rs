@@ -60,8 +60,7 @@ pub struct Peer {
 /// A secret that all of a cluster share.
 #[derive(Clone)]
 pub struct Key {
-    /// Tells the two keys that may be valid at once from each other.
-    pub id: u8,
+    id: u8,
     secret: Vec<u8>,
 }
 
@@ -76,8 +75,14 @@ pub const KEY_BYTES: usize = 32;
 
 impl Key {
     /// The key with these bytes; `None` if they are less than [`KEY_BYTES`].
-    pub fn new(id: u8, secret: Vec<u8>) -> Option<Self> {
+    pub fn new(secret: Vec<u8>) -> Option<Self> {
+        let id = mac(&secret, b"key id").finalize().into_bytes()[0];
         (secret.len() >= KEY_BYTES).then_some(Self { id, secret })
+    }
+
+    /// Eight bits of the key's digest: most often they tell the keys of a cluster from each other.
+    pub fn id(&self) -> u8 {
+        self.id
     }
 
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
@@ -90,14 +95,26 @@ impl Key {
 pub struct Keys {
     /// Seals what is sent.
     pub current: Key,
-    /// Also opens what comes. Its id differs from the current one's.
+    /// Also opens what comes.
     pub other: Option<Key>,
 }
 
 impl Keys {
-    fn find(&self, id: u8) -> Option<&Key> {
+    /// Checks the seal of `sealed`, which was made with a key of this id.
+    fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), OpenError> {
         let all = [Some(&self.current), self.other.as_ref()];
-        all.into_iter().flatten().find(|key| key.id == id)
+        let mut keys = all
+            .into_iter()
+            .flatten()
+            .filter(|key| key.id == id)
+            .peekable();
+        if keys.peek().is_none() {
+            return Err(OpenError::Key);
+        }
+        match keys.any(|key| key.mac(sealed).verify_slice(seal).is_ok()) {
+            true => Ok(()),
+            false => Err(OpenError::Seal),
+        }
     }
 }
 
@@ -186,10 +203,8 @@ impl Envelope {
         if first_eight(&bytes[8..]) != cluster.0 {
             return Err(OpenError::Cluster);
         }
-        let key = keys.find(bytes[5]).ok_or(OpenError::Key)?;
         let (sealed, seal) = bytes.split_at(bytes.len() - SEAL);
-        let right = key.mac(sealed).verify_slice(seal);
-        right.map_err(|_| OpenError::Seal)?;
+        keys.check(bytes[5], sealed, seal)?;
         let roles = [Role::Node, Role::Coordinator, Role::Operator];
         let role = roles.into_iter().find(|role| *role as u8 == sealed[6]);
         let role = role.ok_or(OpenError::Role)?;

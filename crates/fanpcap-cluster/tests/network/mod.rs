@@ -12,6 +12,9 @@ use fanpcap_cluster::control::{
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology};
 use fanpcap_select::Selection;
 
+/// The time since 1970 when the network's time was 0.
+const CLOCK: Duration = Duration::from_secs(1_800_000_000);
+
 /// Time between two looks at all participants.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -58,7 +61,7 @@ pub(crate) fn node_at(at: usize) -> SocketAddr {
 
 pub(crate) fn keys() -> Keys {
     Keys {
-        current: Key::new(1, vec![7; 32]).expect("32 bytes"),
+        current: Key::new(vec![7; 32]).expect("32 bytes"),
         other: None,
     }
 }
@@ -142,7 +145,7 @@ impl Network {
         settings.others = others.map(coordinator_at).collect();
         let endpoint = self.endpoint(Role::Coordinator, u32::from(number));
         let stored = self.coordinators[at].stored.clone();
-        let end = CoordinatorEnd::new(self.now, settings, endpoint, stored);
+        let end = CoordinatorEnd::new(self.now, CLOCK + self.now, settings, endpoint, stored);
         self.coordinators[at].end = Some(end);
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::super::body::{Body, Leader, State};
 use super::super::envelope::Peer;
-use super::super::term::Term;
+use super::super::term::{ROUND, Term};
 use super::CoordinatorEnd;
 use super::members::Presence;
 use crate::identity::Revision;
@@ -26,7 +26,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// What a coordinator is at present.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stance {
-    /// It stands by. It has heard of the active coordinator, or of a candidate, at that time.
+    /// It stands by, and waits for a pulse from that time on.
     Standby { heard: Duration },
     /// It wants to lead, and does if nobody objects until then.
     Candidate { leader: Leader, until: Duration },
@@ -48,9 +48,21 @@ impl Stance {
 }
 
 impl CoordinatorEnd {
-    /// How long this coordinator waits for a pulse.
+    /// How long this coordinator waits for a pulse. One that remembers no term waits a round
+    /// longer, so that the clock has left the round of its earlier life.
     pub(super) fn patience(&self) -> Duration {
-        self.settings.silence + STEP * u32::from(self.settings.number)
+        let forgetful = if self.remembers {
+            Duration::ZERO
+        } else {
+            ROUND
+        };
+        self.settings.silence + forgetful + STEP * u32::from(self.settings.number)
+    }
+
+    /// Whether the active coordinator was heard a short time ago.
+    fn has_pulse(&self, now: Duration) -> bool {
+        let silence = self.settings.silence;
+        self.known.is_some() && self.pulsed.is_some_and(|at| now < at + silence)
     }
 
     pub(super) fn leads(&self) -> bool {
@@ -58,10 +70,11 @@ impl CoordinatorEnd {
     }
 
     pub(super) fn stand_for_election(&mut self, now: Duration) {
-        let CoordinatorEnd { settings, term, .. } = self;
+        let clock = self.clock + now.saturating_sub(self.began);
+        let settings = &self.settings;
         let leader = Leader {
             number: settings.number,
-            term: term.next(settings.number),
+            term: self.term.next(settings.number, clock),
             address: settings.address,
         };
         let until = now + settings.ballot;
@@ -93,6 +106,7 @@ impl CoordinatorEnd {
         self.stance = Stance::Leading { leader, settled };
         self.known = Some(leader);
         self.term = leader.term;
+        self.remembers = true;
         self.state.term = leader.term;
         self.state.wishes.selection = self.settings.wishes.selection;
         self.state
@@ -195,6 +209,7 @@ impl CoordinatorEnd {
             Body::Elect(leader, revision) => self.hear_candidate(now, from, leader, revision),
             Body::Synchronise(state) if !self.leads() && state.term >= self.term => {
                 self.see(now, state.term);
+                self.remembers = true;
                 self.state = *state;
             }
             Body::Fetch if self.leads() => self.synchronise(from),
@@ -212,6 +227,7 @@ impl CoordinatorEnd {
             return;
         }
         self.stance = Stance::Standby { heard: now };
+        self.pulsed = Some(now);
         self.known = Some(leader);
         if (self.state.term, self.state.number) != (leader.term, number) {
             self.say(from, &Body::Fetch, 0);
@@ -229,9 +245,14 @@ impl CoordinatorEnd {
 
     fn hear_announcement(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
-        if leader.term == self.term && !self.leads() {
-            self.known = Some(leader);
-            self.stance = Stance::Standby { heard: now };
+        if leader.term != self.term || self.leads() {
+            return;
+        }
+        self.known = Some(leader);
+        if matches!(self.stance, Stance::Candidate { .. }) {
+            // Somebody has heard the leader since. If it is gone, that one misses it a pulse later.
+            let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
+            self.stance = Stance::Standby { heard };
         }
     }
 
@@ -249,11 +270,7 @@ impl CoordinatorEnd {
                 self.object(from);
             }
             Stance::Candidate { .. } => self.stance = Stance::Standby { heard: now },
-            Stance::Standby { heard }
-                if self.known.is_some() && now < heard + self.settings.silence =>
-            {
-                self.object(from);
-            }
+            Stance::Standby { .. } if self.has_pulse(now) => self.object(from),
             Stance::Standby { .. } if own > revision => self.stand_for_election(now),
             Stance::Standby { .. } => self.stance = Stance::Standby { heard: now },
         }
