@@ -1,1 +1,137 @@
 //! Ships a node's records to the analyzers.
+//!
+//! Each analyzer has a lane with a session of its own. Records of bucket `b` go to the analyzer `b`
+//! modulo their number. A lane never makes the capture wait: what does not fit is lost, and counted.
+
+mod line;
+mod lane;
+
+use std::io;
+use std::net::SocketAddr;
+
+use fanpcap_cluster::record::{Head, Kind, Record};
+use fanpcap_cluster::{NodeId, Revision};
+
+use lane::Lane;
+pub use lane::Shipped;
+
+/// How records get to an analyzer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Datagrams of at most so many bytes. What is lost on the way, the analyzer counts.
+    Udp(usize),
+    /// A connection. Batches that the analyzer does not acknowledge are sent again.
+    Tcp,
+    /// DiCAP's own datagrams: nobody counts what is lost.
+    Paper,
+}
+
+/// Who ships, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShipperSettings {
+    /// The cluster's id ([`ClusterId`](fanpcap_cluster::control::ClusterId)).
+    pub cluster: u64,
+    /// This node.
+    pub node: NodeId,
+    /// Drawn when the node's machine booted.
+    pub boot: u64,
+    /// Drawn for this shipper: two of one node never have the same.
+    pub session: u64,
+    /// Link type of the packets (`LINKTYPE_`).
+    pub link: u16,
+    /// How records get to the analyzers.
+    pub way: Way,
+}
+
+/// Ships records.
+#[derive(Debug)]
+pub struct Shipper {
+    settings: ShipperSettings,
+    analyzers: Vec<SocketAddr>,
+    lanes: Vec<Lane>,
+    /// Sessions that were begun.
+    sessions: u64,
+    /// What lanes that were closed have shipped.
+    past: Shipped,
+}
+
+impl Shipper {
+    /// A shipper that knows no analyzer yet: its records are lost, and counted.
+    pub fn new(settings: ShipperSettings) -> Self {
+        Self {
+            settings,
+            analyzers: Vec::new(),
+            lanes: Vec::new(),
+            sessions: 0,
+            past: Shipped::default(),
+        }
+    }
+
+    /// Ships to these analyzers from now on. The same ones again change nothing.
+    ///
+    /// # Errors
+    ///
+    /// A socket or a thread can't be made. The analyzers stay as they were.
+    pub fn follow(&mut self, analyzers: &[SocketAddr]) -> io::Result<()> {
+        if self.analyzers == analyzers {
+            return Ok(());
+        }
+        let mut lanes = Vec::new();
+        for &analyzer in analyzers {
+            let settings = &self.settings;
+            let head = Head {
+                kind: Kind::Records,
+                length: 0,
+                cluster: settings.cluster,
+                node: settings.node,
+                boot: settings.boot,
+                session: settings.session.wrapping_add(self.sessions),
+            };
+            self.sessions += 1;
+            lanes.push(Lane::open(analyzer, settings.way, head, settings.link)?);
+        }
+        for mut lane in std::mem::replace(&mut self.lanes, lanes) {
+            lane.flush(Revision::default(), 0);
+            self.past += lane.close();
+        }
+        self.analyzers = analyzers.to_vec();
+        Ok(())
+    }
+
+    /// Ships a record that was captured by the topology of `revision`.
+    pub fn push(&mut self, revision: Revision, record: &Record<'_>) {
+        let count = self.lanes.len().max(1);
+        match self.lanes.get_mut(usize::from(record.bucket) % count) {
+            Some(lane) => lane.push(revision, record),
+            None => self.past.lost += 1,
+        }
+    }
+
+    /// Ships what waits for its batch to be full. Call it ten times a second: analyzers put the
+    /// nodes' records in order by what each of them has said. `now` is in nanoseconds since 1970.
+    pub fn flush(&mut self, revision: Revision, now: u64) {
+        for lane in &mut self.lanes {
+            lane.flush(revision, now);
+        }
+    }
+
+    /// What became of the records.
+    pub fn shipped(&self) -> Shipped {
+        let mut all = self.past;
+        self.lanes.iter().for_each(|lane| all += lane.shipped());
+        all
+    }
+
+    /// Ships what is left, and waits a few seconds for what analyzers have not acknowledged.
+    pub fn close(mut self) -> Shipped {
+        let mut all = self.past;
+        for mut lane in self.lanes.drain(..) {
+            lane.flush(Revision::default(), 0);
+            all += lane.close();
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

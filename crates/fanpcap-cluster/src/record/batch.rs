@@ -186,6 +186,11 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
+    /// Records of the batches so far, without those that wait.
+    pub fn first(&self) -> u64 {
+        self.origin.first
+    }
+
     /// Whether no record waits for its batch.
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -1,0 +1,202 @@
+//! One analyzer's records: batches, and the way that they take.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::AddAssign;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::record::{BatchBuilder, Head, PAPER_HEADER_BYTES, PaperBuilder, Record};
+
+use super::Way;
+use super::line::{Line, Sent, Shared};
+
+/// Bytes of a batch over TCP.
+const BATCH: usize = 32 << 10;
+
+/// Batches that may wait for the line's thread.
+const QUEUE: usize = 256;
+
+/// What became of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shipped {
+    /// Given to the lanes.
+    pub taken: u64,
+    /// Sent; over TCP, acknowledged.
+    pub sent: u64,
+    /// Lost here: an analyzer was slow or out of reach, or there was none.
+    pub lost: u64,
+    /// Connections that broke.
+    pub broken: u64,
+}
+
+impl AddAssign for Shipped {
+    fn add_assign(&mut self, other: Self) {
+        self.taken += other.taken;
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.broken += other.broken;
+    }
+}
+
+/// One analyzer's records.
+#[derive(Debug)]
+pub(super) struct Lane {
+    outlet: Outlet,
+    counts: Shipped,
+}
+
+#[derive(Debug)]
+enum Outlet {
+    Udp(UdpSocket, BatchBuilder),
+    Paper(UdpSocket, PaperBuilder),
+    Tcp {
+        builder: BatchBuilder,
+        batches: SyncSender<Sent>,
+        shared: Arc<Shared>,
+        thread: JoinHandle<u64>,
+    },
+}
+
+impl Lane {
+    pub(super) fn open(to: SocketAddr, way: Way, head: Head, link: u16) -> io::Result<Self> {
+        let outlet = match way {
+            Way::Udp(size) => Outlet::Udp(socket(to)?, BatchBuilder::new(head, size, link)),
+            Way::Paper => Outlet::Paper(socket(to)?, PaperBuilder::default()),
+            Way::Tcp => {
+                let (batches, queue) = sync_channel(QUEUE);
+                let shared = Arc::new(Shared::default());
+                let line = Line::new(to, Arc::clone(&shared));
+                let thread = thread::Builder::new()
+                    .name("shipping".to_owned())
+                    .spawn(move || line.run(&queue))?;
+                Outlet::Tcp {
+                    builder: BatchBuilder::new(head, BATCH, link),
+                    batches,
+                    shared,
+                    thread,
+                }
+            }
+        };
+        Ok(Self {
+            outlet,
+            counts: Shipped::default(),
+        })
+    }
+
+    pub(super) fn push(&mut self, revision: Revision, record: &Record<'_>) {
+        self.counts.taken += 1;
+        match &mut self.outlet {
+            Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
+                let (sequence, first) = (builder.sequence(), builder.first());
+                if let Some(bytes) = builder.push(revision, record) {
+                    let records = builder.first() - first;
+                    self.send(sequence, records, bytes);
+                }
+            }
+            Outlet::Paper(_, builder) => {
+                if let Some(datagram) = builder.push(record.captured) {
+                    self.send_paper(&datagram);
+                }
+            }
+        }
+    }
+
+    /// Sends what waits; or, `now` not being 0, that there is nothing to send.
+    pub(super) fn flush(&mut self, revision: Revision, now: u64) {
+        match &mut self.outlet {
+            Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
+                let (sequence, first) = (builder.sequence(), builder.first());
+                let mut batch = builder.flush();
+                if batch.is_none() && now > 0 {
+                    batch = builder.idle(revision, now);
+                }
+                let records = builder.first() - first;
+                if let Some(bytes) = batch {
+                    self.send(sequence, records, bytes);
+                }
+            }
+            Outlet::Paper(_, builder) => {
+                if let Some(datagram) = builder.flush() {
+                    self.send_paper(&datagram);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {
+        match &self.outlet {
+            Outlet::Udp(socket, _) | Outlet::Paper(socket, _) => {
+                let sent = socket.send(&bytes).is_ok();
+                let count = if sent {
+                    &mut self.counts.sent
+                } else {
+                    &mut self.counts.lost
+                };
+                *count += records;
+            }
+            Outlet::Tcp { batches, .. } => {
+                let batch = Sent {
+                    sequence,
+                    records,
+                    bytes,
+                };
+                if batches.try_send(batch).is_err() {
+                    self.counts.lost += records;
+                }
+            }
+        }
+    }
+
+    fn send_paper(&mut self, datagram: &[u8]) {
+        let headers = (datagram.len() / PAPER_HEADER_BYTES) as u64;
+        let Outlet::Paper(socket, _) = &self.outlet else {
+            return;
+        };
+        match socket.send(datagram) {
+            Ok(_) => self.counts.sent += headers,
+            Err(_) => self.counts.lost += headers,
+        }
+    }
+
+    pub(super) fn shipped(&self) -> Shipped {
+        let mut counts = self.counts;
+        if let Outlet::Tcp { shared, .. } = &self.outlet {
+            counts.sent = shared.shipped.load(Ordering::Relaxed);
+            counts.broken = shared.broken.load(Ordering::Relaxed);
+        }
+        counts
+    }
+
+    /// Waits until what was sent is acknowledged, or patience ends.
+    pub(super) fn close(self) -> Shipped {
+        let mut counts = self.counts;
+        if let Outlet::Tcp {
+            batches,
+            shared,
+            thread,
+            ..
+        } = self.outlet
+        {
+            drop(batches);
+            counts.lost += thread.join().unwrap_or(0);
+            counts.sent = shared.shipped.load(Ordering::Relaxed);
+            counts.broken = shared.broken.load(Ordering::Relaxed);
+        }
+        counts
+    }
+}
+
+/// A socket that sends to an analyzer and never waits.
+fn socket(to: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = match to {
+        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
+        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
+    };
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}

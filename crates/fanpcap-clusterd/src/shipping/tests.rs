@@ -1,0 +1,124 @@
+//! Records get to an analyzer, also when connections break; what is lost is counted.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use fanpcap_cluster::record::{Batch, HEAD_BYTES, encode_ack, paper_headers};
+
+use super::*;
+
+fn settings(way: Way) -> ShipperSettings {
+    ShipperSettings {
+        cluster: 1,
+        node: NodeId(2),
+        boot: 3,
+        session: 4,
+        link: 1,
+        way,
+    }
+}
+
+fn ship(shipper: &mut Shipper, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        shipper.push(
+            Revision(1),
+            &Record {
+                stamp: number,
+                wire_length: 100,
+                bucket: 7,
+                marked: false,
+                captured: &number.to_be_bytes(),
+            },
+        );
+    }
+}
+
+/// The next message of a connection.
+fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    stream.read_exact(&mut bytes).ok()?;
+    let length = Head::decode(&bytes).unwrap().length;
+    bytes.resize(length, 0);
+    stream.read_exact(&mut bytes[HEAD_BYTES..]).ok()?;
+    Some(bytes)
+}
+
+#[test]
+fn a_broken_connection_loses_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp));
+    shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
+    ship(&mut shipper, 0..10_000);
+    shipper.flush(Revision(1), 0);
+    let reader = std::thread::spawn(move || {
+        let mut there = BTreeSet::new();
+        // The first connection breaks after two batches, of which one is acknowledged.
+        for most in [2, usize::MAX] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut next = 0;
+            for _ in 0..most {
+                let Some(bytes) = message(&mut stream) else {
+                    break;
+                };
+                let batch = Batch::decode(&bytes).unwrap();
+                there.extend(batch.records().map(|record| record.stamp));
+                next = batch.origin.sequence + u64::from(most > 2 || batch.origin.sequence == 0);
+                stream.write_all(&encode_ack(&batch.head, next)).unwrap();
+                if there.len() == 10_000 {
+                    break;
+                }
+            }
+            assert!(next > 0);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        there
+    });
+    let shipped = shipper.close();
+    assert_eq!(reader.join().unwrap().len(), 10_000);
+    assert_eq!(
+        (shipped.taken, shipped.sent, shipped.lost),
+        (10_000, 10_000, 0)
+    );
+    assert!(shipped.broken > 0);
+}
+
+#[test]
+fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
+    let unused = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp));
+    ship(&mut shipper, 0..5);
+    shipper.follow(&[unused]).unwrap();
+    ship(&mut shipper, 0..100);
+    assert_eq!(shipper.close().lost, 105);
+}
+
+#[test]
+fn datagrams_are_batches_or_the_papers() {
+    let analyzer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    analyzer
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let to = [analyzer.local_addr().unwrap()];
+    let mut datagram = [0; 2000];
+    let mut shipper = Shipper::new(settings(Way::Udp(1400)));
+    shipper.follow(&to).unwrap();
+    ship(&mut shipper, 0..3);
+    shipper.flush(Revision(1), 9);
+    let len = analyzer.recv(&mut datagram).unwrap();
+    assert_eq!(Batch::decode(&datagram[..len]).unwrap().len(), 3);
+    shipper.flush(Revision(1), 9);
+    let len = analyzer.recv(&mut datagram).unwrap();
+    assert!(Batch::decode(&datagram[..len]).unwrap().is_empty());
+    let mut shipper = Shipper::new(settings(Way::Paper));
+    shipper.follow(&to).unwrap();
+    ship(&mut shipper, 0..29);
+    assert_eq!(shipper.close().sent, 29);
+    let len = analyzer.recv(&mut datagram).unwrap();
+    assert_eq!(paper_headers(&datagram[..len]).unwrap().len(), 28);
+    assert_eq!(analyzer.recv(&mut datagram).unwrap(), 52);
+}
