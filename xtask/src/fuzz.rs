@@ -11,10 +11,11 @@ use crate::tier;
 const CASES: usize = 250_000;
 
 /// Packages and tests with the properties.
-const PROPERTIES: [(&str, &str); 8] = [
+const PROPERTIES: [(&str, &str); 9] = [
     ("fanpcap-cluster", "control"),
     ("fanpcap-cluster", "control_bodies"),
     ("fanpcap-config", "settings"),
+    ("fanpcap-etcd", "values"),
     ("fanpcap-reader", "filter"),
     ("fanpcap-steer", "language"),
     ("fanpcap-steer-testkit", "wire_properties"),

@@ -14,6 +14,7 @@
 
 mod names;
 mod record;
+mod view;
 mod registration;
 mod node;
 mod candidacy;
@@ -23,3 +24,4 @@ pub use coordinator::{CoordinatorLink, WriteError, look};
 pub use names::Names;
 pub use node::NodeLink;
 pub use record::Desired;
+pub use view::{CopyOfKeys, view};

@@ -47,11 +47,10 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// What every answer begins with.
+/// What every answer about keys begins with. One without a revision is not etcd's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 pub(crate) struct Header {
     /// The store's revision when it answered.
-    #[serde(default)]
     pub(crate) revision: Number,
 }
 

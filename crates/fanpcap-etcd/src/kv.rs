@@ -90,7 +90,6 @@ pub struct Range {
 
 #[derive(Deserialize)]
 struct WireRange {
-    #[serde(default)]
     header: Header,
     #[serde(default)]
     kvs: Vec<WireKeyValue>,
@@ -189,7 +188,6 @@ pub struct Txn {
 
 #[derive(Deserialize)]
 struct WireTxn {
-    #[serde(default)]
     header: Header,
     #[serde(default)]
     succeeded: bool,
@@ -204,7 +202,6 @@ struct WireResponse {
 
 #[derive(Deserialize)]
 struct WireDone {
-    #[serde(default)]
     header: Header,
 }
 

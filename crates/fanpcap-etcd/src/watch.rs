@@ -10,7 +10,7 @@ use ureq::BodyReader;
 
 use crate::client::Client;
 use crate::error::{CallError, code};
-use crate::json::{Header, Number};
+use crate::json::Number;
 use crate::kv::{KeyValue, Keys, WireKeyValue};
 use crate::settings::Endpoint;
 
@@ -60,16 +60,22 @@ struct Message {
     error: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Outcome {
-    header: Header,
+    header: LastHeader,
     created: bool,
     canceled: bool,
     cancel_reason: String,
     compact_revision: Number,
     events: Vec<Event>,
+}
+
+/// A header that may have no revision, as that of a watch which was compacted.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LastHeader {
+    revision: Number,
 }
 
 #[derive(Deserialize)]

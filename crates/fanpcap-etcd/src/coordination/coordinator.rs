@@ -1,6 +1,5 @@
 //! A coordinator's side: one thread stands for election, one follows the cluster's keys.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,26 +7,23 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::{Live, Revision, Topology, View, Wishes};
+use fanpcap_cluster::{Revision, Topology, View, Wishes};
 
 use super::candidacy::{Candidacy, Term};
-use super::names::{Kind, Names};
-use super::record::{self, Desired};
+use super::names::Names;
+use super::view::{CopyOfKeys, candidates, revision, view};
 use crate::client::Client;
 use crate::election::leader;
 use crate::error::CallError;
 use crate::follow::Follower;
-use crate::kv::{Compare, KeyValue, Keys, Operation};
+use crate::kv::{Compare, Keys, Operation};
 
 /// A pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The cluster's keys.
-type Copy = BTreeMap<Vec<u8>, KeyValue>;
-
 /// What the threads tell.
 enum News {
-    Keys(Copy),
+    Keys(CopyOfKeys),
     Term(Term),
     Refused(CallError),
 }
@@ -41,7 +37,7 @@ pub struct CoordinatorLink {
     wishes: Wishes,
     news: Receiver<News>,
     keeper: Option<(Sender<()>, JoinHandle<()>)>,
-    keys: Copy,
+    keys: CopyOfKeys,
     term: Option<Term>,
     view: View,
     has_reached: bool,
@@ -102,7 +98,7 @@ impl CoordinatorLink {
             wishes,
             news,
             keeper: Some((order, keeper)),
-            keys: Copy::new(),
+            keys: CopyOfKeys::new(),
             term: None,
             has_reached: false,
         }
@@ -214,51 +210,10 @@ pub fn look(
     wishes: &Wishes,
 ) -> Result<(View, Option<String>), CallError> {
     let kvs = client.range(&names.all())?.kvs.into_iter();
-    let keys: Copy = kvs.map(|kv| (kv.key.clone(), kv)).collect();
+    let keys: CopyOfKeys = kvs.map(|kv| (kv.key.clone(), kv)).collect();
     let leading = leader(candidates(names, &keys));
     let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
     Ok((view(names, &keys, wishes), leading))
-}
-
-fn candidates<'a>(names: &'a Names, keys: &'a Copy) -> impl Iterator<Item = &'a KeyValue> {
-    keys.values()
-        .filter(|kv| names.kind(&kv.key) == Some(Kind::Candidate))
-}
-
-fn revision(number: i64) -> Revision {
-    Revision(u64::try_from(number).unwrap_or(0))
-}
-
-/// What the keys of a cluster come to, but for who leads.
-fn view(names: &Names, keys: &Copy, wishes: &Wishes) -> View {
-    let mut view = View {
-        wishes: wishes.clone(),
-        ..View::default()
-    };
-    for (key, kv) in keys {
-        match names.kind(key) {
-            Some(Kind::Node(node)) => {
-                let ack = keys.get(&names.ack(node));
-                view.live
-                    .extend(record::announcement(node, &kv.value).map(|said| Live {
-                        announcement: said,
-                        acknowledged: ack.and_then(|ack| record::acknowledged(&ack.value)),
-                    }));
-            }
-            Some(Kind::Topology) => {
-                let topology = Topology::decode(&kv.value).ok();
-                view.topology = topology.map(|one| (revision(kv.mod_revision), Box::new(one)));
-            }
-            Some(Kind::Desired) => {
-                if let Some(desired) = Desired::from_value(&kv.value) {
-                    view.wishes.drained = desired.drained;
-                    view.wishes.weights = desired.weights;
-                }
-            }
-            Some(Kind::Ack(_) | Kind::Candidate) | None => {}
-        }
-    }
-    view
 }
 
 /// The thread that stands for election.

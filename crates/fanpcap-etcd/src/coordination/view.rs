@@ -1,0 +1,68 @@
+//! What the keys of a cluster come to.
+
+use std::collections::BTreeMap;
+
+use fanpcap_cluster::{Live, NODES, Revision, Topology, View, Wishes};
+
+use super::names::{Kind, Names};
+use super::record::{self, Desired};
+use crate::kv::KeyValue;
+
+/// A cluster's keys.
+pub type CopyOfKeys = BTreeMap<Vec<u8>, KeyValue>;
+
+/// The candidates in the election of coordinators.
+pub(super) fn candidates<'a>(
+    names: &'a Names,
+    keys: &'a CopyOfKeys,
+) -> impl Iterator<Item = &'a KeyValue> {
+    keys.values()
+        .filter(|kv| names.kind(&kv.key) == Some(Kind::Candidate))
+}
+
+/// The revision of a topology that etcd has since its revision `number`.
+pub(super) fn revision(number: i64) -> Revision {
+    Revision(u64::try_from(number).unwrap_or(0))
+}
+
+/// The view of a coordinator that does not lead. Values that are not readable, as those of a later
+/// version, are left out. Of more than [`NODES`] nodes those count that came first.
+pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
+    let mut view = View {
+        wishes: wishes.clone(),
+        ..View::default()
+    };
+    let mut nodes = Vec::new();
+    for (key, kv) in keys {
+        match names.kind(key) {
+            Some(Kind::Node(node)) => {
+                let said = record::announcement(node, &kv.value);
+                nodes.extend(said.map(|said| (kv.create_revision, said)));
+            }
+            Some(Kind::Topology) => {
+                let topology = Topology::decode(&kv.value).ok();
+                view.topology = topology.map(|one| (revision(kv.mod_revision), Box::new(one)));
+            }
+            Some(Kind::Desired) => {
+                if let Some(desired) = Desired::from_value(&kv.value) {
+                    view.wishes.drained = desired.drained;
+                    view.wishes.weights = desired.weights;
+                }
+            }
+            Some(Kind::Ack(_) | Kind::Candidate) | None => {}
+        }
+    }
+    nodes.sort_by_key(|(created, _)| *created);
+    nodes.truncate(NODES);
+    nodes.sort_by_key(|(_, said)| said.node);
+    view.live = nodes
+        .into_iter()
+        .map(|(_, announcement)| Live {
+            announcement,
+            acknowledged: keys
+                .get(&names.ack(announcement.node))
+                .and_then(|ack| record::acknowledged(&ack.value)),
+        })
+        .collect();
+    view
+}
