@@ -4,6 +4,8 @@ mod identity;
 mod device;
 mod kernel;
 mod report;
+mod ship;
+mod capture;
 mod agent;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,9 +22,11 @@ use fanpcap_select::Action;
 use crate::conf::{Conf, Mode, PATH};
 use crate::engine;
 use agent::{Agent, say};
+use capture::Capture;
 use device::Device;
 use kernel::Kernel;
 use report::Reporter;
+use ship::Datagrams;
 
 /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
 #[derive(Args, Debug)]
@@ -69,7 +73,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let from = announcement.address.ip();
     let id = ClusterId::of_name(&conf.cluster);
     let reporter = Reporter::new(id.0, announcement, from);
-    Agent::new(announcement.node, engine, kernel, reporter).run(&announcement)?;
+    let capture = match conf.mode {
+        Mode::Distribution => None,
+        Mode::Capture => Some(Capture::start(Datagrams::new(from, reporter.head()))?),
+    };
+    if let Some(capture) = &capture {
+        // Until a topology says where records go.
+        capture.follow(&conf.analyzers);
+    }
+    Agent::new(announcement.node, engine, kernel, reporter, capture).run(&announcement)?;
     Ok(ExitCode::SUCCESS)
 }
 

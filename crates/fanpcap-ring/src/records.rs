@@ -10,7 +10,7 @@ mod lane;
 use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, Stamp};
 use crate::wall::{OffsetClock, Wall};
 use fanpcap_linux::bpf::RingMapping;
-use lane::{Lane, NONE, Next};
+use lane::{Lane, NONE, Next, Record};
 use std::mem;
 use std::ptr::NonNull;
 
@@ -55,6 +55,17 @@ enum State {
     Open,
     /// It has no record left.
     Spent,
+}
+
+/// A frame with what the BPF program's header says beside it.
+#[derive(Debug)]
+pub struct Labelled<'ring> {
+    /// The frame.
+    pub frame: Frame<'ring>,
+    /// Bytes 18 and 19 of the header.
+    pub flags: u16,
+    /// Bytes 20 to 23.
+    pub last: u32,
 }
 
 /// What a snapshot was that has been read.
@@ -178,6 +189,26 @@ impl Records {
     /// When what the ring says leaves it; the lane's part of the snapshot then counts as read.
     #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let record = self.take()?;
+        Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
+    }
+
+    /// The same with the last two fields of the BPF program's header, to which a BPF program of
+    /// another kind gives a meaning of its own. Bit 0 of the flags is an outgoing frame's.
+    ///
+    /// # Errors
+    /// As [`Records::next_frame`].
+    pub fn next_labelled(&mut self) -> Result<Option<Labelled<'_>>, Corrupt> {
+        let record = self.take()?;
+        Ok(record.map(|(record, stamp)| Labelled {
+            frame: self.frame(&record, stamp),
+            flags: record.flags,
+            last: record.last,
+        }))
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Result<Option<(Record, Stamp)>, Corrupt> {
         let next = loop {
             let next = self.current.next();
             match next {
@@ -194,7 +225,12 @@ impl Records {
         // A dead reader may have left any number.
         self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
-        let stamp = self.wall.time_of(next.stamp);
+        Ok(Some((record, self.wall.time_of(next.stamp))))
+    }
+
+    /// The frame of a record that was taken last.
+    #[inline(always)]
+    fn frame(&self, record: &Record, stamp: Stamp) -> Frame<'_> {
         let link = &self.links[usize::from(record.flags & OUTGOING)];
         let told = FrameRecord {
             link: NonNull::from(link).cast(),
@@ -204,8 +240,7 @@ impl Records {
         };
         // SAFETY: Lane::take has found `captured` bytes there, and a header before them. They stay
         // until they go back to the kernel. The links live in a box of `self`.
-        let frame = unsafe { Frame::of_record(record.data, &told) };
-        Ok(Some(frame))
+        unsafe { Frame::of_record(record.data, &told) }
     }
 
     /// The same, compiled once for all callers that are not in a hurry.

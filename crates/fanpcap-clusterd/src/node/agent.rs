@@ -8,6 +8,7 @@ use fanpcap_cluster::node::{Command, Node, Orders};
 use fanpcap_cluster::{Announcement, NodeId};
 use fanpcap_linux::wait::stop;
 
+use super::capture::Capture;
 use super::kernel::Kernel;
 use super::report::{Reporter, Sums};
 use crate::coordination::NodeSide;
@@ -22,6 +23,7 @@ pub(super) struct Agent {
     engine: Box<dyn NodeSide>,
     kernel: Kernel,
     reporter: Reporter,
+    capture: Option<Capture>,
     notify: Notify,
     begun: Instant,
 }
@@ -32,12 +34,14 @@ impl Agent {
         engine: Box<dyn NodeSide>,
         kernel: Kernel,
         reporter: Reporter,
+        capture: Option<Capture>,
     ) -> Self {
         Self {
             core: Node::new(id, kernel.revision()),
             engine,
             kernel,
             reporter,
+            capture,
             notify: Notify::from_environment(),
             begun: Instant::now(),
         }
@@ -49,6 +53,12 @@ impl Agent {
             say(&format!(
                 "topology {revision} goes on: an earlier agent has loaded it"
             ));
+        }
+        if let Some(capture) = &self.capture {
+            for (mark, revision) in self.kernel.marks() {
+                capture.mark(mark, revision);
+            }
+            capture.read(self.kernel.rings()?);
         }
         self.engine
             .announce(announcement)
@@ -111,7 +121,17 @@ impl Agent {
     }
 
     fn load(&mut self, orders: &Orders) -> Vec<Command> {
-        match self.kernel.load(orders) {
+        if let Some(capture) = &self.capture {
+            capture.mark(self.kernel.next_mark(), orders.revision);
+            capture.follow(&orders.analyzers);
+        }
+        let loaded = self.kernel.load(orders).and_then(|is_new| {
+            if let Some(capture) = self.capture.as_ref().filter(|_| is_new) {
+                capture.read(self.kernel.rings()?);
+            }
+            Ok(is_new)
+        });
+        match loaded {
             Ok(is_new) => {
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (orders.revision, orders.epoch);

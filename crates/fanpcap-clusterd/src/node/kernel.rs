@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::node::Orders;
-use fanpcap_linux::bpf::{Attached, Hook};
+use fanpcap_linux::bpf::{Attached, Hook, RingBuffer, RingMapping};
 use fanpcap_select::layout::Lanes;
 use fanpcap_select::{Action, Program};
 
@@ -90,6 +90,27 @@ impl Kernel {
         self.selector.as_ref()
     }
 
+    /// The topologies of the tables' marks, as far as they are known.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + '_ {
+        self.state.loaded.iter().copied()
+    }
+
+    /// The mark of the next table.
+    pub(crate) fn next_mark(&self) -> u32 {
+        let current = match &self.selector {
+            Some(selector) => selector.control().mark(),
+            None => self.state.loaded.last().map_or(0, |(mark, _)| *mark),
+        };
+        current.wrapping_add(1).max(1)
+    }
+
+    /// Maps the ring buffers, for one reader; none where packets pass.
+    pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
+        let rings = self.selector.iter().flat_map(Selector::rings);
+        let mapped: io::Result<Vec<RingMapping>> = rings.map(RingBuffer::map).collect();
+        mapped.context("mapping the ring buffers")
+    }
+
     /// When the counters were 0, in nanoseconds since 1970.
     pub(crate) fn since(&self) -> u64 {
         self.state.set.map_or(0, |set| set.since)
@@ -118,20 +139,15 @@ impl Kernel {
         let Some(current) = self.selector.as_ref().filter(|_| is_same) else {
             return self.replace(&program, code, orders).map(|()| true);
         };
-        let mark = self.begin(current.control().mark(), orders.revision)?;
+        let mark = self.next_mark();
+        self.state
+            .begin(mark, orders.revision, current.control().mark());
+        self.hold.set_state(&self.state)?;
         self.wait_for_switch();
         if let Some(selector) = &self.selector {
             selector.switch(&orders.claims, mark);
         }
         Ok(false)
-    }
-
-    /// Writes down that the table of `revision` comes after the one of the mark `current`.
-    fn begin(&mut self, current: u32, revision: Revision) -> Result<u32> {
-        let mark = current.wrapping_add(1).max(1);
-        self.state.begin(mark, revision, current);
-        self.hold.set_state(&self.state)?;
-        Ok(mark)
     }
 
     /// Two switches are to be farther apart than a BPF program runs.
@@ -155,8 +171,7 @@ impl Kernel {
             bytes: bytes(program.action),
             since: now_ns(),
         };
-        let last = self.state.loaded.last().map_or(0, |(mark, _)| *mark);
-        let mark = last.wrapping_add(1).max(1);
+        let mark = self.next_mark();
         selector.switch(&orders.claims, mark);
         let all = selector.descriptors();
         let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();

@@ -87,18 +87,23 @@ impl Reporter {
         })
     }
 
-    fn send(&self, report: &Report) {
-        let Some(socket) = self.socket.as_ref().filter(|_| !self.analyzers.is_empty()) else {
-            return;
-        };
-        let head = Head {
+    /// What the node's messages begin with.
+    pub(super) fn head(&self) -> Head {
+        Head {
             kind: Kind::Counts,
             length: 0,
             cluster: self.cluster,
             node: self.announcement.node,
             boot: self.announcement.boot,
             session: self.session,
+        }
+    }
+
+    fn send(&self, report: &Report) {
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.analyzers.is_empty()) else {
+            return;
         };
+        let head = self.head();
         for chunk in report.chunks(BUCKETS) {
             let message = encode_counts(&head, &chunk);
             for analyzer in &self.analyzers {

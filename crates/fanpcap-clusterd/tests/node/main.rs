@@ -3,3 +3,4 @@
 mod stage;
 mod distribution;
 mod refusals;
+mod capture;

@@ -15,6 +15,7 @@ use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) scratch: Scratch,
+    text: String,
     agents: Vec<Option<Child>>,
     readers: Vec<Child>,
 }
@@ -41,11 +42,19 @@ impl Stage {
         let text = format!("cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\n");
         scratch.write("cluster.conf", &text)?;
         Ok(Self {
+            text,
             mirror: Mirror::new(count)?,
             scratch,
             agents: (0..count).map(|_| None).collect(),
             readers: Vec::new(),
         })
+    }
+
+    /// Adds settings for all nodes.
+    pub(crate) fn settings(&mut self, more: &str) -> Result<()> {
+        self.text += more;
+        self.scratch.write("cluster.conf", &self.text)?;
+        Ok(())
     }
 
     /// The command line of an agent of this node.

@@ -76,6 +76,7 @@ pub(super) struct Record {
     pub(super) captured: u32,
     pub(super) len: u32,
     pub(super) flags: u16,
+    pub(super) last: u32,
 }
 
 impl Lane {
@@ -260,6 +261,7 @@ impl Lane {
             captured: header.captured,
             len: header.len,
             flags: header.flags,
+            last: header.filter,
         })
     }
 

@@ -1,0 +1,192 @@
+//! Capture mode: a thread takes records out of the ring buffers and ships them.
+//!
+//! The ring buffers say how far they were read. A successor of a killed agent goes on there, and
+//! only the batches that the killed agent had begun are lost.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::record::Record;
+use fanpcap_linux::bpf::RingMapping;
+use fanpcap_linux::wait::clock;
+use fanpcap_ring::{Labelled, LinkInfo, Records};
+use fanpcap_select::Claim;
+use fanpcap_select::record::flags_of;
+
+use super::ship::Ship;
+
+/// How long an idle thread rests.
+const REST: Duration = Duration::from_millis(1);
+
+/// How long a record waits at most for a batch to be full.
+const FLUSH: Duration = Duration::from_millis(50);
+
+/// Topologies whose records may still be in the ring buffers.
+const MARKS: usize = 64;
+
+/// What the thread is told.
+#[derive(Debug)]
+enum News {
+    /// Other ring buffers: a new BPF program writes to them.
+    Rings(Vec<RingMapping>),
+    /// The topology of the table with this mark.
+    Mark(u32, Revision),
+    Analyzers(Vec<SocketAddr>),
+}
+
+/// The thread that ships.
+#[derive(Debug)]
+pub(super) struct Capture {
+    news: Option<Sender<News>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Capture {
+    /// Starts the thread.
+    pub(super) fn start(ship: impl Ship + Send + 'static) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        let worker = Worker::new(ship);
+        let thread = thread::Builder::new().name("shipping".to_owned());
+        let thread = thread.spawn(move || worker.run(&receiver));
+        Ok(Self {
+            news: Some(sender),
+            thread: Some(thread.context("starting a thread")?),
+        })
+    }
+
+    /// Reads these ring buffers, after what is left in those before.
+    pub(super) fn read(&self, rings: Vec<RingMapping>) {
+        self.tell(News::Rings(rings));
+    }
+
+    /// Says by which topology a packet was captured whose record has this mark.
+    pub(super) fn mark(&self, mark: u32, revision: Revision) {
+        self.tell(News::Mark(mark, revision));
+    }
+
+    /// Ships to these analyzers.
+    pub(super) fn follow(&self, analyzers: &[SocketAddr]) {
+        self.tell(News::Analyzers(analyzers.to_vec()));
+    }
+
+    fn tell(&self, news: News) {
+        if let Some(sender) = &self.news {
+            // The thread ends only with this value.
+            let _ = sender.send(news);
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.news = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker<S> {
+    ship: S,
+    records: Option<Records>,
+    marks: VecDeque<(u32, Revision)>,
+    flushed: Instant,
+}
+
+impl<S: Ship> Worker<S> {
+    fn new(ship: S) -> Self {
+        Self {
+            ship,
+            records: None,
+            marks: VecDeque::new(),
+            flushed: Instant::now(),
+        }
+    }
+
+    fn run(mut self, news: &Receiver<News>) {
+        loop {
+            match news.try_recv() {
+                Ok(news) => self.take(news),
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    if !self.drain() {
+                        thread::sleep(REST);
+                    }
+                    if self.flushed.elapsed() >= FLUSH {
+                        self.ship.flush();
+                        self.flushed = Instant::now();
+                    }
+                }
+            }
+        }
+        self.ship.flush();
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Rings(rings) => {
+                while self.drain() {}
+                self.records = Records::new(rings, &ETHERNET, clock::realtime_offset_ns);
+            }
+            News::Mark(mark, revision) => {
+                self.marks.push_front((mark, revision));
+                self.marks.truncate(MARKS);
+            }
+            News::Analyzers(analyzers) => self.ship.follow(&analyzers),
+        }
+    }
+
+    /// Ships what is in the ring buffers now. Returns whether there was anything.
+    fn drain(&mut self) -> bool {
+        let Some(records) = self.records.as_mut().filter(|records| records.is_ready()) else {
+            return false;
+        };
+        if !records.open() {
+            return false;
+        }
+        loop {
+            match records.next_labelled() {
+                Ok(Some(record)) => ship(&mut self.ship, &self.marks, &record),
+                Ok(None) => break,
+                // The rest of the lane's part counts as read.
+                Err(_) => {}
+            }
+        }
+        records.release();
+        true
+    }
+}
+
+fn ship(to: &mut impl Ship, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'_>) {
+    let Some((bucket, claim)) = flags_of(record.flags) else {
+        return;
+    };
+    let found = marks.iter().find(|(mark, _)| *mark == record.last);
+    // An analyzer drops what no topology is known of.
+    let revision = found.map_or(Revision(0), |(_, revision)| *revision);
+    let stamp = record.frame.stamp();
+    let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
+    to.ship(
+        revision,
+        &Record {
+            stamp,
+            wire_length: record.frame.wire_len(),
+            bucket,
+            marked: claim == Claim::Shared,
+            captured: record.frame.data(),
+        },
+    );
+}
+
+/// The link of records whose device does not matter.
+const ETHERNET: LinkInfo = LinkInfo {
+    protocol: 0,
+    ifindex: 0,
+    hatype: 1,
+    pkttype: 0,
+};

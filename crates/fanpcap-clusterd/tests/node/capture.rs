@@ -1,0 +1,105 @@
+//! Capture mode: what analyzers get.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::record::{Batch, decode_counts};
+use fanpcap_cluster::witness::Assembly;
+use fanpcap_testkit::mirror::HOST;
+use fanpcap_testkit::{netns, traffic};
+
+use crate::stage::Stage;
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(3)?;
+        stage.settings("mode = capture\nheader = 80\nanalyzers = 192.0.2.254:7710\n")?;
+        let analyzer = UdpSocket::bind((HOST, 7710))?;
+        analyzer.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let taking = thread::spawn(move || Got::until(&told, &analyzer));
+        for node in 0..3 {
+            stage.start(node)?;
+            stage.await_said(node, "loaded topology")?;
+        }
+        stage.send(0..3000)?;
+        // A batch that is begun goes after 50 ms. The ring buffers keep what comes without an agent.
+        thread::sleep(Duration::from_millis(300));
+        stage.kill(1)?;
+        stage.send(3000..4000)?;
+        stage.start(1)?;
+        stage.await_said(1, "switched to topology 1")?;
+        stage.send(4000..5000)?;
+        // A second's counts, and those of the second after it.
+        thread::sleep(Duration::from_millis(2500));
+        stop.store(true, Ordering::Relaxed);
+        let got = taking.join().expect("no panic")?;
+        let missed = (0..5000)
+            .filter(|number| !got.numbers.contains_key(number))
+            .count();
+        let doubled = got.numbers.values().filter(|count| **count > 1).count();
+        ensure!(
+            (missed, doubled) == (0, 0),
+            "{missed} missed, {doubled} doubled"
+        );
+        ensure!(got.reports.len() == 3, "{} reports", got.reports.len());
+        let captured: u64 = got.reports.values().map(|(_, captured)| captured).sum();
+        ensure!(captured == 5000, "{captured} captured");
+        ensure!(
+            got.reports.values().all(|(seen, _)| *seen == 5000),
+            "{:?}",
+            got.reports
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// What arrived at an analyzer.
+#[derive(Default)]
+struct Got {
+    /// How often each number arrived.
+    numbers: BTreeMap<u64, usize>,
+    /// Sums of what each node has seen and captured, of its last report.
+    reports: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Got {
+    /// Takes messages until told to stop.
+    fn until(stop: &AtomicBool, analyzer: &UdpSocket) -> Result<Self> {
+        let mut got = Self::default();
+        let mut assemblies: BTreeMap<u32, Assembly> = BTreeMap::new();
+        let mut buffer = vec![0; 65_536];
+        while !stop.load(Ordering::Relaxed) {
+            let Ok(len) = analyzer.recv(&mut buffer) else {
+                continue;
+            };
+            if let Ok(batch) = Batch::decode(&buffer[..len]) {
+                ensure!(batch.origin.revision == Revision(1), "{:?}", batch.origin);
+                for record in batch.records() {
+                    if let Some(number) = traffic::sequence_of(record.captured) {
+                        *got.numbers.entry(number).or_default() += 1;
+                    }
+                }
+            } else {
+                let (_, chunk) = decode_counts(&buffer[..len])?;
+                let node = chunk.summary.node.0;
+                let sum = |counts: &[u64]| counts.iter().sum();
+                if let Some(report) = assemblies.entry(node).or_default().take(&chunk) {
+                    let sums = (sum(&report.seen[..]), sum(&report.captured[..]));
+                    got.reports.insert(node, sums);
+                }
+            }
+        }
+        Ok(got)
+    }
+}
