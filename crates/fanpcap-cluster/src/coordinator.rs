@@ -55,9 +55,12 @@ pub struct Timing {
     /// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
     /// engine loses together are seen together then.
     pub settle: Duration,
-    /// How long a newcomer must live before it gets buckets.
+    /// How long a newcomer must live before it gets buckets, so that nodes that start together
+    /// share them at once.
+    pub arrival: Duration,
+    /// The same for a node that was gone before. It doubles with each further departure.
     pub hold_down: Duration,
-    /// The same, at most, for a node that comes and goes: the time doubles with each departure.
+    /// The longest hold-down.
     pub hold_down_most: Duration,
     /// How long a union lasts after all its gainers capture: longer than any packet waits in a
     /// node's receive queue.
@@ -71,6 +74,7 @@ impl Default for Timing {
         Self {
             lease: Duration::from_secs(5),
             settle: Duration::from_millis(100),
+            arrival: Duration::from_secs(1),
             hold_down: Duration::from_secs(1),
             hold_down_most: Duration::from_secs(300),
             dwell: Duration::from_millis(250),
@@ -318,11 +322,11 @@ impl Coordinator {
             members.insert(seat.node, weight);
         }
         for live in &view.live {
-            let node = live.announcement.node;
+            let Member { node, weight } = member(live, &view.wishes);
             let takes_part = topology.seat(node).is_some_and(|seat| seat.weight > 0);
             if takes_part || self.presences.is_admitted(live, now, &self.timing) {
-                members.insert(node, member(live, &view.wishes).weight);
-            } else {
+                members.insert(node, weight);
+            } else if weight > 0 {
                 conditions.insert(Note::HeldDown(node));
             }
         }

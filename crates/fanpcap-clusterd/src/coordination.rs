@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
 /// A coordination engine as a node sees it.
@@ -70,6 +71,32 @@ pub trait CoordinatorSide {
     ///
     /// [`CoordinationError`]; a standby takes over all the same, once this coordinator is silent.
     fn resign(&mut self) -> Result<(), CoordinationError>;
+}
+
+/// A coordination engine as an operator's command sees it.
+pub trait OperatorSide {
+    /// How the cluster is.
+    ///
+    /// # Errors
+    ///
+    /// The engine is out of reach, or refuses.
+    fn look(&mut self) -> anyhow::Result<Picture>;
+
+    /// Makes a wish stand. It does so until another is made, whoever coordinates.
+    ///
+    /// # Errors
+    ///
+    /// The engine is out of reach, or refuses.
+    fn wish(&mut self, wish: &Wish) -> anyhow::Result<()>;
+}
+
+/// How a cluster is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Picture {
+    /// What the coordinator sees.
+    pub view: View,
+    /// Which coordinator leads, as it calls itself; `None` if none does.
+    pub leader: Option<String>,
 }
 
 /// Why a coordination engine does not serve.

@@ -1,14 +1,92 @@
 //! `fanpcap coordinator`: decides who captures what.
 
-use std::process::ExitCode;
+mod lead;
 
-use anyhow::{Result, bail};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_cli::streams;
+use fanpcap_cluster::Wishes;
+use fanpcap_cluster::coordinator::{Coordinator, Timing};
+use fanpcap_linux::wait::stop;
+use fanpcap_select::Selection;
+
+use crate::conf::{Conf, Engine, PATH};
+use crate::engine;
+use crate::notify::Notify;
+use lead::Driver;
 
 /// Decides which node captures which packets, or stands by
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+}
 
-pub(crate) fn run(_: &Arguments) -> Result<ExitCode> {
-    bail!("this build has no coordinator");
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    conf.check_files()?;
+    stop::on_signals().context("catching signals")?;
+    let wishes = Wishes {
+        selection: selection(&conf).context("drawing the hash's initial value")?,
+        analyzers: conf.analyzers.clone(),
+        ..Wishes::default()
+    };
+    let side = engine::coordinator_side(&conf, &name(), wishes)?;
+    let notify = Notify::from_environment();
+    say(&format!("cluster {}", conf.cluster));
+    notify.ready();
+    let mut driver = Driver::new(side, Coordinator::new(timing(&conf)), say);
+    let begun = Instant::now();
+    while !stop::is_requested() {
+        driver.step(|| begun.elapsed())?;
+        notify.alive();
+        notify.status(driver.status());
+    }
+    notify.stopping();
+    driver.resign();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the coordinator calls itself: its machine and its process.
+fn name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.unwrap_or_default();
+    format!("{}/{}", host.trim(), std::process::id())
+}
+
+fn timing(conf: &Conf) -> Timing {
+    let lease = match &conf.engine {
+        Engine::Embedded(embedded) => embedded.offline,
+        Engine::Etcd(etcd) => etcd.lease,
+        Engine::Fixed(_) => Duration::ZERO,
+    };
+    Timing {
+        lease,
+        dwell: conf.dwell,
+        hold_down: conf.hold_down,
+        ..Timing::default()
+    }
+}
+
+/// The selection of a cluster that begins, with an initial value that nobody can guess. A cluster
+/// that has a topology keeps its own initial value.
+fn selection(conf: &Conf) -> Result<Selection> {
+    let mut initial = [0; 4];
+    File::open("/dev/urandom")?.read_exact(&mut initial)?;
+    Ok(Selection {
+        initial: u32::from_ne_bytes(initial),
+        ..conf.selection
+    })
+}
+
+/// One line on standard error, where systemd's journal has it.
+fn say(line: &str) {
+    streams::note(&format!("fanpcap coordinator: {line}\n"));
 }

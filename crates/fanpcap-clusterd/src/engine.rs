@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::reshape::{self, Goal, Member};
-use fanpcap_cluster::{Announcement, Topology};
+use fanpcap_cluster::{Announcement, Topology, Wishes};
 
 use crate::conf::{Conf, Engine};
-use crate::coordination::NodeSide;
-use crate::etcd::EtcdNode;
-use crate::fixed::Fixed;
+use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
+use crate::etcd::{EtcdCoordinator, EtcdKeys, EtcdNode};
+use crate::fixed::{Fixed, FixedOperator};
 
 /// A node's side of the cluster's engine.
 ///
@@ -19,6 +19,41 @@ pub fn node_side(conf: &Conf, _announcement: &Announcement) -> Result<Box<dyn No
         Engine::Fixed(_) => Ok(Box::new(Fixed::new(fixed_topology(conf)?))),
         Engine::Embedded(_) => bail!("this build has no embedded engine"),
         Engine::Etcd(etcd) => Ok(Box::new(EtcdNode::new(&conf.cluster, etcd)?)),
+    }
+}
+
+/// A coordinator's side of the cluster's engine. `who` is what it calls itself.
+///
+/// # Errors
+///
+/// The engine can't be used as the settings say.
+pub fn coordinator_side(
+    conf: &Conf,
+    who: &str,
+    wishes: Wishes,
+) -> Result<Box<dyn CoordinatorSide>> {
+    match &conf.engine {
+        Engine::Fixed(_) => bail!(
+            "a cluster with 'engine = fixed' has no coordinator: its nodes follow their settings"
+        ),
+        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Etcd(etcd) => {
+            let side = EtcdCoordinator::new(&conf.cluster, etcd, who, wishes)?;
+            Ok(Box::new(side))
+        }
+    }
+}
+
+/// An operator's side of the cluster's engine.
+///
+/// # Errors
+///
+/// The engine can't be used as the settings say.
+pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
+    match &conf.engine {
+        Engine::Fixed(_) => Ok(Box::new(FixedOperator(fixed_topology(conf)?))),
+        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Etcd(etcd) => Ok(Box::new(EtcdKeys::new(&conf.cluster, etcd)?)),
     }
 }
 

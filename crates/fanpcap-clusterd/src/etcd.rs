@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View, Wishes};
 use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 
 use crate::conf::{Etcd, Placed};
-use crate::coordination::{CoordinationError, CoordinatorSide, NodeSide, WriteError};
+use crate::coordination::{
+    CoordinationError, CoordinatorSide, NodeSide, OperatorSide, Picture, WriteError,
+};
 
 /// A node's side.
 #[derive(Debug)]
@@ -130,6 +133,27 @@ impl EtcdKeys {
     /// etcd is out of reach, or refuses.
     pub fn change(&self, change: impl Fn(&mut Desired)) -> Result<Desired> {
         Ok(Desired::change(&self.client, &self.names, change)?)
+    }
+}
+
+impl OperatorSide for EtcdKeys {
+    fn look(&mut self) -> Result<Picture> {
+        let (view, leader) = Self::look(self, &Wishes::default())?;
+        Ok(Picture { view, leader })
+    }
+
+    fn wish(&mut self, wish: &Wish) -> Result<()> {
+        self.change(|desired| {
+            let mut wishes = Wishes {
+                drained: std::mem::take(&mut desired.drained),
+                weights: std::mem::take(&mut desired.weights),
+                ..Wishes::default()
+            };
+            wish.grant(&mut wishes);
+            desired.drained = wishes.drained;
+            desired.weights = wishes.weights;
+        })?;
+        Ok(())
     }
 }
 

@@ -3,9 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology};
+use anyhow::{Result, bail};
+use fanpcap_cluster::control::Wish;
+use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
-use crate::coordination::{CoordinationError, NodeSide};
+use crate::coordination::{CoordinationError, NodeSide, OperatorSide, Picture};
 
 /// The revision of a fixed topology.
 pub const FIXED: Revision = Revision(1);
@@ -14,6 +16,27 @@ pub const FIXED: Revision = Revision(1);
 #[derive(Debug)]
 pub struct Fixed {
     news: Vec<NodeEvent>,
+}
+
+/// An operator's view of the engine `fixed`: the topology, and nobody who says that it lives.
+#[derive(Debug)]
+pub struct FixedOperator(pub Topology);
+
+impl OperatorSide for FixedOperator {
+    fn look(&mut self) -> Result<Picture> {
+        let topology = Some((FIXED, Box::new(self.0.clone())));
+        Ok(Picture {
+            view: View {
+                topology,
+                ..View::default()
+            },
+            leader: None,
+        })
+    }
+
+    fn wish(&mut self, _: &Wish) -> Result<()> {
+        bail!("a cluster with 'engine = fixed' never changes: edit its settings on all machines");
+    }
 }
 
 impl Fixed {

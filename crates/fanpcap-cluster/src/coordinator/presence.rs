@@ -105,7 +105,10 @@ impl Presence {
 
     /// How long it waits before it gets buckets.
     fn hold(&self, timing: &Timing) -> Duration {
-        let doubled = self.departures.saturating_sub(1).min(20);
+        let Some(doubled) = self.departures.checked_sub(1) else {
+            return timing.arrival;
+        };
+        let doubled = doubled.min(20);
         let hold = timing.hold_down.saturating_mul(1 << doubled);
         hold.min(timing.hold_down_most.max(timing.hold_down))
     }

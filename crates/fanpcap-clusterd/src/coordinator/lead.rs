@@ -1,0 +1,96 @@
+//! The loop around the coordinator's core: looks, decides, writes, and leaves a line of each change.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::coordinator::{Coordinator, TICK, Write};
+
+use crate::coordination::{CoordinatorSide, WriteError};
+
+#[cfg(test)]
+mod tests;
+
+/// A coordinator on an engine.
+pub(super) struct Driver<S> {
+    side: Box<dyn CoordinatorSide>,
+    core: Coordinator,
+    say: S,
+    leads: bool,
+    status: String,
+    /// The write that failed last, and how. It is told once.
+    failed: Option<(Option<Revision>, String)>,
+}
+
+impl<S: FnMut(&str)> Driver<S> {
+    pub(super) fn new(side: Box<dyn CoordinatorSide>, core: Coordinator, say: S) -> Self {
+        Self {
+            side,
+            core,
+            say,
+            leads: false,
+            status: "standing by".to_owned(),
+            failed: None,
+        }
+    }
+
+    /// Looks at the cluster once, and writes what is due. `now` is asked after the engine has
+    /// waited for news.
+    pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
+        let view = self
+            .side
+            .poll(TICK / 2)
+            .context("the coordination engine")?;
+        let step = self.core.step(view, now());
+        if self.leads && !view.leads {
+            (self.say)("this coordinator leads no more");
+        }
+        self.leads = view.leads;
+        let revision = view.topology.as_ref().map(|(revision, _)| *revision);
+        self.status = match (view.leads, revision) {
+            (false, _) => "standing by".to_owned(),
+            (true, None) => format!("leads {} nodes, no topology yet", view.live.len()),
+            (true, Some(revision)) => {
+                format!("leads {} nodes, topology {revision}", view.live.len())
+            }
+        };
+        for note in step.notes {
+            (self.say)(&note.to_string());
+        }
+        match step.write {
+            Some(write) => self.write(&write),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a topology. If another coordinator was faster, the next look shows what it wrote.
+    fn write(&mut self, write: &Write) -> Result<()> {
+        let error = match self.side.write(&write.topology, write.replaces) {
+            Ok(revision) => {
+                (self.say)(&format!("topology {revision}: {}", write.change));
+                self.failed = None;
+                return Ok(());
+            }
+            Err(WriteError::Engine(error)) => return Err(error).context("writing a topology"),
+            Err(error) => error,
+        };
+        let failed = (write.replaces, error.to_string());
+        if self.failed.as_ref() != Some(&failed) {
+            (self.say)(&format!("not written: {}: {error}", write.change));
+            self.failed = Some(failed);
+        }
+        Ok(())
+    }
+
+    /// What the coordinator does now, in a line.
+    pub(super) fn status(&self) -> &str {
+        &self.status
+    }
+
+    /// Gives up the lead. If that can't be said, a standby takes over a little later.
+    pub(super) fn resign(mut self) {
+        if let Err(error) = self.side.resign() {
+            (self.say)(&format!("giving up the lead: {error}"));
+        }
+    }
+}

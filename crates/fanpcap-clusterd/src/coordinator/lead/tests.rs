@@ -1,0 +1,151 @@
+use std::cell::RefCell;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use fanpcap_cluster::coordinator::Timing;
+use fanpcap_cluster::{Announcement, Live, NodeId, Topology, View};
+
+use super::*;
+use crate::coordination::CoordinationError;
+
+/// An engine in memory. Its next write may fail.
+#[derive(Default)]
+struct Shared {
+    view: View,
+    fails: Option<WriteError>,
+    has_resigned: bool,
+}
+
+struct Side(Rc<RefCell<Shared>>, View);
+
+impl CoordinatorSide for Side {
+    fn poll(&mut self, _: Duration) -> Result<&View, CoordinationError> {
+        self.1 = self.0.borrow().view.clone();
+        Ok(&self.1)
+    }
+
+    fn write(
+        &mut self,
+        topology: &Topology,
+        replaces: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        let mut shared = self.0.borrow_mut();
+        if let Some(error) = shared.fails.take() {
+            return Err(error);
+        }
+        let revision = Revision(replaces.map_or(1, |revision| revision.0 + 1));
+        shared.view.topology = Some((revision, Box::new(topology.clone())));
+        for live in &mut shared.view.live {
+            live.acknowledged = Some(revision);
+        }
+        Ok(revision)
+    }
+
+    fn resign(&mut self) -> Result<(), CoordinationError> {
+        self.0.borrow_mut().has_resigned = true;
+        Ok(())
+    }
+}
+
+fn node(id: u32) -> Live {
+    Live {
+        announcement: Announcement {
+            node: NodeId(id),
+            boot: 1,
+            weight: 1,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        },
+        acknowledged: None,
+    }
+}
+
+/// Steps for so many milliseconds, and returns what was said.
+fn run(shared: &Rc<RefCell<Shared>>, millis: u64) -> (Vec<String>, Result<()>) {
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::clone(&said);
+    let side = Box::new(Side(Rc::clone(shared), View::default()));
+    let core = Coordinator::new(Timing::default());
+    let mut driver = Driver::new(side, core, move |line: &str| {
+        heard.borrow_mut().push(line.to_owned());
+    });
+    let mut now = Duration::ZERO;
+    while now < Duration::from_millis(millis) {
+        if let Err(error) = driver.step(|| now) {
+            return (said.take(), Err(error));
+        }
+        now += TICK / 2;
+    }
+    driver.resign();
+    (said.take(), Ok(()))
+}
+
+fn shared(leads: bool, nodes: &[u32]) -> Rc<RefCell<Shared>> {
+    let view = View {
+        leads,
+        live: nodes.iter().copied().map(node).collect(),
+        ..View::default()
+    };
+    Rc::new(RefCell::new(Shared {
+        view,
+        ..Shared::default()
+    }))
+}
+
+#[test]
+fn each_change_leaves_a_line() {
+    let shared = shared(true, &[1, 2]);
+    let (said, done) = run(&shared, 2000);
+    done.unwrap();
+    let leads = [
+        "this coordinator is the active one",
+        "no node is alive that has a weight",
+    ];
+    assert!(
+        said[0].starts_with(leads[0]) && said[1].starts_with(leads[1]),
+        "{said:?}"
+    );
+    let first = "topology 1: epoch 1: first topology, joined 00000001, 00000002";
+    assert_eq!(said[2..], [first]);
+    assert!(shared.borrow().has_resigned);
+    shared.borrow_mut().view.wishes.drained.insert(NodeId(2));
+    let (said, done) = run(&shared, 1000);
+    done.unwrap();
+    let union = "topology 2: epoch 2: union, 2048 buckets move, weight of 00000002 is 0";
+    assert_eq!(said[1..], [union, "topology 3: epoch 3: stable"]);
+}
+
+#[test]
+fn a_standby_writes_nothing() {
+    let shared = shared(false, &[1, 2]);
+    let (said, done) = run(&shared, 2000);
+    done.unwrap();
+    assert_eq!(said, [""; 0]);
+    assert_eq!(shared.borrow().view.topology, None);
+}
+
+#[test]
+fn who_comes_late_looks_again() {
+    let shared = shared(true, &[1]);
+    shared.borrow_mut().fails = Some(WriteError::Changed);
+    let (said, done) = run(&shared, 2000);
+    done.unwrap();
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("not written: epoch 1")),
+        "{said:?}"
+    );
+    assert!(shared.borrow().view.topology.is_some());
+}
+
+#[test]
+fn an_engine_that_refuses_ends_the_coordinator() {
+    let shared = shared(true, &[1]);
+    let error = io::Error::from(io::ErrorKind::PermissionDenied);
+    shared.borrow_mut().fails = Some(WriteError::Engine(CoordinationError::System {
+        doing: "writing".to_owned(),
+        error,
+    }));
+    let (_, done) = run(&shared, 2000);
+    done.unwrap_err();
+}
