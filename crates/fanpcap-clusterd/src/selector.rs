@@ -3,12 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use fanpcap_bpf::{MapKind, ProgramKind};
+use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_linux::bpf::{
-    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer, Table,
+    self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer, Table,
 };
 use fanpcap_select::layout::{
     CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
@@ -31,6 +30,7 @@ pub struct Selector {
 /// Where this node's packets go.
 #[derive(Debug)]
 enum Ends {
+    Host,
     /// To a BPF program, or to the host.
     Next(ObjectArray),
     /// To ring buffers, one a lane.
@@ -91,9 +91,6 @@ pub struct LastBeacon {
 
 const NAME: &str = "fanpcap_select";
 
-/// How long a BPF program may still use a word or a table that it has read.
-const GRACE: Duration = Duration::from_millis(1);
-
 impl Selector {
     /// Loads a selection without a table: all packets pass. A ring buffer has `ring_len` bytes, a
     /// power of two and whole pages.
@@ -102,6 +99,18 @@ impl Selector {
     /// [`SelectorError`].
     pub fn load(program: &Program, ring_len: u32) -> Result<Self, SelectorError> {
         let object = program.object().map_err(SelectorError::Compile)?;
+        Self::load_object(&object, program, ring_len)
+    }
+
+    /// As [`Selector::load`], with another BPF program on the same maps: for trials.
+    ///
+    /// # Errors
+    /// [`SelectorError`].
+    pub fn load_object(
+        object: &Object,
+        program: &Program,
+        ring_len: u32,
+    ) -> Result<Self, SelectorError> {
         let of_map = |error| SelectorError::Load(LoadError::of_map(ProgramKind::Xdp, error));
         let lanes = program.lanes;
         let table = |name, len: usize| {
@@ -111,12 +120,13 @@ impl Selector {
         let control = table(CONTROL_MAP, control::LEN).map_err(of_map)?;
         let counts = table(COUNTS_MAP, counts::len(lanes)).map_err(of_map)?;
         let ends = Ends::create(program, ring_len).map_err(of_map)?;
-        let given = [
-            (CONTROL_MAP, control.as_fd()),
-            (COUNTS_MAP, counts.as_fd()),
-            ends.given(),
-        ];
-        let loaded = Loaded::load_with(&object, NAME, &given).map_err(SelectorError::Load)?;
+        let mut given = vec![(CONTROL_MAP, control.as_fd()), (COUNTS_MAP, counts.as_fd())];
+        match &ends {
+            Ends::Host => {}
+            Ends::Next(next) => given.push((NEXT_MAP, next.as_fd())),
+            Ends::Rings(array, _) => given.push((RINGS_MAP, array.as_fd())),
+        }
+        let loaded = Loaded::load_with(object, NAME, &given).map_err(SelectorError::Load)?;
         Ok(Self {
             program: loaded.into_program(),
             control,
@@ -139,25 +149,28 @@ impl Selector {
             let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?;
             Table::open_rows(fd, len)
         };
-        let entries = u32::try_from(lanes.count()).map_err(|_| io::ErrorKind::InvalidData)?;
+        let entries = u32::try_from(lanes.rings()).map_err(|_| io::ErrorKind::InvalidData)?;
         let ends = match action {
-            Action::Pass => Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?),
+            Action::Pass => Ends::Host,
+            Action::PassToNext => Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?),
             Action::Ship { .. } => {
                 let array = ObjectArray::open(next()?, MapKind::RingArray, entries)?;
                 let rings = all.map(RingBuffer::open).collect::<io::Result<Vec<_>>>()?;
-                if rings.len() != lanes.count() {
+                if rings.len() != lanes.rings() {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
                 Ends::Rings(array, rings)
             }
         };
-        Ok(Self {
+        let opened = Self {
             program: LoadedProgram::open(program, ProgramKind::Xdp)?,
             control: table(control, control::LEN)?,
             counts: table(counts, counts::len(lanes))?,
             lanes,
             ends,
-        })
+        };
+        opened.complete_change();
+        Ok(opened)
     }
 
     /// All descriptors, for [`Selector::open`] in another process.
@@ -168,6 +181,7 @@ impl Selector {
             self.counts.as_fd(),
         ];
         match &self.ends {
+            Ends::Host => {}
             Ends::Next(next) => all.push(next.as_fd()),
             Ends::Rings(array, rings) => {
                 all.push(array.as_fd());
@@ -194,13 +208,13 @@ impl Selector {
     /// The ring buffers, one a lane; none where packets pass.
     pub fn rings(&self) -> &[RingBuffer] {
         match &self.ends {
-            Ends::Next(_) => &[],
+            Ends::Host | Ends::Next(_) => &[],
             Ends::Rings(_, rings) => rings,
         }
     }
 
-    /// Passes this node's packets to another XDP program, or to the host. Does nothing where packets
-    /// are shipped.
+    /// Passes this node's packets to another XDP program, or to the host. Does nothing for
+    /// another action than [`Action::PassToNext`].
     ///
     /// # Errors
     /// Those of bpf(2).
@@ -208,13 +222,13 @@ impl Selector {
         match (&self.ends, next) {
             (Ends::Next(array), Some(next)) => array.put(0, &[next]),
             (Ends::Next(array), None) => array.remove(0, 1),
-            (Ends::Rings(..), _) => Ok(()),
+            (Ends::Host | Ends::Rings(..), _) => Ok(()),
         }
     }
 
-    /// Has these claims count from now on, and gives what is captured under them this mark. Packets
-    /// that are under way may still go by the claims before, for less than a millisecond; two calls
-    /// are to be farther apart.
+    /// Has these claims count from now on, and gives what is captured under them this mark. Takes
+    /// back what was prepared. Waits first until no packet is under way that goes by the table
+    /// before the last: for some milliseconds.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -268,23 +282,64 @@ impl Selector {
         (beacons > 0).then_some(last)
     }
 
-    /// Takes back what was prepared. A packet may be switching to it right now.
+    /// Takes back what was prepared. A packet that is under way may still switch to it: who writes a
+    /// table waits for that one.
     fn forget_prepared(&self) {
         self.store(control::UPDATE, 0);
-        if self.load_word(control::NEXT) != 0 {
-            self.store(control::NEXT, 0);
-            std::thread::sleep(GRACE);
-        }
+        self.store(control::NEXT, 0);
     }
 
+    /// Writes the table that does not count, and returns the control word with which it does.
+    ///
+    /// A claim that changes takes the packets that were counted under it along: what the node has
+    /// captured stays the same.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
+        bpf::wait_for_programs();
         let idle = self.control().idle();
-        let first = control::TABLES + idle * BUCKETS;
-        let table = self.control.bytes().get(first..first + BUCKETS);
-        for (place, claim) in table.unwrap_or_default().iter().zip(claims.bytes()) {
-            place.store(claim, Ordering::Relaxed);
+        let counted = self.counted(idle);
+        for (bucket, (claim, counted)) in claims.bytes().zip(counted.iter()).enumerate() {
+            let place = idle * BUCKETS + bucket;
+            let before = self.claim(place);
+            let sum = self.load_word(control::SUMS + 8 * bucket);
+            let sum = match (before != 0, claim != 0) {
+                (true, false) => sum.wrapping_add(*counted),
+                (false, true) => sum.wrapping_sub(*counted),
+                (true, true) | (false, false) => sum,
+            };
+            if before != claim {
+                self.change(place as u64, claim.into(), sum);
+            }
         }
         Control::new(idle, mark)
+    }
+
+    /// Changes a claim and the sum of its bucket. Who dies within leaves it to [`Selector::open`].
+    fn change(&self, place: u64, claim: u64, sum: u64) {
+        for (at, word) in [(8, place), (16, claim), (24, sum), (0, 1)] {
+            self.store(control::CHANGE + at, word);
+        }
+        self.complete_change();
+    }
+
+    fn complete_change(&self) {
+        let [begun, place, claim, sum] =
+            [0, 8, 16, 24].map(|at| self.load_word(control::CHANGE + at));
+        let place = usize::try_from(place)
+            .ok()
+            .filter(|place| *place < 2 * BUCKETS);
+        if let (1, Some(place), Ok(claim)) = (begun, place, u8::try_from(claim)) {
+            self.store(control::SUMS + 8 * (place % BUCKETS), sum);
+            if let Some(byte) = self.control.bytes().get(control::TABLES + place) {
+                byte.store(claim, Ordering::SeqCst);
+            }
+        }
+        self.store(control::CHANGE, 0);
+    }
+
+    /// The claim at a place of both tables.
+    fn claim(&self, place: usize) -> u8 {
+        let byte = self.control.bytes().get(control::TABLES + place);
+        byte.map_or(0, |byte| byte.load(Ordering::SeqCst))
     }
 
     fn store(&self, at: usize, word: u64) {
@@ -298,13 +353,25 @@ impl Selector {
         words.first().map_or(0, |word| word.load(Ordering::SeqCst))
     }
 
-    /// What was counted. Of each bucket no more is captured than seen.
+    /// What was counted.
     pub fn counts(&self) -> Counts {
-        // Captured first: the BPF program counts a packet as seen before.
-        let captured = self.buckets(8);
+        let tables = [self.counted(0), self.counted(1)];
+        let mut seen = Box::new([0; BUCKETS]);
+        let mut captured = Box::new([0; BUCKETS]);
+        let lost = self.counters(counts::lost(self.lanes));
+        for bucket in 0..BUCKETS {
+            let [first, second] = tables.each_ref().map(|counted| counted[bucket]);
+            seen[bucket] = first.wrapping_add(second);
+            let own = [(0, first), (BUCKETS, second)]
+                .into_iter()
+                .filter(|(table, _)| self.claim(table + bucket) != 0)
+                .fold(0_u64, |own, (_, counted)| own.wrapping_add(counted));
+            let sum = self.load_word(control::SUMS + 8 * bucket);
+            captured[bucket] = sum.wrapping_add(own).wrapping_sub(lost[bucket]);
+        }
         Counts {
+            seen,
             captured,
-            seen: self.buckets(0),
             causes: Causes {
                 beacons: self.cause(counts::BEACONS),
                 updates: self.cause(counts::UPDATES),
@@ -316,22 +383,30 @@ impl Selector {
         }
     }
 
-    /// The counter at this offset of each bucket, over all lanes.
-    fn buckets(&self, offset: usize) -> Box<[u64; BUCKETS]> {
+    /// Packets of each bucket while this table counted, over all lanes.
+    fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
         let mut sums = Box::new([0_u64; BUCKETS]);
-        for lane in 0..self.lanes.count() {
-            let words = self.counts.words(lane * counts::LANE, counts::LANE / 8);
-            let buckets = words.unwrap_or_default().chunks(counts::BUCKET / 8);
-            for (sum, bucket) in sums.iter_mut().zip(buckets) {
-                let counter = bucket.get(offset / 8);
-                *sum = sum.wrapping_add(counter.map_or(0, |it| it.load(Ordering::Acquire)));
+        for lane in 0..self.lanes.counters() {
+            let counted = self.counters(lane * counts::LANE + table * counts::TABLE);
+            for (sum, counted) in sums.iter_mut().zip(counted.iter()) {
+                *sum = sum.wrapping_add(*counted);
             }
         }
         sums
     }
 
+    /// Counters of all buckets.
+    fn counters(&self, at: usize) -> Box<[u64; BUCKETS]> {
+        let mut counters = Box::new([0; BUCKETS]);
+        let words = self.counts.words(at, BUCKETS).unwrap_or_default();
+        for (counter, word) in counters.iter_mut().zip(words) {
+            *counter = word.load(Ordering::Acquire);
+        }
+        counters
+    }
+
     fn cause(&self, cause: usize) -> u64 {
-        let lanes = 0..self.lanes.count();
+        let lanes = 0..self.lanes.counters();
         let at = lanes.map(|lane| counts::causes(self.lanes) + lane * counts::CAUSES + cause);
         let words = at.filter_map(|at| self.counts.words(at, 1)?.first());
         words.fold(0, |sum: u64, word| {
@@ -342,10 +417,14 @@ impl Selector {
 
 impl Ends {
     fn create(program: &Program, ring_len: u32) -> io::Result<Self> {
-        if program.action == Action::Pass {
-            return ObjectArray::create(NAME, MapKind::ProgArray, 1).map(Self::Next);
+        match program.action {
+            Action::Pass => return Ok(Self::Host),
+            Action::PassToNext => {
+                return ObjectArray::create(NAME, MapKind::ProgArray, 1).map(Self::Next);
+            }
+            Action::Ship { .. } => {}
         }
-        let lanes = program.lanes.count();
+        let lanes = program.lanes.rings();
         let entries = u32::try_from(lanes).map_err(|_| io::ErrorKind::InvalidInput)?;
         let array = ObjectArray::create(NAME, MapKind::RingArray, entries)?;
         let rings = (0..lanes).map(|_| RingBuffer::create(NAME, ring_len));
@@ -353,12 +432,5 @@ impl Ends {
         let fds: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
         array.put(0, &fds)?;
         Ok(Self::Rings(array, rings))
-    }
-
-    fn given(&self) -> (&'static str, BorrowedFd<'_>) {
-        match self {
-            Self::Next(next) => (NEXT_MAP, next.as_fd()),
-            Self::Rings(array, _) => (RINGS_MAP, array.as_fd()),
-        }
     }
 }

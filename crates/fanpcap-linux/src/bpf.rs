@@ -19,7 +19,9 @@ mod program;
 mod link;
 mod loaded;
 mod pin;
+mod grace;
 
+pub use grace::wait_for_programs;
 pub use kernel_types::kernel_function;
 pub use link::{Attached, Hook};
 pub use loaded::{LoadError, Loaded};

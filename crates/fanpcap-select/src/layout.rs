@@ -10,10 +10,10 @@ use crate::in_line::BEACONS;
 pub const CONTROL_MAP: &str = "control";
 /// Name of the array with all counters: one row.
 pub const COUNTS_MAP: &str = "counts";
-/// Name of the array of ring buffers, by lane. A BPF program that passes packets on has none.
+/// Name of the array of ring buffers, by lane: of a BPF program that ships.
 pub const RINGS_MAP: &str = "rings";
-/// Name of the array with the BPF program that gets this node's packets, at index 0. Only a BPF
-/// program that passes packets on has it.
+/// Name of the array with the BPF program that gets this node's packets, at index 0: of a BPF
+/// program that passes them to it.
 pub const NEXT_MAP: &str = "next";
 
 /// Offsets in [`CONTROL_MAP`].
@@ -33,22 +33,28 @@ pub mod control {
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
+    /// 64 bits each, for processes alone, about a change of a claim that may be half done: 1 if there
+    /// is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket then.
+    pub const CHANGE: usize = 512;
     /// Both tables: a byte for each bucket, [`crate::Claim`].
     pub const TABLES: usize = 4096;
+    /// 64 bits for each bucket, for processes alone: its packets that this node has captured, less
+    /// those that are counted under tables with a claim to the bucket, modulo 2^64.
+    pub const SUMS: usize = TABLES + 2 * BUCKETS;
     /// Bytes of the row.
-    pub const LEN: usize = TABLES + 2 * BUCKETS;
+    pub const LEN: usize = SUMS + 8 * BUCKETS;
 
-    const _: () = assert!(NUMBERS + 8 * BEACONS <= TURNS && LAST + 24 <= TABLES);
+    const _: () = assert!(NUMBERS + 8 * BEACONS <= TURNS && LAST + 24 <= CHANGE);
 }
 
 /// Offsets in [`COUNTS_MAP`], of lane 0.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// For each bucket 64 bits with the packets seen, and 64 bits with those captured.
-    pub const BUCKET: usize = 16;
-    /// Bytes of the buckets of a lane.
-    pub const LANE: usize = BUCKETS * BUCKET;
+    /// Bytes of a table's counters: 64 bits for each bucket, its packets while the table counted.
+    pub const TABLE: usize = BUCKETS * 8;
+    /// Bytes of a lane: the counters of both tables.
+    pub const LANE: usize = 2 * TABLE;
     /// Bytes of the causes of a lane, which follow the buckets of all lanes.
     pub const CAUSES: usize = 128;
 
@@ -67,30 +73,53 @@ pub mod counts {
 
     /// Where the causes of lane 0 are.
     pub const fn causes(lanes: Lanes) -> usize {
-        lanes.count() * LANE
+        lanes.counters() * LANE
+    }
+
+    /// Where 64 bits for each bucket are: its packets that found no room in a ring, over all lanes.
+    pub const fn lost(lanes: Lanes) -> usize {
+        causes(lanes) + lanes.counters() * CAUSES
     }
 
     /// Bytes of the row.
     pub const fn len(lanes: Lanes) -> usize {
-        lanes.count() * (LANE + CAUSES)
+        lost(lanes) + TABLE
     }
 }
 
-/// Lanes of a device: counters, and a ring buffer, for each receive queue, up to 16. A queue beyond
-/// the 16th shares the lane of another.
+/// Lanes of a device: counters and a ring buffer for each receive queue, which the driver serves on
+/// one CPU at a time. So a lane's counters need no atomic additions. Queues without a lane of their
+/// own share one more lane of counters, which has them, and the first ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes(u8);
 
+/// Most lanes with a queue of their own.
+const QUEUES_MAX: u8 = 64;
+
 impl Lanes {
-    /// The lanes of a device with so many receive queues: a power of two.
+    /// No queue has a lane of its own: for a hook where several CPUs may serve a queue (the kernel's
+    /// generic XDP).
+    pub const SHARED: Self = Self(0);
+
+    /// The lanes of a device with so many receive queues.
     pub fn for_queues(queues: u32) -> Self {
-        let count = queues.clamp(1, 16).next_power_of_two();
-        Self(u8::try_from(count).unwrap_or(16))
+        let queues = u8::try_from(queues).unwrap_or(u8::MAX);
+        Self(queues.clamp(1, QUEUES_MAX))
     }
 
-    /// How many.
-    pub const fn count(self) -> usize {
+    /// Queues that have a lane of their own, from queue 0 on.
+    pub const fn own(self) -> usize {
         self.0 as usize
+    }
+
+    /// Lanes of counters.
+    pub const fn counters(self) -> usize {
+        self.own() + 1
+    }
+
+    /// Ring buffers.
+    pub const fn rings(self) -> usize {
+        if self.0 == 0 { 1 } else { self.own() }
     }
 }
 
@@ -103,7 +132,7 @@ pub(crate) fn counts_map(lanes: Lanes) -> MapSpec {
 }
 
 pub(crate) fn rings_map(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, length(lanes.count()))
+    MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, length(lanes.rings()))
 }
 
 pub(crate) fn next_map() -> MapSpec {
@@ -120,9 +149,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_are_a_power_of_two() {
-        for (queues, count) in [(0, 1), (1, 1), (2, 2), (3, 4), (16, 16), (63, 16)] {
-            assert_eq!(Lanes::for_queues(queues).count(), count);
+    fn queues_have_lanes_of_their_own_up_to_a_limit() {
+        for (queues, own) in [(0, 1), (1, 1), (3, 3), (64, 64), (65, 64), (1 << 20, 64)] {
+            let lanes = Lanes::for_queues(queues);
+            let found = [lanes.own(), lanes.counters(), lanes.rings()];
+            assert_eq!(found, [own, own + 1, own]);
         }
+        assert_eq!((Lanes::SHARED.counters(), Lanes::SHARED.rings()), (1, 1));
     }
 }

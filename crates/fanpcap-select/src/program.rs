@@ -23,8 +23,11 @@ use code::MAP_CONTROL;
 /// What the BPF program does with this node's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Passes them on: to the BPF program in [`layout::NEXT_MAP`], or without one to the host.
+    /// Passes them on to the host.
     Pass,
+    /// Passes them on to the BPF program in [`layout::NEXT_MAP`], or without one to the host. It
+    /// costs each packet more, also those of other nodes.
+    PassToNext,
     /// Writes their first bytes into ring buffers and drops them.
     Ship {
         /// How many bytes of a frame: a multiple of 8, at most [`crate::record::MOST_BYTES`].
@@ -61,10 +64,11 @@ impl Program {
 impl Keyed for Program {
     fn maps(&self) -> Vec<MapSpec> {
         let mut maps = vec![layout::control_map(), layout::counts_map(self.lanes)];
-        maps.push(match self.action {
-            Action::Pass => layout::next_map(),
-            Action::Ship { .. } => layout::rings_map(self.lanes),
-        });
+        match self.action {
+            Action::Pass => {}
+            Action::PassToNext => maps.push(layout::next_map()),
+            Action::Ship { .. } => maps.push(layout::rings_map(self.lanes)),
+        }
         maps
     }
 
@@ -94,7 +98,8 @@ impl Keyed for Program {
         self.bucket(asm);
         self.claim(asm);
         match self.action {
-            Action::Pass => leave::pass(asm),
+            Action::Pass => leave::pass(asm, false),
+            Action::PassToNext => leave::pass(asm, true),
             Action::Ship { bytes } => self.ship(asm, bytes),
         }
     }

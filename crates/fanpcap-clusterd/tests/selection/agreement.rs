@@ -33,7 +33,11 @@ fn kernel_and_user_space_select_the_same() {
         let mut verdicts = [0; 4];
         for seed in 0..u32::try_from(packets.div_ceil(PACKETS)).unwrap() {
             let mut program = program(key, 0x1234_5678_u32.wrapping_mul(seed + 1));
-            program.lanes = Lanes::for_queues(if seed % 2 == 0 { 1 } else { 4 });
+            program.lanes = match seed % 3 {
+                0 => Lanes::for_queues(1),
+                1 => Lanes::for_queues(4),
+                _ => Lanes::SHARED,
+            };
             let mut both = Both::new(Selector::load(&program, 0).unwrap(), &program);
             for event in events(seed.into(), PACKETS) {
                 if let Err(difference) = both.happens(&event) {

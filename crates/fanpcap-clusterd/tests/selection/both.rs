@@ -22,7 +22,7 @@ pub(crate) struct Both {
     seen: Box<[u64; BUCKETS]>,
     captured: Box<[u64; BUCKETS]>,
     begin: Instant,
-    /// Packets that went by the fast way, those that the native side alone says are in-line, ...
+    /// Idle, in-line, elsewhere, own.
     pub(crate) verdicts: [u64; 4],
 }
 
@@ -151,7 +151,8 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
         let packet = packets::packet(&mut draw).bytes;
         let mut draw = Draw::new(&tape[400..]);
         match draw.below(40) {
-            1 => events.push(Event::Switch(number, draw.byte().into())),
+            // Each change of a table waits for a grace period of the kernel.
+            1 if draw.one_in(12) => events.push(Event::Switch(number, draw.byte().into())),
             2 | 3 => in_line(&mut draw, number, &mut frames, &mut events),
             4..=7 => events.extend(frames.pop_front().map(Event::Packet)),
             // Replayed, and with one other byte.
@@ -177,7 +178,7 @@ fn in_line(
     frames: &mut VecDeque<Vec<u8>>,
     events: &mut Vec<Event>,
 ) {
-    let is_beacon = draw.one_in(2);
+    let is_beacon = !draw.one_in(16);
     let sequence = draw.below(8) as u64;
     let secret = (number << 8) | u64::from(draw.byte()) | 1;
     if !draw.one_in(5) {

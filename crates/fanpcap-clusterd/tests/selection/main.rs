@@ -1,7 +1,8 @@
 //! The selection in the kernel against the one in user space, by `BPF_PROG_TEST_RUN`: verdicts,
 //! counters, records; seeded bugs; and what it costs.
-
-#![allow(clippy::tests_outside_test_module, reason = "an integration test")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::print_stdout, reason = "a proof prints how much it has tried")]
 
 mod both;
 mod agreement;
+mod cost;

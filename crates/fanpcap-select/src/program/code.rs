@@ -13,24 +13,25 @@ pub(super) const MAP_COUNTS: usize = 1;
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {
-    /// Loads the packet's lane into a register, if there are several: true.
-    pub(super) fn lane(&self, asm: &mut Assembler, target: Register) -> bool {
-        let lanes = self.lanes.count();
-        if lanes > 1 {
-            asm.load(Width::Word, target, R6, XDP_QUEUE);
-            asm.alu(Op::And, target, offset(lanes - 1));
-        }
-        lanes > 1
+    /// Loads the packet's queue into a register. Jumps to `shared` if the queue has no lane of its
+    /// own.
+    pub(super) fn queue(&self, asm: &mut Assembler, target: Register, shared: Label) {
+        asm.load(Width::Word, target, R6, XDP_QUEUE);
+        let own = offset(self.lanes.own());
+        asm.jump_if(If::GreaterEqual, target, own, shared);
     }
 
     /// Counts a cause. Clobbers r1 and r2.
     pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
-        let first = counts::causes(self.lanes) + cause;
-        asm.value(R1, MAP_COUNTS, offset(first));
-        if self.lane(asm, R2) {
-            asm.alu(Op::Left, R2, shift(counts::CAUSES));
-            asm.alu(Op::Add, R1, R2);
-        }
+        let (shared, lane) = (asm.label(), asm.label());
+        self.queue(asm, R2, shared);
+        asm.jump(lane);
+        asm.bind(shared);
+        asm.set(R2, offset(self.lanes.own()));
+        asm.bind(lane);
+        asm.alu(Op::Left, R2, shift(counts::CAUSES));
+        asm.value(R1, MAP_COUNTS, offset(counts::causes(self.lanes) + cause));
+        asm.alu(Op::Add, R1, R2);
         asm.set(R2, 1);
         asm.atomic_add(R1, 0, R2);
     }

@@ -37,8 +37,8 @@ impl Program {
         }
     }
 
-    /// Counts the packet of the bucket in r8. Ends with a packet that is not this node's. Puts the
-    /// control word into r9, the bucket's counters into r7, and the claim above the bucket in r8.
+    /// Counts the packet of the bucket in r8. Ends with one that is not this node's. Puts the
+    /// control word into r9, and the claim above the bucket in r8.
     pub(super) fn claim(&self, asm: &mut Assembler) {
         let (active, mine, alone) = (asm.label(), asm.label(), asm.label());
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
@@ -64,26 +64,49 @@ impl Program {
         asm.alu(Op::Or, R8, R3);
     }
 
-    /// Counts the packet as seen. Keeps r3.
+    /// Counts the packet as seen under the table that counts: r2 has its place in both tables.
+    /// Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
+        let (shared, done) = (asm.label(), asm.label());
         asm.value(R7, MAP_COUNTS, 0);
-        asm.set(R1, R8);
-        asm.alu(Op::Left, R1, shift(counts::BUCKET));
+        asm.alu(Op::Left, R2, shift(size_of::<u64>()));
+        asm.alu(Op::Add, R7, R2);
+        self.queue(asm, R1, shared);
+        asm.alu(Op::Left, R1, shift(counts::LANE));
         asm.alu(Op::Add, R7, R1);
-        if self.lane(asm, R1) {
-            asm.alu(Op::Left, R1, shift(counts::LANE));
-            asm.alu(Op::Add, R7, R1);
-        }
+        asm.load(Width::Double, R1, R7, 0);
+        asm.alu(Op::Add, R1, 1);
+        asm.store(Width::Double, R7, 0, R1);
+        asm.jump(done);
+        asm.bind(shared);
+        asm.alu(Op::Add, R7, offset(self.lanes.own() * counts::LANE));
         asm.set(R1, 1);
         asm.atomic_add(R7, 0, R1);
+        asm.bind(done);
+    }
+
+    /// Counts the packet of the bucket in r8 as lost, and ends.
+    fn lose(&self, asm: &mut Assembler) {
+        asm.alu(Op::And, R8, offset(BUCKETS - 1));
+        asm.alu(Op::Left, R8, shift(size_of::<u64>()));
+        asm.value(R1, MAP_COUNTS, offset(counts::lost(self.lanes)));
+        asm.alu(Op::Add, R1, R8);
+        asm.set(R2, 1);
+        asm.atomic_add(R1, 0, R2);
+        self.count(asm, counts::LOST);
+        end(asm, XDP_DROP);
     }
 
     /// Writes the packet's first bytes into the lane's ring buffer.
     pub(super) fn ship(&self, asm: &mut Assembler, bytes: u16) {
         let lost = asm.label();
         asm.store(Width::Double, R10, WORD, R9);
+        let (first, found) = (asm.label(), asm.label());
+        self.queue(asm, R1, first);
+        asm.jump(found);
+        asm.bind(first);
         asm.set(R1, 0);
-        self.lane(asm, R1);
+        asm.bind(found);
         asm.store(Width::Word, R10, LANE, R1);
         asm.map(R1, MAP_ENDS);
         asm.set(R2, R10);
@@ -105,28 +128,21 @@ impl Program {
         asm.set(R1, R9);
         asm.set(R2, 0);
         asm.call(RINGBUF_SUBMIT);
-        captured(asm);
         end(asm, XDP_DROP);
         asm.bind(lost);
-        self.count(asm, counts::LOST);
-        end(asm, XDP_DROP);
+        self.lose(asm);
     }
 }
 
 /// Passes the packet on.
-pub(super) fn pass(asm: &mut Assembler) {
-    captured(asm);
-    asm.set(R1, R6);
-    asm.map(R2, MAP_ENDS);
-    asm.set(R3, 0);
-    asm.call(TAIL_CALL);
+pub(super) fn pass(asm: &mut Assembler, to_next: bool) {
+    if to_next {
+        asm.set(R1, R6);
+        asm.map(R2, MAP_ENDS);
+        asm.set(R3, 0);
+        asm.call(TAIL_CALL);
+    }
     end(asm, XDP_PASS);
-}
-
-/// Counts the packet as captured.
-fn captured(asm: &mut Assembler) {
-    asm.set(R1, 1);
-    asm.atomic_add(R7, 8, R1);
 }
 
 /// Writes the head of the record in r9, but for the bytes captured.
