@@ -107,6 +107,15 @@ impl Lanes {
         Self(queues.clamp(1, QUEUES_MAX))
     }
 
+    /// The lanes of which so many are a queue's own: see [`Lanes::own`].
+    pub fn with_own(own: u32) -> Self {
+        if own == 0 {
+            Self::SHARED
+        } else {
+            Self::for_queues(own)
+        }
+    }
+
     /// Queues that have a lane of their own, from queue 0 on.
     pub const fn own(self) -> usize {
         self.0 as usize

@@ -29,6 +29,8 @@ pub(crate) struct Kernel {
     link: Option<Attached>,
     selector: Option<Selector>,
     switched: Option<Instant>,
+    /// The driver has no place for a BPF program: several CPUs may serve a queue.
+    is_generic: bool,
 }
 
 /// Bytes of all ring buffers of a device together.
@@ -57,6 +59,7 @@ impl Kernel {
             link: None,
             selector: None,
             switched: None,
+            is_generic: false,
         };
         match left {
             Some(left) => kernel.adopt(left),
@@ -75,6 +78,7 @@ impl Kernel {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
         self.selector = set.and_then(|set| open(&left, &set).ok());
+        self.is_generic = set.is_some_and(|set| set.lanes == 0);
         self.link = Some(left.link);
     }
 
@@ -127,7 +131,11 @@ impl Kernel {
     /// Has the kernel select by these orders from now on. Returns whether a BPF program was loaded
     /// for that.
     pub(crate) fn load(&mut self, orders: &Orders) -> Result<bool> {
-        let lanes = self.device.lanes();
+        let lanes = if self.is_generic {
+            Lanes::SHARED
+        } else {
+            self.device.lanes()
+        };
         let program = Program {
             selection: orders.selection,
             cluster: self.cluster,
@@ -167,7 +175,7 @@ impl Kernel {
         let set = Set {
             program: id,
             code,
-            lanes: u32::try_from(program.lanes.count())?,
+            lanes: u32::try_from(program.lanes.own())?,
             bytes: bytes(program.action),
             since: now_ns(),
         };
@@ -189,7 +197,9 @@ impl Kernel {
                 .replace(selector.program())
                 .context("replacing the selection")?,
             None => {
-                let link = attach(&selector, &self.device)?;
+                let Some(link) = self.attach(&selector)? else {
+                    return self.load(orders).map(drop);
+                };
                 self.hold.keep_link(link.as_fd())?;
                 self.link = Some(link);
             }
@@ -197,6 +207,26 @@ impl Kernel {
         self.hold.forget_all_but(Some(id))?;
         self.selector = Some(selector);
         Ok(())
+    }
+
+    /// Attaches the selection in the driver, or behind it where the driver has no place for that:
+    /// `None` if another BPF program is to be loaded first.
+    fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
+        let name = &self.device.name;
+        let hook = if self.is_generic {
+            Hook::Generic
+        } else {
+            Hook::Driver
+        };
+        match selector.attach(self.device.ifindex, hook) {
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) && !self.is_generic => {
+                self.is_generic = true;
+                Ok(None)
+            }
+            link => link
+                .map(Some)
+                .with_context(|| format!("attaching the selection to {name}")),
+        }
     }
 
     /// Takes the selection off the device: packets of other nodes pass again.
@@ -216,27 +246,15 @@ impl Kernel {
 
 /// Opens the maps that an earlier agent has left.
 fn open(left: &Left, set: &Set) -> io::Result<Selector> {
-    let lanes = Lanes::for_queues(set.lanes);
-    let (action, rings) = match set.bytes {
+    let lanes = Lanes::with_own(set.lanes);
+    let (action, ends) = match set.bytes {
         0 => (Action::Pass, 0),
-        bytes => (Action::Ship { bytes }, lanes.count()),
+        bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
     // The BPF program, the control map, the counters, and where packets go.
-    let fds = (0..4 + rings).map(|at| left.open(&at.to_string()));
+    let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)
-}
-
-/// Attaches the selection in the driver, or behind it where the driver has no place for that.
-fn attach(selector: &Selector, device: &Device) -> Result<Attached> {
-    let name = &device.name;
-    match selector.attach(device.ifindex, Hook::Driver) {
-        Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
-            let link = selector.attach(device.ifindex, Hook::Generic);
-            link.with_context(|| format!("attaching the selection to {name}"))
-        }
-        link => link.with_context(|| format!("attaching the selection to {name}'s driver")),
-    }
 }
 
 /// A hash of the BPF program's code.
@@ -249,13 +267,13 @@ fn code(program: &Program) -> Result<u64> {
 
 fn bytes(action: Action) -> u16 {
     match action {
-        Action::Pass => 0,
+        Action::Pass | Action::PassToNext => 0,
         Action::Ship { bytes } => bytes,
     }
 }
 
 fn ring_len(lanes: Lanes) -> u32 {
-    let len = RINGS_LEN / lanes.count().max(1);
+    let len = RINGS_LEN / lanes.rings().next_power_of_two();
     u32::try_from(len).unwrap_or(1 << 20)
 }
 
