@@ -16,6 +16,7 @@ use fanpcap_cluster::NodeId;
 use fanpcap_config::report::{Fault, Place, Report};
 use fanpcap_select::Selection;
 
+use crate::shipping::Way;
 use file::Entry;
 
 pub use secret::Secret;
@@ -52,6 +53,8 @@ pub struct Conf {
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
+    /// How records get to the analyzers.
+    pub transport: Way,
     /// How long a union lasts after the last acknowledgement.
     pub dwell: Duration,
     /// How long a node that came back waits for its buckets.

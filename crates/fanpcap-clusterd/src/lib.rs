@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod notify;
+pub mod shipping;
 pub mod conf;
 pub mod coordination;
 pub mod fixed;
 pub mod embedded;
 pub mod etcd;
 pub mod engine;
-pub mod shipping;
 mod hold;
 pub mod selector;
 pub mod export;

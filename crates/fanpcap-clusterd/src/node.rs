@@ -4,7 +4,6 @@ mod identity;
 mod device;
 mod kernel;
 mod report;
-mod ship;
 mod capture;
 mod agent;
 
@@ -14,19 +13,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_cli::streams;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::{Announcement, NodeId};
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
 
 use crate::conf::{Conf, Mode, PATH};
 use crate::engine;
-use agent::{Agent, say};
+use crate::shipping::{Shipper, ShipperSettings};
+use agent::Agent;
 use capture::Capture;
 use device::Device;
 use kernel::Kernel;
 use report::Reporter;
-use ship::Datagrams;
 
 /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
 #[derive(Args, Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let reporter = Reporter::new(id.0, announcement, from);
     let capture = match conf.mode {
         Mode::Distribution => None,
-        Mode::Capture => Some(Capture::start(Datagrams::new(from, reporter.head()))?),
+        Mode::Capture => Some(Capture::start(shipper(&conf, &announcement, id))?),
     };
     if let Some(capture) = &capture {
         // Until a topology says where records go.
@@ -95,6 +95,18 @@ fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
         false => say(&format!("{name} had no selection")),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ships this node's records.
+fn shipper(conf: &Conf, announcement: &Announcement, cluster: ClusterId) -> Shipper {
+    Shipper::new(ShipperSettings {
+        cluster: cluster.0,
+        node: announcement.node,
+        boot: announcement.boot,
+        session: clock::monotonic_ns(),
+        link: ETHERNET,
+        way: conf.transport,
+    })
 }
 
 /// What this node says of itself.
@@ -127,6 +139,14 @@ fn warn(device: &Device) -> Result<()> {
     }
     Ok(())
 }
+
+/// One line on standard error, where systemd's journal has it.
+fn say(line: &str) {
+    streams::note(&format!("fanpcap node: {line}\n"));
+}
+
+/// Link type of Ethernet (`LINKTYPE_ETHERNET`).
+const ETHERNET: u16 = 1;
 
 /// Bytes before a network header: Ethernet's, and two tags.
 const LINK: u16 = 22;

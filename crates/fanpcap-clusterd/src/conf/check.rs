@@ -12,6 +12,7 @@ use super::file::Entry;
 use super::keys::Key;
 use super::value::Value;
 use super::{Conf, Embedded, Engine, Etcd, Mode, Placed};
+use crate::shipping::Way;
 
 /// The settings of a file, checked together.
 pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
@@ -33,12 +34,16 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         header: found.number(Key::Header, 52),
         selection: found.selection(),
         analyzers: found.addresses(Key::Analyzers),
+        transport: found.transport(),
         dwell: found.time(Key::Dwell, 250),
         hold_down: found.time(Key::HoldDown, 60_000),
     };
     found.check_mode(&conf)?;
     Ok(conf)
 }
+
+/// Bytes of a datagram that needs no fragments.
+const DATAGRAM: usize = 1400;
 
 /// The entries of a file.
 struct Found<'a> {
@@ -190,6 +195,14 @@ impl<'a> Found<'a> {
         }
     }
 
+    fn transport(&self) -> Way {
+        match self.word(Key::Transport) {
+            Some("tcp") => Way::Tcp,
+            Some("dicap") => Way::Paper,
+            _ => Way::Udp(DATAGRAM),
+        }
+    }
+
     fn selection(&self) -> Selection {
         let key = match self.word(Key::Select) {
             Some("flow") => SelectionKey::Flow,
@@ -229,13 +242,20 @@ impl<'a> Found<'a> {
                 let fault = fault.hint("write where they are: 'analyzers = 10.0.0.9:7710'");
                 Err(self.blame(fault, self.entry(Key::Mode)))
             }
-            Mode::Distribution if self.entry(Key::Header).is_some() => {
-                let message = "'header' is for mode 'capture', not 'distribution'";
-                let fault = Fault::new("cluster-settings-bad", message);
-                let fault = fault.hint("remove it, or write 'mode = capture'");
-                Err(self.blame(fault, self.entry(Key::Header)))
-            }
-            Mode::Capture | Mode::Distribution => Ok(()),
+            Mode::Capture => Ok(()),
+            Mode::Distribution => match [Key::Header, Key::Transport]
+                .into_iter()
+                .find_map(|key| self.entry(key))
+            {
+                Some(entry) => {
+                    let name = quote(entry.row.name);
+                    let message = format!("{name} is for mode 'capture', not 'distribution'");
+                    let fault = Fault::new("cluster-settings-bad", message);
+                    let fault = fault.hint("remove it, or write 'mode = capture'");
+                    Err(self.blame(fault, Some(entry)))
+                }
+                None => Ok(()),
+            },
         }
     }
 

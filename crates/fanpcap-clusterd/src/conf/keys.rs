@@ -30,6 +30,7 @@ pub(crate) enum Key {
     Header,
     Select,
     Analyzers,
+    Transport,
     Dwell,
     HoldDown,
 }
@@ -38,6 +39,8 @@ pub(crate) enum Key {
 pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
 /// The node's two modes.
 pub(crate) const MODES: &[&str] = &["distribution", "capture"];
+/// How records get to the analyzers.
+pub(crate) const TRANSPORTS: &[&str] = &["udp", "tcp", "dicap"];
 /// What a packet may be selected by.
 pub(crate) const SELECTIONS: &[&str] = &[
     "packet",
@@ -84,7 +87,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 27] = [
+pub(crate) static KEYS: [Row; 28] = [
     row(Key::Cluster, "cluster", Takes::Name),
     row(Key::Secrets, "key_file", Takes::Path).times(2),
     row(Key::Engine, "engine", Takes::Choice(ENGINES)),
@@ -110,6 +113,7 @@ pub(crate) static KEYS: [Row; 27] = [
     row(Key::Header, "header", Takes::Number(34, 234)),
     row(Key::Select, "select", Takes::Choice(SELECTIONS)),
     row(Key::Analyzers, "analyzers", Takes::Addresses),
+    row(Key::Transport, "transport", Takes::Choice(TRANSPORTS)),
     row(Key::Dwell, "dwell", Takes::Time(10, 60_000)),
     row(Key::HoldDown, "hold_down", Takes::Time(0, 3_600_000)),
 ];

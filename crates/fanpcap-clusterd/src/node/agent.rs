@@ -11,6 +11,7 @@ use fanpcap_linux::wait::stop;
 use super::capture::Capture;
 use super::kernel::Kernel;
 use super::report::{Reporter, Sums};
+use super::say;
 use crate::coordination::NodeSide;
 use crate::notify::Notify;
 
@@ -115,9 +116,17 @@ impl Agent {
             captured,
             ring,
         } = sums;
-        self.notify.status(&format!(
+        let mut line = format!(
             "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
-        ));
+        );
+        if let Some(capture) = &self.capture {
+            let shipped = capture.shipped();
+            line += &format!(
+                ", {} shipped, {} lost on the way",
+                shipped.sent, shipped.lost
+            );
+        }
+        self.notify.status(&line);
     }
 
     fn load(&mut self, orders: &Orders) -> Vec<Command> {
@@ -147,9 +156,4 @@ impl Agent {
             }
         }
     }
-}
-
-/// One line on standard error, where systemd's journal has it.
-pub(super) fn say(line: &str) {
-    streams::note(&format!("fanpcap node: {line}\n"));
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,14 @@ use fanpcap_ring::{Labelled, LinkInfo, Records};
 use fanpcap_select::Claim;
 use fanpcap_select::record::flags_of;
 
-use super::ship::Ship;
+use super::say;
+use crate::shipping::{Shipped, Shipper};
 
 /// How long an idle thread rests.
 const REST: Duration = Duration::from_millis(1);
 
 /// How long a record waits at most for a batch to be full.
-const FLUSH: Duration = Duration::from_millis(50);
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// Topologies whose records may still be in the ring buffers.
 const MARKS: usize = 64;
@@ -44,18 +46,21 @@ enum News {
 pub(super) struct Capture {
     news: Option<Sender<News>>,
     thread: Option<JoinHandle<()>>,
+    shipped: Arc<Mutex<Shipped>>,
 }
 
 impl Capture {
     /// Starts the thread.
-    pub(super) fn start(ship: impl Ship + Send + 'static) -> Result<Self> {
+    pub(super) fn start(shipper: Shipper) -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
-        let worker = Worker::new(ship);
+        let shipped = Arc::new(Mutex::new(Shipped::default()));
+        let worker = Worker::new(shipper, Arc::clone(&shipped));
         let thread = thread::Builder::new().name("shipping".to_owned());
         let thread = thread.spawn(move || worker.run(&receiver));
         Ok(Self {
             news: Some(sender),
             thread: Some(thread.context("starting a thread")?),
+            shipped,
         })
     }
 
@@ -72,6 +77,11 @@ impl Capture {
     /// Ships to these analyzers.
     pub(super) fn follow(&self, analyzers: &[SocketAddr]) {
         self.tell(News::Analyzers(analyzers.to_vec()));
+    }
+
+    /// What has become of the records.
+    pub(super) fn shipped(&self) -> Shipped {
+        *self.shipped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, news: News) {
@@ -91,17 +101,19 @@ impl Drop for Capture {
     }
 }
 
-struct Worker<S> {
-    ship: S,
+struct Worker {
+    shipper: Shipper,
+    shipped: Arc<Mutex<Shipped>>,
     records: Option<Records>,
     marks: VecDeque<(u32, Revision)>,
     flushed: Instant,
 }
 
-impl<S: Ship> Worker<S> {
-    fn new(ship: S) -> Self {
+impl Worker {
+    fn new(shipper: Shipper, shipped: Arc<Mutex<Shipped>>) -> Self {
         Self {
-            ship,
+            shipper,
+            shipped,
             records: None,
             marks: VecDeque::new(),
             flushed: Instant::now(),
@@ -118,13 +130,25 @@ impl<S: Ship> Worker<S> {
                         thread::sleep(REST);
                     }
                     if self.flushed.elapsed() >= FLUSH {
-                        self.ship.flush();
-                        self.flushed = Instant::now();
+                        self.flush();
                     }
                 }
             }
         }
-        self.ship.flush();
+        self.shipper.close();
+    }
+
+    /// Ships batches that are not full. The newest topology is the one by which the node captures.
+    fn flush(&mut self) {
+        let newest = self
+            .marks
+            .front()
+            .map_or(Revision(0), |(_, revision)| *revision);
+        let now = clock::monotonic_ns().wrapping_add(clock::realtime_offset_ns());
+        self.shipper.flush(newest, now);
+        self.flushed = Instant::now();
+        let shipped = self.shipper.shipped();
+        *self.shipped.lock().unwrap_or_else(PoisonError::into_inner) = shipped;
     }
 
     fn take(&mut self, news: News) {
@@ -137,7 +161,11 @@ impl<S: Ship> Worker<S> {
                 self.marks.push_front((mark, revision));
                 self.marks.truncate(MARKS);
             }
-            News::Analyzers(analyzers) => self.ship.follow(&analyzers),
+            News::Analyzers(analyzers) => {
+                if let Err(error) = self.shipper.follow(&analyzers) {
+                    say(&format!("records go where they went before: {error}"));
+                }
+            }
         }
     }
 
@@ -151,7 +179,7 @@ impl<S: Ship> Worker<S> {
         }
         loop {
             match records.next_labelled() {
-                Ok(Some(record)) => ship(&mut self.ship, &self.marks, &record),
+                Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
                 Ok(None) => break,
                 // The rest of the lane's part counts as read.
                 Err(_) => {}
@@ -162,7 +190,7 @@ impl<S: Ship> Worker<S> {
     }
 }
 
-fn ship(to: &mut impl Ship, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'_>) {
+fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'_>) {
     let Some((bucket, claim)) = flags_of(record.flags) else {
         return;
     };
@@ -171,7 +199,7 @@ fn ship(to: &mut impl Ship, marks: &VecDeque<(u32, Revision)>, record: &Labelled
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
-    to.ship(
+    to.push(
         revision,
         &Record {
             stamp,

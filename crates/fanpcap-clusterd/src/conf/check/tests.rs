@@ -95,6 +95,10 @@ fn what_contradicts_is_shown_at_its_place() {
             "c:4:1: mode 'capture' needs",
         ),
         (
+            format!("{EMBEDDED}transport = tcp"),
+            "c:4:1: 'transport' is for mode 'capture'",
+        ),
+        (
             format!("{EMBEDDED}header = 64"),
             "c:4:1: 'header' is for mode",
         ),
