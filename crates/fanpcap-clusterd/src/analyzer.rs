@@ -1,14 +1,174 @@
-//! `fanpcap analyzer`: takes the nodes' records.
+//! `fanpcap analyzer`: takes the nodes' records and accounts for every packet.
 
+mod pcapng;
+mod files;
+mod intake;
+mod books;
+mod status;
+mod desk;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_cli::streams;
+use fanpcap_cluster::analyzer::AnalyzerSettings;
+use fanpcap_cluster::control::ClusterId;
+use fanpcap_cluster::{Announcement, NodeEvent, NodeId};
+use fanpcap_linux::wait::stop;
+
+use crate::conf::{Conf, Mode, PATH};
+use crate::engine;
+use crate::notify::Notify;
+use desk::{Desk, DeskSettings, now};
+use files::Rotation;
+use status::Status;
 
 /// Collects the nodes' records and accounts for every packet
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
-
-pub(crate) fn run(_: &Arguments) -> Result<ExitCode> {
-    bail!("this build has no analyzer");
+pub(crate) struct Arguments {
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+    /// Where to listen, by UDP and TCP: one of the analyzers' addresses in the settings
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Writes the packets to pcapng files in this directory
+    #[arg(short, long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Begins another file after so many MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    rotate_size: u64,
+    /// Begins another file after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    rotate_time: u64,
+    /// Keeps so many files and removes the oldest
+    #[arg(long, value_name = "FILES", default_value_t = 168)]
+    keep: usize,
+    /// Milliseconds by which clocks of nodes may differ
+    #[arg(long, value_name = "MS", default_value_t = 250)]
+    skew: u64,
+    /// Most MiB of records that wait to be put in order
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: usize,
+    /// Writes metrics to this file, once a second
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Tells its state as a line of JSON a second
+    #[arg(long)]
+    json: bool,
 }
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
+    let listen =
+        listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
+    stop::on_signals().context("catching signals")?;
+    let skew = arguments.skew.saturating_mul(1_000_000);
+    let mut desk = Desk::open(&DeskSettings {
+        listen,
+        directory: arguments.write.as_deref(),
+        rotation: Rotation {
+            bytes: arguments.rotate_size.saturating_mul(1 << 20),
+            time: arguments.rotate_time.saturating_mul(1_000_000_000),
+            keep: arguments.keep,
+        },
+        analyzer: AnalyzerSettings {
+            cluster: ClusterId::of_name(&conf.cluster).0,
+            hold: skew.saturating_mul(4),
+            skew,
+            most_held: arguments.memory.saturating_mul(1 << 20),
+            seed: seed(),
+        },
+        analyzed: conf.mode == Mode::Capture,
+        offline: OFFLINE,
+    })?;
+    let news = watch(conf);
+    let notify = Notify::from_environment();
+    notify.ready();
+    while !stop::is_requested() {
+        news.try_iter().for_each(|event| desk.follow(event));
+        if let Some(status) = desk.work() {
+            notify.status(status.line().trim_end());
+            tell(&status, arguments)?;
+        }
+        notify.alive();
+    }
+    notify.stopping();
+    tell(&desk.close(), arguments)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A node that reported nothing for so long, in nanoseconds, is dead.
+const OFFLINE: u64 = 15_000_000_000;
+
+/// Follows the topology in a thread of its own. An analyzer that can't do so goes on without: it
+/// removes doubles by the nodes' marks and fences nobody.
+fn watch(conf: Conf) -> Receiver<NodeEvent> {
+    let (to, news) = channel();
+    let follow = move || -> Result<()> {
+        let nobody = Announcement {
+            node: NodeId(0),
+            boot: 0,
+            weight: 0,
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        };
+        let mut engine = engine::node_side(&conf, &nobody)?;
+        loop {
+            for event in engine.poll(Duration::from_millis(200))? {
+                to.send(event)?;
+            }
+        }
+    };
+    let said = move || {
+        if let Err(error) = follow() {
+            let why = streams::words(&error);
+            streams::note(&format!("fanpcap analyzer: follows no topology: {why}\n"));
+        }
+    };
+    if thread::Builder::new()
+        .name("topology".to_owned())
+        .spawn(said)
+        .is_err()
+    {
+        streams::note("fanpcap analyzer: follows no topology: no thread for it\n");
+    }
+    news
+}
+
+fn tell(status: &Status, arguments: &Arguments) -> Result<()> {
+    if let Some(path) = &arguments.metrics {
+        replace(path, &status.metrics())?;
+    }
+    let text = if arguments.json {
+        status.json()
+    } else {
+        status.line()
+    };
+    streams::print(&text)?;
+    Ok(())
+}
+
+/// Replaces a file at once: who reads it sees the old one or the new one.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A number that nobody outside can guess.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(now())
+}
+
+#[cfg(test)]
+mod tests;

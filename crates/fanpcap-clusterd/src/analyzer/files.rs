@@ -1,0 +1,195 @@
+//! The files that an analyzer writes: pcapng, one after the other, the oldest removed.
+//!
+//! A file has whole blocks at all times, so that it is valid when the analyzer is killed. When the
+//! disk is full, packets are counted and not written, and a new file begins as soon as there is
+//! room.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::NodeId;
+use fanpcap_cluster::analyzer::Delivered;
+
+use super::pcapng;
+
+/// Bytes that are collected before they are written.
+const BUFFER: usize = 1 << 20;
+
+/// Nanoseconds between two attempts to write to a full disk.
+const RETRY: u64 = 1_000_000_000;
+
+/// How files begin and end.
+const BEGIN: &str = "records-";
+const END: &str = ".pcapng";
+
+/// When a file is followed by another one, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rotation {
+    /// Most bytes of a file.
+    pub(super) bytes: u64,
+    /// Most nanoseconds that a file is written.
+    pub(super) time: u64,
+    /// Most files; the oldest are removed.
+    pub(super) keep: usize,
+}
+
+/// The files of a directory.
+#[derive(Debug)]
+pub(super) struct Files {
+    directory: PathBuf,
+    rotation: Rotation,
+    open: Option<Open>,
+    buffer: Vec<u8>,
+    /// Packets in the buffer.
+    buffered: u64,
+    next_try: u64,
+    /// Packets that were written.
+    pub(super) written: u64,
+    /// Packets that there was no room for.
+    pub(super) unwritten: u64,
+    /// Why the last write failed, while it is so.
+    pub(super) trouble: Option<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    since: u64,
+    bytes: u64,
+    interfaces: BTreeMap<(NodeId, u16), u32>,
+}
+
+impl Files {
+    /// Files in a directory, which is made if it is not there.
+    pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            rotation,
+            open: None,
+            buffer: Vec::new(),
+            buffered: 0,
+            next_try: 0,
+            written: 0,
+            unwritten: 0,
+            trouble: None,
+        })
+    }
+
+    /// Writes a packet, at `now` in nanoseconds since 1970.
+    pub(super) fn put(&mut self, packet: &Delivered<'_>, now: u64) {
+        if self.open.is_none() && !self.begin(now) {
+            self.unwritten += 1;
+            return;
+        }
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        let next = u32::try_from(open.interfaces.len()).unwrap_or(u32::MAX);
+        let key = (packet.node, packet.link);
+        let buffer = &mut self.buffer;
+        let interface = *open.interfaces.entry(key).or_insert_with(|| {
+            pcapng::interface(buffer, packet.link, &format!("node {}", packet.node));
+            next
+        });
+        pcapng::packet(buffer, interface, packet);
+        self.buffered += 1;
+        if self.buffer.len() >= BUFFER {
+            self.flush(now);
+        }
+    }
+
+    /// Writes what was collected, and begins another file if this one is long or old enough.
+    pub(super) fn flush(&mut self, now: u64) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        match open.file.write_all(&self.buffer) {
+            Ok(()) => {
+                open.bytes += self.buffer.len() as u64;
+                self.written += self.buffered;
+            }
+            Err(error) => {
+                // Half a block may have been written.
+                let _ = open.file.set_len(open.bytes);
+                self.unwritten += self.buffered;
+                self.fail(&error, now);
+            }
+        }
+        self.buffer.clear();
+        self.buffered = 0;
+        let rotation = self.rotation;
+        self.open = self.open.take().filter(|open| {
+            open.bytes < rotation.bytes && now.saturating_sub(open.since) < rotation.time
+        });
+    }
+
+    fn fail(&mut self, error: &io::Error, now: u64) {
+        self.trouble = Some(error.to_string());
+        self.next_try = now.saturating_add(RETRY);
+        self.open = None;
+    }
+
+    /// Begins a file. Returns whether there is one.
+    fn begin(&mut self, now: u64) -> bool {
+        if now < self.next_try {
+            return false;
+        }
+        if let Err(error) = self.try_begin(now) {
+            self.fail(&error, now);
+            return false;
+        }
+        self.trouble = None;
+        true
+    }
+
+    fn try_begin(&mut self, now: u64) -> io::Result<()> {
+        self.retire()?;
+        // Names in the order of time: a digit more comes in the year 2286.
+        let name = format!(
+            "{BEGIN}{:010}.{:09}{END}",
+            now / 1_000_000_000,
+            now % 1_000_000_000
+        );
+        let path = self.directory.join(name);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        let mut head = Vec::new();
+        pcapng::section(&mut head);
+        if let Err(error) = file.write_all(&head) {
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        self.open = Some(Open {
+            file,
+            since: now,
+            bytes: head.len() as u64,
+            interfaces: BTreeMap::new(),
+        });
+        Ok(())
+    }
+
+    /// Removes the oldest files, so that there is one fewer than may be.
+    fn retire(&self) -> io::Result<()> {
+        let mut old = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            if name.starts_with(BEGIN) && name.ends_with(END) {
+                old.push(path);
+            }
+        }
+        old.sort_unstable();
+        let surplus = (old.len() + 1).saturating_sub(self.rotation.keep.max(1));
+        old.iter().take(surplus).try_for_each(fs::remove_file)
+    }
+}

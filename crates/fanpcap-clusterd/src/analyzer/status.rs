@@ -1,0 +1,137 @@
+//! What an analyzer tells of itself: a line, JSON, metrics.
+
+use std::fmt::Write as _;
+
+use fanpcap_cluster::analyzer::Counters;
+use fanpcap_cluster::witness::{Account, Span, Verdict};
+use serde_json::{Value, json};
+
+/// All that is told.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) account: Account,
+    pub(super) counters: Counters,
+    pub(super) written: u64,
+    pub(super) unwritten: u64,
+    pub(super) dropped: u64,
+    pub(super) refused: u64,
+    pub(super) trouble: Option<String>,
+}
+
+impl Status {
+    /// Packets that did not reach the ports of the nodes, as far as it is certain.
+    fn mirror(&self) -> i64 {
+        self.account.nodes.iter().map(|node| node.mirror).sum()
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self) -> String {
+        let total = &self.account.total;
+        let counters = &self.counters;
+        let mut line = format!(
+            "offered {}, captured {}, lost {} (rings {}, ports {}, export {}, analyzer {}); \
+             delivered {}, doubles {}, fenced {}, late {}",
+            total.offered,
+            total.captured,
+            total.lost,
+            self.account.ring,
+            self.mirror(),
+            counters.export_lost,
+            self.unwritten,
+            counters.delivered,
+            counters.doubles,
+            counters.fenced,
+            counters.late,
+        );
+        let named = self
+            .account
+            .nodes
+            .iter()
+            .filter(|node| node.verdict != Verdict::Sound);
+        for node in named {
+            let _ = write!(line, "; node {}: {}", node.node, node.verdict);
+        }
+        if let Some(trouble) = &self.trouble {
+            let _ = write!(line, "; not written: {trouble}");
+        }
+        line + "\n"
+    }
+
+    /// One line of JSON.
+    pub(super) fn json(&self) -> String {
+        let span = |span: Span| json!({ "least": span.least, "most": span.most });
+        let total = &self.account.total;
+        let counters = &self.counters;
+        let nodes: Vec<Value> = (self.account.nodes.iter())
+            .map(|node| {
+                json!({
+                    "node": node.node.to_string(),
+                    "verdict": node.verdict.to_string(),
+                    "captured": node.captured,
+                    "ring": node.ring,
+                    "mirror": node.mirror,
+                })
+            })
+            .collect();
+        let value = json!({
+            "time": self.account.time,
+            "offered": span(total.offered),
+            "captured": span(total.captured),
+            "doubles": span(total.doubles),
+            "lost": span(total.lost),
+            "apart": self.account.apart,
+            "mirror": self.mirror(),
+            "ring": self.account.ring,
+            "export": counters.export_lost,
+            "analyzer": self.unwritten,
+            "received": counters.received,
+            "delivered": counters.delivered,
+            "removed": counters.doubles,
+            "fenced": counters.fenced,
+            "foreign": counters.foreign,
+            "unknown": counters.unknown,
+            "late": counters.late,
+            "ahead": counters.ahead,
+            "written": self.written,
+            "dropped": self.dropped,
+            "refused": self.refused + counters.refused_batches,
+            "trouble": self.trouble,
+            "nodes": nodes,
+        });
+        format!("{value}\n")
+    }
+
+    /// Metrics in Prometheus' text format.
+    pub(super) fn metrics(&self) -> String {
+        let total = &self.account.total;
+        let counters = &self.counters;
+        let mut text = String::new();
+        let mut gauge = |name: &str, value: i128| {
+            let name = format!("fanpcap_analyzer_{name}");
+            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
+        };
+        gauge("offered_packets_least", total.offered.least.into());
+        gauge("offered_packets_most", total.offered.most.into());
+        gauge("lost_packets_least", total.lost.least.into());
+        gauge("lost_packets_most", total.lost.most.into());
+        gauge("mirror_lost_packets", self.mirror().into());
+        gauge("ring_lost_packets", self.account.ring.into());
+        gauge("export_lost_packets", counters.export_lost.into());
+        gauge("unwritten_packets", self.unwritten.into());
+        gauge("delivered_packets", counters.delivered.into());
+        gauge("doubles_removed", counters.doubles.into());
+        gauge("fenced_packets", counters.fenced.into());
+        gauge("late_packets", counters.late.into());
+        gauge("refused_batches", counters.refused_batches.into());
+        text += "# TYPE fanpcap_analyzer_node_sound gauge\n";
+        for node in &self.account.nodes {
+            let sound = u8::from(node.verdict == Verdict::Sound);
+            let name = node.node;
+            let _ = writeln!(
+                text,
+                "fanpcap_analyzer_node_sound{{node=\"{name}\"}} {sound}"
+            );
+        }
+        text
+    }
+}
