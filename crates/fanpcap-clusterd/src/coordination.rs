@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
+use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
 /// A coordination engine as a node sees it.
@@ -35,6 +36,16 @@ pub trait NodeSide {
     ///
     /// [`CoordinationError`]; not where the engine is out of reach.
     fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError>;
+
+    /// Tells the coordinator what the node has counted. A report that is lost is made good by the
+    /// next. Engines that are no place for counts drop it, as etcd is none.
+    ///
+    /// # Errors
+    ///
+    /// [`CoordinationError`]; not where the engine is out of reach.
+    fn report(&mut self, _report: &Report) -> Result<(), CoordinationError> {
+        Ok(())
+    }
 
     /// Leaves the cluster: the coordinator need not wait for the node's heartbeats to end.
     ///
@@ -64,6 +75,11 @@ pub trait CoordinatorSide {
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError>;
+
+    /// What nodes have reported since the last call.
+    fn reports(&mut self) -> Vec<Report> {
+        Vec::new()
+    }
 
     /// Gives up the lead, so that a standby takes over at once.
     ///

@@ -1,23 +1,31 @@
 //! The coordination engine that cluster.conf names.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::reshape::{self, Goal, Member};
 use fanpcap_cluster::{Announcement, Topology, Wishes};
 
 use crate::conf::{Conf, Engine};
 use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
+use crate::embedded::{EmbeddedCoordinator, EmbeddedNode, EmbeddedOperator};
 use crate::etcd::{EtcdCoordinator, EtcdKeys, EtcdNode};
 use crate::fixed::{Fixed, FixedOperator};
+
+/// Where a coordinator keeps what it knows, unless systemd names another directory.
+const STATE: &str = "/var/lib/fanpcap";
 
 /// A node's side of the cluster's engine.
 ///
 /// # Errors
 ///
 /// The engine can't be used as the settings say.
-pub fn node_side(conf: &Conf, _announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
+pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(Fixed::new(fixed_topology(conf)?))),
-        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Embedded(embedded) => {
+            Ok(Box::new(EmbeddedNode::new(conf, embedded, *announcement)?))
+        }
         Engine::Etcd(etcd) => Ok(Box::new(EtcdNode::new(&conf.cluster, etcd)?)),
     }
 }
@@ -36,12 +44,21 @@ pub fn coordinator_side(
         Engine::Fixed(_) => bail!(
             "a cluster with 'engine = fixed' has no coordinator: its nodes follow their settings"
         ),
-        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Embedded(embedded) => {
+            let side = EmbeddedCoordinator::new(conf, embedded, wishes, &state_directory())?;
+            Ok(Box::new(side))
+        }
         Engine::Etcd(etcd) => {
             let side = EtcdCoordinator::new(&conf.cluster, etcd, who, wishes)?;
             Ok(Box::new(side))
         }
     }
+}
+
+/// Where a coordinator keeps what it knows: the directory that systemd names, or the usual one.
+fn state_directory() -> PathBuf {
+    let named = std::env::var_os("STATE_DIRECTORY");
+    named.map_or_else(|| PathBuf::from(STATE), PathBuf::from)
 }
 
 /// An operator's side of the cluster's engine.
@@ -52,7 +69,7 @@ pub fn coordinator_side(
 pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(FixedOperator(fixed_topology(conf)?))),
-        Engine::Embedded(_) => bail!("this build has no embedded engine"),
+        Engine::Embedded(embedded) => Ok(Box::new(EmbeddedOperator::new(conf, embedded))),
         Engine::Etcd(etcd) => Ok(Box::new(EtcdKeys::new(&conf.cluster, etcd)?)),
     }
 }

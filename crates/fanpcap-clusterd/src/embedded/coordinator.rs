@@ -1,0 +1,187 @@
+//! A coordinator's side of the embedded engine.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use fanpcap_cluster::control::{
+    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Leader, Peer, Role,
+    WriteRefused,
+};
+use fanpcap_cluster::witness::Report;
+use fanpcap_cluster::{Revision, Topology, View, Wishes};
+
+use super::access;
+use super::store::Store;
+use super::wire::Wire;
+use crate::conf::{Conf, Embedded};
+use crate::coordination::{CoordinationError, CoordinatorSide, WriteError};
+
+/// A coordinator's side.
+#[derive(Debug)]
+pub struct EmbeddedCoordinator {
+    end: CoordinatorEnd,
+    wire: Wire,
+    store: Store,
+    /// Why what the coordinator knows could not be stored.
+    unstored: Option<io::Error>,
+}
+
+impl EmbeddedCoordinator {
+    /// The coordinator at the first of the settings' addresses that this machine has. `wishes` are
+    /// those of the settings; drained nodes and weights come from the coordinator's file in
+    /// `directory`, which has what it knew in its last life, or from another coordinator.
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, a key can't be read, or there can be no socket.
+    pub fn new(conf: &Conf, embedded: &Embedded, wishes: Wishes, directory: &Path) -> Result<Self> {
+        let (number, address, wire) = bind(&embedded.coordinators)?;
+        let others = embedded
+            .coordinators
+            .iter()
+            .filter(|other| **other != address);
+        let beat = access::beat(embedded.heartbeat);
+        let settings = CoordinatorSettings {
+            others: others.copied().collect(),
+            multicast: embedded.multicast.map(|(group, _)| group),
+            wishes,
+            pulse: beat,
+            silence: beat * 3,
+            ballot: beat,
+            announce: embedded.heartbeat,
+            offline: embedded.offline,
+            settle: beat * 2,
+            retry: beat / 2,
+            ..CoordinatorSettings::new(number, address)
+        };
+        if let Some((_, ttl)) = embedded.multicast {
+            let set = wire.set_multicast_ttl(ttl);
+            set.context("setting the time to live of multicast messages")?;
+        }
+        let me = Peer {
+            role: Role::Coordinator,
+            id: u32::from(number),
+        };
+        let endpoint = access::endpoint(conf, me)?;
+        let (store, stored) = Store::open(directory, ClusterId::of_name(&conf.cluster), number)?;
+        let clock = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let end = CoordinatorEnd::new(wire.now(), clock, settings, endpoint, stored);
+        Ok(Self {
+            end,
+            wire,
+            store,
+            unstored: None,
+        })
+    }
+
+    /// The active coordinator, as far as this one knows.
+    pub fn leader(&self) -> Option<Leader> {
+        self.end.leader()
+    }
+
+    /// How many control messages were refused for this cause.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.end.refused(cause)
+    }
+
+    /// Why the coordinator's file could not be written last time. It goes on without.
+    pub fn unstored(&self) -> Option<&io::Error> {
+        self.unstored.as_ref()
+    }
+
+    /// Reads the keys that the settings name anew.
+    ///
+    /// # Errors
+    ///
+    /// A key can't be read. The old ones stay.
+    pub fn reload(&mut self, conf: &Conf) -> Result<()> {
+        self.end.endpoint_mut().set_keys(access::keys(conf)?);
+        Ok(())
+    }
+
+    /// Stores what has changed, then sends: nobody hears of a topology that the file lacks.
+    fn flush(&mut self) {
+        if let Some(state) = self.end.to_store() {
+            self.unstored = self.store.write(&state).err();
+        }
+        while let Some((to, datagram)) = self.end.outgoing() {
+            self.wire.send(to, &datagram);
+        }
+    }
+}
+
+/// Opens a socket on the first address that is this machine's. Its place among the addresses is the
+/// coordinator's number.
+fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
+    if addresses.len() > usize::from(COORDINATORS) {
+        bail!("a cluster has at most {COORDINATORS} coordinators");
+    }
+    for (number, address) in (0..).zip(addresses) {
+        match Wire::new(*address) {
+            Ok(wire) => return Ok((number, *address, wire)),
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("opening the control socket on {address}"));
+            }
+        }
+    }
+    bail!("none of the addresses in 'coordinators' is this machine's")
+}
+
+impl CoordinatorSide for EmbeddedCoordinator {
+    fn poll(&mut self, wait: Duration) -> Result<&View, CoordinationError> {
+        let until = self.wire.now() + wait;
+        loop {
+            self.end.tick(self.wire.now());
+            self.flush();
+            let now = self.wire.now();
+            if now >= until {
+                return Ok(self.end.view(now));
+            }
+            let limit = until.min(self.end.wake()).saturating_sub(now);
+            let (wire, end) = (&mut self.wire, &mut self.end);
+            let received = wire.receive(limit, |now, from, datagram| {
+                // What is refused is counted.
+                let _ = end.receive(now, from, datagram);
+            });
+            received.map_err(|error| CoordinationError::System {
+                doing: "waiting for control messages".to_owned(),
+                error,
+            })?;
+        }
+    }
+
+    fn write(
+        &mut self,
+        topology: &Topology,
+        replaces: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        let now = self.wire.now();
+        let written = self.end.write(now, topology, replaces);
+        self.flush();
+        written.map_err(|refused| match refused {
+            WriteRefused::NotLeading => WriteError::NotLeading,
+            WriteRefused::Changed => WriteError::Changed,
+            WriteRefused::Unfit => WriteError::Engine(CoordinationError::Refused {
+                endpoint: "the control protocol".to_owned(),
+                said: refused.to_string(),
+            }),
+        })
+    }
+
+    fn reports(&mut self) -> Vec<Report> {
+        std::iter::from_fn(|| self.end.report()).collect()
+    }
+
+    fn resign(&mut self) -> Result<(), CoordinationError> {
+        self.end.resign(self.wire.now());
+        self.flush();
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! A node's side of the embedded engine.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_cluster::control::{Cause, NodeEnd, NodeSettings, Peer, Role};
+use fanpcap_cluster::witness::Report;
+use fanpcap_cluster::{Announcement, NodeEvent, Revision};
+
+use super::access;
+use super::wire::Wire;
+use crate::conf::{Conf, Embedded};
+use crate::coordination::{CoordinationError, NodeSide};
+
+/// A node's side.
+#[derive(Debug)]
+pub struct EmbeddedNode {
+    end: NodeEnd,
+    wire: Wire,
+}
+
+impl EmbeddedNode {
+    /// A node that says this of itself. It joins with the first [`NodeSide::poll`].
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, a key can't be read, or there can be no socket.
+    pub fn new(conf: &Conf, embedded: &Embedded, announcement: Announcement) -> Result<Self> {
+        let me = Peer {
+            role: Role::Node,
+            id: announcement.node.0,
+        };
+        let endpoint = access::endpoint(conf, me)?;
+        let group = embedded.multicast.map(|(group, _)| group);
+        let others: Vec<SocketAddr> = embedded.coordinators.iter().copied().chain(group).collect();
+        let mut wire = Wire::towards(&others, conf.address)?;
+        if let Some(group) = group {
+            wire.listen(group, conf.address)?;
+        }
+        let settings = NodeSettings {
+            coordinators: embedded.coordinators.clone(),
+            heartbeat: embedded.heartbeat,
+            retry: access::beat(embedded.heartbeat),
+            silence: embedded.offline,
+        };
+        let end = NodeEnd::new(settings, endpoint, announcement);
+        Ok(Self { end, wire })
+    }
+
+    /// How many control messages were refused for this cause.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.end.refused(cause)
+    }
+
+    /// Reads the keys that the settings name anew.
+    ///
+    /// # Errors
+    ///
+    /// A key can't be read. The old ones stay.
+    pub fn reload(&mut self, conf: &Conf) -> Result<()> {
+        self.end.endpoint_mut().set_keys(access::keys(conf)?);
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        while let Some((to, datagram)) = self.end.outgoing() {
+            self.wire.send(to, &datagram);
+        }
+    }
+}
+
+impl NodeSide for EmbeddedNode {
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), CoordinationError> {
+        self.end.announce(*announcement);
+        self.flush();
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+        let until = self.wire.now() + wait;
+        loop {
+            self.end.tick(self.wire.now());
+            self.flush();
+            let news: Vec<NodeEvent> = std::iter::from_fn(|| self.end.event()).collect();
+            let now = self.wire.now();
+            if !news.is_empty() || now >= until {
+                return Ok(news);
+            }
+            let limit = until.min(self.end.wake()).saturating_sub(now);
+            let (wire, end) = (&mut self.wire, &mut self.end);
+            let received = wire.receive(limit, |now, from, datagram| {
+                // What is refused is counted.
+                let _ = end.receive(now, from, datagram);
+            });
+            received.map_err(|error| CoordinationError::System {
+                doing: "waiting for control messages".to_owned(),
+                error,
+            })?;
+        }
+    }
+
+    fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError> {
+        self.end.acknowledge(revision);
+        self.flush();
+        Ok(())
+    }
+
+    fn report(&mut self, report: &Report) -> Result<(), CoordinationError> {
+        self.end.report(report);
+        self.flush();
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), CoordinationError> {
+        self.end.leave();
+        self.flush();
+        Ok(())
+    }
+}

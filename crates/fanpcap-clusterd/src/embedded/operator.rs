@@ -1,0 +1,98 @@
+//! An operator's side of the embedded engine.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fanpcap_cluster::control::{OperatorEnd, Peer, Reply, Request, Role, Status, Wish};
+use fanpcap_cluster::{Live, View};
+
+use super::access;
+use super::wire::Wire;
+use crate::conf::{Conf, Embedded};
+use crate::coordination::{OperatorSide, Picture};
+
+/// How long a command waits for the active coordinator: an election and more.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// An operator's side.
+#[derive(Debug)]
+pub struct EmbeddedOperator {
+    conf: Conf,
+    embedded: Embedded,
+}
+
+impl EmbeddedOperator {
+    /// A command that speaks with the coordinators of these settings.
+    pub fn new(conf: &Conf, embedded: &Embedded) -> Self {
+        Self {
+            conf: conf.clone(),
+            embedded: embedded.clone(),
+        }
+    }
+
+    /// How the cluster is, as its active coordinator says.
+    ///
+    /// # Errors
+    ///
+    /// The settings are no good, a key can't be read, or no coordinator replies.
+    pub fn status(&self) -> Result<Status> {
+        match self.ask(Request::Status)? {
+            Reply::Status(status) => Ok(*status),
+            Reply::Granted => bail!("the coordinator sent no status"),
+        }
+    }
+
+    /// Asks the active coordinator.
+    fn ask(&self, request: Request) -> Result<Reply> {
+        let me = Peer {
+            role: Role::Operator,
+            id: u32::from_be_bytes(access::random()?),
+        };
+        let all = &self.embedded.coordinators;
+        let endpoint = access::endpoint(&self.conf, me)?;
+        let mut wire = Wire::towards(all, self.conf.address)?;
+        let mut end = OperatorEnd::new(all.clone(), endpoint, request);
+        while wire.now() < LIMIT {
+            end.tick(wire.now());
+            while let Some((to, datagram)) = end.outgoing() {
+                wire.send(to, &datagram);
+            }
+            if let Some(reply) = end.reply() {
+                return Ok(reply);
+            }
+            let limit = end.wake().saturating_sub(wire.now());
+            let received = wire.receive(limit, |now, from, datagram| {
+                // What is refused was made without the key, or is an old reply.
+                let _ = end.receive(now, from, datagram);
+            });
+            received.context("waiting for the coordinator's reply")?;
+        }
+        let tried: Vec<String> = all.iter().map(ToString::to_string).collect();
+        let tried = tried.join(", ");
+        bail!("no active coordinator replied; asked {tried} with the keys of the settings")
+    }
+}
+
+impl OperatorSide for EmbeddedOperator {
+    fn look(&mut self) -> Result<Picture> {
+        let status = self.status()?;
+        let members = status.members.iter().map(|(member, _)| member);
+        let live = members.map(|member| Live {
+            announcement: member.announcement,
+            acknowledged: member.follows,
+        });
+        Ok(Picture {
+            leader: Some(status.leader.address.to_string()),
+            view: View {
+                leads: true,
+                live: live.collect(),
+                topology: status.topology,
+                wishes: status.wishes,
+            },
+        })
+    }
+
+    fn wish(&mut self, wish: &Wish) -> Result<()> {
+        self.ask(Request::Wish(*wish)).map(drop)
+    }
+}

@@ -1,0 +1,81 @@
+//! A coordinator's file: what it knows, for its next life.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::control::{ClusterId, State};
+
+/// Longest file.
+const LONGEST: u64 = 1 << 20;
+
+/// A coordinator's file.
+#[derive(Debug)]
+pub(super) struct Store(PathBuf);
+
+impl Store {
+    /// The file of a cluster's coordinator with this number, and what it has. Without a file there
+    /// is nothing yet.
+    pub(super) fn open(
+        directory: &Path,
+        cluster: ClusterId,
+        number: u8,
+    ) -> Result<(Self, Option<State>)> {
+        let made = fs::create_dir_all(directory);
+        made.with_context(|| format!("making {}", directory.display()))?;
+        let path = directory.join(format!("coordinator-{:016x}-{number}", cluster.0));
+        let shown = path.display();
+        let state = match File::open(&path) {
+            Ok(file) => {
+                let mut bytes = Vec::new();
+                let read = file.take(LONGEST).read_to_end(&mut bytes);
+                read.with_context(|| format!("reading {shown}"))?;
+                let state = State::decode(&bytes);
+                Some(state.with_context(|| format!("{shown} is damaged; remove it"))?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("opening {shown}")),
+        };
+        Ok((Self(path), state))
+    }
+
+    /// Replaces what the file has. It has the initial value of the hash, so only its owner may read
+    /// it.
+    pub(super) fn write(&self, state: &State) -> io::Result<()> {
+        let new = self.0.with_extension("new");
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(&state.encode())?;
+        file.sync_data()?;
+        fs::rename(new, &self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cluster::control::Term;
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_there_in_the_next_life() {
+        let scratch = Scratch::new().unwrap();
+        let directory = scratch.file("state");
+        let open = || Store::open(&directory, ClusterId(5), 3);
+        let (store, none) = open().unwrap();
+        assert_eq!(none, None);
+        let state = State {
+            term: Term(77),
+            ..State::default()
+        };
+        store.write(&state).unwrap();
+        assert_eq!(open().unwrap().1, Some(state));
+        fs::write(&store.0, "garbage").unwrap();
+        let error = open().unwrap_err();
+        assert!(format!("{error:#}").contains("remove it"), "{error:#}");
+    }
+}
