@@ -16,7 +16,7 @@ pub mod complete;
 mod lang;
 mod default_mode;
 mod config;
-mod metrics;
+pub mod metrics;
 mod run;
 mod system;
 mod top;

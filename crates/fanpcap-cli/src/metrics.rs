@@ -11,9 +11,9 @@ use fanpcap_config::report::harmless_text;
 use crate::snapshot::Source;
 use crate::streams;
 
-mod exposition;
+pub mod exposition;
 mod families;
-mod file;
+pub mod file;
 mod server;
 
 /// Prints the counters of groups and members as Prometheus wants them

@@ -5,6 +5,7 @@ mod device;
 mod kernel;
 mod report;
 mod capture;
+mod metrics;
 mod agent;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,6 +27,7 @@ use agent::Agent;
 use capture::Capture;
 use device::Device;
 use kernel::Kernel;
+use metrics::Metrics;
 use report::Reporter;
 
 /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
@@ -44,6 +46,10 @@ pub(crate) struct Arguments {
     /// off
     #[arg(long)]
     force: bool,
+    /// Write counters for Prometheus to a file every second, all at once: for node_exporter's
+    /// textfile collector
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
     /// Takes the selection off the device and ends; other nodes' packets are no longer dropped
     #[arg(long)]
     detach: bool,
@@ -81,7 +87,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Until a topology says where records go.
         capture.follow(&conf.analyzers);
     }
-    Agent::new(announcement.node, engine, kernel, reporter, capture).run(&announcement)?;
+    let metrics = arguments.metrics.clone();
+    let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, name));
+    let mut agent = Agent::new(
+        announcement.node,
+        engine,
+        kernel,
+        reporter,
+        capture,
+        metrics,
+    );
+    agent.run(&announcement)?;
     Ok(ExitCode::SUCCESS)
 }
 

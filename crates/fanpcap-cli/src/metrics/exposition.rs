@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What a family's numbers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// They only grow, until a new series begins.
     Counter,
     /// They come and go.
@@ -12,24 +12,24 @@ pub(crate) enum Kind {
 }
 
 /// A label's name and value.
-pub(crate) type Label = (&'static str, String);
+pub type Label = (&'static str, String);
 
 /// Samples of one name.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
+pub struct Family {
     /// Name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it tells, in a sentence.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// What its numbers are.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Labels and number of each sample.
-    pub(crate) samples: Vec<(Vec<Label>, Number)>,
+    pub samples: Vec<(Vec<Label>, Number)>,
 }
 
 /// A sample's number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Number {
+pub enum Number {
     /// Of packets, bytes, members.
     Whole(u64),
     /// Of what a program counts, which may be less than nothing.
@@ -39,7 +39,7 @@ pub(crate) enum Number {
 }
 
 /// The families as text. One without samples is left out.
-pub(crate) fn text(families: &[Family]) -> String {
+pub fn text(families: &[Family]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
         let kind = match family.kind {

@@ -21,7 +21,7 @@ const MODE: u32 = 0o644;
 /// # Errors
 /// `path` leads to something else than a regular file, or over another user's link; or a system
 /// call failed.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let Destination {
         directory,
         name,

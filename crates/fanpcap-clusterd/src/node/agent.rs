@@ -10,6 +10,7 @@ use fanpcap_linux::wait::stop;
 
 use super::capture::Capture;
 use super::kernel::Kernel;
+use super::metrics::Metrics;
 use super::report::{Reporter, Sums};
 use super::say;
 use crate::coordination::NodeSide;
@@ -25,6 +26,7 @@ pub(super) struct Agent {
     kernel: Kernel,
     reporter: Reporter,
     capture: Option<Capture>,
+    metrics: Option<Metrics>,
     notify: Notify,
     begun: Instant,
 }
@@ -36,6 +38,7 @@ impl Agent {
         kernel: Kernel,
         reporter: Reporter,
         capture: Option<Capture>,
+        metrics: Option<Metrics>,
     ) -> Self {
         Self {
             core: Node::new(id, kernel.revision()),
@@ -43,6 +46,7 @@ impl Agent {
             kernel,
             reporter,
             capture,
+            metrics,
             notify: Notify::from_environment(),
             begun: Instant::now(),
         }
@@ -115,12 +119,16 @@ impl Agent {
             seen,
             captured,
             ring,
+            ..
         } = sums;
         let mut line = format!(
             "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
         );
-        if let Some(capture) = &self.capture {
-            let shipped = capture.shipped();
+        let shipped = self.capture.as_ref().map(Capture::shipped);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(revision, &sums, shipped);
+        }
+        if let Some(shipped) = shipped {
             line += &format!(
                 ", {} shipped, {} lost on the way",
                 shipped.sent, shipped.lost

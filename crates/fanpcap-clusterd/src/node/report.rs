@@ -12,6 +12,7 @@ use fanpcap_cluster::{Announcement, Revision};
 use fanpcap_linux::wait::clock;
 
 use super::kernel::Kernel;
+use crate::selector::Counts;
 
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
@@ -54,18 +55,20 @@ impl Reporter {
             return None;
         }
         self.last = Some(Instant::now());
-        let report = self.report(kernel, revision)?;
+        let counts = kernel.selector()?.counts();
+        let forged = counts.causes.forged;
+        let report = self.report(kernel, revision, counts)?;
         self.send(&report);
         Some(Sums {
+            forged,
             seen: report.seen.iter().sum(),
             captured: report.captured.iter().sum(),
             ring: report.summary.ring,
         })
     }
 
-    fn report(&self, kernel: &Kernel, revision: Revision) -> Option<Report> {
+    fn report(&self, kernel: &Kernel, revision: Revision, counts: Counts) -> Option<Report> {
         let selector = kernel.selector()?;
-        let counts = selector.counts();
         let beacon = selector.last_beacon().map(|beacon| Beacon {
             sequence: beacon.sequence,
             seen: beacon.came_ns.wrapping_add(clock::realtime_offset_ns()),
@@ -120,6 +123,7 @@ pub(super) struct Sums {
     pub(super) seen: u64,
     pub(super) captured: u64,
     pub(super) ring: u64,
+    pub(super) forged: u64,
 }
 
 fn now_ns() -> u64 {

@@ -1,5 +1,8 @@
 //! Distribution mode: tcpdump behind the selection has this node's packets.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
@@ -17,6 +20,17 @@ fn each_packet_is_captured_by_one_node() {
         let each = stage.assert_once(0..6000)?;
         for count in &each {
             ensure!((1800..2200).contains(count), "{each:?}");
+        }
+        // The node counts every second.
+        thread::sleep(Duration::from_millis(1500));
+        for (node, count) in each.iter().enumerate() {
+            let [seen, captured] = ["seen", "captured"]
+                .map(|what| stage.metric(node, &format!("{what}_packets_total")));
+            let (seen, captured) = (seen?, captured?);
+            ensure!(
+                (seen, captured) == (6000, *count as u64),
+                "{node}: {seen}, {captured}"
+            );
         }
         Ok(())
     })

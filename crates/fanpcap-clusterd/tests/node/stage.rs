@@ -74,6 +74,7 @@ impl Stage {
             .append(true)
             .open(self.log(node))?;
         let mut command = self.agent(node, &["-i", MONITOR]);
+        command.arg("--metrics").arg(self.metrics(node));
         command.stderr(log).stdin(Stdio::null());
         let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
         self.agents[node] = Some(child);
@@ -92,6 +93,22 @@ impl Stage {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    fn metrics(&self, node: usize) -> PathBuf {
+        self.scratch.file(&format!("node{node}.prom"))
+    }
+
+    /// A number among the metrics of a node.
+    pub(crate) fn metric(&self, node: usize, name: &str) -> Result<u64> {
+        let text = fs::read_to_string(self.metrics(node))?;
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("fanpcap_node_{name}{{")));
+        let number = line.and_then(|line| line.rsplit(' ').next());
+        Ok(number
+            .with_context(|| format!("{name} in {text}"))?
+            .parse()?)
     }
 
     fn log(&self, node: usize) -> PathBuf {
