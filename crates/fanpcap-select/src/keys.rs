@@ -127,6 +127,11 @@ pub(crate) const ERSPAN: u16 = 0x88be;
 pub(crate) const ERSPAN_III: u16 = 0x22eb;
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "small numbers"
+)]
 mod tests {
     use super::*;
     use fanpcap_testkit::frames;
@@ -148,6 +153,45 @@ mod tests {
         let mut packet = frames::v4(17, 0, &frames::udp(from, to, &[0; 22]));
         packet[4..6].copy_from_slice(&id.to_be_bytes());
         frames::ethernet(0x0800, &packet)
+    }
+
+    /// The busiest of eight nodes over the mean, of a mix of flows with few heavy ones.
+    fn imbalance(key: Key) -> f64 {
+        const PACKETS: u64 = 200_000;
+        let mix = fanpcap_gen::Description {
+            flows: 5000,
+            ..fanpcap_gen::Description::default()
+        };
+        let pool = mix.pool().unwrap();
+        let mut keys = Keys::new(Selection { key, initial: 3 });
+        let mut nodes = [0_u32; 8];
+        for number in 0..PACKETS {
+            let mut bytes = pool.frame(number);
+            // A counter in the place of the identification, of which a fifth are 0; as TCP's
+            // numbers, another word of the payload.
+            let id = if number % 5 == 0 { 0 } else { number as u16 };
+            bytes[18..20].copy_from_slice(&id.to_be_bytes());
+            if let Some(word) = bytes.get_mut(38..42) {
+                word.copy_from_slice(&(number as u32).wrapping_mul(1460).to_be_bytes());
+            }
+            let frame = Frame {
+                bytes: &bytes,
+                tag: None,
+            };
+            nodes[keys.number(&frame, 0).bucket % 8] += 1;
+        }
+        let mean = PACKETS as f64 / 8.0;
+        f64::from(nodes.into_iter().max().unwrap()) / mean - 1.0
+    }
+
+    #[test]
+    fn eight_nodes_share_packets_evenly() {
+        for key in [Key::Packet, Key::RoundRobin, Key::Identification] {
+            let imbalance = imbalance(key);
+            println!("{key:?}: {:.2} %", imbalance * 100.0);
+            assert!(imbalance <= 0.02, "{key:?}");
+        }
+        println!("{:?}: {:.2} %", Key::Flow, imbalance(Key::Flow) * 100.0);
     }
 
     #[test]

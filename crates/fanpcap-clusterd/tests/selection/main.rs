@@ -6,3 +6,5 @@
 mod both;
 mod agreement;
 mod cost;
+mod shipped;
+mod mutations;

@@ -90,3 +90,6 @@ pub(super) const RINGBUF_RESERVE: i32 = 131;
 pub(super) const RINGBUF_SUBMIT: i32 = 132;
 pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
 pub(super) const XDP_LOAD_BYTES: i32 = 189;
+
+/// linux/bpf.h: the reader looks for records by itself.
+pub(super) const RB_NO_WAKEUP: i32 = 1;

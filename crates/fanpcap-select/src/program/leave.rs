@@ -6,9 +6,9 @@ use fanpcap_bpf::assembler::{
 
 use super::Program;
 use super::code::{
-    KTIME_GET_NS, MAP_CONTROL, MAP_COUNTS, MAP_ENDS, MAP_LOOKUP, RINGBUF_RESERVE, RINGBUF_SUBMIT,
-    TAIL_CALL, XDP_DATA, XDP_DATA_END, XDP_DROP, XDP_GET_BUFF_LEN, XDP_LOAD_BYTES, XDP_PASS,
-    XDP_QUEUE, end, offset, reach, shift,
+    KTIME_GET_NS, MAP_CONTROL, MAP_COUNTS, MAP_ENDS, MAP_LOOKUP, RB_NO_WAKEUP, RINGBUF_RESERVE,
+    RINGBUF_SUBMIT, TAIL_CALL, XDP_DATA, XDP_DATA_END, XDP_DROP, XDP_GET_BUFF_LEN, XDP_LOAD_BYTES,
+    XDP_PASS, XDP_QUEUE, end, offset, reach, shift,
 };
 use crate::control::{ACTIVE, GENERATION};
 use crate::keys::{FLOW_FACTOR, FLOW_SHIFT};
@@ -126,7 +126,7 @@ impl Program {
         write(asm);
         copy(asm, bytes);
         asm.set(R1, R9);
-        asm.set(R2, 0);
+        asm.set(R2, RB_NO_WAKEUP);
         asm.call(RINGBUF_SUBMIT);
         end(asm, XDP_DROP);
         asm.bind(lost);

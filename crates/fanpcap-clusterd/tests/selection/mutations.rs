@@ -1,0 +1,55 @@
+//! Seeded bugs: the comparison with user space finds changes of single instructions.
+
+use fanpcap_bpf::Object;
+use fanpcap_clusterd::selector::Selector;
+use fanpcap_select::{Key, Program};
+
+use super::agreement::program;
+use super::both::{Both, Event, events};
+
+/// Changes the number in an instruction: of arithmetic, of a comparison, or where it loads.
+fn mutant(object: &Object, at: usize) -> Option<Object> {
+    let mut mutant = object.clone();
+    let instruction = mutant.instructions.get_mut(at)?;
+    let code = instruction.code();
+    let is_number = code & 8 == 0;
+    let other = instruction.with_immediate(instruction.immediate() ^ 1);
+    *instruction = match code & 7 {
+        1 => instruction.with_offset(instruction.offset().wrapping_add(1)),
+        4 | 7 if is_number => other,
+        // Calls, exits and jumps without a condition have no number to compare with.
+        5 | 6 if is_number && !matches!(code & 0xf0, 0x00 | 0x80 | 0x90) => other,
+        _ => return None,
+    };
+    Some(mutant)
+}
+
+/// Whether the comparison finds a difference; `None` if the kernel refuses the BPF program.
+fn is_found(mutant: &Object, program: &Program, events: &[Event]) -> Option<bool> {
+    let kernel = Selector::load_object(mutant, program, 0).ok()?;
+    let mut both = Both::new(kernel, program);
+    let agrees = events.iter().all(|event| both.happens(event).is_ok());
+    Some(!agrees || both.counters().is_err())
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn changed_instructions_are_found() {
+    let program = program(Key::Packet, 0x0bad_cafe);
+    let object = program.object().unwrap();
+    let events = events(1, 3000);
+    let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
+    // The walk's functions are those of steering programs, and are proven there.
+    let main = object.functions[0] as usize;
+    for at in (0..main).step_by(5) {
+        match mutant(&object, at).map(|mutant| is_found(&mutant, &program, &events)) {
+            Some(Some(true)) => found += 1,
+            Some(Some(false)) => missed.push(at),
+            Some(None) => refused += 1,
+            None => {}
+        }
+    }
+    println!("{found} found, {refused} refused, not found: {missed:?}");
+    // Some changes only send a packet the slow way, to the same end.
+    assert!(found > 40 && missed.len() * 5 < found, "{missed:?}");
+}
