@@ -1,6 +1,9 @@
 //! `fanpcap cluster`: looks at a cluster and tells it what the operator wants.
 
 mod check;
+mod status;
+mod topology;
+mod wish;
 
 use std::process::ExitCode;
 
@@ -17,10 +20,18 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(check::Arguments),
+    Status(status::Arguments),
+    Drain(wish::Drain),
+    Weight(wish::Weight),
+    Topology(topology::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Drain(arguments) => wish::drain(arguments),
+        Command::Weight(arguments) => wish::weight(arguments),
+        Command::Topology(arguments) => topology::run(arguments),
     }
 }

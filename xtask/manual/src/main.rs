@@ -197,6 +197,7 @@ mod tests {
             "fanpcap-bench",
             "fanpcap-node",
             "fanpcap-cluster-check",
+            "fanpcap-cluster-drain",
             "fanpcap-enable",
             "fanpcap-lang",
             "fanpcap-lang-try",

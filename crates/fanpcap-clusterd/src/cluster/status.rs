@@ -1,0 +1,172 @@
+//! `fanpcap cluster status`: who is in a cluster, and what each node has.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use fanpcap_cli::streams;
+use fanpcap_cluster::{Live, NodeId, Phase, Topology};
+use serde_json::{Value, json};
+
+use crate::conf::{Conf, PATH};
+use crate::coordination::Picture;
+use crate::engine;
+
+#[cfg(test)]
+mod tests;
+
+/// Shows a cluster's coordinator, topology and nodes
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    let picture = engine::operator_side(&conf)?.look()?;
+    let text = match arguments.json {
+        true => format!("{}\n", object(&conf.cluster, &picture)),
+        false => table(&conf.cluster, &picture),
+    };
+    streams::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of a node.
+struct Row {
+    node: NodeId,
+    live: Option<Live>,
+    /// Its weight in the topology; `None`: it has no seat.
+    weight: Option<u16>,
+    buckets: usize,
+    /// Buckets that it captures while they move.
+    moving: usize,
+    is_drained: bool,
+    /// Whether it captures by the topology in force.
+    is_current: bool,
+}
+
+/// All nodes that live or are in the topology, in the order of their ids.
+fn rows(picture: &Picture) -> Vec<Row> {
+    let view = &picture.view;
+    let topology = view.topology.as_ref();
+    let live = view.live.iter().map(|live| live.announcement.node);
+    let seats = topology.map_or(&[][..], |(_, topology)| &topology.seats);
+    let nodes: BTreeSet<NodeId> = live.chain(seats.iter().map(|seat| seat.node)).collect();
+    let row = |node: NodeId| {
+        let live = view.live.iter().find(|live| live.announcement.node == node);
+        let seat = seats.iter().find(|seat| seat.node == node);
+        let count = |phase| {
+            let captures = |topology: &Topology, bucket| {
+                seat.is_some_and(|seat| topology.captures(seat.slot, bucket) == Some(phase))
+            };
+            let buckets = topology.map_or(0, |(_, topology)| topology.owners.len());
+            let mine = |bucket: &usize| topology.is_some_and(|(_, it)| captures(it, *bucket));
+            (0..buckets).filter(mine).count()
+        };
+        let revision = topology.map(|(revision, _)| *revision);
+        Row {
+            node,
+            live: live.copied(),
+            weight: seat.map(|seat| seat.weight),
+            buckets: count(Phase::Stable),
+            moving: count(Phase::Union),
+            is_drained: view.wishes.drained.contains(&node),
+            is_current: live.is_some_and(|it| revision.is_some() && it.acknowledged == revision),
+        }
+    };
+    nodes.into_iter().map(row).collect()
+}
+
+impl Row {
+    /// What the node does, in a word or two.
+    fn state(&self) -> &'static str {
+        match (self.live, self.weight) {
+            (None, _) => "silent",
+            (Some(_), _) if self.is_drained => "drained",
+            (Some(_), None) => "waiting",
+            (Some(_), Some(_)) if self.is_current => "current",
+            (Some(_), Some(_)) => "behind",
+        }
+    }
+}
+
+fn phase(topology: &Topology) -> &'static str {
+    match topology.phase() {
+        Phase::Stable => "stable",
+        Phase::Union => "union",
+    }
+}
+
+fn table(cluster: &str, picture: &Picture) -> String {
+    let leader = picture.leader.as_deref().unwrap_or("none");
+    let mut text = format!("cluster {cluster}, coordinator {leader}\n");
+    let topology = picture.view.topology.as_ref();
+    text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
+        format!(
+            "topology {revision}, epoch {}, {}\n",
+            topology.epoch,
+            phase(topology)
+        )
+    });
+    let _ = writeln!(
+        text,
+        "\nnode      state    weight  buckets  moving  address"
+    );
+    for row in rows(picture) {
+        let weight = row
+            .weight
+            .map_or("-".to_owned(), |weight| weight.to_string());
+        let address = row.live.map(|live| live.announcement.address);
+        let address = address.map_or("-".to_owned(), |address| address.to_string());
+        let Row {
+            node,
+            buckets,
+            moving,
+            ..
+        } = row;
+        let state = row.state();
+        let _ = writeln!(
+            text,
+            "{node}  {state:<7}  {weight:>6}  {buckets:>7}  {moving:>6}  {address}"
+        );
+    }
+    text
+}
+
+fn object(cluster: &str, picture: &Picture) -> Value {
+    let topology = picture.view.topology.as_ref().map(|(revision, topology)| {
+        json!({
+            "revision": revision.0,
+            "epoch": topology.epoch,
+            "phase": phase(topology),
+        })
+    });
+    let nodes = rows(picture).into_iter().map(|row| {
+        json!({
+            "node": row.node.to_string(),
+            "state": row.state(),
+            "weight": row.weight,
+            "buckets": row.buckets,
+            "moving": row.moving,
+            "drained": row.is_drained,
+            "acknowledged": row.live.and_then(|live| live.acknowledged).map(|it| it.0),
+            "address": row.live.map(|live| live.announcement.address.to_string()),
+        })
+    });
+    json!({
+        "schema": 1,
+        "cluster": cluster,
+        "coordinator": picture.leader,
+        "topology": topology,
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,82 @@
+use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
+use fanpcap_cluster::{Announcement, Revision, View};
+use fanpcap_select::Selection;
+
+use super::*;
+
+struct All;
+
+impl Knowledge for All {
+    fn is_live(&self, _: NodeId) -> bool {
+        true
+    }
+    fn follows(&self, _: NodeId) -> bool {
+        true
+    }
+}
+
+fn goal(current: Option<&Topology>, nodes: &[u32]) -> Goal {
+    let member = |node: &u32| Member {
+        node: NodeId(*node),
+        weight: 1,
+    };
+    let members: Vec<Member> = nodes.iter().map(member).collect();
+    Goal::new(current, &members, Selection::default(), &[]).unwrap()
+}
+
+/// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down.
+fn picture() -> Picture {
+    let two = reshape::first(&goal(None, &[1, 2]));
+    let union = reshape::begin(&two, &goal(Some(&two), &[1, 2, 3]), &All);
+    let live = |node, revision: Option<u64>| Live {
+        announcement: Announcement {
+            node: NodeId(node),
+            boot: 1,
+            weight: 1,
+            address: "10.0.0.1:7001".parse().unwrap(),
+        },
+        acknowledged: revision.map(Revision),
+    };
+    Picture {
+        view: View {
+            leads: false,
+            live: vec![live(1, Some(9)), live(3, None), live(4, None)],
+            topology: Some((Revision(9), Box::new(union))),
+            ..View::default()
+        },
+        leader: Some("host/7".to_owned()),
+    }
+}
+
+#[test]
+fn the_table_says_what_each_node_does() {
+    let expected = "\
+cluster lab, coordinator host/7
+topology 9, epoch 2, union
+
+node      state    weight  buckets  moving  address
+00000001  current       1     1366     682  10.0.0.1:7001
+00000002  silent        1     1365     683  -
+00000003  behind        1        0    1365  10.0.0.1:7001
+00000004  waiting       -        0       0  10.0.0.1:7001
+";
+    assert_eq!(table("lab", &picture()), expected);
+}
+
+#[test]
+fn the_object_has_the_same() {
+    let object = object("lab", &picture());
+    let one = json!({
+        "node": "00000001", "state": "current", "weight": 1, "buckets": 1366, "moving": 682,
+        "drained": false, "acknowledged": 9, "address": "10.0.0.1:7001",
+    });
+    assert_eq!(object["nodes"][0], one);
+    let topology = json!({"revision": 9, "epoch": 2, "phase": "union"});
+    assert_eq!(object["topology"], topology);
+    assert_eq!(object["nodes"][3]["state"], "waiting");
+    let empty = Picture {
+        view: View::default(),
+        leader: None,
+    };
+    assert!(table("lab", &empty).contains("no topology yet"));
+}

@@ -1,0 +1,147 @@
+//! `fanpcap cluster topology`: which node has which buckets.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use fanpcap_buckets::Owners;
+use fanpcap_cli::streams;
+use fanpcap_cluster::{Revision, Topology};
+use fanpcap_select::Key;
+use serde_json::{Value, json};
+
+use crate::conf::{Conf, PATH};
+use crate::engine;
+
+/// Shows which node has which buckets
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    let picture = engine::operator_side(&conf)?.look()?;
+    let topology = picture.view.topology;
+    let (revision, topology) = topology.context("the cluster has no topology yet")?;
+    let text = match arguments.json {
+        true => format!("{}\n", object(revision, &topology)),
+        false => text(revision, &topology),
+    };
+    streams::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The slot of each bucket's node.
+fn slots(owners: &Owners) -> Vec<Option<u8>> {
+    owners
+        .iter()
+        .map(|owner| owner.map(|slot| slot.0))
+        .collect()
+}
+
+/// The topology without the hash's initial value, which is a secret.
+fn object(revision: Revision, topology: &Topology) -> Value {
+    let nodes = topology.seats.iter().map(|seat| {
+        json!({
+            "slot": seat.slot.0,
+            "node": seat.node.to_string(),
+            "weight": seat.weight,
+        })
+    });
+    let analyzers = topology.analyzers.iter().map(ToString::to_string);
+    json!({
+        "schema": 1,
+        "revision": revision.0,
+        "epoch": topology.epoch,
+        "key": key(topology.selection.key),
+        "nodes": nodes.collect::<Vec<_>>(),
+        "analyzers": analyzers.collect::<Vec<_>>(),
+        "owners": slots(&topology.owners),
+        "heirs": topology.heirs.as_deref().map(slots),
+    })
+}
+
+/// The nodes, then the slots of the buckets, 32 on a line. A line begins with its first bucket.
+fn text(revision: Revision, topology: &Topology) -> String {
+    let key = key(topology.selection.key);
+    let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);
+    for seat in &topology.seats {
+        text += &format!(
+            "slot {:3}: node {}, weight {}\n",
+            seat.slot.0, seat.node, seat.weight
+        );
+    }
+    let tables = [
+        ("owners", Some(&topology.owners)),
+        ("heirs", topology.heirs.as_ref()),
+    ];
+    for (name, table) in tables {
+        let Some(table) = table else {
+            continue;
+        };
+        text += &format!("\n{name}\n");
+        for (line, owners) in table.chunks(32).enumerate() {
+            let slots = owners
+                .iter()
+                .map(|owner| owner.map_or(-1, |slot| i16::from(slot.0)));
+            let slots: String = slots.map(|slot| format!("{slot:3}")).collect();
+            text += &format!("{:4}{slots}\n", line * 32);
+        }
+    }
+    text
+}
+
+/// The key's name in cluster.conf.
+fn key(key: Key) -> &'static str {
+    match key {
+        Key::Packet => "packet",
+        Key::Flow => "flow",
+        Key::RoundRobin => "round_robin",
+        Key::Identification => "identification",
+        Key::Sequence => "sequence",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_buckets::Slot;
+    use fanpcap_cluster::NodeId;
+    use fanpcap_cluster::reshape::{self, Goal, Member};
+    use fanpcap_select::Selection;
+
+    use super::*;
+
+    #[test]
+    fn a_topology_is_shown_without_its_secret() {
+        let members = [1, 2].map(|node| Member {
+            node: NodeId(node),
+            weight: 1,
+        });
+        let secret = Selection {
+            initial: 987_654_321,
+            ..Selection::default()
+        };
+        let mut topology = reshape::first(&Goal::new(None, &members, secret, &[]).unwrap());
+        topology.heirs = Some(Box::new([Some(Slot(1)); 4096]));
+        let shown = object(Revision(7), &topology);
+        assert_eq!(
+            shown["nodes"][1],
+            json!({"slot": 1, "node": "00000002", "weight": 1})
+        );
+        assert_eq!(shown["owners"].as_array().map(Vec::len), Some(4096));
+        assert_eq!(shown["heirs"][0], 1);
+        let text = text(Revision(7), &topology);
+        assert_eq!(text.lines().count(), 1 + 2 + 2 * (2 + 128));
+        assert!(text.contains("\nslot   1: node 00000002, weight 1\n"));
+        for shown in [shown.to_string(), text] {
+            assert!(!shown.contains("987654321"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `fanpcap cluster drain` and `weight`: what the operator wants of a node.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use fanpcap_cli::streams;
+use fanpcap_cluster::NodeId;
+use fanpcap_cluster::control::Wish;
+
+use crate::conf::{self, Conf, PATH};
+use crate::coordination::OperatorSide;
+use crate::engine;
+
+/// Takes all buckets from a node, before it is stopped or because it is dead
+#[derive(Args, Debug)]
+pub(crate) struct Drain {
+    /// The node's id
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// Lets the node have buckets again
+    #[arg(long)]
+    undo: bool,
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+}
+
+/// Gives a node another weight: how many buckets it is due, compared with the others
+#[derive(Args, Debug)]
+pub(crate) struct Weight {
+    /// The node's id
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// The weight; without it, the one in the node's own settings counts again
+    #[arg(value_name = "WEIGHT", value_parser = clap::value_parser!(u16).range(1..))]
+    weight: Option<u16>,
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+}
+
+pub(crate) fn drain(arguments: &Drain) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    let node = conf::node(&arguments.node)?;
+    let wish = match arguments.undo {
+        true => Wish::Restore(node),
+        false => Wish::Drain(node),
+    };
+    stand(&mut *engine::operator_side(&conf)?, node, &wish)
+}
+
+pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
+    let conf = Conf::load(&arguments.config)?;
+    let node = conf::node(&arguments.node)?;
+    let wish = Wish::Weight(node, arguments.weight);
+    stand(&mut *engine::operator_side(&conf)?, node, &wish)
+}
+
+/// Makes the wish stand, unless nobody ever heard of the node and the wish is no way back.
+fn stand(side: &mut dyn OperatorSide, node: NodeId, wish: &Wish) -> Result<ExitCode> {
+    let view = side.look()?.view;
+    let is_live = view.live.iter().any(|live| live.announcement.node == node);
+    let seat = view.topology.as_ref().and_then(|(_, it)| it.seat(node));
+    let is_back = matches!(wish, Wish::Restore(_) | Wish::Weight(_, None));
+    if !is_live && seat.is_none() && !is_back {
+        bail!("node {node} is not in the cluster: 'fanpcap cluster status' lists its nodes");
+    }
+    side.wish(wish)?;
+    let said = match wish {
+        Wish::Drain(_) => "gives its buckets to the others: stop it when it has none".to_owned(),
+        Wish::Restore(_) => "gets buckets again".to_owned(),
+        Wish::Weight(_, Some(weight)) => format!("has weight {weight}"),
+        Wish::Weight(_, None) => "has the weight of its own settings".to_owned(),
+    };
+    streams::print(&format!("node {node} {said} ('fanpcap cluster status')\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cluster::reshape::{self, Goal, Member};
+    use fanpcap_cluster::{Revision, View, Wishes};
+    use fanpcap_select::Selection;
+
+    use super::*;
+    use crate::coordination::Picture;
+
+    /// A cluster in memory.
+    #[derive(Default)]
+    struct Side(View);
+
+    impl OperatorSide for Side {
+        fn look(&mut self) -> Result<Picture> {
+            let view = self.0.clone();
+            Ok(Picture { view, leader: None })
+        }
+
+        fn wish(&mut self, wish: &Wish) -> Result<()> {
+            wish.grant(&mut self.0.wishes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn wishes_stand_for_nodes_of_the_cluster() {
+        let member = Member {
+            node: NodeId(1),
+            weight: 1,
+        };
+        let goal = Goal::new(None, &[member], Selection::default(), &[]).unwrap();
+        let mut side = Side::default();
+        side.0.topology = Some((Revision(1), Box::new(reshape::first(&goal))));
+        let mut stand = |wish, node| stand(&mut side, NodeId(node), &wish).is_ok();
+        assert!(stand(Wish::Drain(NodeId(1)), 1));
+        assert!(!stand(Wish::Drain(NodeId(2)), 2));
+        assert!(stand(Wish::Restore(NodeId(2)), 2));
+        assert!(stand(Wish::Weight(NodeId(1), Some(7)), 1));
+        let wishes = Wishes {
+            drained: [NodeId(1)].into(),
+            weights: [(NodeId(1), 7)].into(),
+            ..Wishes::default()
+        };
+        assert_eq!(side.0.wishes, wishes);
+    }
+}
