@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test test-bare test-guest soak ledger bench conformance conformance-full bindings \
+.PHONY: all demo demo-cluster test test-bare test-guest soak ledger bench conformance conformance-full bindings \
 	check install uninstall deb clean help
 
 all:
@@ -14,6 +14,11 @@ all:
 
 demo:
 	@scripts/setup demo $(XTASK) demo
+
+# A capture cluster on this machine, with an etcd of three members.
+demo-cluster:
+	@scripts/setup cluster $(XTASK) stage >/dev/null
+	@target/fanpcap/bin/fanpcap cluster demo
 
 # Who runs this in the background may have it ignore signals that tests send to programs.
 test:
@@ -81,6 +86,7 @@ clean:
 help:
 	@echo 'make                   build; library and command are then in target/fanpcap/lib and /bin'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
+	@echo 'make demo-cluster      nodes of a capture cluster come, go and die (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make test TIERS=       some tiers of tests'
 	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots (needs root):'

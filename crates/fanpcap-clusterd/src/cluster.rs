@@ -4,6 +4,7 @@ mod check;
 mod status;
 mod topology;
 mod wish;
+mod demo;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ enum Command {
     Drain(wish::Drain),
     Weight(wish::Weight),
     Topology(topology::Arguments),
+    Demo(demo::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -33,5 +35,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Drain(arguments) => wish::drain(arguments),
         Command::Weight(arguments) => wish::weight(arguments),
         Command::Topology(arguments) => topology::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
     }
 }

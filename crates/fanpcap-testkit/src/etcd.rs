@@ -1,7 +1,8 @@
-//! Members of an etcd: Debian's etcd-server, on loopback addresses of the calling namespace.
+//! Members of an etcd: Debian's etcd-server, on addresses of the calling namespace.
 
 use std::env;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -18,15 +19,27 @@ pub struct Etcd {
     /// Arguments that all members have.
     arguments: Vec<String>,
     scheme: &'static str,
+    /// Each member's address.
+    hosts: Vec<Ipv4Addr>,
     members: Vec<Option<Child>>,
 }
 
 impl Etcd {
-    /// Starts `count` members with these further arguments, and waits until they have a leader.
+    /// Starts `count` members on loopback addresses, with these further arguments, and waits until
+    /// they have a leader.
     ///
     /// # Errors
     /// There is no etcd here, which is said as SKIP; or the members have no leader in time.
     pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
+        let hosts = (1..).map(|last| Ipv4Addr::new(127, 0, 0, last));
+        Self::start_on(&hosts.take(count).collect::<Vec<_>>(), arguments)
+    }
+
+    /// The same, with a member on each of these addresses, which other hosts may reach.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub fn start_on(hosts: &[Ipv4Addr], arguments: &[&str]) -> Result<Self> {
         needs_etcd()?;
         let mut etcd = Self {
             directory: Scratch::new()?,
@@ -35,10 +48,11 @@ impl Etcd {
                 true => "https",
                 false => "http",
             },
+            hosts: hosts.to_vec(),
             members: Vec::new(),
         };
-        etcd.members.resize_with(count, || None);
-        for index in 0..count {
+        etcd.members.resize_with(hosts.len(), || None);
+        for index in 0..hosts.len() {
             etcd.restart(index)?;
         }
         etcd.await_leader()?;
@@ -47,7 +61,7 @@ impl Etcd {
 
     /// Where the member serves clients.
     pub fn endpoint(&self, index: usize) -> String {
-        format!("{}://127.0.0.{}:2379", self.scheme, index + 1)
+        format!("{}://{}:2379", self.scheme, self.hosts[index])
     }
 
     /// Where all members serve clients.
@@ -61,7 +75,7 @@ impl Etcd {
     /// It can't be started.
     pub fn restart(&mut self, index: usize) -> Result<()> {
         let name = |index: usize| format!("m{index}");
-        let peer = |index: usize| format!("http://127.0.0.{}:2380", index + 1);
+        let peer = |index: usize| format!("http://{}:2380", self.hosts[index]);
         let peers = (0..self.members.len()).map(|i| format!("{}={}", name(i), peer(i)));
         let log = self.directory.file(&format!("{}.log", name(index)));
         let log = File::options().create(true).append(true).open(log)?;

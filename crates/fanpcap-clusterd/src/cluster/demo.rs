@@ -1,0 +1,223 @@
+//! `fanpcap cluster demo`: a cluster on this machine, through what may befall one.
+
+mod traffic;
+mod books;
+mod stage;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use fanpcap_cli::streams;
+use fanpcap_cluster::NodeId;
+use fanpcap_linux::process;
+use fanpcap_linux::wait::stop;
+use fanpcap_testkit::await_for::await_for;
+
+use books::{Books, Truth, now_ns};
+use stage::{PATIENCE, Stage, id};
+use traffic::{RATE, Traffic};
+
+/// Shows a cluster on this machine: nodes come, go and die while packets come (as root)
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments) -> Result<ExitCode> {
+    ensure!(
+        process::effective_user() == 0,
+        "the demo makes network namespaces: run it as root"
+    );
+    stop::on_signals().context("catching signals")?;
+    // The thread moves to a namespace of its own.
+    let shown = thread::scope(|scope| scope.spawn(show).join());
+    shown.expect("the demo does not panic")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show() -> Result<()> {
+    tell(&format!(
+        "Machines in network namespaces behind a mirror port: each sees all packets, {RATE} a\n\
+         second. On each, 'fanpcap node' drops what is another's, and tcpdump captures the rest.\n\
+         An etcd of three members, and two coordinators."
+    ))?;
+    let (stage, reports) = Stage::new()?;
+    let mut story = Story {
+        books: Books::open(reports)?,
+        stage,
+        next: 0,
+        dead: None,
+    };
+    story.begin()?;
+    story.phase("2. A fourth node joins.", Story::join)?;
+    story.phase("3. Node 1 is drained.", Story::drain)?;
+    story.phase("4. etcd's leader is killed.", Story::kill_etcd)?;
+    story.phase(
+        "5. The active coordinator is killed.",
+        Story::kill_coordinator,
+    )?;
+    story.phase(
+        "6. Node 2 is killed, with all that runs on it.",
+        Story::kill_node,
+    )?;
+    tell("\nEvery packet was captured once, or is counted.")
+}
+
+/// The demo's course.
+struct Story {
+    books: Books,
+    stage: Stage,
+    /// The number of the next packet.
+    next: u64,
+    /// A node that has died, and when, until the books have it.
+    dead: Option<(usize, u64)>,
+}
+
+impl Story {
+    fn begin(&mut self) -> Result<()> {
+        self.stage.start_coordinator()?;
+        self.stage.start_coordinator()?;
+        for _ in 0..3 {
+            self.stage.add_node()?;
+        }
+        for node in 0..3 {
+            self.stage.read(node)?;
+        }
+        self.stage.await_owners(&self.stage.living())?;
+        self.books.select(self.stage.selection()?);
+        self.phase("1. Three nodes, at rest.", |_| Ok(String::new()))
+    }
+
+    fn join(&mut self) -> Result<String> {
+        let node = self.stage.add_node()?;
+        self.stage.read(node)?;
+        self.await_owners(&[])?;
+        Ok(format!("node {} has its share", id(node)))
+    }
+
+    fn drain(&mut self) -> Result<String> {
+        self.stage.drain(id(0))?;
+        self.await_owners(&[id(0)])?;
+        Ok(format!("node {} has no packets any more", id(0)))
+    }
+
+    fn kill_etcd(&mut self) -> Result<String> {
+        let leader = self.stage.etcd.leader()?;
+        let begun = Instant::now();
+        self.stage.etcd.kill(leader)?;
+        let others: Vec<usize> = (0..3).filter(|member| *member != leader).collect();
+        self.stage.etcd.await_leader_of(&others)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(format!(
+            "etcd serves again after {seconds:.1} s; no node changed anything"
+        ))
+    }
+
+    fn kill_coordinator(&mut self) -> Result<String> {
+        let begun = Instant::now();
+        let dead = self.stage.kill_coordinator()?;
+        let next = await_for("the standby to lead", PATIENCE, || {
+            Ok(self.stage.leader()?.filter(|name| *name != dead))
+        })?;
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(format!("coordinator {next} leads after {seconds:.1} s"))
+    }
+
+    fn kill_node(&mut self) -> Result<String> {
+        let begun = Instant::now();
+        self.stage.kill_node(1)?;
+        self.dead = Some((1, now_ns()?));
+        self.await_owners(&[id(0)])?;
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(format!("the others have its packets after {seconds:.1} s"))
+    }
+
+    /// The living nodes, but for those that are drained.
+    fn owners(&self, drained: &[NodeId]) -> Vec<NodeId> {
+        let living = self.stage.living().into_iter();
+        living.filter(|node| !drained.contains(node)).collect()
+    }
+
+    fn await_owners(&self, drained: &[NodeId]) -> Result<()> {
+        self.stage.await_owners(&self.owners(drained))
+    }
+
+    /// Has something happen while packets come, and tells what became of them.
+    fn phase(&mut self, title: &str, event: impl Fn(&mut Self) -> Result<String>) -> Result<()> {
+        tell(&format!("\n{title}"))?;
+        let first = self.next;
+        let traffic = Traffic::start(first);
+        pause(BEFORE)?;
+        let happened = event(self);
+        let paused = pause(BEFORE);
+        self.next = traffic.stop()?;
+        let happened = happened?;
+        paused?;
+        if !happened.is_empty() {
+            tell(&format!("   {happened}"))?;
+        }
+        self.account(first)
+    }
+
+    /// Compares what the files have with what the nodes counted.
+    fn account(&mut self, first: u64) -> Result<()> {
+        let files = self.stage.captured()?;
+        if let Some((node, at)) = self.dead.take() {
+            // The last reports of the dead node come first.
+            self.books.take(at)?;
+            self.books.bury(id(node), at, &files[node]);
+        }
+        self.await_reports()?;
+        let lost = self.books.lost(&files);
+        let phase = Truth::of(first..self.next, &files);
+        let all = Truth::of(0..self.next, &files);
+        let unaccounted = all.unaccounted(lost);
+        tell(&format!(
+            "   offered {}, captured once {}, doubled {}, missed {}",
+            phase.offered, phase.once, phase.doubled, phase.missed,
+        ))?;
+        let told = match lost.is_exact() {
+            true => lost.least.to_string(),
+            false => format!("{} to {}", lost.least, lost.most),
+        };
+        tell(&format!(
+            "   lost so far, by the nodes' counts: {told}; unaccounted {unaccounted}"
+        ))?;
+        ensure!(
+            unaccounted == 0,
+            "{} packets were missed in all, where the nodes' counts say {told}",
+            all.missed
+        );
+        Ok(())
+    }
+
+    /// Waits until all living nodes have reported twice since the packets came to rest: what lies
+    /// between two reports is exact if they are equal.
+    fn await_reports(&mut self) -> Result<()> {
+        let since = now_ns()?;
+        let living = self.stage.living();
+        let mut reports: Vec<NodeId> = Vec::new();
+        await_for("the nodes' reports", PATIENCE, || {
+            reports.extend(self.books.take(since)?);
+            let of = |node: &NodeId| reports.iter().filter(|it| *it == node).count();
+            Ok(living.iter().all(|node| of(node) >= 2).then_some(()))
+        })
+    }
+}
+
+/// Before something happens, and after it.
+const BEFORE: Duration = Duration::from_millis(1500);
+
+fn pause(time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        ensure!(!stop::is_requested(), "told to stop");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn tell(text: &str) -> Result<()> {
+    streams::print(&format!("{text}\n")).map(drop)
+}

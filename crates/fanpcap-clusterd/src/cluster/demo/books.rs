@@ -1,0 +1,187 @@
+//! What the demo's packets came to: by the nodes' files, and by what the nodes count.
+
+use std::collections::HashMap;
+use std::net::UdpSocket;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_cluster::NodeId;
+use fanpcap_cluster::record::decode_counts;
+use fanpcap_cluster::witness::{Assembly, Ledger, LedgerSettings, Span};
+use fanpcap_linux::receive_buffer;
+use fanpcap_select::{Selection, digest};
+use fanpcap_wire::Frame;
+
+use super::traffic;
+
+/// What the files of all nodes say of some packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Truth {
+    pub(super) offered: u64,
+    /// Captured by exactly one node.
+    pub(super) once: u64,
+    /// Captured by two.
+    pub(super) doubled: u64,
+    /// Captured by none.
+    pub(super) missed: u64,
+}
+
+impl Truth {
+    /// Of the packets with these numbers, by what each node's file has.
+    pub(super) fn of(numbers: Range<u64>, files: &[Vec<u64>]) -> Self {
+        let captured = times(files);
+        let mut truth = Self::default();
+        for number in numbers {
+            truth.offered += 1;
+            match captured.get(&number) {
+                None => truth.missed += 1,
+                Some(1) => truth.once += 1,
+                Some(_) => truth.doubled += 1,
+            }
+        }
+        truth
+    }
+
+    /// Missed packets that the nodes' counts do not tell, or packets that they tell beyond them.
+    pub(super) fn unaccounted(&self, lost: Span) -> u64 {
+        beyond(self.missed, lost)
+    }
+}
+
+/// How often each packet was captured.
+fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
+    let mut times = HashMap::new();
+    for number in files.iter().flatten() {
+        *times.entry(*number).or_default() += 1;
+    }
+    times
+}
+
+/// How far a number lies outside a span.
+fn beyond(number: u64, span: Span) -> u64 {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    let outside = (span.least - number).max(number - span.most).max(0);
+    outside.unsigned_abs()
+}
+
+/// The nodes' own counts, as an analyzer keeps them.
+pub(super) struct Books {
+    socket: UdpSocket,
+    reports: HashMap<NodeId, Assembly>,
+    ledger: Ledger,
+    /// How the cluster selects.
+    selection: Selection,
+}
+
+/// Nodes of one machine have one clock; a packet reaches the last of them soon.
+const SKEW_NS: u64 = 20_000_000;
+
+impl Books {
+    /// Books that nodes report to at this socket.
+    ///
+    /// # Errors
+    /// The socket can't be set up.
+    pub(super) fn open(socket: UdpSocket) -> Result<Self> {
+        socket.set_nonblocking(true)?;
+        // Reports come while nobody reads: 120 KiB each, as the kernel counts, once a second.
+        receive_buffer::force(socket.as_fd(), 64 << 20)?;
+        let settings = LedgerSettings {
+            skew: SKEW_NS,
+            begin: now_ns()?,
+            analyzed: true,
+        };
+        Ok(Self {
+            socket,
+            reports: HashMap::new(),
+            ledger: Ledger::new(settings),
+            selection: Selection::default(),
+        })
+    }
+
+    /// Says how the cluster selects.
+    pub(super) fn select(&mut self, selection: Selection) {
+        self.selection = selection;
+    }
+
+    /// Takes the reports that have come. Returns which nodes' reports are whole by that, of those
+    /// that were made after `since`.
+    ///
+    /// # Errors
+    /// A report is wrong.
+    pub(super) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
+        let mut message = vec![0; 1 << 16];
+        let mut whole = Vec::new();
+        while let Ok(len) = self.socket.recv(&mut message) {
+            let (head, chunk) = decode_counts(&message[..len])?;
+            let report = self.reports.entry(head.node).or_default().take(&chunk);
+            let Some(report) = report else { continue };
+            if report.summary.stamp > since {
+                whole.push(head.node);
+            }
+            self.ledger.take(report)?;
+            self.ledger.settle();
+        }
+        Ok(whole)
+    }
+
+    /// A node is dead since `at`, whose file has these packets.
+    pub(super) fn bury(&mut self, node: NodeId, at: u64, file: &[u64]) {
+        let mut captured = Box::new([0; BUCKETS]);
+        for number in file {
+            captured[self.bucket(*number)] += 1;
+        }
+        self.ledger.end(node, at, Some(captured), |_| true);
+    }
+
+    /// What the counts come to, less what stands in the files of two nodes: as an analyzer or
+    /// 'fanpcap cluster merge' takes it out.
+    pub(super) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
+        let mut doubles = vec![0; BUCKETS];
+        for (number, times) in times(files) {
+            doubles[self.bucket(number)] += u64::from(times - 1);
+        }
+        for (bucket, doubles) in doubles.into_iter().enumerate() {
+            self.ledger.doubles(bucket, doubles);
+        }
+        self.ledger.account().total.lost
+    }
+
+    /// The bucket of a packet of the demo.
+    fn bucket(&self, number: u64) -> usize {
+        let bytes = traffic::frame(number);
+        let frame = Frame {
+            bytes: &bytes,
+            tag: None,
+        };
+        let (hash, _) = digest(&frame, self.selection.initial);
+        hash as usize % BUCKETS
+    }
+}
+
+/// Nanoseconds since 1970.
+///
+/// # Errors
+/// The clock stands before that.
+pub(super) fn now_ns() -> Result<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(u64::try_from(since.as_nanos())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_admit_is_accounted_for() {
+        let truth = Truth::of(0..5, &[vec![0, 1], vec![1, 3, 9]]);
+        let found = [truth.offered, truth.once, truth.doubled, truth.missed];
+        assert_eq!(found, [5, 2, 1, 2]);
+        assert_eq!(truth.unaccounted(Span { least: 0, most: 5 }), 0);
+        assert_eq!(truth.unaccounted(Span::exactly(2)), 0);
+        assert_eq!(truth.unaccounted(Span::exactly(1)), 1);
+        assert_eq!(truth.unaccounted(Span { least: 5, most: 7 }), 3);
+    }
+}

@@ -1,0 +1,333 @@
+//! The demo's machines: a mirror port, nodes in namespaces, an etcd of three members, coordinators.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_cluster::{Live, NodeId, Wishes};
+use fanpcap_select::Selection;
+use fanpcap_testkit::await_for::await_for;
+use fanpcap_testkit::etcd::Etcd;
+use fanpcap_testkit::mirror::{HOST, MONITOR};
+use fanpcap_testkit::{Capture, Mirror, Scratch, veth};
+
+use crate::conf::{Conf, Engine};
+use crate::etcd::EtcdKeys;
+
+/// Enough for whatever the cluster does on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The addresses of etcd's members.
+const MEMBERS: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(192, 0, 2, 251),
+    Ipv4Addr::new(192, 0, 2, 252),
+    Ipv4Addr::new(192, 0, 2, 253),
+];
+
+/// The machines. Dropping them ends all processes and takes the selections off.
+pub(super) struct Stage {
+    pub(super) mirror: Mirror,
+    pub(super) etcd: Etcd,
+    scratch: Scratch,
+    config: PathBuf,
+    keys: EtcdKeys,
+    nodes: Vec<Node>,
+    coordinators: Vec<Child>,
+}
+
+/// A node's processes, if they run.
+#[derive(Default)]
+struct Node {
+    agent: Option<Child>,
+    reader: Option<Child>,
+}
+
+impl Stage {
+    /// Machines without nodes, and the socket that nodes report to. The calling thread moves to a
+    /// namespace of its own.
+    ///
+    /// # Errors
+    /// Something is missing here, or can't be started.
+    pub(super) fn new() -> Result<(Self, UdpSocket)> {
+        let mirror = Mirror::new(0)?;
+        for member in MEMBERS {
+            veth::ip(&format!("address add {member}/32 dev lo"))?;
+        }
+        let etcd = Etcd::start_on(&MEMBERS, &[])?;
+        let reports = UdpSocket::bind((HOST, 0))?;
+        let scratch = Scratch::new()?;
+        let text = format!(
+            "cluster = demo\nengine = etcd\netcd = {}\nanalyzers = {}\nhold_down = 3s\n",
+            etcd.endpoints().join(", "),
+            reports.local_addr()?
+        );
+        let config = scratch.write("cluster.conf", &text)?;
+        let conf = Conf::load(&config)?;
+        let Engine::Etcd(settings) = &conf.engine else {
+            bail!("the engine is etcd");
+        };
+        let stage = Self {
+            keys: EtcdKeys::new(&conf.cluster, settings)?,
+            mirror,
+            etcd,
+            scratch,
+            config,
+            nodes: Vec::new(),
+            coordinators: Vec::new(),
+        };
+        Ok((stage, reports))
+    }
+
+    /// Starts a coordinator, which leads or stands by.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub(super) fn start_coordinator(&mut self) -> Result<()> {
+        let name = format!("coordinator{}", self.coordinators.len());
+        let mut command = self.program(&name, "coordinator")?;
+        self.coordinators.push(command.spawn()?);
+        Ok(())
+    }
+
+    /// Kills the coordinator that leads, and returns its name.
+    ///
+    /// # Errors
+    /// None leads.
+    pub(super) fn kill_coordinator(&mut self) -> Result<String> {
+        let name = self.leader()?.context("no coordinator leads")?;
+        let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
+        let child = self.coordinators.iter_mut().find(of_process);
+        let child = child.with_context(|| format!("coordinator {name} is none of ours"))?;
+        child.kill()?;
+        child.wait()?;
+        Ok(name)
+    }
+
+    /// Which coordinator leads: its machine and its process.
+    ///
+    /// # Errors
+    /// etcd does not say.
+    pub(super) fn leader(&self) -> Result<Option<String>> {
+        Ok(self.keys.look(&Wishes::default())?.1)
+    }
+
+    /// How the cluster selects.
+    ///
+    /// # Errors
+    /// It has no topology yet.
+    pub(super) fn selection(&self) -> Result<Selection> {
+        let (view, _) = self.keys.look(&Wishes::default())?;
+        let (_, topology) = view.topology.context("no topology")?;
+        Ok(topology.selection)
+    }
+
+    /// Adds a node: a machine behind the mirror port, with an agent.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub(super) fn add_node(&mut self) -> Result<usize> {
+        let node = self.mirror.add()?;
+        let mut agent = self.program(&agent_name(node), "node")?;
+        agent.args(["-i", MONITOR, "--node", &id(node).to_string()]);
+        let agent = self.mirror.on_node(node, || Ok(agent.spawn()?));
+        self.nodes.push(Node {
+            agent: Some(agent?),
+            reader: None,
+        });
+        Ok(node)
+    }
+
+    /// Starts tcpdump on a node that has a topology. Before it has, all packets pass.
+    ///
+    /// # Errors
+    /// It has none in time, or tcpdump does not begin.
+    pub(super) fn read(&mut self, node: usize) -> Result<()> {
+        let log = self.log(&agent_name(node));
+        await_for("the node's topology", PATIENCE, || {
+            let said = fs::read_to_string(&log)?;
+            Ok(said.contains("loaded topology").then_some(()))
+        })
+        .with_context(|| self.said())?;
+        self.nodes[node].reader = Some(self.start_reader(node)?);
+        Ok(())
+    }
+
+    fn start_reader(&self, node: usize) -> Result<Child> {
+        let file = self.capture(node);
+        let log = File::create(self.scratch.file(&format!("tcpdump{node}")))?;
+        let mut command = Command::new("tcpdump");
+        command
+            .args(["-n", "-U", "--immediate-mode", "-Z", "root", "-B", "32768"])
+            .args(["-i", MONITOR, "-w"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stderr(log);
+        let child = self.mirror.on_node(node, || Ok(command.spawn()?));
+        let child = child.context("tcpdump")?;
+        await_for("tcpdump to begin", PATIENCE, || {
+            Ok(file.exists().then_some(()))
+        })?;
+        Ok(child)
+    }
+
+    /// Kills a node's machine, as far as that can be done: its processes, and its port is blind.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub(super) fn kill_node(&mut self, node: usize) -> Result<()> {
+        let Node { agent, reader } = &mut self.nodes[node];
+        for child in [agent, reader] {
+            let mut child = child.take().context("the node does not run")?;
+            child.kill()?;
+            child.wait()?;
+        }
+        self.mirror.set_loss(node, 1.0)
+    }
+
+    /// Has the node get no buckets from now on.
+    ///
+    /// # Errors
+    /// etcd does not take it.
+    pub(super) fn drain(&self, node: NodeId) -> Result<()> {
+        let drained = self.keys.change(|desired| {
+            desired.drained.insert(node);
+        });
+        drained.map(drop)
+    }
+
+    /// Waits until these nodes alone have buckets, in a stable topology by which all of them
+    /// capture.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub(super) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
+        await_for("the topology", PATIENCE, || {
+            let (view, _) = self.keys.look(&Wishes::default())?;
+            let Some((revision, topology)) = view.topology else {
+                return Ok(None);
+            };
+            let has = |slot| topology.owners.contains(&Some(slot));
+            let seats = topology.seats.iter().filter(|seat| has(seat.slot));
+            let found: Vec<NodeId> = seats.map(|seat| seat.node).collect();
+            let live = view.live.iter();
+            let captures = |node: &NodeId| {
+                let of_node = |it: &&Live| it.announcement.node == *node;
+                live.clone().find(of_node).and_then(|it| it.acknowledged) == Some(revision)
+            };
+            let settled = topology.heirs.is_none() && owners.iter().all(captures);
+            Ok((settled && same(&found, owners)).then_some(()))
+        })
+        .with_context(|| self.said())
+    }
+
+    /// The packets in each node's file, once nothing comes any more.
+    ///
+    /// # Errors
+    /// Packets come for ever.
+    pub(super) fn captured(&self) -> Result<Vec<Vec<u64>>> {
+        let files = || (0..self.nodes.len()).map(|node| self.capture(node));
+        let len = |file: PathBuf| file.metadata().map_or(0, |it| it.len());
+        let sizes = || files().map(len).collect::<Vec<_>>();
+        let mut last = sizes();
+        await_for("the last packets", PATIENCE, || {
+            thread::sleep(Duration::from_millis(400));
+            let now = sizes();
+            Ok((std::mem::replace(&mut last, now.clone()) == now).then_some(()))
+        })?;
+        let numbers = |file: PathBuf| {
+            let packets = Capture::read_so_far(&file).packets;
+            packets
+                .iter()
+                .filter_map(|packet| packet.sequence)
+                .collect()
+        };
+        Ok(files().map(numbers).collect())
+    }
+
+    /// Which nodes live, by their numbers.
+    pub(super) fn living(&self) -> Vec<NodeId> {
+        let nodes = self.nodes.iter().enumerate();
+        let living = nodes.filter(|(_, node)| node.agent.is_some());
+        living.map(|(node, _)| id(node)).collect()
+    }
+
+    fn capture(&self, node: usize) -> PathBuf {
+        self.scratch.file(&format!("node{node}.pcap"))
+    }
+
+    /// This program with a subcommand. What it says goes to a file.
+    fn program(&self, name: &str, subcommand: &str) -> Result<Command> {
+        let log = File::create(self.log(name))?;
+        let mut command = Command::new(env::current_exe().context("this program's file")?);
+        command
+            .args([subcommand, "--config"])
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stderr(log);
+        Ok(command)
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.scratch.file(&format!("{name}.log"))
+    }
+
+    /// What all programs have said, for an error.
+    fn said(&self) -> String {
+        let nodes = (0..self.nodes.len()).map(agent_name);
+        let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
+        let said = nodes.chain(coordinators).map(|name| {
+            let text = fs::read_to_string(self.log(&name)).unwrap_or_default();
+            format!("{name}:\n{text}")
+        });
+        said.collect::<Vec<_>>().join("")
+    }
+
+    /// Ends all, and takes the selections off the nodes' devices.
+    ///
+    /// # Errors
+    /// A selection stays.
+    fn end(&mut self) -> Result<()> {
+        let nodes = self.nodes.iter_mut();
+        let of_nodes = nodes.flat_map(|node| [node.agent.take(), node.reader.take()]);
+        let coordinators = self.coordinators.drain(..).map(Some);
+        for mut child in of_nodes.chain(coordinators).flatten() {
+            // A child that has ended already is fine.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for node in 0..self.nodes.len() {
+            let mut command = self.program("detach", "node")?;
+            command.args(["-i", MONITOR, "--detach"]);
+            let status = self.mirror.on_node(node, || Ok(command.status()?))?;
+            ensure!(status.success(), "node {}: {}", id(node), self.said());
+        }
+        self.nodes.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            fanpcap_cli::streams::note(&format!("fanpcap: the demo's end: {error:#}\n"));
+        }
+    }
+}
+
+fn agent_name(node: usize) -> String {
+    format!("node{node}")
+}
+
+/// The id of the node with this number.
+pub(super) fn id(node: usize) -> NodeId {
+    NodeId(u32::try_from(node).map_or(u32::MAX, |node| node + 1))
+}
+
+fn same(found: &[NodeId], wanted: &[NodeId]) -> bool {
+    found.len() == wanted.len() && wanted.iter().all(|node| found.contains(node))
+}

@@ -1,0 +1,31 @@
+//! How much a socket keeps for who has not read it yet.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::option;
+
+/// Has a socket keep up to `bytes`, beyond what users are allowed (`net.core.rmem_max`). The kernel
+/// counts its own structures too, for which it doubles the number.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`.
+pub fn force(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    option::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    #[ignore = "needs root: beyond the limit for users"]
+    fn a_socket_keeps_more() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        force(socket.as_fd(), 8 << 20).unwrap();
+        let kept: u32 = option::get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
+        assert_eq!(kept, 16 << 20);
+    }
+}
