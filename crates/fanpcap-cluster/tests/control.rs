@@ -70,7 +70,8 @@ proptest! {
 
     #[test]
     fn garbage_behind_a_right_header_opens_nothing(tail in vec(any::<u8>(), 0..1400)) {
-        let whole = [&b"fpcc\x01"[..], &[key(1).id(), 1, 0], &CLUSTER.0.to_be_bytes(), &tail].concat();
+        let id = [key(1).id(), 1, 0];
+        let whole = [&b"fpcc\x01"[..], &id, &CLUSTER.0.to_be_bytes(), &tail].concat();
         prop_assert!(Envelope::open(&whole, CLUSTER, &keys(1, None)).is_err());
     }
 

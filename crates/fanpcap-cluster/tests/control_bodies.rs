@@ -74,7 +74,8 @@ prop_compose! {
             weight,
         };
         let seats: Vec<Seat> = (0..).zip(nodes).map(seat).collect();
-        let owners: Vec<_> = seats.iter().map(|seat| Some(seat.slot)).cycle().take(BUCKETS).collect();
+        let slots = seats.iter().map(|seat| Some(seat.slot)).cycle();
+        let owners: Vec<_> = slots.take(BUCKETS).collect();
         let owners = Box::new(<[_; BUCKETS]>::try_from(owners).expect("so many"));
         let mut heirs = owners.clone();
         for bucket in &moves {
@@ -222,7 +223,10 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 1000 + 16, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 1000 + 16,
+        ..Default::default()
+    })]
 
     #[test]
     fn a_large_body_is_read_as_it_was_written(body in large()) {

@@ -138,7 +138,7 @@ impl List {
         self.put(code, upper).put(code, lower)
     }
 
-    /// Writes an address. A scope (`fe80::1%eth0`) means nothing on another machine and is left out.
+    /// Writes an address, without a scope (`fe80::1%eth0`): it means nothing on another machine.
     pub(super) fn put_address(&mut self, codes: AddressCodes, address: SocketAddr) -> &mut Self {
         match address.ip() {
             IpAddr::V4(ip) => {

@@ -4,8 +4,8 @@
 //! One coordinator **leads**, the others stand by. The one of the greatest term counts, whatever
 //! others believe: a term is part of every revision, and a node follows the greatest revision.
 
-mod election;
 mod members;
+mod election;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};

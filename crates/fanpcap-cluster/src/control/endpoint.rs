@@ -1,10 +1,10 @@
 //! One participant of the control protocol: seals what it says, and takes only what is new.
 //!
-//! A sender's messages are numbered in its **session**, which is drawn when its process starts. That
-//! stops replays as long as the receiver remembers the session. So that a receiver that has just
-//! started is not fooled, and neither is one whose peer has just started, each gives its peers a
-//! **token**, a number that nobody can guess. It takes only messages that carry the token. A message
-//! without it is answered by a challenge, which has the token. No clock and no file is needed.
+//! A sender's messages are numbered in its **session**, which is drawn when its process starts.
+//! That stops replays as long as the receiver remembers the session. A receiver that has just
+//! started must not be fooled either, nor one whose peer has just started. So each gives its peers
+//! a **token**, a number that nobody can guess, and takes only messages that carry it. A message
+//! without the token is answered by a challenge, which has it. No clock and no file is needed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -41,7 +41,7 @@ impl Term {
         Self(upper)
     }
 
-    /// The first revision of this term that is newer than `last`, or `None`: the term can give none.
+    /// The first revision of this term that is newer than `last`; `None` if there is none.
     pub fn after(self, last: Option<Revision>) -> Option<Revision> {
         let begin = super::avp::joined(self.0, 0);
         let last = last.map_or(begin, |last| last.0.max(begin));
