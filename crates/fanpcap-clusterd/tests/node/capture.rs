@@ -32,7 +32,7 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
             stage.await_said(node, "loaded topology")?;
         }
         stage.send(0..3000)?;
-        // A batch that is begun goes after 50 ms. The ring buffers keep what comes without an agent.
+        // A batch that is begun goes within 100 ms. The ring buffers keep what comes then.
         thread::sleep(Duration::from_millis(300));
         stage.kill(1)?;
         stage.send(3000..4000)?;
