@@ -15,7 +15,7 @@ pub(super) struct Candidacy {
     /// What the coordinator's key holds: who it is.
     value: Vec<u8>,
     ttl: Duration,
-    held: Option<(i64, Candidate)>,
+    lease: Option<i64>,
 }
 
 /// A candidate, and until when its lease lasts at least.
@@ -37,35 +37,34 @@ impl Candidacy {
             election,
             value,
             ttl,
-            held: None,
+            lease: None,
         }
     }
 
-    /// Keeps the lease alive; stands again after it was lost.
+    /// Keeps the lease alive. Stands again where the lease was lost, or somebody has deleted the
+    /// coordinator's key.
     pub(super) fn round(&mut self) -> Result<Term, CallError> {
-        let begun = Instant::now();
-        if let Some((lease, candidate)) = &self.held {
-            if self.client.keep_alive(*lease)?.is_some() {
-                return Ok(Term {
-                    candidate: candidate.clone(),
-                    until: begun + self.ttl,
-                });
+        let until = Instant::now() + self.ttl;
+        let lease = self.keep_lease()?;
+        let candidate = self.client.stand(&self.election, lease, &self.value)?;
+        Ok(Term { candidate, until })
+    }
+
+    fn keep_lease(&mut self) -> Result<i64, CallError> {
+        if let Some(lease) = self.lease {
+            if self.client.keep_alive(lease)?.is_some() {
+                return Ok(lease);
             }
-            self.held = None;
         }
         let lease = self.client.grant(self.ttl)?.id;
-        let candidate = self.client.stand(&self.election, lease, &self.value)?;
-        self.held = Some((lease, candidate.clone()));
-        Ok(Term {
-            candidate,
-            until: begun + self.ttl,
-        })
+        self.lease = Some(lease);
+        Ok(lease)
     }
 
     /// Ends the lease, so that another candidate leads.
     pub(super) fn resign(&mut self) -> Result<(), CallError> {
-        match self.held.take() {
-            Some((lease, _)) => self.client.revoke(lease),
+        match self.lease.take() {
+            Some(lease) => self.client.revoke(lease),
             None => Ok(()),
         }
     }

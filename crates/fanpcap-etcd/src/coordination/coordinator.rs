@@ -22,6 +22,7 @@ use crate::kv::{Compare, Keys, Operation};
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What the threads tell.
+#[derive(PartialEq)]
 enum News {
     Keys(CopyOfKeys),
     Term(Term),
@@ -110,7 +111,10 @@ impl CoordinatorLink {
     ///
     /// etcd refused, and never was in reach before.
     pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
-        let first = self.news.recv_timeout(wait).ok();
+        let first = self.news.recv_timeout(wait);
+        if first == Err(RecvTimeoutError::Disconnected) {
+            thread::sleep(wait);
+        }
         for news in first.into_iter().chain(self.news.try_iter()) {
             match news {
                 News::Keys(keys) => self.keys = keys,
@@ -233,7 +237,7 @@ fn stand(mut candidacy: Candidacy, ttl: Duration, orders: &Receiver<()>, outbox:
         let begun = Instant::now();
         let (news, pause) = match candidacy.round() {
             Ok(term) => (Some(News::Term(term)), ttl * 3 / 10),
-            Err(error) if error.is_lasting() => (Some(News::Refused(error)), PAUSE),
+            Err(error) if error.is_lasting() => (Some(News::Refused(error)), ttl * 3 / 10),
             Err(_) => (None, PAUSE),
         };
         next = begun + pause;

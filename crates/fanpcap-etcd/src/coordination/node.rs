@@ -89,7 +89,11 @@ impl NodeLink {
     /// refusals count as an etcd out of reach, as nodes are fail-static.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
-        let first = self.news.recv_timeout(wait).ok();
+        let first = self.news.recv_timeout(wait);
+        // The threads have ended after `leave`.
+        if first == Err(RecvTimeoutError::Disconnected) {
+            thread::sleep(wait);
+        }
         for news in first.into_iter().chain(self.news.try_iter()) {
             match news {
                 Ok(event) => {
@@ -152,36 +156,34 @@ impl Keeper {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let begun = Instant::now();
-            let pause = match self.round() {
-                true => self.ttl * 3 / 10,
-                false => PAUSE,
-            };
-            next = begun + pause;
+            next = begun + self.round();
         }
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Does a round, and says whether etcd answered.
-    fn round(&mut self) -> bool {
-        match self.registration.round() {
+    /// Does a round, and returns after which time the next one is due.
+    fn round(&mut self) -> Duration {
+        let error = match self.registration.round() {
             Ok(standing) => {
                 self.reached = Some(Instant::now());
                 if standing != Standing::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
                 }
-                true
+                return self.ttl * 3 / 10;
             }
-            Err(error) => {
-                // A lease that was not kept may have ended.
-                if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
-                    self.tell_reach(false);
-                }
-                if error.is_lasting() {
-                    self.tell(Err(error));
-                }
-                false
+            Err(error) => error,
+        };
+        // A lease that was not kept may have ended.
+        if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
+            self.tell_reach(false);
+        }
+        match error.is_lasting() {
+            true => {
+                self.tell(Err(error));
+                self.ttl * 3 / 10
             }
+            false => PAUSE,
         }
     }
 

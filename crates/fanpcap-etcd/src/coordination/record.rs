@@ -14,6 +14,9 @@ use crate::kv::{Keys, Replaced};
 /// Largest value but for a topology, in bytes.
 const VALUE: usize = 16 << 10;
 
+/// How often a change is tried again that somebody else was faster than.
+const TRIES: usize = 32;
+
 /// A node's value.
 #[derive(Serialize, Deserialize)]
 struct NodeRecord {
@@ -107,14 +110,18 @@ impl Desired {
         names: &Names,
         change: impl Fn(&mut Self),
     ) -> Result<Self, CallError> {
-        loop {
+        let key = names.desired();
+        for _ in 0..TRIES {
             let (mut desired, revision) = Self::read(client, names)?;
             change(&mut desired);
-            let stored = client.replace(&names.desired(), &desired.to_value(), 0, revision)?;
-            if let Replaced::Stored(_) = stored {
+            if let Replaced::Stored(_) = client.replace(&key, &desired.to_value(), 0, revision)? {
                 return Ok(desired);
             }
         }
+        Err(CallError::Unreachable {
+            endpoint: String::from_utf8_lossy(&key).into_owned(),
+            reason: "others change this key all the time".to_owned(),
+        })
     }
 
     /// The value that stands for it.

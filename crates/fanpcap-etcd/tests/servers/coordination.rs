@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Wishes};
+use fanpcap_cluster::{NodeEvent, NodeId, Refusal, View, Wishes};
 use fanpcap_etcd::coordination::{Desired, WriteError, look};
 use fanpcap_testkit::{Etcd, netns};
 
@@ -112,6 +112,35 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         // The other machine is gone for good: the id is free.
         drop(again);
         await_topology(&mut clone, 1)?;
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(1, &[])?;
+        let settings = settings(&etcd)?;
+        let mut leader = coordinator(&settings, TTL, "one")?;
+        await_view(&mut leader, "the lead", |view| view.leads)?;
+        let first = leader.write(&topology(1), None)?;
+        let mut node = node(&settings, TTL, 1)?;
+        await_topology(&mut node, 1)?;
+        node.acknowledge(first);
+        let is_whole = |view: &View| {
+            let acknowledged = view.live.first().and_then(|one| one.acknowledged);
+            view.leads && acknowledged == Some(first)
+        };
+        await_view(&mut leader, "all of it", is_whole)?;
+        etcd.ctl(&["del", "--prefix", "/fanpcap/lab/"])?;
+        await_view(&mut leader, "nothing", |view| {
+            !view.leads && view.topology.is_none()
+        })?;
+        await_view(&mut leader, "all of it again", is_whole)?;
+        ensure!(leader.write(&topology(2), Some(first)) == Err(WriteError::Changed));
+        let second = leader.write(&topology(2), None)?;
+        ensure!(second > first && await_topology(&mut node, 2)? == second);
         Ok(())
     })
 }

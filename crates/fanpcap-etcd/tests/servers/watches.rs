@@ -79,6 +79,7 @@ fn a_stopped_member_does_not_silence_a_watch() -> Result<()> {
         let waited = await_value(&mut follower, b"/k", b"3")?;
         etcd.signal(stopped, "CONT")?;
         let limits = writer.limits();
+        println!("the watch went on after {waited:?}");
         let most = limits.quiet + limits.attempt + Duration::from_secs(2);
         ensure!(waited < most, "{waited:?}");
         Ok(())
