@@ -6,8 +6,8 @@
 mod dice;
 mod store;
 mod machines;
-mod world;
 mod fate;
+mod world;
 mod proof;
 mod outage;
 
