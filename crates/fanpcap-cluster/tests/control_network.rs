@@ -422,6 +422,25 @@ fn keys_are_changed_while_all_goes_on() {
     assert!(acknowledged(&mut network, leader, revision));
 }
 
+#[test]
+fn a_version_speaks_with_the_one_before_it_and_no_older_one() {
+    let (mut network, leader, revision) = settled(15, 1, 3);
+    for (at, version) in [(0, 2), (1, 3)] {
+        network.start_node_of(at, version);
+        network.nodes[at].events.clear();
+    }
+    network.run(10 * SECOND);
+    assert_eq!(network.nodes[0].follows, Some(revision));
+    let refused = [NodeEvent::Refused(Refusal::Version)];
+    assert_eq!(network.nodes[1].events, refused);
+    network.run(10 * SECOND);
+    assert_eq!(
+        live(&mut network, leader),
+        2,
+        "the refused node's agent is gone"
+    );
+}
+
 /// Whatever happens, no node goes back and no revision is given twice (the network asserts both);
 /// and when all is well again, one coordinator leads and all nodes follow it.
 fn chaos(seed: u64) {

@@ -156,6 +156,18 @@ impl Network {
     }
 
     pub(crate) fn start_node_as(&mut self, at: usize, node: u32) {
+        let endpoint = self.endpoint(Role::Node, node);
+        self.start(at, node, endpoint);
+    }
+
+    /// Starts a node's agent that speaks another version of the protocol.
+    pub(crate) fn start_node_of(&mut self, at: usize, version: u8) {
+        let node = 1 + u32::try_from(at).expect("few");
+        let endpoint = self.endpoint(Role::Node, node).with_version(version);
+        self.start(at, node, endpoint);
+    }
+
+    fn start(&mut self, at: usize, node: u32, endpoint: Endpoint) {
         let settings = NodeSettings {
             coordinators: (0..self.coordinators.len()).map(coordinator_at).collect(),
             ..NodeSettings::default()
@@ -166,7 +178,6 @@ impl Network {
             weight: 1,
             address: node_at(at),
         };
-        let endpoint = self.endpoint(Role::Node, node);
         self.nodes[at].end = Some(NodeEnd::new(settings, endpoint, announcement));
         self.nodes[at].follows = None;
     }
