@@ -235,8 +235,8 @@ impl Selector {
         self.store(control::WORD, next.word());
     }
 
-    /// Has these claims count from the next topology update in the stream that has this number, which
-    /// is not 0. It replaces what was prepared before.
+    /// Has these claims count from the next topology update in the stream that has this number,
+    /// which is not 0. It replaces what was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32, number: u64) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -282,8 +282,8 @@ impl Selector {
         (beacons > 0).then_some(last)
     }
 
-    /// Takes back what was prepared. A packet that is under way may still switch to it: who writes a
-    /// table waits for that one.
+    /// Takes back what was prepared. A packet that is under way may still switch to it: who writes
+    /// a table waits for that one.
     fn forget_prepared(&self) {
         self.store(control::UPDATE, 0);
         self.store(control::NEXT, 0);

@@ -38,7 +38,8 @@ pub const BEACONS: usize = 4;
 pub enum Kind {
     /// Shows that the mirror port works, and how far the nodes are apart.
     Beacon,
-    /// The topology that was announced begins here, and so do the turns of [`crate::Key::RoundRobin`].
+    /// The topology that was announced begins here, and so do the turns of
+    /// [`crate::Key::RoundRobin`].
     Update,
 }
 

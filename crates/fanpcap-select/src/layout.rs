@@ -33,8 +33,8 @@ pub mod control {
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
-    /// 64 bits each, for processes alone, about a change of a claim that may be half done: 1 if there
-    /// is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket then.
+    /// 64 bits each, for processes alone, about a change of a claim that may be half done: 1 if
+    /// there is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket then.
     pub const CHANGE: usize = 512;
     /// Both tables: a byte for each bucket, [`crate::Claim`].
     pub const TABLES: usize = 4096;
@@ -97,8 +97,8 @@ pub struct Lanes(u8);
 const QUEUES_MAX: u8 = 64;
 
 impl Lanes {
-    /// No queue has a lane of its own: for a hook where several CPUs may serve a queue (the kernel's
-    /// generic XDP).
+    /// No queue has a lane of its own: for a hook where several CPUs may serve a queue (the
+    /// kernel's generic XDP).
     pub const SHARED: Self = Self(0);
 
     /// The lanes of a device with so many receive queues.

@@ -1,5 +1,5 @@
-//! The node's BPF program at XDP: finds a packet's bucket, counts the packet, and drops it, passes it
-//! on or ships its first bytes.
+//! The node's BPF program at XDP: finds a packet's bucket, counts the packet, and drops it, passes
+//! it on or ships its first bytes.
 //!
 //! It moves pointers by variables, so that loading it takes `CAP_PERFMON` beside `CAP_BPF` and
 //! `CAP_NET_ADMIN`. A verifier since Linux 5.18 accepts it.

@@ -1,5 +1,5 @@
-//! Records that the BPF program writes into ring buffers: the layout of the XDP engine's, with other
-//! content in two fields.
+//! Records that the BPF program writes into ring buffers: the layout of the XDP engine's, with
+//! other content in two fields.
 //!
 //! | bytes | |
 //! | --- | --- |

@@ -42,6 +42,7 @@ mod place;
 mod choose;
 mod steer;
 mod deliver;
+mod by_key;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// Waits until all BPF programs that run now have ended, at a driver's receive path or a socket:
-/// what they have read of a map before a change, they do not use afterwards. It takes no capability.
+/// what they have read of a map before a change, they do not use afterwards. It takes no
+/// capability.
 ///
 /// The system call waits for a grace period of RCU. A kernel with CPUs without a timer tick
 /// (nohz_full) refuses it: then the wait is longer than any run.

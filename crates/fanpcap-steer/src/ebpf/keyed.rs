@@ -1,12 +1,9 @@
-//! BPF programs at XDP that go by a packet's key: a hash that a tree makes, or one of their own,
-//! from headers that the walk has found.
+//! What a BPF program at XDP does that goes by a packet's key: a hash that a tree makes, or one of
+//! its own, from headers that the walk has found.
 
-use super::emitter::{Emitter, Plain};
-use super::needs::Needs;
-use super::view::{DISTANCE_MASK, IPV4, IPV6, NETWORK_MASK, NETWORK_SHIFT, PROTOCOL_MASK};
-use super::view::{TAGS_MASK, TRANSPORT_SHIFT};
+use super::view::{IPV4, IPV6};
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R1, R6, R7, R8, R9};
+use fanpcap_bpf::assembler::{Assembler, Label};
 
 /// Emits the parts of a BPF program that goes by a packet's key.
 ///
@@ -36,71 +33,3 @@ pub trait Keyed {
 pub const KEYED_IPV4: i32 = IPV4;
 /// In r7 of [`Keyed::key`]: an IPv6 packet.
 pub const KEYED_IPV6: i32 = IPV6;
-
-impl<'a> Emitter<'a> {
-    /// Emits a BPF program that goes by a key. Of a tree the key is the hash; a packet that it
-    /// drops has 0.
-    pub(super) fn keyed(&mut self, by: &'a dyn Keyed, has_tree: bool, needs: &Needs, plain: Plain) {
-        self.maps.begin_with(by.maps());
-        let keyed = self.asm.label();
-        self.decided = Some(keyed);
-        self.asm.set(R6, R1);
-        self.asm.note("arrive");
-        by.arrive(&mut self.asm, keyed);
-        if !self.asm.is_live() {
-            // Each packet has had its key.
-        } else if has_tree {
-            self.main(needs, plain);
-        } else {
-            self.walk(needs);
-            self.place_headers();
-            self.asm.note("key");
-            by.key(&mut self.asm, keyed);
-        }
-        self.asm.bind(keyed);
-        self.asm.note("leave");
-        by.leave(&mut self.asm);
-    }
-
-    /// Replaces the view in r7 by what [`Keyed::key`] finds.
-    fn place_headers(&mut self) {
-        let (ip, done) = (self.asm.label(), self.asm.label());
-        self.asm.set(R8, R7);
-        self.asm.alu(Op::Right, R8, NETWORK_SHIFT);
-        self.asm.alu(Op::And, R8, NETWORK_MASK);
-        self.asm.set(R9, R7);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, ip);
-        // The walk has not moved from the Ethernet header.
-        self.asm.alu(Op::Right, R7, 13);
-        self.asm.alu(Op::And, R7, TAGS_MASK << 2);
-        self.asm.alu(Op::Add, R8, R7);
-        self.asm.alu(Op::Add, R8, 12);
-        self.asm.set(R7, 0);
-        self.asm.set(R9, 0);
-        self.asm.jump(done);
-        self.asm.bind(ip);
-        self.asm.alu(Op::And, R7, IPV4 | IPV6 | PROTOCOL_MASK);
-        self.asm.alu(Op::Right, R9, TRANSPORT_SHIFT);
-        self.asm.alu(Op::And, R9, DISTANCE_MASK);
-        self.asm.jump_if(If::Equal, R9, 0, done);
-        self.asm.alu(Op::Left, R9, 2);
-        self.asm.alu(Op::Add, R9, R8);
-        self.asm.bind(done);
-    }
-
-    /// Ends a body: the key is in r8, or a packet without one comes to `drop`.
-    pub(super) fn has_key(&mut self, drop: Label) {
-        let keyed = self.decided;
-        self.follow();
-        if let Some(keyed) = keyed {
-            self.asm.jump(keyed);
-        }
-        self.asm.bind(drop);
-        if self.asm.is_live() {
-            self.asm.set(R8, 0);
-            if let Some(keyed) = keyed {
-                self.asm.jump(keyed);
-            }
-        }
-    }
-}
