@@ -1,3 +1,5 @@
+//! Each rule of the coordinator, on an engine in memory.
+
 use super::*;
 use crate::coordination::Announcement;
 use crate::topology::Phase;

@@ -1,3 +1,5 @@
+//! Topologies as bytes: written and read, damaged, and not topologies at all.
+
 use super::*;
 use proptest::prelude::*;
 

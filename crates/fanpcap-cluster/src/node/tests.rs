@@ -1,3 +1,5 @@
+//! What a node loads, acknowledges and refuses.
+
 use super::*;
 use crate::topology::Seat;
 use fanpcap_buckets::layout::BUCKETS;

@@ -1,3 +1,5 @@
+//! Goals, and the steps to them.
+
 use super::*;
 use crate::topology::Phase;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The loop around the coordinator's core: looks, decides, writes, and leaves a line of each change.
+//! The loop around the core: looks, decides, writes, and leaves a line of each change.
 
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The table and the object of a small cluster.
+
 use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
 use fanpcap_cluster::{Announcement, Revision, View};
 use fanpcap_select::Selection;

@@ -1,3 +1,5 @@
+//! The loop on an engine in memory, whose writes may fail.
+
 use std::cell::RefCell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
