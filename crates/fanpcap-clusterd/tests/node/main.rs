@@ -4,3 +4,4 @@ mod stage;
 mod distribution;
 mod refusals;
 mod capture;
+mod embedded;

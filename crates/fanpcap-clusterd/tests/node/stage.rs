@@ -57,6 +57,12 @@ impl Stage {
         Ok(())
     }
 
+    /// Replaces the settings of all nodes.
+    pub(crate) fn replace_settings(&mut self, text: &str) -> Result<()> {
+        self.text.clear();
+        self.settings(text)
+    }
+
     /// The command line of an agent of this node.
     pub(crate) fn agent(&self, node: usize, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));

@@ -1,0 +1,67 @@
+//! Nodes that a coordinator leads, by the embedded engine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Result;
+use fanpcap_testkit::netns;
+
+use crate::stage::Stage;
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn nodes_that_join_get_their_share_without_a_loss() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(2)?;
+        let key = stage
+            .scratch
+            .write("key", "0123456789abcdef0123456789abcdef")?;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+        let text = format!(
+            "cluster = test\nkey_file = {}\ncoordinators = 192.0.2.254:7700\nhold_down = 0s\n\
+             heartbeat = 200ms\noffline = 2s\n",
+            key.display()
+        );
+        stage.replace_settings(&text)?;
+        let coordinator = coordinator(&stage)?;
+        for node in 0..2 {
+            stage.start(node)?;
+        }
+        for node in 0..2 {
+            stage.await_said(node, ": 2048 buckets")?;
+            stage.read(node)?;
+        }
+        stage.send(0..3000)?;
+        // The coordinator may be gone: nodes go on as before, and so does an agent's successor.
+        drop(coordinator);
+        stage.kill(1)?;
+        stage.send(3000..5000)?;
+        stage.start(1)?;
+        stage.await_said(1, "goes on: an earlier agent has loaded it")?;
+        stage.send(5000..6000)?;
+        stage.assert_once(0..6000)?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+struct Coordinator(Child);
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn coordinator(stage: &Stage) -> Result<Coordinator> {
+    let log = fs::File::create(stage.scratch.file("coordinator"))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+    command
+        .args(["coordinator", "--config"])
+        .arg(stage.scratch.file("cluster.conf"));
+    command.env("STATE_DIRECTORY", stage.scratch.file(""));
+    command.stdin(Stdio::null()).stderr(log);
+    Ok(Coordinator(command.spawn()?))
+}
