@@ -11,9 +11,10 @@ use crate::tier;
 const CASES: usize = 250_000;
 
 /// Packages and tests with the properties.
-const PROPERTIES: [(&str, &str); 9] = [
+const PROPERTIES: [(&str, &str); 10] = [
     ("fanpcap-cluster", "control"),
     ("fanpcap-cluster", "control_bodies"),
+    ("fanpcap-cluster", "records"),
     ("fanpcap-config", "settings"),
     ("fanpcap-etcd", "values"),
     ("fanpcap-reader", "filter"),

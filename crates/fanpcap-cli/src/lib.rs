@@ -18,6 +18,7 @@ mod default_mode;
 mod config;
 pub mod metrics;
 mod run;
+pub mod merging;
 mod system;
 mod top;
 mod group;

@@ -3,7 +3,7 @@
 mod group;
 mod not_joined;
 mod ledger;
-mod merge;
+pub(crate) mod merge;
 mod options;
 mod arguments;
 mod checks;

@@ -22,13 +22,16 @@ pub use counters::Counters;
 use stream::{Place, Stream};
 use tenure::{Claim, Standing, Tenures};
 use timeline::{Held, SPAN, Sender, Timeline};
-use twins::Twins;
+pub use twins::Twins;
 
 /// Sessions that are remembered.
 const SESSIONS: usize = 1024;
 
 /// Different nodes that an analyzer may meet.
 const MOST_NODES: usize = 4096;
+
+/// Bytes that may wait at most, so that 32 bits count them.
+const MOST_HELD: usize = 1 << 31;
 
 /// A node that was silent for so long says nothing about time any more.
 const SILENT: u64 = 5_000_000_000;
@@ -119,7 +122,11 @@ impl Analyzer {
     pub fn new(settings: AnalyzerSettings) -> Self {
         let hold = settings.hold.min(SPAN - SPAN / 8);
         Self {
-            settings: AnalyzerSettings { hold, ..settings },
+            settings: AnalyzerSettings {
+                hold,
+                most_held: settings.most_held.min(MOST_HELD),
+                ..settings
+            },
             streams: BTreeMap::new(),
             numbers: BTreeMap::new(),
             nodes: Vec::new(),

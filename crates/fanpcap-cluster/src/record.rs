@@ -28,6 +28,3 @@ pub struct Record<'a> {
     /// Its first bytes.
     pub captured: &'a [u8],
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,16 @@
 //! What nodes count, and what of the traffic the cluster lost by that.
 //!
 //! All nodes see the whole mirrored link, so each node is a witness of what there was to capture.
-//! The loss of a bucket is the largest number of packets that a node saw in it, less what its owners
-//! captured, plus what two of them captured. A packet that reached no node's port is in no count.
+//! The loss of a bucket is the largest number of packets that a node saw in it, less what its
+//! owners captured, plus what two of them captured. A packet that reached no node's port is in no
+//! count.
 //!
 //! Nodes are not asked at one instant, so a number is a [`Span`] while packets come. The span is as
 //! wide as what came between two reports. At rest it has no width.
 
 mod report;
 mod span;
+mod verdict;
 mod life;
 mod judge;
 mod account;
@@ -17,10 +19,10 @@ mod balance;
 mod settle;
 
 pub use account::{Account, BucketAccount, NodeAccount};
-pub use judge::Verdict;
 pub use ledger::{Ledger, LedgerSettings, ReportError};
 pub use report::{Assembly, Beacon, Chunk, Counts, Report, Summary};
 pub use span::Span;
+pub use verdict::Verdict;
 
 #[cfg(test)]
 mod tests;

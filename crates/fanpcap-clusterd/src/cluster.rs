@@ -5,6 +5,7 @@ mod status;
 mod topology;
 mod wish;
 mod demo;
+mod merge;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ enum Command {
     Weight(wish::Weight),
     Topology(topology::Arguments),
     Demo(demo::Arguments),
+    Merge(merge::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -36,5 +38,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Weight(arguments) => wish::weight(arguments),
         Command::Topology(arguments) => topology::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments),
     }
 }

@@ -1,7 +1,8 @@
 //! Ships a node's records to the analyzers.
 //!
 //! Each analyzer has a lane with a session of its own. Records of bucket `b` go to the analyzer `b`
-//! modulo their number. A lane never makes the capture wait: what does not fit is lost, and counted.
+//! modulo their number. A lane never makes the capture wait: what does not fit is lost, and
+//! counted.
 
 mod line;
 mod lane;
@@ -12,8 +13,8 @@ use std::net::SocketAddr;
 use fanpcap_cluster::record::{Head, Kind, Record};
 use fanpcap_cluster::{NodeId, Revision};
 
-use lane::Lane;
 pub use lane::Shipped;
+use lane::{Lane, Retired};
 
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +52,9 @@ pub struct Shipper {
     lanes: Vec<Lane>,
     /// Sessions that were begun.
     sessions: u64,
-    /// What lanes that were closed have shipped.
+    /// Lanes to analyzers that are not followed any more, until all is acknowledged.
+    retired: Vec<Retired>,
+    /// What lanes that are gone have shipped.
     past: Shipped,
 }
 
@@ -63,6 +66,7 @@ impl Shipper {
             analyzers: Vec::new(),
             lanes: Vec::new(),
             sessions: 0,
+            retired: Vec::new(),
             past: Shipped::default(),
         }
     }
@@ -92,7 +96,7 @@ impl Shipper {
         }
         for mut lane in std::mem::replace(&mut self.lanes, lanes) {
             lane.flush(Revision::default(), 0);
-            self.past += lane.close();
+            self.retired.push(lane.retire());
         }
         self.analyzers = analyzers.to_vec();
         Ok(())
@@ -113,22 +117,29 @@ impl Shipper {
         for lane in &mut self.lanes {
             lane.flush(revision, now);
         }
+        let (done, left) = self.retired.drain(..).partition(Retired::is_done);
+        self.retired = left;
+        let done: Vec<Retired> = done;
+        done.into_iter()
+            .for_each(|retired| self.past += retired.close());
     }
 
     /// What became of the records.
     pub fn shipped(&self) -> Shipped {
         let mut all = self.past;
         self.lanes.iter().for_each(|lane| all += lane.shipped());
+        self.retired.iter().for_each(|lane| all += lane.shipped());
         all
     }
 
-    /// Ships what is left, and waits a few seconds for what analyzers have not acknowledged.
+    /// Ships what is left, and waits some seconds for what analyzers have not acknowledged.
     pub fn close(mut self) -> Shipped {
-        let mut all = self.past;
         for mut lane in self.lanes.drain(..) {
             lane.flush(Revision::default(), 0);
-            all += lane.close();
+            self.retired.push(lane.retire());
         }
+        let mut all = self.past;
+        self.retired.drain(..).for_each(|lane| all += lane.close());
         all
     }
 }

@@ -43,7 +43,13 @@ pub(crate) struct Merged {
     /// Of `packets`: older than a packet written before, because a source was out of order by more
     /// than the window.
     pub(crate) late: u64,
+    /// Packets that were left out.
+    pub(crate) left_out: u64,
 }
+
+/// Whether a packet is written: the number of its source, its timestamp in nanoseconds since 1970,
+/// its bytes on the wire, and what was captured.
+pub(crate) type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 
 /// Merges captures into `to`. A regular file appears when it is complete, a device or FIFO is
 /// written directly, `-` is standard output.
@@ -52,6 +58,14 @@ pub(crate) struct Merged {
 /// A source is no capture, is damaged before its end, or is `to` itself; link types differ in a
 /// format that has only one; or `to` can't be written. The sources stay as they are.
 pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
+    merge_kept(sources, to, &mut |_, _, _, _| true)
+}
+
+/// Merges the packets of captures that `keep` says.
+///
+/// # Errors
+/// As [`merge`].
+pub(crate) fn merge_kept(sources: &[PathBuf], to: &Path, keep: &mut Keep<'_>) -> Result<Merged> {
     let format = Format::of(to);
     let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;
     let name = match &place {
@@ -75,7 +89,7 @@ pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
         }
     };
     let mut writer = BufWriter::with_capacity(1 << 20, file);
-    let merged = write(sources, format, (&name, &mut writer))?;
+    let merged = write(sources, format, (&name, &mut writer), keep)?;
     writer.flush().with_context(|| format!("writing {name}"))?;
     part.map_or(Ok(()), PartFile::finish)?;
     Ok(merged)
@@ -85,6 +99,7 @@ fn write(
     paths: &[PathBuf],
     format: Format,
     (name, writer): (&str, &mut dyn Write),
+    keep: &mut Keep<'_>,
 ) -> Result<Merged> {
     let mut merged = Merged {
         parts: vec![Part::default(); paths.len()],
@@ -98,7 +113,7 @@ fn write(
         }
     }
     let mut sink = Sink::new(format, &sources, (name, writer))?;
-    drain(&mut sources, &mut sink, &mut merged)?;
+    drain(&mut sources, &mut sink, &mut merged, keep)?;
     for source in &sources {
         merged.parts[source.number()].cut = source.is_cut();
     }
@@ -108,7 +123,12 @@ fn write(
 /// The first packet of a source; of equal timestamps, the first source's comes first.
 type Head = Reverse<(u64, usize)>;
 
-fn drain(sources: &mut [Source], sink: &mut Sink<'_>, merged: &mut Merged) -> Result<()> {
+fn drain(
+    sources: &mut [Source],
+    sink: &mut Sink<'_>,
+    merged: &mut Merged,
+    keep: &mut Keep<'_>,
+) -> Result<()> {
     let head = |at: usize, source: &Source| source.stamp().map(|stamp| Reverse((stamp, at)));
     let heads = sources.iter().enumerate();
     let mut heap: BinaryHeap<Head> = heads.filter_map(|(at, source)| head(at, source)).collect();
@@ -118,13 +138,19 @@ fn drain(sources: &mut [Source], sink: &mut Sink<'_>, merged: &mut Merged) -> Re
         let Some(packet) = source.take()? else {
             continue;
         };
+        merged.parts[source.number()].packets += 1;
+        let (stamp, wire_length) = (packet.stamp, packet.original_len);
+        if !keep(source.number(), stamp, wire_length, &packet.data) {
+            merged.left_out += 1;
+            heap.extend(head(at, source));
+            continue;
+        }
         if packet.stamp < newest {
             merged.late += 1;
         }
         newest = newest.max(packet.stamp);
         sink.write(source, packet)?;
         merged.packets += 1;
-        merged.parts[source.number()].packets += 1;
         heap.extend(head(at, source));
     }
     Ok(())

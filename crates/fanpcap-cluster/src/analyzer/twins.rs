@@ -1,10 +1,10 @@
 //! Finds the packets that two nodes captured while a bucket moved.
 //!
 //! One packet in twenty of real traffic has a true repeat: a retransmission, a keep-alive. So a
-//! packet that comes again is no double in itself. A node has each packet once. So an equal packet of
-//! another node is a double of one that this node has not had yet; of equal packets there were as
-//! many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that comes
-//! when the other node had begun, or ended, is one of its own.
+//! packet that comes again is no double in itself. A node has each packet once. So an equal packet
+//! of another node is a double of one that this node has not had yet; of equal packets there were
+//! as many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that
+//! comes when the other node had begun, or ended, is one of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -23,7 +23,7 @@ type Digest = (u64, u64);
 
 /// The packets of buckets that move.
 #[derive(Debug)]
-pub(super) struct Twins {
+pub struct Twins {
     seed: u64,
     skew: u64,
     twins: HashMap<Digest, VecDeque<Given>>,
@@ -33,7 +33,7 @@ pub(super) struct Twins {
 impl Twins {
     /// Stamps of doubles differ by `skew` at most. `seed` keeps those who send packets from making
     /// two that are taken for one.
-    pub(super) fn new(skew: u64, seed: u64) -> Self {
+    pub fn new(skew: u64, seed: u64) -> Self {
         Self {
             seed,
             skew,
@@ -42,8 +42,9 @@ impl Twins {
         }
     }
 
-    /// Whether a packet is a double.
-    pub(super) fn is_double(&mut self, stamp: u64, node: u16, packet: (u32, &[u8])) -> bool {
+    /// Whether a packet of `node` with these bytes on the wire, and captured, is a double. Packets
+    /// come in the order of their stamps, in nanoseconds.
+    pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);
         if self.order.len() >= MOST && !self.twins.contains_key(&digest) {
@@ -68,7 +69,7 @@ impl Twins {
     }
 
     /// Forgets the packets that are too old for a double at `time`.
-    pub(super) fn forget(&mut self, time: u64) {
+    pub fn forget(&mut self, time: u64) {
         let oldest = time.saturating_sub(self.skew);
         while let Some(&(_, digest)) = self.order.front().filter(|(stamp, _)| *stamp < oldest) {
             self.order.pop_front();

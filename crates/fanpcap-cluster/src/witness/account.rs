@@ -1,7 +1,7 @@
 //! What the witnesses' counts come to.
 
-use super::judge::Verdict;
 use super::span::Span;
+use super::verdict::Verdict;
 use crate::identity::NodeId;
 
 /// What became of the packets of a bucket.

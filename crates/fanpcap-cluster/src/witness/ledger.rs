@@ -4,9 +4,9 @@ use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::judge::Verdict;
 use super::life::{End, Life, Spans, zeros};
 use super::report::{Counts, Report};
+use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::judge::Verdict;
 use super::report::{Counts, Report};
 use super::span::{Span, signed};
+use super::verdict::Verdict;
 use crate::identity::NodeId;
 
 /// Reports that are kept of a life: as many as may come until a node is known to be dead.

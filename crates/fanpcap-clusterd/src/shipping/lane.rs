@@ -171,22 +171,64 @@ impl Lane {
         counts
     }
 
-    /// Waits until what was sent is acknowledged, or patience ends.
-    pub(super) fn close(self) -> Shipped {
+    /// Takes no more records. What was sent is acknowledged later, or never.
+    pub(super) fn retire(self) -> Retired {
+        let line = match self.outlet {
+            Outlet::Tcp {
+                batches,
+                shared,
+                thread,
+                ..
+            } => {
+                drop(batches);
+                Some((shared, thread))
+            }
+            Outlet::Udp(..) | Outlet::Paper(..) => None,
+        };
+        Retired {
+            counts: self.counts,
+            line,
+        }
+    }
+}
+
+/// A lane that takes no more records.
+#[derive(Debug)]
+pub(super) struct Retired {
+    counts: Shipped,
+    line: Option<(Arc<Shared>, JoinHandle<u64>)>,
+}
+
+impl Retired {
+    pub(super) fn shipped(&self) -> Shipped {
         let mut counts = self.counts;
-        if let Outlet::Tcp {
-            batches,
-            shared,
-            thread,
-            ..
-        } = self.outlet
-        {
-            drop(batches);
-            counts.lost += thread.join().unwrap_or(0);
+        if let Some((shared, _)) = &self.line {
             counts.sent = shared.shipped.load(Ordering::Relaxed);
             counts.broken = shared.broken.load(Ordering::Relaxed);
         }
         counts
+    }
+
+    /// Whether all is acknowledged, or given up.
+    pub(super) fn is_done(&self) -> bool {
+        self.line
+            .as_ref()
+            .is_none_or(|(_, thread)| thread.is_finished())
+    }
+
+    /// Waits until all is acknowledged, or patience ends.
+    pub(super) fn close(mut self) -> Shipped {
+        let lost = match self.line.take() {
+            Some((shared, thread)) => {
+                let lost = thread.join().unwrap_or(0);
+                self.counts.sent = shared.shipped.load(Ordering::Relaxed);
+                self.counts.broken = shared.broken.load(Ordering::Relaxed);
+                lost
+            }
+            None => 0,
+        };
+        self.counts.lost += lost;
+        self.counts
     }
 }
 

@@ -85,7 +85,13 @@ fn a_full_disk_is_told_with_the_files_name() {
     fs::write(&source, PCAP.write(&packets.collect())).unwrap();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let mut writer = BufWriter::new(full.unwrap());
-    let error = write(&[source], Format::Pcap, ("all.pcap", &mut writer)).unwrap_err();
+    let error = write(
+        &[source],
+        Format::Pcap,
+        ("all.pcap", &mut writer),
+        &mut |_, _, _, _| true,
+    )
+    .unwrap_err();
     let text = format!("{error:#}");
     assert!(
         text.starts_with("writing all.pcap: No space left"),

@@ -4,9 +4,9 @@ use fanpcap_buckets::layout::BUCKETS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::*;
-use crate::identity::{NodeId, Revision};
-use crate::witness::{Assembly, Beacon, Chunk, Report, Summary};
+use fanpcap_cluster::record::*;
+use fanpcap_cluster::witness::{Assembly, Beacon, Chunk, Report, Summary};
+use fanpcap_cluster::{NodeId, Revision};
 
 fn head(kind: Kind) -> Head {
     Head {

@@ -1,0 +1,37 @@
+//! What the others' counts say of a node.
+
+use std::fmt;
+
+/// What the others' counts say of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It sees what the others see.
+    Sound,
+    /// It sees nothing while others do, or no beacon.
+    Blind,
+    /// Its port loses packets: so many of a million.
+    Lossy(u32),
+    /// It sees other traffic than the others: its mirror port is a wrong one. It is not believed.
+    Different,
+    /// It sees more than the others: its mirror port may give packets twice. It is not believed.
+    Surplus,
+}
+
+impl Verdict {
+    /// Whether its counts are witness of what there was to capture.
+    pub fn is_believed(self) -> bool {
+        !matches!(self, Self::Different | Self::Surplus)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sound => f.write_str("sound"),
+            Self::Blind => f.write_str("blind: it sees no traffic, or no beacon"),
+            Self::Lossy(parts) => write!(f, "its port loses {parts} of a million packets"),
+            Self::Different => f.write_str("sees other traffic than the others: a wrong port?"),
+            Self::Surplus => f.write_str("sees more than the others: is its mirror double?"),
+        }
+    }
+}
