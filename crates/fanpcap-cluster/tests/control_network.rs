@@ -8,7 +8,7 @@ use fanpcap_cluster::control::{
     Cause, ClusterId, Endpoint, Key, Keys, OperatorEnd, Peer, Reply, Request, Role, Wish,
 };
 use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision};
-use network::{Network, coordinator_at, keys, node_at};
+use network::{Network, coordinator_at, keys, node_at, part};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -194,27 +194,6 @@ fn an_agent_that_starts_again_is_in_at_once() {
     network.run(SECOND / 2);
     assert_eq!(network.nodes[0].follows, Some(revision));
     assert_eq!(live(&mut network, leader), 2);
-}
-
-/// Cuts all between the machines of `left` and the others.
-fn part(network: &mut Network, coordinators: &[usize], nodes: &[usize]) {
-    let all: Vec<_> = (0..network.coordinators.len())
-        .map(coordinator_at)
-        .collect();
-    let all: Vec<_> = all
-        .into_iter()
-        .chain((0..network.nodes.len()).map(node_at))
-        .collect();
-    let left: Vec<_> = coordinators.iter().map(|at| coordinator_at(*at)).collect();
-    let left: Vec<_> = left
-        .into_iter()
-        .chain(nodes.iter().map(|at| node_at(*at)))
-        .collect();
-    for one in all.iter().filter(|one| left.contains(one)) {
-        for other in all.iter().filter(|other| !left.contains(other)) {
-            network.cut.insert((*one, *other));
-        }
-    }
 }
 
 #[test]

@@ -303,3 +303,24 @@ impl Network {
         Some(revision)
     }
 }
+
+/// Cuts all between the machines of `left` and the others.
+pub(crate) fn part(network: &mut Network, coordinators: &[usize], nodes: &[usize]) {
+    let all: Vec<_> = (0..network.coordinators.len())
+        .map(coordinator_at)
+        .collect();
+    let all: Vec<_> = all
+        .into_iter()
+        .chain((0..network.nodes.len()).map(node_at))
+        .collect();
+    let left: Vec<_> = coordinators.iter().map(|at| coordinator_at(*at)).collect();
+    let left: Vec<_> = left
+        .into_iter()
+        .chain(nodes.iter().map(|at| node_at(*at)))
+        .collect();
+    for one in all.iter().filter(|one| left.contains(one)) {
+        for other in all.iter().filter(|other| !left.contains(other)) {
+            network.cut.insert((*one, *other));
+        }
+    }
+}
