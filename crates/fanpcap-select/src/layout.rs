@@ -34,7 +34,8 @@ pub mod control {
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
     /// 64 bits each, for processes alone, about a change of a claim that may be half done: 1 if
-    /// there is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket then.
+    /// there is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket
+    /// then.
     pub const CHANGE: usize = 512;
     /// Both tables: a byte for each bucket, [`crate::Claim`].
     pub const TABLES: usize = 4096;
