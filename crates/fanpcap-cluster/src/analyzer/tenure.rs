@@ -1,8 +1,8 @@
 //! Who had which bucket when: fences off what a node captured that was no longer its.
 //!
 //! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
-//! are wanted as long as no other node has taken its buckets over, and doubles afterwards. Where the
-//! two meet, clocks do not decide: within the skew, equal packets are compared.
+//! are wanted as long as no other node has taken its buckets over, and doubles afterwards. Where
+//! the two meet, clocks do not decide: within the skew, equal packets are compared.
 
 use std::collections::{BTreeMap, VecDeque};
 

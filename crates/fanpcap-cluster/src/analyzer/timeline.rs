@@ -1,7 +1,7 @@
 //! Holds records back for a while and gives them out in the order of their stamps.
 //!
-//! Time is cut into slots of about a millisecond. A record goes into its slot; a slot is sorted when
-//! it is due.
+//! Time is cut into slots of about a millisecond. A record goes into its slot; a slot is sorted
+//! when it is due.
 
 use crate::record::Record;
 

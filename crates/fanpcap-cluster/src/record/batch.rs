@@ -12,8 +12,9 @@
 //! | 74 | 2 | link type |
 //! | 76 | 4 | 0 |
 //!
-//! A record is 12 bytes, then the packet's first bytes: nanoseconds since the batch's stamp (signed,
-//! 4), bytes on the wire (4), bytes captured (2), bucket (2; the highest bit is the union's mark).
+//! A record is 12 bytes, then the packet's first bytes: nanoseconds since the batch's stamp
+//! (signed, 4), bytes on the wire (4), bytes captured (2), bucket (2; the highest bit is the
+//! union's mark).
 
 use super::Record;
 use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};

@@ -1,8 +1,9 @@
 //! DiCAP's datagram: the first 52 bytes of 28 packets, and nothing else.
 //!
-//! The paper leaves open what a node sends when it ends with fewer than 28. Here a datagram of fewer
-//! headers is shorter. A packet of fewer than 52 bytes is filled up with zeros. Times, lengths and
-//! sequence numbers are not in the format, so an analyzer can't count what was lost on the way.
+//! The paper leaves open what a node sends when it ends with fewer than 28. Here a datagram of
+//! fewer headers is shorter. A packet of fewer than 52 bytes is filled up with zeros. Times,
+//! lengths and sequence numbers are not in the format, so an analyzer can't count what was lost on
+//! the way.
 
 use std::fmt;
 

@@ -160,8 +160,8 @@ impl Acks {
     }
 }
 
-/// Fills a buffer from a connection. Returns whether there was anything. While nothing has come yet,
-/// it waits for ever and tells what is to be told.
+/// Fills a buffer from a connection. Returns whether there was anything. While nothing has come
+/// yet, it waits for ever and tells what is to be told.
 fn fill(
     stream: &mut TcpStream,
     buffer: &mut [u8],
