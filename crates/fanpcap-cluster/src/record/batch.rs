@@ -23,6 +23,7 @@ use crate::identity::Revision;
 
 const BATCH_BYTES: usize = HEAD_BYTES + 40;
 const RECORD_BYTES: usize = 12;
+const SEQUENCE_AT: usize = 48;
 const COUNT_AT: usize = 72;
 const MARK: u16 = 0x8000;
 const BUCKET: u16 = 0x0fff;
@@ -187,6 +188,12 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
+    /// The newest batch will not be sent: the next one gets its number. The records keep theirs, so
+    /// that an analyzer counts those that are lost, and waits for no batch that never comes.
+    pub fn take_back(&mut self) {
+        self.origin.sequence = self.origin.sequence.saturating_sub(1);
+    }
+
     /// Records of the batches so far, without those that wait.
     pub fn first(&self) -> u64 {
         self.origin.first
@@ -252,7 +259,8 @@ impl BatchBuilder {
         self.stamp = stamp;
         self.bytes.reserve(self.size);
         self.head.encode(&mut self.bytes);
-        let numbers = [revision.0, self.origin.sequence, self.origin.first, stamp];
+        // The batch gets its number when it ends: see `take_back`.
+        let numbers = [revision.0, 0, self.origin.first, stamp];
         for number in numbers {
             self.bytes.extend_from_slice(&number.to_be_bytes());
         }
@@ -264,6 +272,7 @@ impl BatchBuilder {
 
     fn finish(&mut self) -> Vec<u8> {
         let mut batch = std::mem::take(&mut self.bytes);
+        batch[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&self.origin.sequence.to_be_bytes());
         batch[COUNT_AT..COUNT_AT + 2].copy_from_slice(&self.count.to_be_bytes());
         seal(&mut batch);
         self.origin.sequence += 1;

@@ -18,7 +18,7 @@ const QUEUE: usize = 1024;
 const CONNECTIONS: usize = 256;
 
 /// How long a connection waits for bytes before it looks for what is to be acknowledged.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A connection that begins a message and does not end it is closed after so long.
 const PATIENCE: Duration = Duration::from_secs(10);

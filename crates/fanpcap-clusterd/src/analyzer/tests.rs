@@ -190,7 +190,7 @@ fn headers_a_second_over_tcp() {
             node.push(Revision(1), &record);
             // A capture that is faster than the network waits in its ring.
             if number % 512 == 0 {
-                while number - node.shipped().sent - node.shipped().lost > 400_000 {
+                while number - node.shipped().sent - node.shipped().lost > 120_000 {
                     thread::yield_now();
                 }
             }

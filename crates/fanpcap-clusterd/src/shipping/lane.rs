@@ -128,7 +128,7 @@ impl Lane {
     }
 
     fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {
-        match &self.outlet {
+        match &mut self.outlet {
             Outlet::Udp(socket, _) | Outlet::Paper(socket, _) => {
                 let sent = socket.send(&bytes).is_ok();
                 let count = if sent {
@@ -138,13 +138,16 @@ impl Lane {
                 };
                 *count += records;
             }
-            Outlet::Tcp { batches, .. } => {
+            Outlet::Tcp {
+                builder, batches, ..
+            } => {
                 let batch = Sent {
                     sequence,
                     records,
                     bytes,
                 };
                 if batches.try_send(batch).is_err() {
+                    builder.take_back();
                     self.counts.lost += records;
                 }
             }

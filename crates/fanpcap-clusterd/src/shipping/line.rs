@@ -54,6 +54,13 @@ struct Link {
     heard: (u64, Instant),
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The thread that reads acknowledgements has the connection too, and ends with it.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
 impl Line {
     pub(super) fn new(analyzer: SocketAddr, shared: Arc<Shared>) -> Self {
         Self {
@@ -128,9 +135,7 @@ impl Line {
     }
 
     fn hang_up(&mut self) {
-        if let Some(link) = self.link.take() {
-            // The reader's thread ends with the connection.
-            let _ = link.stream.shutdown(Shutdown::Both);
+        if self.link.take().is_some() {
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(RETRY);

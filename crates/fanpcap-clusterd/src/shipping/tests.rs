@@ -85,6 +85,35 @@ fn a_broken_connection_loses_nothing() {
 }
 
 #[test]
+fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp));
+    shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
+    // More than the queue and the kernel take before the analyzer reads.
+    for round in 0..4 {
+        ship(&mut shipper, round * 1_000_000..(round + 1) * 1_000_000);
+    }
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut next, mut records, mut last) = (0, 0, 0);
+        while let Some(bytes) = message(&mut stream) {
+            let batch = Batch::decode(&bytes).unwrap();
+            assert_eq!(batch.origin.sequence, next);
+            next += 1;
+            records += u64::from(batch.len());
+            last = batch.origin.first + u64::from(batch.len());
+            stream.write_all(&encode_ack(&batch.head, next)).unwrap();
+        }
+        (records, last)
+    });
+    let shipped = shipper.close();
+    let (records, last) = reader.join().unwrap();
+    assert_eq!(shipped.taken, 4_000_000);
+    assert_eq!(shipped.sent + shipped.lost, shipped.taken);
+    assert!(shipped.lost > 0 && records == shipped.sent && last - records <= shipped.lost);
+}
+
+#[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
     let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()
