@@ -7,9 +7,8 @@ mod books;
 mod status;
 mod desk;
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -17,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_cli::metrics::file;
 use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
@@ -92,17 +92,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })?;
     let news = watch(conf);
     let notify = Notify::from_environment();
+    let mut metrics = Metrics::new(arguments.metrics.clone());
     notify.ready();
     while !stop::is_requested() {
         news.try_iter().for_each(|event| desk.follow(event));
         if let Some(status) = desk.work() {
             notify.status(status.line().trim_end());
-            tell(&status, arguments)?;
+            metrics.write(&status);
+            print(&status, arguments.json)?;
         }
         notify.alive();
     }
     notify.stopping();
-    tell(&desk.close(), arguments)?;
+    let status = desk.close();
+    metrics.write(&status);
+    print(&status, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,25 +147,39 @@ fn watch(conf: Conf) -> Receiver<NodeEvent> {
     news
 }
 
-fn tell(status: &Status, arguments: &Arguments) -> Result<()> {
-    if let Some(path) = &arguments.metrics {
-        replace(path, &status.metrics())?;
-    }
-    let text = if arguments.json {
-        status.json()
-    } else {
-        status.line()
-    };
+fn print(status: &Status, json: bool) -> Result<()> {
+    let text = if json { status.json() } else { status.line() };
     streams::print(&text)?;
     Ok(())
 }
 
-/// Replaces a file at once: who reads it sees the old one or the new one.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.with_context(|| format!("cannot write {}", path.display()))
+/// The file with the metrics, if there is to be one.
+struct Metrics {
+    file: Option<PathBuf>,
+    /// Whether the last write has failed.
+    fails: bool,
+}
+
+impl Metrics {
+    fn new(file: Option<PathBuf>) -> Self {
+        Self { file, fails: false }
+    }
+
+    /// Replaces the file. Says when that begins to fail: a full disk does not end an analyzer.
+    fn write(&mut self, status: &Status) {
+        let Some(path) = &self.file else {
+            return;
+        };
+        let written = file::write(path, &status.metrics());
+        let fails = written.is_err();
+        if let (Err(error), false) = (written, self.fails) {
+            let path = path.display();
+            streams::note(&format!(
+                "fanpcap analyzer: {path} is not written: {error}\n"
+            ));
+        }
+        self.fails = fails;
+    }
 }
 
 /// A number that nobody outside can guess.

@@ -307,8 +307,9 @@ impl NodeEnd {
             self.beat();
             return;
         }
+        // An agent that has started again follows a topology that it has not seen yet.
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
-        if Some(revision) > newest.max(self.member.follows) {
+        if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));
             self.transfers = self.transfers.wrapping_add(1);
             self.events

@@ -1,7 +1,9 @@
 //! From nodes' shippers to files, over loopback.
 
+use std::fs;
 use std::fs::File;
 use std::net::TcpListener;
+use std::path::Path;
 use std::time::Instant;
 
 use fanpcap_cluster::Revision;

@@ -144,6 +144,10 @@ impl Agent {
         }
         let loaded = self.kernel.load(orders).and_then(|is_new| {
             if let Some(capture) = self.capture.as_ref().filter(|_| is_new) {
+                // Where the driver has no place for it, it was loaded twice.
+                for (mark, revision) in self.kernel.marks() {
+                    capture.mark(mark, revision);
+                }
                 capture.read(self.kernel.rings()?);
             }
             Ok(is_new)

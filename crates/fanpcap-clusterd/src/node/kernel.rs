@@ -197,7 +197,12 @@ impl Kernel {
                 .replace(selector.program())
                 .context("replacing the selection")?,
             None => {
-                let Some(link) = self.attach(&selector)? else {
+                let attached = self.attach(&selector);
+                if !matches!(attached, Ok(Some(_))) {
+                    // Nothing runs it.
+                    self.hold.forget_all_but(None)?;
+                }
+                let Some(link) = attached? else {
                     return self.load(orders).map(drop);
                 };
                 self.hold.keep_link(link.as_fd())?;
