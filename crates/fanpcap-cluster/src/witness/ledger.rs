@@ -1,11 +1,12 @@
 //! Keeps all nodes' counts: takes their reports, and their ends.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::life::{End, Life, Spans, zeros};
-use super::report::{Counts, Report};
+use super::life::{Booked, End, Life, Spans, zeros};
+use super::report::{Counts, Report, Summary};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
@@ -49,6 +50,8 @@ impl std::error::Error for ReportError {}
 pub struct Ledger {
     pub(super) settings: LedgerSettings,
     pub(super) lives: Vec<Life>,
+    /// The lives that were booked last: a node that was silent may go on.
+    pub(super) booked: VecDeque<Booked>,
     /// Up to where all live nodes' reports reach.
     pub(super) time: u64,
     /// Whether a life has been a witness.
@@ -70,6 +73,7 @@ impl Ledger {
         Self {
             settings,
             lives: Vec::new(),
+            booked: VecDeque::new(),
             time: 0,
             begun: false,
             floor: zeros(),
@@ -91,6 +95,7 @@ impl Ledger {
         if summary.stamp < summary.since || pairs.clone().any(|(seen, captured)| captured > seen) {
             return Err(ReportError::Counts);
         }
+        self.go_on(&summary);
         let of_node = |life: &&mut Life| life.node == summary.node && life.is_live();
         let Some(life) = self.lives.iter_mut().find(of_node) else {
             return self.begin_life(report);
@@ -114,6 +119,40 @@ impl Ledger {
         }
         life.keep(report);
         Ok(())
+    }
+
+    /// A node that was held for dead goes on with the same counters: its life has not ended, and
+    /// what was booked for it is not.
+    fn go_on(&mut self, summary: &Summary) {
+        let of_node = |life: &Life| life.node == summary.node;
+        if self
+            .lives
+            .iter()
+            .any(|life| of_node(life) && life.is_live())
+        {
+            return;
+        }
+        let mut ended = self.lives.iter_mut();
+        if let Some(life) = ended.find(|life| life.goes_on_with(summary)) {
+            life.end = None;
+            return;
+        }
+        let same = |booked: &Booked| booked.life.goes_on_with(summary);
+        let at = self.booked.iter().position(same);
+        let Some(booked) = at.and_then(|at| self.booked.remove(at)) else {
+            return;
+        };
+        for (past, captured) in self.past.iter_mut().zip(booked.captured.iter()) {
+            past.least -= captured.least;
+            past.most -= captured.most;
+        }
+        self.past_marked -= booked.marked;
+        self.past_ring -= booked.life.last().summary.ring;
+        let life = Life {
+            end: None,
+            ..booked.life
+        };
+        self.lives.push(life);
     }
 
     fn begin_life(&mut self, report: Report) -> Result<(), ReportError> {

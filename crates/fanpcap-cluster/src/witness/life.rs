@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::report::{Counts, Report};
+use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
@@ -62,7 +62,23 @@ pub(super) struct Life {
     pub(super) end: Option<End>,
 }
 
+/// An ended life whose counts are in the ledger's sums. The node may have been silent only.
+#[derive(Clone, Debug)]
+pub(super) struct Booked {
+    /// With its last report.
+    pub(super) life: Life,
+    pub(super) captured: Box<Spans>,
+    pub(super) marked: u64,
+}
+
 impl Life {
+    /// Whether these are the same counters, and the report is a newer one.
+    pub(super) fn goes_on_with(&self, summary: &Summary) -> bool {
+        let counters = (self.node, self.boot, self.since);
+        counters == (summary.node, summary.boot, summary.since)
+            && self.last().summary.stamp < summary.stamp
+    }
+
     pub(super) fn new(report: Report) -> Self {
         let summary = report.summary;
         Self {

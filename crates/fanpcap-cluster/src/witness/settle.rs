@@ -5,9 +5,10 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::balance::marked;
 use super::judge::judge;
 use super::ledger::Ledger;
-use super::life::{Around, Life, Spans, zeros};
+use super::life::{Around, Booked, Life, Spans, zeros};
 use super::span::{Span, signed};
 use crate::identity::NodeId;
+use crate::topology::NODES;
 
 impl Ledger {
     /// Draws the conclusions of the reports so far. Call it about once a second.
@@ -213,9 +214,25 @@ impl Ledger {
                     floor.most = floor.most.max(floor.least);
                 }
             }
-            self.past_marked += marked(life, &captured);
+            let marked = marked(life, &captured);
+            self.past_marked += marked;
             self.past_ring += life.last().summary.ring;
+            self.remember(life, captured, marked);
         }
         self.lives.retain(|life| !due(life));
+    }
+
+    fn remember(&mut self, life: &Life, captured: Box<Spans>, marked: u64) {
+        let mut life = life.clone();
+        life.reports.drain(..life.reports.len() - 1);
+        if self.booked.len() == NODES {
+            self.booked.pop_front();
+        }
+        let booked = Booked {
+            life,
+            captured,
+            marked,
+        };
+        self.booked.push_back(booked);
     }
 }

@@ -176,3 +176,36 @@ fn reports_that_can_not_be_are_refused() {
     assert_eq!(ledger.take(more), Err(ReportError::Counts));
     assert_eq!(ledger.take(report(0, 3, |_| 10)), Ok(()));
 }
+
+/// Three nodes, each with its third of 9 packets a second in each bucket. The last one is silent for
+/// `silence` seconds, and held for dead for the last of them; then its counters go on.
+fn after_a_silence(silence: u64) -> (i64, i64, i64) {
+    let mut ledger = ledger();
+    let seen = |seconds: u64| move |_| 9 * seconds.min(60);
+    for second in 1..70 {
+        let is_silent = second > 10 && second <= 10 + silence;
+        for node in 0..3 {
+            if node < 2 || !is_silent {
+                ledger.take(report(node, second, seen(second))).unwrap();
+            }
+        }
+        if is_silent && second == 9 + silence {
+            ledger.end(NodeId(2), BEGIN + second * SECOND, None, |_| true);
+        }
+        ledger.settle();
+    }
+    let total = ledger.account().total;
+    assert!(
+        total.lost.is_exact() && total.captured.is_exact(),
+        "{total:?}"
+    );
+    (total.offered.least, total.captured.least, total.lost.least)
+}
+
+#[test]
+fn a_node_that_was_silent_and_goes_on_is_counted_once() {
+    let offered = 9 * 60 * i64::try_from(BUCKETS).unwrap();
+    for silence in [2, 4, 30] {
+        assert_eq!(after_a_silence(silence), (offered, offered, 0), "{silence}");
+    }
+}
