@@ -355,10 +355,11 @@ impl Selector {
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
+        // What is lost is counted later than what is seen, so it is read first.
+        let lost = self.counters(counts::lost(self.lanes));
         let tables = [self.counted(0), self.counted(1)];
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);
-        let lost = self.counters(counts::lost(self.lanes));
         for bucket in 0..BUCKETS {
             let [first, second] = tables.each_ref().map(|counted| counted[bucket]);
             seen[bucket] = first.wrapping_add(second);
