@@ -177,8 +177,8 @@ fn reports_that_can_not_be_are_refused() {
     assert_eq!(ledger.take(report(0, 3, |_| 10)), Ok(()));
 }
 
-/// Three nodes, each with its third of 9 packets a second in each bucket. The last one is silent for
-/// `silence` seconds, and held for dead for the last of them; then its counters go on.
+/// Three nodes see 9 packets a second in each bucket. The last one is silent for `silence` seconds,
+/// and is held for dead at the end of them. Then its counters go on.
 fn after_a_silence(silence: u64) -> (i64, i64, i64) {
     let mut ledger = ledger();
     let seen = |seconds: u64| move |_| 9 * seconds.min(60);
