@@ -18,7 +18,7 @@ impl Record {
         let bytes = self.bytes(element)?;
         let number = bytes
             .iter()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            .fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
         (bytes.len() <= 8).then_some(number)
     }
 
