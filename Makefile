@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo demo-cluster test test-bare test-guest soak ledger bench conformance conformance-full bindings \
-	check install uninstall deb clean help
+.PHONY: all demo demo-cluster test test-bare test-guest soak ledger bench conformance \
+	conformance-full bindings check install uninstall deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage

@@ -44,7 +44,11 @@ impl Cores {
         let taken = pick(&plain, |it| facts.taken.contains(&it.number));
         notes.extend(told(&taken));
         let is_free = |it: &Cpu| !taken.iter().any(|taken| taken.core == it.core);
-        let cores = pick(&firsts, is_free).len() + threads(&isolated).0.len();
+        let free = match pick(&firsts, is_free).len() {
+            0 => firsts.len(),
+            some => some,
+        };
+        let cores = free + threads(&isolated).0.len();
         let mut others = isolated;
         if let [only] = firsts.as_slice() {
             // Two hardware threads of one core: one receives.
@@ -67,9 +71,6 @@ impl Cores {
         if firsts.iter().any(is_free) {
             firsts.retain(is_free);
         }
-        if firsts.len() > 1 {
-            firsts.retain(|it| it.number != 0);
-        }
         (!firsts.is_empty()).then_some(Self {
             receivers: firsts,
             others,
@@ -78,7 +79,8 @@ impl Cores {
         })
     }
 
-    /// How many queues should receive: as few as keep up, on half of the cores at most.
+    /// How many queues should receive: as few as keep up, on half of the cores at most. Threads
+    /// that poll short queues have both of two.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,
@@ -93,7 +95,8 @@ impl Cores {
                 false => Err(Refusal::TooMany { asked, most }),
             };
         }
-        let half = (self.cores / 2).clamp(1, self.receivers.len());
+        let most_receivers = pick(&self.receivers, |it| it.number != 0).len().max(1);
+        let half = (self.cores / 2).clamp(1, most_receivers);
         if is_short(facts, wishes) {
             let queues = facts.rx_queues();
             notes.extend((queues > 1).then(|| {
@@ -102,7 +105,9 @@ impl Cores {
                      captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
-            // All queues share half of the cores.
+            // All queues share half of the cores, and both of two: a thread that polls takes 30
+            // times what a reader takes, and each on a CPU of its own captured the most.
+            let half = if self.cores == 2 { 2 } else { half };
             self.receivers.truncate(half);
             return Ok(queues);
         }

@@ -172,8 +172,8 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    // All queues of a veth stay, on half of the cores: they are short.
-    for queue in ["napi.0: ? -> 1", "napi.3: ? -> 1"] {
+    // All queues of a veth stay, as they are short, and both CPUs poll.
+    for queue in ["napi.0: ? -> 1", "napi.1: ? -> 0", "napi.3: ? -> 0"] {
         assert!(
             text.contains(queue) && !text.contains("channels: "),
             "{text}"
@@ -233,6 +233,13 @@ fn short_queues_share_half_of_the_cores() {
     let second = plan(&facts, threads).unwrap();
     assert_eq!(second.receive, [1, 2, 1, 2, 1, 2, 1, 2]);
     assert_eq!(second.applications, [3, 0]);
+    // Two devices share both of two CPUs.
+    facts.cpus.truncate(2);
+    for taken in [vec![], vec![0, 1]] {
+        facts.taken = taken;
+        let both = plan(&facts, threads).unwrap();
+        assert_eq!(both.receive, [1, 0, 1, 0, 1, 0, 1, 0]);
+    }
 }
 
 #[test]
