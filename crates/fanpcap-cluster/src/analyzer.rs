@@ -359,7 +359,7 @@ impl Rules {
         let (from, until) = self.moved[bucket];
         let is_shared = standing != Standing::Owner || held.marked;
         if is_shared || (from <= held.stamp && held.stamp <= until) {
-            let packet = (held.wire_length, captured);
+            let packet = (held.bucket, held.wire_length, captured);
             if self.twins.is_double(held.stamp, held.node, packet) {
                 self.counters.doubles += 1;
                 self.doubles[bucket] += 1;

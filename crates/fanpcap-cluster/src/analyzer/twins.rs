@@ -4,7 +4,8 @@
 //! packet that comes again is no double in itself. A node has each packet once. So an equal packet
 //! of another node is a double of one that this node has not had yet; of equal packets there were
 //! as many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that
-//! comes when the other node had begun, or ended, is one of its own.
+//! comes when the other node had begun, or ended, is one of its own. And they have one bucket: where
+//! packets are selected in turn, a true repeat has another.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -42,9 +43,9 @@ impl Twins {
         }
     }
 
-    /// Whether a packet of `node` with these bytes on the wire, and captured, is a double. Packets
-    /// come in the order of their stamps, in nanoseconds.
-    pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u32, &[u8])) -> bool {
+    /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
+    /// Packets come in the order of their stamps, in nanoseconds.
+    pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);
         if self.order.len() >= MOST && !self.twins.contains_key(&digest) {
@@ -83,14 +84,31 @@ impl Twins {
     }
 
     /// 128 bits of two hashes with seeds of their own.
-    fn digest(&self, (wire_length, captured): (u32, &[u8])) -> Digest {
+    fn digest(&self, (bucket, wire_length, captured): (u16, u32, &[u8])) -> Digest {
         let hash = |seed: u64| {
             let mut hasher = DefaultHasher::new();
             hasher.write_u64(seed);
+            hasher.write_u16(bucket);
             hasher.write_u32(wire_length);
             hasher.write(captured);
             hasher.finish()
         };
         (hash(self.seed), hash(!self.seed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_equal_packet_of_another_bucket_is_a_true_repeat() {
+        let mut twins = Twins::new(100, 1);
+        assert!(!twins.is_double(10, 0, (7, 60, b"a")));
+        assert!(
+            !twins.is_double(11, 1, (8, 60, b"a")),
+            "its turn is another"
+        );
+        assert!(twins.is_double(12, 1, (7, 60, b"a")));
     }
 }

@@ -1,17 +1,27 @@
 //! `fanpcap cluster merge`: one capture of the nodes' captures, without doubles.
 //!
 //! In distribution mode two nodes have a packet where a bucket moved, or where a node was cut off
-//! from the others. Equal packets have the same bucket, and so the same owner. So equal packets of
-//! two files are doubles, and equal packets of one file are true repeats.
+//! from the others. Under most keys equal packets have the same bucket, and so the same owner. So
+//! equal packets of two files are doubles, and equal packets of one file are true repeats.
+//!
+//! Where the packet's turn or the mirror's number selects (`round_robin`, `sequence`), the repeat of
+//! a packet has another bucket, and another node may have it. There equal packets of two files are
+//! doubles only while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use fanpcap_cli::{merging, streams};
 use fanpcap_cluster::analyzer::Twins;
+use fanpcap_select::Key;
+
+use crate::conf::{Conf, PATH, SELECTIONS, selected_by};
 
 /// Merges the nodes' captures into one that has each packet once
 #[derive(Args, Debug)]
@@ -25,14 +35,90 @@ pub(crate) struct Arguments {
     /// Milliseconds by which the stamps of a double may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     window: u64,
+    /// The settings of the cluster, if they are here: they say what packets are selected by
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+    /// What packets were selected by, in the place of the settings' word; packet without either
+    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(SELECTIONS))]
+    select: Option<String>,
+    /// When buckets moved, in seconds since 1970; may be given several times. Under round_robin and
+    /// sequence there are doubles only then
+    #[arg(long, value_name = "FROM..UNTIL")]
+    moved: Vec<Moved>,
+}
+
+/// A time in which buckets moved, in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Moved(RangeInclusive<u64>);
+
+impl FromStr for Moved {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (from, until) = text.split_once("..").context("write FROM..UNTIL")?;
+        let time = |text: &str| -> Result<u64> {
+            let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+            ensure!(part.len() <= 9, "{text:?} has more than nanoseconds");
+            let mut digits = whole.bytes().chain(part.bytes());
+            let is_number = !whole.is_empty() && digits.all(|digit| digit.is_ascii_digit());
+            ensure!(is_number, "{text:?} is no time in seconds since 1970");
+            let time: Option<u64> = format!("{whole}{part:0<9}").parse().ok();
+            time.with_context(|| format!("{text:?} is no time in seconds since 1970"))
+        };
+        let (from, until) = (time(from)?, time(until)?);
+        ensure!(from <= until, "the end is before the beginning");
+        Ok(Self(from..=until))
+    }
+}
+
+/// Which packets are compared.
+struct Compared {
+    /// Not all of them: those with a stamp in one of these.
+    only: Option<Vec<RangeInclusive<u64>>>,
+}
+
+impl Compared {
+    /// Those that may be doubles under this key, with stamps up to `window` nanoseconds apart.
+    fn of(key: Key, moved: &[Moved], window: u64) -> Self {
+        let wider = |Moved(times): &Moved| {
+            times.start().saturating_sub(window)..=times.end().saturating_add(window)
+        };
+        let is_in_turn = matches!(key, Key::RoundRobin | Key::Sequence);
+        Self {
+            only: is_in_turn.then(|| moved.iter().map(wider).collect()),
+        }
+    }
+
+    fn has(&self, stamp: u64) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|times| times.iter().any(|times| times.contains(&stamp)))
+    }
+}
+
+/// What the cluster's packets were selected by.
+fn key(arguments: &Arguments) -> Result<Key> {
+    match &arguments.select {
+        Some(word) => Ok(selected_by(word)),
+        None if arguments.config.exists() => Ok(Conf::load(&arguments.config)?.selection.key),
+        None => Ok(Key::default()),
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let seed = RandomState::new().hash_one("twins");
-    let mut twins = Twins::new(arguments.window.saturating_mul(1_000_000), seed);
+    let window = arguments.window.saturating_mul(1_000_000);
+    let compared = Compared::of(key(arguments)?, &arguments.moved, window);
+    if compared.only.as_ref().is_some_and(Vec::is_empty) {
+        streams::note(
+            "no packet is removed: under round_robin and sequence there are doubles only while \
+             buckets move; --moved says when\n",
+        );
+    }
+    let mut twins = Twins::new(window, seed);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
-        !twins.is_double(stamp, file, (wire_length, captured))
+        // A file does not say packets' buckets.
+        !compared.has(stamp) || !twins.is_double(stamp, file, (0, wire_length, captured))
     };
     let merged = merging::merge(&arguments.files, &arguments.output, &mut keep)?;
     for (path, packets) in arguments.files.iter().zip(&merged.read) {
@@ -69,17 +155,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn doubles_of_two_files_go_and_true_repeats_stay() {
+    /// What is left of two files, under the key of this word.
+    fn merged(select: &str, moved: &[&str], one: &[(u64, &[u8])], two: &[(u64, &[u8])]) -> Vec<u8> {
         let scratch = Scratch::new().unwrap();
-        let [one, two, output] = ["1.pcap", "2.pcap", "all.pcap"].map(|name| scratch.file(name));
-        write(&one, &[(1, b"a"), (2, b"b"), (3, b"b"), (900, b"c")]);
-        write(&two, &[(4, b"b"), (5, b"b"), (6, b"d"), (2000, b"c")]);
-        let files = vec![one, two];
+        let paths = ["1.pcap", "2.pcap", "all.pcap"].map(|name| scratch.file(name));
+        let [first, second, output] = paths;
+        write(&first, one);
+        write(&second, two);
         let arguments = Arguments {
-            files,
+            files: vec![first, second],
             output: output.clone(),
             window: 250,
+            config: scratch.file("absent"),
+            select: Some(select.to_owned()),
+            moved: moved.iter().map(|times| times.parse().unwrap()).collect(),
         };
         run(&arguments).unwrap();
         let mut reader = PcapReader::new(File::open(output).unwrap()).unwrap();
@@ -87,6 +176,72 @@ mod tests {
         while let Some(packet) = reader.next_packet() {
             packets.extend(packet.unwrap().data.into_owned());
         }
-        assert_eq!(packets, b"abbdcc");
+        packets
+    }
+
+    #[test]
+    fn doubles_of_two_files_go_and_true_repeats_stay() {
+        let one: [(u64, &[u8]); 4] = [(1, b"a"), (2, b"b"), (3, b"b"), (900, b"c")];
+        let two: [(u64, &[u8]); 4] = [(4, b"b"), (5, b"b"), (6, b"d"), (2000, b"c")];
+        for select in ["packet", "flow", "identification"] {
+            assert_eq!(merged(select, &[], &one, &two), b"abbdcc");
+        }
+    }
+
+    #[test]
+    fn where_packets_have_turns_repeats_stay_but_while_buckets_move() {
+        let one: [(u64, &[u8]); 3] = [(1000, b"a"), (4000, b"b"), (9000, b"c")];
+        let two: [(u64, &[u8]); 3] = [(1001, b"a"), (4001, b"b"), (9001, b"c")];
+        for select in ["round_robin", "sequence"] {
+            assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
+            // The stamps of two nodes differ.
+            assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
+            let twice = ["0.999..1.5", "9..9"];
+            assert_eq!(merged(select, &twice, &one, &two), b"abbc");
+            let repeats: [(u64, &[u8]); 2] = [(4000, b"b"), (4001, b"b")];
+            assert_eq!(merged(select, &["3..5"], &repeats, &[]), b"bb");
+        }
+    }
+
+    #[test]
+    fn times_are_seconds_with_a_part() {
+        let moved = |text: &str| text.parse::<Moved>().map(|moved| moved.0).ok();
+        let second = 1_000_000_000;
+        assert_eq!(moved("7..8"), Some(7 * second..=8 * second));
+        assert_eq!(moved("7.5..7.000000001"), None);
+        assert_eq!(moved("0.000000001..0.5"), Some(1..=second / 2));
+        for wrong in [
+            "",
+            "7",
+            "7..",
+            "x..8",
+            "-1..8",
+            "7..8.0000000001",
+            "7..8.x",
+            "7..+8",
+        ] {
+            assert_eq!(moved(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_settings_say_what_packets_are_selected_by() {
+        let scratch = Scratch::new().unwrap();
+        let text = "cluster = a\nengine = fixed\nnodes = a1\nselect = round_robin\n";
+        scratch.write("cluster.conf", text).unwrap();
+        let mut arguments = Arguments {
+            files: Vec::new(),
+            output: PathBuf::new(),
+            window: 0,
+            config: scratch.file("cluster.conf"),
+            select: None,
+            moved: Vec::new(),
+        };
+        assert_eq!(key(&arguments).unwrap(), Key::RoundRobin);
+        arguments.select = Some("flow".to_owned());
+        assert_eq!(key(&arguments).unwrap(), Key::Flow);
+        arguments.select = None;
+        arguments.config = scratch.file("absent");
+        assert_eq!(key(&arguments).unwrap(), Key::Packet);
     }
 }

@@ -42,6 +42,17 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     Ok(conf)
 }
 
+/// What packets are selected by, by one of the words that `select` takes.
+pub(crate) fn selected_by(word: &str) -> SelectionKey {
+    match word {
+        "flow" => SelectionKey::Flow,
+        "round_robin" => SelectionKey::RoundRobin,
+        "identification" => SelectionKey::Identification,
+        "sequence" => SelectionKey::Sequence,
+        _ => SelectionKey::Packet,
+    }
+}
+
 /// Bytes of a datagram that needs no fragments.
 const DATAGRAM: usize = 1400;
 
@@ -204,13 +215,7 @@ impl<'a> Found<'a> {
     }
 
     fn selection(&self) -> Selection {
-        let key = match self.word(Key::Select) {
-            Some("flow") => SelectionKey::Flow,
-            Some("round_robin") => SelectionKey::RoundRobin,
-            Some("identification") => SelectionKey::Identification,
-            Some("sequence") => SelectionKey::Sequence,
-            _ => SelectionKey::Packet,
-        };
+        let key = self.word(Key::Select).map(selected_by).unwrap_or_default();
         let initial = match self.value(Key::Initial) {
             Some(Value::Number(initial)) => *initial,
             _ => 0,
