@@ -13,6 +13,8 @@
 //! | `NETNS/IFINDEX.lock` | locked by the agent |
 //! | `NETNS/IFINDEX.state` | what the agent has to remember: see [`State`] |
 //!
+//! | `mount/lock` | locked while an agent makes or removes its places in these directories |
+//!
 //! A set of maps is pinned before the link runs its BPF program, and is found by the number of the
 //! BPF program that the link runs. So an agent that dies at any step leaves a set that is whole.
 
@@ -24,7 +26,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use fanpcap_group::root;
 use fanpcap_linux::bpf::{self, Attached, Hook};
 use fanpcap_linux::file::directory::{Access, Directory};
@@ -49,6 +51,7 @@ pub(crate) struct Hold {
     directory: Directory,
     path: PathBuf,
     pins: PathBuf,
+    is_over: bool,
     /// Its lock ends with the process.
     _lock: File,
 }
@@ -77,19 +80,24 @@ impl Hold {
     /// Another agent has it, or the directories can't be made.
     pub(crate) fn take(ifindex: u32) -> Result<Self> {
         let netns = netns::inode().context("the network namespace")?.to_string();
+        // Without it another agent could remove the directories again, or unmount.
+        let _turn = turn()?;
         let (directory, path) = private(&netns)?;
-        let lock = locked(&directory, &format!("{ifindex}.lock"))?;
+        let name = format!("{ifindex}.lock");
+        let lock = locked(&directory, &name)?;
         let lock = lock.with_context(|| {
             let path = path.display();
             format!("another 'fanpcap node' runs on this device ({path}/{ifindex}.lock)")
         })?;
-        let pins = mounted()?.join(format!("{netns}-{ifindex}"));
-        make(&pins)?;
+        let pins = place(&format!("{netns}-{ifindex}")).inspect_err(|_| {
+            let _ = directory.remove_file(OsStr::new(&name));
+        })?;
         Ok(Self {
             ifindex,
             directory,
             path,
             pins,
+            is_over: false,
             _lock: lock,
         })
     }
@@ -188,13 +196,17 @@ impl Hold {
     }
 
     /// Removes the lock, after [`Hold::remove`], and the BPF file system with the last device.
-    pub(crate) fn end(self) -> Result<()> {
-        let _ = self
-            .directory
-            .remove_file(OsStr::new(&format!("{}.lock", self.ifindex)));
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.is_over = true;
+        let turn = turn()?;
+        self.clear(&turn)
+    }
+
+    /// Removes the lock, and the BPF file system with the last device.
+    fn clear(&self, _turn: &File) -> Result<()> {
+        let lock = format!("{}.lock", self.ifindex);
+        let _ = self.directory.remove_file(OsStr::new(&lock));
         let _ = fs::remove_dir(&self.path);
-        let (directory, _) = private(MOUNT)?;
-        let _turn = locked(&directory, "lock")?;
         let (_, mount) = private(BPF)?;
         let is_device =
             |entry: io::Result<fs::DirEntry>| Ok::<_, io::Error>(entry?.path().is_dir());
@@ -207,6 +219,36 @@ impl Hold {
             bpf_fs::unmount(&mount).with_context(|| format!("unmounting {}", mount.display()))?;
         }
         Ok(())
+    }
+
+    /// Removes the device's places if nothing was kept there, and the lock with them.
+    fn clear_if_empty(&self) -> Result<()> {
+        let turn = turn()?;
+        match fs::remove_dir(&self.pins) {
+            Ok(()) => self.clear(&turn),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // An agent that never selected leaves no trace. One that did leaves its pins.
+            let _ = self.clear_if_empty();
+        }
+    }
+}
+
+/// Whether an agent has the right to change a device's selection, in the calling thread's network
+/// namespace. Changes nothing.
+pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
+    let netns = netns::inode()?.to_string();
+    let cluster = root::root()?.with_file_name(CLUSTER);
+    match File::open(cluster.join(netns).join(format!("{ifindex}.lock"))) {
+        Ok(file) => lock::is_taken(&file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -223,21 +265,21 @@ fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
     Ok(lock::try_take(&file)?.then_some(file))
 }
 
-/// The BPF file system, mounted if it is not.
-fn mounted() -> Result<PathBuf> {
-    let (directory, _) = private(MOUNT)?;
-    let mut turn = locked(&directory, "lock")?;
+/// The right to make and to remove places of devices: it ends when the file is dropped.
+fn turn() -> Result<File> {
+    let (directory, path) = private(MOUNT)?;
     for _ in 0..TURNS {
-        if turn.is_some() {
-            break;
+        if let Some(turn) = locked(&directory, "lock")? {
+            return Ok(turn);
         }
         std::thread::sleep(PAUSE);
-        turn = locked(&directory, "lock")?;
     }
-    ensure!(
-        turn.is_some(),
-        "another process has been mounting a BPF file system for too long"
-    );
+    let path = path.display();
+    bail!("another agent has held {path}/lock for too long")
+}
+
+/// The BPF file system, mounted if it is not.
+fn mounted() -> Result<PathBuf> {
     let (_, mount) = private(BPF)?;
     if !bpf_fs::is_bpf(&mount).with_context(|| mount.display().to_string())? {
         let done = bpf_fs::mount(&mount);
@@ -246,8 +288,15 @@ fn mounted() -> Result<PathBuf> {
     Ok(mount)
 }
 
-/// How often and how long to wait for another process that mounts.
-const TURNS: u32 = 100;
+/// Makes a device's place in the BPF file system.
+fn place(name: &str) -> Result<PathBuf> {
+    let pins = mounted()?.join(name);
+    make(&pins)?;
+    Ok(pins)
+}
+
+/// How often and how long to wait for another agent's turn.
+const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
 fn make(path: &Path) -> Result<()> {

@@ -62,7 +62,8 @@ impl Device {
     pub(crate) fn lanes(&self) -> Lanes {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());
-        Lanes::for_queues(queues.unwrap_or(1))
+        let kind = link::get(self.ifindex).map(|link| link.kind);
+        lanes(&kind.unwrap_or_default(), queues.unwrap_or(1))
     }
 
     /// Sets the promiscuous mode, which outlives the agent. Returns whether that changed anything.
@@ -80,5 +81,27 @@ impl Device {
     }
 }
 
+/// The lanes of a device of this kind with so many receive queues. The kernel runs a bond's BPF
+/// program at its ports, each with queues of its own, numbered from 0: several CPUs may serve what
+/// looks like one queue.
+fn lanes(kind: &str, queues: u32) -> Lanes {
+    match kind {
+        "bond" => Lanes::SHARED,
+        _ => Lanes::for_queues(queues),
+    }
+}
+
 /// linux/if.h.
 const IFF_UP: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ports_of_a_bond_share_a_lane_that_several_cpus_may_write() {
+        assert_eq!(lanes("bond", 16), Lanes::SHARED);
+        assert_eq!(lanes("veth", 4), Lanes::for_queues(4));
+        assert_eq!(lanes("", 0), Lanes::for_queues(1));
+    }
+}

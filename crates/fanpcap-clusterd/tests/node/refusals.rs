@@ -1,5 +1,11 @@
 //! Devices that get no selection.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
 use anyhow::{Result, ensure};
 use fanpcap_bpf::{Instruction, ProgramKind};
 use fanpcap_linux::bpf::{Hook, LoadedProgram};
@@ -37,10 +43,72 @@ fn anothers_xdp_program_is_left_alone() {
             Ok(other.attach(index, Hook::Driver)?)
         })?;
         refused(&stage, MONITOR, "mon has another XDP program, other_tool")?;
+        let netns = netns_of(&stage, 0)?;
+        for parts in [format!("{netns}"), format!("bpf/{netns}-")] {
+            let left = left_of(&parts)?;
+            ensure!(
+                left.is_empty(),
+                "left by an agent that was refused: {left:?}"
+            );
+        }
         drop(link);
         Ok(())
     })
     .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, a BPF file system"]
+fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
+    netns::within_new(|| {
+        let stage = Stage::bare(4)?;
+        // Each makes its place, mounts, and removes both again.
+        for _ in 0..8 {
+            let mut running = Vec::new();
+            for node in 0..4 {
+                let mut command = stage.agent(node, &["-i", MONITOR, "--detach"]);
+                command.stderr(Stdio::piped());
+                let child = stage.mirror.on_node(node, || Ok(command.spawn()?))?;
+                running.push(child);
+            }
+            for child in running {
+                let done = child.wait_with_output()?;
+                let said = String::from_utf8_lossy(&done.stderr).into_owned();
+                ensure!(done.status.success(), "{said}");
+                ensure!(said.contains("mon had no selection"), "{said}");
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The number of a node's network namespace.
+fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
+    let own = || Ok(fs::metadata("/proc/thread-self/ns/net")?.ino());
+    stage.mirror.on_node(node, own)
+}
+
+/// What agents have left whose path below their directory begins so.
+fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for base in ["/run", "/dev/shm"] {
+        let path = Path::new(base).join("fanpcap/cluster").join(begin);
+        let (directory, name) = (path.parent(), path.file_name());
+        let (Some(directory), Some(name)) = (directory, name.and_then(OsStr::to_str)) else {
+            continue;
+        };
+        let Ok(entries) = fs::read_dir(directory) else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(name) {
+                left.push(entry.path());
+            }
+        }
+    }
+    Ok(left)
 }
 
 fn refused(stage: &Stage, device: &str, why: &str) -> Result<()> {
