@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use crate::{stage, tree, uninstall};
 
 /// Documents for users, beside the manual pages.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 16] = [
     "guide.md",
     "cluster.md",
     "etcd.md",
+    "operating.md",
     "doctor.md",
     "doctor-json.md",
     "verify-json.md",

@@ -5,6 +5,7 @@ mod files;
 mod intake;
 mod books;
 mod status;
+mod metrics;
 mod desk;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_cli::metrics::file;
 use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
@@ -28,6 +28,7 @@ use crate::engine;
 use crate::notify::Notify;
 use desk::{Desk, DeskSettings, now};
 use files::Rotation;
+use metrics::Metrics;
 use status::Status;
 
 /// Collects the nodes' records and accounts for every packet
@@ -90,9 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         analyzed: conf.mode == Mode::Capture,
         offline: OFFLINE,
     })?;
+    let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
     let news = watch(conf);
     let notify = Notify::from_environment();
-    let mut metrics = Metrics::new(arguments.metrics.clone());
     notify.ready();
     while !stop::is_requested() {
         news.try_iter().for_each(|event| desk.follow(event));
@@ -151,35 +152,6 @@ fn print(status: &Status, json: bool) -> Result<()> {
     let text = if json { status.json() } else { status.line() };
     streams::print(&text)?;
     Ok(())
-}
-
-/// The file with the metrics, if there is to be one.
-struct Metrics {
-    file: Option<PathBuf>,
-    /// Whether the last write has failed.
-    fails: bool,
-}
-
-impl Metrics {
-    fn new(file: Option<PathBuf>) -> Self {
-        Self { file, fails: false }
-    }
-
-    /// Replaces the file. Says when that begins to fail: a full disk does not end an analyzer.
-    fn write(&mut self, status: &Status) {
-        let Some(path) = &self.file else {
-            return;
-        };
-        let written = file::write(path, &status.metrics());
-        let fails = written.is_err();
-        if let (Err(error), false) = (written, self.fails) {
-            let path = path.display();
-            streams::note(&format!(
-                "fanpcap analyzer: {path} is not written: {error}\n"
-            ));
-        }
-        self.fails = fails;
-    }
 }
 
 /// A number that nobody outside can guess.

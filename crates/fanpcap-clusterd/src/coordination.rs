@@ -47,6 +47,12 @@ pub trait NodeSide {
         Ok(())
     }
 
+    /// Control messages that were refused for a wrong key or seal: somebody may forge them. Engines
+    /// that have no keys of their own count none.
+    fn forged(&self) -> u64 {
+        0
+    }
+
     /// Leaves the cluster: the coordinator need not wait for the node's heartbeats to end.
     ///
     /// # Errors
@@ -79,6 +85,11 @@ pub trait CoordinatorSide {
     /// What nodes have reported since the last call.
     fn reports(&mut self) -> Vec<Report> {
         Vec::new()
+    }
+
+    /// Control messages that were refused for a wrong key or seal, as [`NodeSide::forged`].
+    fn forged(&self) -> u64 {
+        0
     }
 
     /// Gives up the lead, so that a standby takes over at once.

@@ -1,5 +1,6 @@
 //! `fanpcap coordinator`: decides who captures what.
 
+mod metrics;
 mod lead;
 
 use std::fs::File;
@@ -20,6 +21,7 @@ use crate::conf::{Conf, Engine, PATH};
 use crate::engine;
 use crate::notify::Notify;
 use lead::Driver;
+use metrics::Metrics;
 
 /// Decides which node captures which packets, or stands by
 #[derive(Args, Debug)]
@@ -27,6 +29,10 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
+    /// Write metrics for Prometheus to a file every second, all at once: for node_exporter's
+    /// textfile collector
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -42,7 +48,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let notify = Notify::from_environment();
     say(&format!("cluster {}", conf.cluster));
     notify.ready();
-    let mut driver = Driver::new(side, Coordinator::new(timing(&conf)), say);
+    let metrics = arguments.metrics.clone();
+    let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster));
+    let mut driver = Driver::new(side, Coordinator::new(timing(&conf)), metrics, say);
     let begun = Instant::now();
     while !stop::is_requested() {
         driver.step(|| begun.elapsed())?;

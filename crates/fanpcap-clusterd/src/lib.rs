@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod notify;
+mod textfile;
 pub mod shipping;
 pub mod conf;
 pub mod coordination;
@@ -17,9 +18,9 @@ mod hold;
 pub mod selector;
 pub mod export;
 mod node;
+mod cluster;
 mod coordinator;
 mod analyzer;
-mod cluster;
 
 use std::process::ExitCode;
 

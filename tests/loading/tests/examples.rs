@@ -47,6 +47,8 @@ fn the_alert_rules_pass_their_tests() -> Result<()> {
     for words in [
         ["check", "rules", "fanpcap.rules.yml"],
         ["test", "rules", "fanpcap.rules.test.yml"],
+        ["check", "rules", "fanpcap-cluster.rules.yml"],
+        ["test", "rules", "fanpcap-cluster.rules.test.yml"],
     ] {
         let mut promtool = on_system("promtool");
         promtool.args(words).current_dir(examples());
@@ -61,22 +63,30 @@ fn the_alert_rules_pass_their_tests() -> Result<()> {
 
 #[test]
 fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
-    let page = root().join("docs/man/fanpcap-metrics.in");
-    let page = fs::read_to_string(page)?;
-    let rules = text("fanpcap.rules.yml")?;
-    let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-    let mut metrics: Vec<&str> = rules.split(word).collect();
-    metrics.retain(|word| word.starts_with("fanpcap_"));
-    ensure!(metrics.len() >= 10, "{metrics:?}");
-    for metric in metrics {
-        ensure!(page.contains(&format!("\n.B {metric}\n")), "{metric}");
-    }
-    for alert in rules
-        .lines()
-        .filter_map(|line| line.split_once("- alert: "))
-    {
-        let tried = format!("alertname: {}\n        exp_alerts:\n", alert.1);
-        ensure!(text("fanpcap.rules.test.yml")?.contains(&tried), "{tried}");
+    for (name, page, before, behind) in [
+        ("fanpcap", "man/fanpcap-metrics.in", "\n.B ", "\n"),
+        ("fanpcap-cluster", "operating.md", "\n| `", "` | "),
+    ] {
+        let page = fs::read_to_string(root().join("docs").join(page))?;
+        let rules = text(&format!("{name}.rules.yml"))?;
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let mut metrics: Vec<&str> = rules.split(word).collect();
+        metrics.retain(|word| word.starts_with("fanpcap_"));
+        ensure!(metrics.len() >= 10, "{metrics:?}");
+        for metric in metrics {
+            ensure!(
+                page.contains(&format!("{before}{metric}{behind}")),
+                "{metric}"
+            );
+        }
+        let tests = text(&format!("{name}.rules.test.yml"))?;
+        let alerts = rules
+            .lines()
+            .filter_map(|line| line.split_once("- alert: "));
+        for (_, alert) in alerts {
+            let tried = format!("alertname: {alert}\n        exp_alerts:\n");
+            ensure!(tests.contains(&tried), "{tried}");
+        }
     }
     Ok(())
 }

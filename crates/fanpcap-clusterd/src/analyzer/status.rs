@@ -1,4 +1,4 @@
-//! What an analyzer tells of itself: a line, JSON, metrics.
+//! What an analyzer tells of itself: a line, JSON.
 
 use std::fmt::Write as _;
 
@@ -99,39 +99,5 @@ impl Status {
             "nodes": nodes,
         });
         format!("{value}\n")
-    }
-
-    /// Metrics in Prometheus' text format.
-    pub(super) fn metrics(&self) -> String {
-        let total = &self.account.total;
-        let counters = &self.counters;
-        let mut text = String::new();
-        let mut gauge = |name: &str, value: i128| {
-            let name = format!("fanpcap_analyzer_{name}");
-            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
-        };
-        gauge("offered_packets_least", total.offered.least.into());
-        gauge("offered_packets_most", total.offered.most.into());
-        gauge("lost_packets_least", total.lost.least.into());
-        gauge("lost_packets_most", total.lost.most.into());
-        gauge("mirror_lost_packets", self.mirror().into());
-        gauge("ring_lost_packets", self.account.ring.into());
-        gauge("export_lost_packets", counters.export_lost.into());
-        gauge("unwritten_packets", self.unwritten.into());
-        gauge("delivered_packets", counters.delivered.into());
-        gauge("doubles_removed", counters.doubles.into());
-        gauge("fenced_packets", counters.fenced.into());
-        gauge("late_packets", counters.late.into());
-        gauge("refused_batches", counters.refused_batches.into());
-        text += "# TYPE fanpcap_analyzer_node_sound gauge\n";
-        for node in &self.account.nodes {
-            let sound = u8::from(node.verdict == Verdict::Sound);
-            let name = node.node;
-            let _ = writeln!(
-                text,
-                "fanpcap_analyzer_node_sound{{node=\"{name}\"}} {sound}"
-            );
-        }
-        text
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use fanpcap_cli::streams;
-use fanpcap_cluster::{Live, NodeId, Phase, Topology};
+use fanpcap_cluster::{Live, NodeId, Phase, Topology, View};
 use serde_json::{Value, json};
 
 use crate::conf::{Conf, PATH};
@@ -41,12 +41,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// What is known of a node.
-struct Row {
-    node: NodeId,
+pub(crate) struct Row {
+    pub(crate) node: NodeId,
     live: Option<Live>,
     /// Its weight in the topology; `None`: it has no seat.
     weight: Option<u16>,
-    buckets: usize,
+    /// Buckets that are its own alone.
+    pub(crate) buckets: usize,
     /// Buckets that it captures while they move.
     moving: usize,
     is_drained: bool,
@@ -55,8 +56,7 @@ struct Row {
 }
 
 /// All nodes that live or are in the topology, in the order of their ids.
-fn rows(picture: &Picture) -> Vec<Row> {
-    let view = &picture.view;
+pub(crate) fn rows(view: &View) -> Vec<Row> {
     let topology = view.topology.as_ref();
     let live = view.live.iter().map(|live| live.announcement.node);
     let seats = topology.map_or(&[][..], |(_, topology)| &topology.seats);
@@ -88,7 +88,7 @@ fn rows(picture: &Picture) -> Vec<Row> {
 
 impl Row {
     /// What the node does, in a word or two.
-    fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         match (self.live, self.weight) {
             (None, _) => "silent",
             (Some(_), _) if self.is_drained => "drained",
@@ -121,7 +121,7 @@ fn table(cluster: &str, picture: &Picture) -> String {
         text,
         "\nnode      state    weight  buckets  moving  address"
     );
-    for row in rows(picture) {
+    for row in rows(&picture.view) {
         let weight = row
             .weight
             .map_or("-".to_owned(), |weight| weight.to_string());
@@ -150,7 +150,7 @@ fn object(cluster: &str, picture: &Picture) -> Value {
             "phase": phase(topology),
         })
     });
-    let nodes = rows(picture).into_iter().map(|row| {
+    let nodes = rows(&picture.view).into_iter().map(|row| {
         json!({
             "node": row.node.to_string(),
             "state": row.state(),

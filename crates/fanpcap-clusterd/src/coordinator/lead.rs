@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::coordinator::{Coordinator, TICK, Write};
 
+use super::metrics::Metrics;
 use crate::coordination::{CoordinatorSide, WriteError};
 
 #[cfg(test)]
@@ -20,10 +21,18 @@ pub(super) struct Driver<S> {
     status: String,
     /// The write that failed last, and how. It is told once.
     failed: Option<(Option<Revision>, String)>,
+    metrics: Option<Metrics>,
+    /// Topologies that this coordinator wrote.
+    written: u64,
 }
 
 impl<S: FnMut(&str)> Driver<S> {
-    pub(super) fn new(side: Box<dyn CoordinatorSide>, core: Coordinator, say: S) -> Self {
+    pub(super) fn new(
+        side: Box<dyn CoordinatorSide>,
+        core: Coordinator,
+        metrics: Option<Metrics>,
+        say: S,
+    ) -> Self {
         Self {
             side,
             core,
@@ -31,12 +40,15 @@ impl<S: FnMut(&str)> Driver<S> {
             leads: false,
             status: "standing by".to_owned(),
             failed: None,
+            metrics,
+            written: 0,
         }
     }
 
     /// Looks at the cluster once, and writes what is due. `now` is asked after the engine has
     /// waited for news.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
+        let forged = self.side.forged();
         let view = self
             .side
             .poll(TICK / 2)
@@ -46,6 +58,9 @@ impl<S: FnMut(&str)> Driver<S> {
             (self.say)("this coordinator leads no more");
         }
         self.leads = view.leads;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(view, self.written, forged);
+        }
         let revision = view.topology.as_ref().map(|(revision, _)| *revision);
         self.status = match (view.leads, revision) {
             (false, _) => "standing by".to_owned(),
@@ -69,6 +84,7 @@ impl<S: FnMut(&str)> Driver<S> {
             Ok(revision) => {
                 (self.say)(&format!("topology {revision}: {}", write.change));
                 self.failed = None;
+                self.written += 1;
                 return Ok(());
             }
             Err(WriteError::Engine(error)) => return Err(error).context("writing a topology"),

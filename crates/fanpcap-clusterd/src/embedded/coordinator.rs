@@ -179,6 +179,10 @@ impl CoordinatorSide for EmbeddedCoordinator {
         std::iter::from_fn(|| self.end.report()).collect()
     }
 
+    fn forged(&self) -> u64 {
+        self.refused(Cause::Key) + self.refused(Cause::Seal)
+    }
+
     fn resign(&mut self) -> Result<(), CoordinationError> {
         self.end.resign(self.wire.now());
         self.flush();

@@ -112,6 +112,10 @@ impl NodeSide for EmbeddedNode {
         Ok(())
     }
 
+    fn forged(&self) -> u64 {
+        self.refused(Cause::Key) + self.refused(Cause::Seal)
+    }
+
     fn leave(&mut self) -> Result<(), CoordinationError> {
         self.end.leave();
         self.flush();

@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_cli::streams;
 use fanpcap_cluster::node::{Command, Node, Orders};
 use fanpcap_cluster::{Announcement, NodeId};
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::wait::{clock, stop};
 
 use super::capture::Capture;
 use super::kernel::Kernel;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Told};
 use super::report::{Reporter, Sums};
 use super::say;
 use crate::coordination::NodeSide;
@@ -58,6 +58,11 @@ impl Agent {
             say(&format!(
                 "topology {revision} goes on: an earlier agent has loaded it"
             ));
+        } else {
+            say(match self.capture {
+                None => "no topology yet: all packets pass until the first",
+                Some(_) => "no topology yet: nothing is captured until the first",
+            });
         }
         if let Some(capture) = &self.capture {
             for (mark, revision) in self.kernel.marks() {
@@ -126,7 +131,13 @@ impl Agent {
         );
         let shipped = self.capture.as_ref().map(Capture::shipped);
         if let Some(metrics) = &mut self.metrics {
-            metrics.write(revision, &sums, shipped);
+            metrics.write(&Told {
+                revision,
+                sums,
+                shipped,
+                forged: self.engine.forged(),
+                is_synchronized: clock::is_synchronized(),
+            });
         }
         if let Some(shipped) = shipped {
             line += &format!(

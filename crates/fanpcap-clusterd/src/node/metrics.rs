@@ -2,21 +2,32 @@
 
 use std::path::PathBuf;
 
-use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number, text};
-use fanpcap_cli::metrics::file;
+use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
 use fanpcap_cluster::{NodeId, Revision};
 
 use super::report::Sums;
-use super::say;
 use crate::shipping::Shipped;
+use crate::textfile::Textfile;
 
-/// Writes a node's metrics to a file for node_exporter's textfile collector.
+/// What a node tells of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// The topology that it captures by.
+    pub(super) revision: Revision,
+    pub(super) sums: Sums,
+    /// What became of its records, in capture mode.
+    pub(super) shipped: Option<Shipped>,
+    /// Control messages that were refused as forged.
+    pub(super) forged: u64,
+    /// Whether something keeps this machine's clock in step.
+    pub(super) is_synchronized: bool,
+}
+
+/// Writes a node's metrics to a file.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    file: PathBuf,
+    file: Textfile,
     labels: Vec<Label>,
-    /// Whether the last write has failed.
-    fails: bool,
 }
 
 impl Metrics {
@@ -27,86 +38,111 @@ impl Metrics {
             ("node", node.to_string()),
             ("device", device.to_owned()),
         ];
-        Self {
-            file,
-            labels,
-            fails: false,
-        }
+        let file = Textfile::new(file, "node");
+        Self { file, labels }
     }
 
-    /// Replaces the file. Says when that begins to fail.
-    pub(super) fn write(&mut self, revision: Revision, sums: &Sums, shipped: Option<Shipped>) {
-        let written = file::write(&self.file, &text(&self.families(revision, sums, shipped)));
-        let fails = written.is_err();
-        if let (Err(error), false) = (written, self.fails) {
-            say(&format!("{} is not written: {error}", self.file.display()));
-        }
-        self.fails = fails;
+    /// Replaces the file.
+    pub(super) fn write(&mut self, told: &Told) {
+        let families = self.families(told);
+        self.file.write(&families);
     }
 
-    fn families(&self, revision: Revision, sums: &Sums, shipped: Option<Shipped>) -> Vec<Family> {
-        let one = |name, help, kind, number| Family {
-            name,
-            help,
-            kind,
-            samples: vec![(self.labels.clone(), Number::Whole(number))],
+    fn families(&self, told: &Told) -> Vec<Family> {
+        let one = |kind| {
+            move |(name, help, number)| Family {
+                name,
+                help,
+                kind,
+                samples: vec![(self.labels.clone(), Number::Whole(number))],
+            }
         };
-        let count = |name, help, number| one(name, help, Kind::Counter, number);
-        let elsewhere = sums.seen.saturating_sub(sums.captured + sums.ring);
-        let mut families = vec![
-            one(
-                "fanpcap_node_topology_revision",
-                "The topology that the node captures by.",
-                Kind::Gauge,
-                revision.0,
-            ),
-            count(
-                "fanpcap_node_seen_packets_total",
-                "Packets that reached the node's port.",
-                sums.seen,
-            ),
-            count(
-                "fanpcap_node_captured_packets_total",
-                "Packets that the node passed on or wrote into a ring.",
-                sums.captured,
-            ),
-            count(
-                "fanpcap_node_elsewhere_packets_total",
-                "Packets that other nodes have to capture.",
-                elsewhere,
-            ),
-            count(
-                "fanpcap_node_ring_lost_packets_total",
-                "Packets of this node that found no room in a ring.",
-                sums.ring,
-            ),
-            count(
-                "fanpcap_node_forged_frames_total",
-                "Frames in the stream that claim to be the coordinator's and are not.",
-                sums.forged,
-            ),
-        ];
-        if let Some(shipped) = shipped {
-            families.extend([
-                count(
-                    "fanpcap_node_shipped_records_total",
-                    "Records that were sent; over TCP, acknowledged.",
-                    shipped.sent,
-                ),
-                count(
-                    "fanpcap_node_unshipped_records_total",
-                    "Records that were lost before they were sent.",
-                    shipped.lost,
-                ),
-            ]);
-        }
-        families
+        let shipped = told.shipped.as_ref().map(shipped);
+        let counters = counters(told)
+            .into_iter()
+            .chain(shipped.into_iter().flatten());
+        let gauges = gauges(told).into_iter().map(one(Kind::Gauge));
+        gauges.chain(counters.map(one(Kind::Counter))).collect()
     }
+}
+
+/// A metric's name, what it tells, and its number.
+type Metric = (&'static str, &'static str, u64);
+
+fn gauges(told: &Told) -> [Metric; 2] {
+    [
+        (
+            "fanpcap_node_topology_revision",
+            "The topology that the node captures by.",
+            told.revision.0,
+        ),
+        (
+            "fanpcap_node_clock_synchronized",
+            "1 while something keeps this machine's clock in step.",
+            u64::from(told.is_synchronized),
+        ),
+    ]
+}
+
+/// What only grows, until the selection is loaded anew.
+fn counters(told: &Told) -> [Metric; 6] {
+    let sums = &told.sums;
+    [
+        (
+            "fanpcap_node_seen_packets_total",
+            "Packets that reached the node's port.",
+            sums.seen,
+        ),
+        (
+            "fanpcap_node_captured_packets_total",
+            "Packets that the node passed on or wrote into a ring.",
+            sums.captured,
+        ),
+        (
+            "fanpcap_node_elsewhere_packets_total",
+            "Packets that other nodes have to capture.",
+            sums.seen.saturating_sub(sums.captured + sums.ring),
+        ),
+        (
+            "fanpcap_node_ring_lost_packets_total",
+            "Packets of this node that found no room in a ring.",
+            sums.ring,
+        ),
+        (
+            "fanpcap_node_forged_frames_total",
+            "Frames in the stream that claim to be the coordinator's and are not.",
+            sums.forged,
+        ),
+        (
+            "fanpcap_node_forged_messages_total",
+            "Control messages with a wrong key or seal.",
+            told.forged,
+        ),
+    ]
+}
+
+/// What became of the node's records.
+fn shipped(shipped: &Shipped) -> [Metric; 2] {
+    [
+        (
+            "fanpcap_node_shipped_records_total",
+            "Records that were sent; over TCP, acknowledged.",
+            shipped.sent,
+        ),
+        (
+            "fanpcap_node_unshipped_records_total",
+            "Records that were lost before they were sent.",
+            shipped.lost,
+        ),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
+    use fanpcap_cli::metrics::exposition::text;
+
     use super::*;
+    use crate::textfile::assert_documented;
 
     #[test]
     fn the_numbers_add_up() {
@@ -122,17 +158,28 @@ mod tests {
             lost: 1,
             ..Shipped::default()
         };
-        let text = text(&metrics.families(Revision(7), &sums, Some(shipped)));
+        let mut told = Told {
+            revision: Revision(7),
+            sums,
+            shipped: Some(shipped),
+            forged: 4,
+            is_synchronized: false,
+        };
+        let text = text(&metrics.families(&told));
         let labels = "{cluster=\"lab\",node=\"000000a1\",device=\"eth1\"}";
         for (name, number) in [
             ("topology_revision", 7),
             ("seen_packets_total", 100),
             ("elsewhere_packets_total", 68),
             ("shipped_records_total", 29),
+            ("forged_messages_total", 4),
+            ("clock_synchronized", 0),
         ] {
             let line = format!("\nfanpcap_node_{name}{labels} {number}\n");
             assert!(text.contains(&line), "{line} in {text}");
         }
-        assert!(metrics.families(Revision(7), &sums, None).len() == 6);
+        assert_documented("fanpcap_node_", &metrics.families(&told));
+        told.shipped = None;
+        assert_eq!(metrics.families(&told).len(), 8);
     }
 }

@@ -45,6 +45,16 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     seconds * NANOSECONDS + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
+/// Whether something, such as chrony or ntpd, keeps the time of day in step with other machines'
+/// (`STA_UNSYNC` of adjtimex(2)). True where the kernel does not say.
+pub fn is_synchronized() -> bool {
+    // SAFETY: all zeros are a struct timex, which changes nothing.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` is a live struct timex.
+    let clock = unsafe { libc::adjtimex(&raw mut state) };
+    clock < 0 || state.status & libc::STA_UNSYNC == 0
+}
+
 /// Sleeps until [`monotonic_ns`] reaches `due`, or until a signal handler has run.
 pub fn sleep_until(due: u64) {
     let until = libc::timespec {

@@ -68,7 +68,7 @@ fn run(shared: &Rc<RefCell<Shared>>, millis: u64) -> (Vec<String>, Result<()>) {
     let heard = Rc::clone(&said);
     let side = Box::new(Side(Rc::clone(shared), View::default()));
     let core = Coordinator::new(Timing::default());
-    let mut driver = Driver::new(side, core, move |line: &str| {
+    let mut driver = Driver::new(side, core, None, move |line: &str| {
         heard.borrow_mut().push(line.to_owned());
     });
     let mut now = Duration::ZERO;

@@ -1,0 +1,292 @@
+//! What an analyzer counts, for Prometheus.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
+use fanpcap_cluster::witness::{NodeAccount, Verdict};
+
+use super::status::Status;
+use crate::textfile::Textfile;
+
+/// Writes an analyzer's metrics to a file.
+pub(super) struct Metrics {
+    file: Option<Textfile>,
+    cluster: Vec<Label>,
+}
+
+impl Metrics {
+    /// Metrics of this cluster, if there is to be a file.
+    pub(super) fn new(file: Option<PathBuf>, cluster: &str) -> Self {
+        Self {
+            file: file.map(|file| Textfile::new(file, "analyzer")),
+            cluster: vec![("cluster", cluster.to_owned())],
+        }
+    }
+
+    /// Replaces the file.
+    pub(super) fn write(&mut self, status: &Status) {
+        let families = self.families(status);
+        if let Some(file) = &mut self.file {
+            file.write(&families);
+        }
+    }
+
+    fn families(&self, status: &Status) -> Vec<Family> {
+        let mut families = self.accounts(status);
+        let counts = counts(status).into_iter();
+        families.extend(counts.map(|(name, help, number)| {
+            self.one(name, help, Kind::Counter, Number::Whole(number))
+        }));
+        families.extend(self.of_nodes(&status.account.nodes));
+        families
+    }
+
+    fn one(&self, name: &'static str, help: &'static str, kind: Kind, number: Number) -> Family {
+        Family {
+            name,
+            help,
+            kind,
+            samples: vec![(self.cluster.clone(), number)],
+        }
+    }
+
+    /// What is known within bounds: it may shrink when more is known.
+    fn accounts(&self, status: &Status) -> Vec<Family> {
+        let bounds = bounds(status).into_iter();
+        let mut families: Vec<Family> = bounds
+            .map(|(name, help, value)| self.one(name, help, Kind::Gauge, Number::Signed(value)))
+            .collect();
+        families.extend(status.account.apart.map(|apart| {
+            let apart = Duration::from_nanos(apart).as_secs_f64();
+            self.one(
+                "fanpcap_analyzer_nodes_apart_seconds",
+                "How far nodes were apart when they saw the same beacon.",
+                Kind::Gauge,
+                Number::Seconds(apart),
+            )
+        }));
+        families
+    }
+
+    fn of_nodes(&self, nodes: &[NodeAccount]) -> Vec<Family> {
+        let each = |number: &dyn Fn(&NodeAccount) -> Number| {
+            let sample = |node: &NodeAccount| {
+                let mut labels = self.cluster.clone();
+                labels.push(("node", node.node.to_string()));
+                (labels, number(node))
+            };
+            nodes.iter().map(sample).collect()
+        };
+        vec![
+            Family {
+                name: "fanpcap_analyzer_node_sound",
+                help: "1 if the node sees what the others see.",
+                kind: Kind::Gauge,
+                samples: each(&|it| Number::Whole(u64::from(it.verdict == Verdict::Sound))),
+            },
+            Family {
+                name: "fanpcap_analyzer_node_mirror_lost_packets",
+                help: "Packets that the node's port did not give it, when all was at rest last.",
+                kind: Kind::Gauge,
+                samples: each(&|it| Number::Signed(it.mirror)),
+            },
+            Family {
+                name: "fanpcap_analyzer_node_captured_packets_total",
+                help: "Packets that the node captured, as it says.",
+                kind: Kind::Counter,
+                samples: each(&|it| Number::Whole(it.captured)),
+            },
+            Family {
+                name: "fanpcap_analyzer_node_ring_lost_packets_total",
+                help: "Packets of the node that found its ring full, as it says.",
+                kind: Kind::Counter,
+                samples: each(&|it| Number::Whole(it.ring)),
+            },
+        ]
+    }
+}
+
+fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
+    let total = &status.account.total;
+    [
+        (
+            "fanpcap_analyzer_offered_packets_least",
+            "Packets that reached the port of a node, at least.",
+            total.offered.least,
+        ),
+        (
+            "fanpcap_analyzer_offered_packets_most",
+            "Packets that reached the port of a node, at most.",
+            total.offered.most,
+        ),
+        (
+            "fanpcap_analyzer_lost_packets_least",
+            "Packets that no node captured, at least.",
+            total.lost.least,
+        ),
+        (
+            "fanpcap_analyzer_lost_packets_most",
+            "Packets that no node captured, at most.",
+            total.lost.most,
+        ),
+        (
+            "fanpcap_analyzer_doubled_packets_least",
+            "Packets that a second node captured, at least.",
+            total.doubles.least,
+        ),
+        (
+            "fanpcap_analyzer_mirror_lost_packets",
+            "Packets that the ports of live nodes did not give them.",
+            status.account.nodes.iter().map(|node| node.mirror).sum(),
+        ),
+        (
+            "fanpcap_analyzer_write_fails",
+            "1 while packets can't be written.",
+            i64::from(status.trouble.is_some()),
+        ),
+    ]
+}
+
+/// What only grows, until the analyzer begins anew.
+fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
+    let counters = &status.counters;
+    let mut counts = vec![
+        (
+            "fanpcap_analyzer_ring_lost_packets_total",
+            "Packets that found a node's ring full.",
+            status.account.ring,
+        ),
+        (
+            "fanpcap_analyzer_export_lost_records_total",
+            "Records that nodes sent and that did not come.",
+            counters.export_lost,
+        ),
+        (
+            "fanpcap_analyzer_written_packets_total",
+            "Packets that were written to files.",
+            status.written,
+        ),
+        (
+            "fanpcap_analyzer_unwritten_packets_total",
+            "Packets that were received and could not be written.",
+            status.unwritten,
+        ),
+        (
+            "fanpcap_analyzer_dropped_datagrams_total",
+            "Datagrams for which the analyzer had no room.",
+            status.dropped,
+        ),
+        (
+            "fanpcap_analyzer_refused_messages_total",
+            "Messages and connections that were refused: garbage, another cluster's, forged.",
+            status.refused + counters.refused_batches,
+        ),
+    ];
+    counts.extend(fates(status));
+    counts
+}
+
+/// What became of the records that came.
+fn fates(status: &Status) -> [(&'static str, &'static str, u64); 8] {
+    let counters = &status.counters;
+    [
+        (
+            "fanpcap_analyzer_received_records_total",
+            "Records that came.",
+            counters.received,
+        ),
+        (
+            "fanpcap_analyzer_delivered_packets_total",
+            "Packets that were given out, each once.",
+            counters.delivered,
+        ),
+        (
+            "fanpcap_analyzer_removed_doubles_total",
+            "Records of packets that another node had captured too.",
+            counters.doubles,
+        ),
+        (
+            "fanpcap_analyzer_fenced_records_total",
+            "Records of buckets that another node had taken over.",
+            counters.fenced,
+        ),
+        (
+            "fanpcap_analyzer_foreign_records_total",
+            "Records of buckets that the node did not have by its own topology.",
+            counters.foreign,
+        ),
+        (
+            "fanpcap_analyzer_unknown_records_total",
+            "Records by a topology that the cluster never had.",
+            counters.unknown,
+        ),
+        (
+            "fanpcap_analyzer_late_records_total",
+            "Records that came too late to stand in order.",
+            counters.late,
+        ),
+        (
+            "fanpcap_analyzer_ahead_records_total",
+            "Records whose stamps are seconds ahead of the others'.",
+            counters.ahead,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cli::metrics::exposition::text;
+    use fanpcap_cluster::NodeId;
+    use fanpcap_cluster::analyzer::Counters;
+    use fanpcap_cluster::witness::Account;
+
+    use super::*;
+    use crate::textfile::assert_documented;
+
+    #[test]
+    fn what_only_grows_is_a_counter_and_what_may_shrink_a_gauge() {
+        let mut account = Account {
+            ring: 3,
+            apart: Some(1_500_000),
+            ..Account::default()
+        };
+        account.total.lost.least = 12;
+        account.nodes.push(NodeAccount {
+            node: NodeId(0xa1),
+            verdict: Verdict::Blind,
+            mirror: -4,
+            ring: 2,
+            captured: 9,
+        });
+        let status = Status {
+            account,
+            counters: Counters::default(),
+            written: 7,
+            unwritten: 0,
+            dropped: 0,
+            refused: 0,
+            trouble: None,
+        };
+        let metrics = Metrics::new(None, "lab");
+        let families = metrics.families(&status);
+        for family in &families {
+            let is_counter = family.kind == Kind::Counter;
+            let is_total = family.name.ends_with("_total");
+            assert_eq!(is_counter, is_total, "{}", family.name);
+        }
+        assert_documented("fanpcap_analyzer_", &families);
+        let text = text(&families);
+        for line in [
+            "lost_packets_least{cluster=\"lab\"} 12",
+            "written_packets_total{cluster=\"lab\"} 7",
+            "ring_lost_packets_total{cluster=\"lab\"} 3",
+            "nodes_apart_seconds{cluster=\"lab\"} 0.002",
+            "node_sound{cluster=\"lab\",node=\"000000a1\"} 0",
+            "node_mirror_lost_packets{cluster=\"lab\",node=\"000000a1\"} -4",
+        ] {
+            let line = format!("\nfanpcap_analyzer_{line}\n");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+    }
+}

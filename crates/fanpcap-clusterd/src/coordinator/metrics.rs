@@ -1,0 +1,184 @@
+//! What a coordinator sees, for Prometheus.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
+use fanpcap_cluster::{Phase, View};
+
+use crate::cluster::status;
+use crate::textfile::Textfile;
+
+/// How often the file is written.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Writes a coordinator's metrics to a file.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    file: Textfile,
+    cluster: Vec<Label>,
+    last: Option<Instant>,
+}
+
+impl Metrics {
+    /// Metrics of this cluster.
+    pub(super) fn new(file: PathBuf, cluster: &str) -> Self {
+        Self {
+            file: Textfile::new(file, "coordinator"),
+            cluster: vec![("cluster", cluster.to_owned())],
+            last: None,
+        }
+    }
+
+    /// Replaces the file, if that is due. `written` is the number of topologies that this
+    /// coordinator wrote, `forged` that of control messages with a wrong key or seal.
+    pub(super) fn write(&mut self, view: &View, written: u64, forged: u64) {
+        if self.last.is_some_and(|last| last.elapsed() < EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let families = self.families(view, written, forged);
+        self.file.write(&families);
+    }
+
+    fn families(&self, view: &View, written: u64, forged: u64) -> Vec<Family> {
+        let one = |kind| {
+            move |(name, help, number)| Family {
+                name,
+                help,
+                kind,
+                samples: vec![(self.cluster.clone(), Number::Whole(number))],
+            }
+        };
+        let counters = counters(written, forged).map(one(Kind::Counter));
+        let mut families = vec![one(Kind::Gauge)(leads(view))];
+        families.extend(counters);
+        if view.leads {
+            families.extend(of_topology(view).map(one(Kind::Gauge)));
+            families.extend(self.of_nodes(view));
+        }
+        families
+    }
+
+    fn of_nodes(&self, view: &View) -> [Family; 2] {
+        let mut states = Vec::new();
+        let mut buckets = Vec::new();
+        for row in status::rows(view) {
+            let mut labels = self.cluster.clone();
+            labels.push(("node", row.node.to_string()));
+            buckets.push((labels.clone(), Number::Whole(row.buckets as u64)));
+            labels.push(("state", row.state().to_owned()));
+            states.push((labels, Number::Whole(1)));
+        }
+        let of = |name, help, samples| Family {
+            name,
+            help,
+            kind: Kind::Gauge,
+            samples,
+        };
+        [
+            of(
+                "fanpcap_coordinator_node_state",
+                "1, with the node's state as in fanpcap cluster status.",
+                states,
+            ),
+            of(
+                "fanpcap_coordinator_node_buckets",
+                "Buckets that are the node's alone.",
+                buckets,
+            ),
+        ]
+    }
+}
+
+/// A metric's name, what it tells, and its number.
+type Metric = (&'static str, &'static str, u64);
+
+fn leads(view: &View) -> Metric {
+    (
+        "fanpcap_coordinator_leads",
+        "1 while this coordinator leads. Only then it tells of nodes.",
+        u64::from(view.leads),
+    )
+}
+
+fn counters(written: u64, forged: u64) -> [Metric; 2] {
+    [
+        (
+            "fanpcap_coordinator_topologies_written_total",
+            "Topologies that this coordinator wrote.",
+            written,
+        ),
+        (
+            "fanpcap_coordinator_forged_messages_total",
+            "Control messages with a wrong key or seal.",
+            forged,
+        ),
+    ]
+}
+
+fn of_topology(view: &View) -> [Metric; 2] {
+    let topology = view.topology.as_ref();
+    let is_union = topology.is_some_and(|(_, it)| it.phase() == Phase::Union);
+    [
+        (
+            "fanpcap_coordinator_topology_revision",
+            "The topology in force; 0 for none.",
+            topology.map_or(0, |(revision, _)| revision.0),
+        ),
+        (
+            "fanpcap_coordinator_union",
+            "1 while buckets move.",
+            u64::from(is_union),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use fanpcap_cli::metrics::exposition::text;
+    use fanpcap_cluster::{Announcement, Live, NodeId};
+
+    use super::*;
+    use crate::textfile::assert_documented;
+
+    #[test]
+    fn only_who_leads_tells_of_nodes() {
+        let mut view = View {
+            leads: true,
+            ..View::default()
+        };
+        view.live.push(Live {
+            announcement: Announcement {
+                node: NodeId(0xa1),
+                boot: 1,
+                weight: 1,
+                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            },
+            acknowledged: None,
+        });
+        let metrics = Metrics::new("/absent".into(), "lab");
+        let leads = text(&metrics.families(&view, 3, 2));
+        for line in [
+            "leads{cluster=\"lab\"} 1",
+            "topologies_written_total{cluster=\"lab\"} 3",
+            "forged_messages_total{cluster=\"lab\"} 2",
+            "union{cluster=\"lab\"} 0",
+            "node_state{cluster=\"lab\",node=\"000000a1\",state=\"waiting\"} 1",
+            "node_buckets{cluster=\"lab\",node=\"000000a1\"} 0",
+        ] {
+            let line = format!("\nfanpcap_coordinator_{line}\n");
+            assert!(leads.contains(&line), "{line} in {leads}");
+        }
+        assert_documented("fanpcap_coordinator_", &metrics.families(&view, 3, 2));
+        view.leads = false;
+        let stands_by = text(&metrics.families(&view, 3, 2));
+        assert!(
+            stands_by.contains("_leads{cluster=\"lab\"} 0\n"),
+            "{stands_by}"
+        );
+        assert!(!stands_by.contains("_node_"), "{stands_by}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The file with a program's metrics, for node_exporter's textfile collector.
+
+use std::path::PathBuf;
+
+use fanpcap_cli::metrics::exposition::{Family, text};
+use fanpcap_cli::metrics::file;
+use fanpcap_cli::streams;
+
+/// A file with metrics, which is replaced at once. A full disk does not end its program.
+#[derive(Debug)]
+pub(crate) struct Textfile {
+    file: PathBuf,
+    /// The subcommand that writes it.
+    verb: &'static str,
+    /// Whether the last write has failed.
+    fails: bool,
+}
+
+impl Textfile {
+    /// The file of a subcommand.
+    pub(crate) fn new(file: PathBuf, verb: &'static str) -> Self {
+        Self {
+            file,
+            verb,
+            fails: false,
+        }
+    }
+
+    /// Replaces the file. Says when that begins to fail.
+    pub(crate) fn write(&mut self, families: &[Family]) {
+        let written = file::write(&self.file, &text(families));
+        let fails = written.is_err();
+        if let (Err(error), false) = (written, self.fails) {
+            let (verb, file) = (self.verb, self.file.display());
+            streams::note(&format!("fanpcap {verb}: {file} is not written: {error}\n"));
+        }
+        self.fails = fails;
+    }
+}
+
+/// Asserts that the manual has these metrics with their types, and no others of this prefix.
+#[cfg(test)]
+pub(crate) fn assert_documented(prefix: &str, families: &[Family]) {
+    use fanpcap_cli::metrics::exposition::Kind;
+    const PAGE: &str = include_str!("../../../docs/operating.md");
+    let begin = format!("| `{prefix}");
+    let rows = PAGE.lines().filter(|line| line.starts_with(&begin));
+    let mut rows: Vec<&str> = rows
+        .map(|row| row.rsplit_once(" | ").unwrap_or_default().0)
+        .collect();
+    let mut own: Vec<String> = families
+        .iter()
+        .map(|family| {
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+            };
+            format!("| `{}` | {kind}", family.name)
+        })
+        .collect();
+    rows.sort_unstable();
+    own.sort_unstable();
+    assert_eq!(rows, own);
+}
