@@ -21,6 +21,7 @@ mod nic;
 mod device;
 mod settings;
 mod library;
+mod cluster;
 mod facts;
 mod user;
 mod text;
@@ -84,6 +85,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let as_user = as_user.transpose()?;
     let mut facts = facts::read(asked, program, WHILE)?;
     facts.of_user = as_user.map(AsUser::findings).transpose()?;
+    if !arguments.caller {
+        facts.of_cluster = cluster::findings()?;
+    }
     let findings = match arguments.caller {
         true => facts.findings_of_caller(),
         false => facts.findings(),
@@ -163,6 +167,9 @@ mod tests {
         let row = |line: &'static str| line.strip_prefix("| `")?.split('`').next();
         let mut told: Vec<&str> = PAGE.lines().filter_map(row).collect();
         told.sort_unstable();
-        assert_eq!(told, names(&SOURCES));
+        let mut all = names(&SOURCES);
+        all.extend(super::cluster::NAMES);
+        all.sort_unstable();
+        assert_eq!(told, all);
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::{env, fs};
 
 use anyhow::{Context, Error, Result, ensure};
@@ -90,6 +90,22 @@ impl Outside {
         Err(self.replace(own, words))
     }
 
+    /// Whether the program is there.
+    pub(crate) fn is_installed(self) -> bool {
+        self.places()
+            .is_ok_and(|places| places.iter().any(|it| it.exists()))
+    }
+
+    /// Runs the program to its end. What it prints is short.
+    pub(crate) fn output(self, words: &[&str]) -> Result<Output> {
+        let program = self.program()?;
+        let own: &[&str] = if self.shares { &[self.verb] } else { &[] };
+        let mut command = Command::new(&program);
+        command.args(own).args(words).stdin(Stdio::null());
+        let done = command.output();
+        done.with_context(|| format!("starting {}", program.display()))
+    }
+
     /// Replaces this process by the program. Returns only if that fails.
     fn replace(self, first: &[&str], words: &[impl AsRef<OsStr>]) -> Error {
         match self.program() {
@@ -101,13 +117,20 @@ impl Outside {
         }
     }
 
-    /// Path of the program: beside the command in the build tree, in PREFIX/libexec once installed.
-    fn program(self) -> Result<PathBuf> {
-        let Self { verb, name, .. } = self;
+    /// Where the program may be: beside the command in the build tree, in PREFIX/libexec once
+    /// installed.
+    fn places(self) -> Result<[PathBuf; 2]> {
         let command = env::current_exe().context("where this command is")?;
         let directory = command.parent().context("where this command is")?;
         let places = [directory, &directory.join("../libexec/fanpcap")];
-        let places = places.map(|place| place.join(name));
+        Ok(places.map(|place| place.join(self.name)))
+    }
+
+    /// Path of the program.
+    fn program(self) -> Result<PathBuf> {
+        let Self { verb, name, .. } = self;
+        let command = env::current_exe().context("where this command is")?;
+        let places = self.places()?;
         let [beside, installed] = places.each_ref().map(|place| place.display().to_string());
         let found = places.into_iter().find(|place| place.exists());
         let found = found.with_context(|| {

@@ -1,7 +1,8 @@
 //! `fanpcap cluster`: looks at a cluster and tells it what the operator wants.
 
+mod doctor;
 mod check;
-mod status;
+pub(crate) mod status;
 mod topology;
 mod wish;
 mod demo;

@@ -29,6 +29,8 @@ pub(super) struct Facts {
     pub(super) asked: Option<String>,
     /// What is wrong for applications that another user starts, where that user was asked for.
     pub(super) of_user: Option<Vec<Finding>>,
+    /// What is wrong with the capture cluster that this machine is in.
+    pub(super) of_cluster: Vec<Finding>,
     pub(super) machine: Machine,
     pub(super) privileges: Option<Privileges>,
     pub(super) limits: Limits,
@@ -91,6 +93,7 @@ pub(super) fn read(
     Ok(Facts {
         asked: asked.map(str::to_owned),
         of_user: None,
+        of_cluster: Vec::new(),
         machine: Machine::read(root, before.overruns),
         privileges: Some(Privileges::read(root)),
         limits: Limits::read(root, kernel),
@@ -160,6 +163,7 @@ impl Facts {
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
         all.extend(self.machine.findings());
+        all.extend(self.of_cluster.iter().cloned());
         in_order(all)
     }
 

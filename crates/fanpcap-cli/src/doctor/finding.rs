@@ -1,5 +1,6 @@
 //! A finding: what goes wrong, where, why it matters, and the command that mends it.
 
+use fanpcap_config::report::harmless_text;
 use serde::{Deserialize, Serialize};
 
 /// What a problem does to captures, the worst first.
@@ -50,6 +51,38 @@ pub(super) struct Finding {
     pub(super) why: String,
     /// The shell's command that mends it.
     pub(super) fix: String,
+}
+
+/// A finding of another process.
+#[derive(Deserialize)]
+pub(super) struct Told {
+    pub(super) name: String,
+    effect: Effect,
+    place: String,
+    what: String,
+    why: String,
+    pub(super) fix: String,
+}
+
+/// What another process prints.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    pub(super) findings: Vec<Told>,
+}
+
+impl Told {
+    /// The finding, if it has one of these names, without what harms a terminal.
+    pub(super) fn own(self, names: &[&'static str]) -> Option<Finding> {
+        let name = names.iter().find(|&&it| it == self.name)?;
+        Some(Finding {
+            name,
+            effect: self.effect,
+            place: harmless_text(&self.place),
+            what: harmless_text(&self.what),
+            why: harmless_text(&self.why),
+            fix: harmless_text(&self.fix),
+        })
+    }
 }
 
 /// The place of what concerns no device.

@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_config::report::harmless_text;
-use serde::Deserialize;
 
 use super::LOST;
-use super::finding::{Effect, Finding};
+use super::finding::{Finding, Page, Told};
 
 /// A user by the system's database (getent(1)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,23 +50,6 @@ const MOST: u64 = 1 << 18;
 
 /// The seconds after which a doctor that does not end is killed: its user can stop it.
 const PATIENCE: &str = "20";
-
-/// A finding of that doctor.
-#[derive(Deserialize)]
-struct Told {
-    name: String,
-    effect: Effect,
-    place: String,
-    what: String,
-    why: String,
-    fix: String,
-}
-
-/// What that doctor prints.
-#[derive(Deserialize)]
-struct Page {
-    findings: Vec<Told>,
-}
 
 impl User {
     /// The user of this name or number.
@@ -144,24 +126,17 @@ impl AsUser {
         page.findings.into_iter().map(|it| self.own(it)).collect()
     }
 
-    fn own(&self, told: Told) -> Result<Finding> {
+    fn own(&self, mut told: Told) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        let known = NAMES.into_iter().find(|&it| it == told.name);
-        let name = known.with_context(|| {
-            let name = harmless_text(&told.name);
-            format!("looking as user {user}: no finding has the name {name:?}")
-        })?;
         // The caller runs the command, and has another group.
-        let fix = told.fix.replace("$(id -g)", &self.user.group);
+        told.fix = told.fix.replace("$(id -g)", &self.user.group);
+        let name = harmless_text(&told.name);
+        let mut finding = told
+            .own(&NAMES)
+            .with_context(|| format!("looking as user {user}: no finding has the name {name:?}"))?;
         let source = format!("a process of user {user} says so: read it before you run it");
-        Ok(Finding {
-            name,
-            effect: told.effect,
-            place: harmless_text(&told.place),
-            what: harmless_text(&told.what),
-            why: harmless_text(&told.why),
-            fix: format!("{}    # {source}", harmless_text(&fix)),
-        })
+        finding.fix = format!("{}    # {source}", finding.fix);
+        Ok(finding)
     }
 }
 

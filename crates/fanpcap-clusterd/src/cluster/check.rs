@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use fanpcap_cli::streams;
 
+use super::doctor;
 use crate::conf::{Conf, PATH};
 
 /// Says what is wrong with a cluster.conf, and with the keys and certificates that it names
@@ -15,9 +16,16 @@ pub(crate) struct Arguments {
     /// The file
     #[arg(value_name = "FILE", default_value = PATH)]
     file: PathBuf,
+    /// Tells what is wrong at this machine, as JSON for `fanpcap doctor`
+    #[arg(long, hide = true)]
+    doctor: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.doctor {
+        streams::print(&format!("{}\n", doctor::json(&arguments.file)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let conf = Conf::load(&arguments.file)?;
     conf.check_files()?;
     let (file, cluster) = (arguments.file.display(), &conf.cluster);

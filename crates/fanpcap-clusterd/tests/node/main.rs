@@ -1,6 +1,7 @@
 //! `fanpcap node` on real packets: nodes in namespaces behind a mirror port.
 
 mod stage;
+mod doctor;
 mod distribution;
 mod refusals;
 mod capture;

@@ -1,0 +1,379 @@
+//! What goes wrong at a machine of a capture cluster, for `fanpcap doctor`: what is the case, why it
+//! matters, and the command that mends it.
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_cli::streams;
+use fanpcap_config::report::Report;
+use fanpcap_linux::netlink::{address, link, route};
+use fanpcap_linux::{bpf, wait::clock};
+use serde_json::{Value, json};
+
+use crate::conf::{Conf, Engine};
+use crate::{engine, hold};
+
+/// How long doctor waits for a coordinator's reply.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the names of selections in the kernel begin with.
+const SELECTION: &str = "fanpcap_select";
+
+/// What is looked at.
+#[derive(Debug, Default)]
+struct Facts {
+    /// The settings' file, as it is named.
+    file: String,
+    /// What is wrong with the settings, or with the files that they name.
+    mistake: Option<Report>,
+    device: Option<Device>,
+    /// Devices with a selection that no agent has.
+    orphans: Vec<String>,
+    /// Whether a cluster's stamps are taken here, and nothing keeps the clock in step.
+    is_adrift: bool,
+    /// Why no coordinator is in reach, if none is.
+    unled: Option<String>,
+}
+
+/// The device that the settings name.
+#[derive(Debug, Default)]
+struct Device {
+    name: String,
+    is_there: bool,
+    has_address: bool,
+    leads_out: bool,
+}
+
+/// A problem.
+#[derive(Debug)]
+struct Finding {
+    name: &'static str,
+    /// `refuses`, `loses` or `distorts`, as doctor has it.
+    effect: &'static str,
+    place: String,
+    what: String,
+    why: &'static str,
+    fix: String,
+}
+
+/// The findings at this machine, as one JSON object.
+///
+/// # Errors
+///
+/// The kernel does not list its devices.
+pub(crate) fn json(file: &Path) -> Result<Value> {
+    let findings = Facts::read(file)?.findings().into_iter();
+    let value = |it: Finding| {
+        json!({
+            "name": it.name,
+            "effect": it.effect,
+            "place": it.place,
+            "what": it.what,
+            "why": it.why,
+            "fix": it.fix,
+        })
+    };
+    Ok(json!({ "findings": findings.map(value).collect::<Vec<_>>() }))
+}
+
+impl Facts {
+    fn read(file: &Path) -> Result<Self> {
+        let mut facts = Self {
+            file: file.display().to_string(),
+            orphans: orphans()?,
+            ..Self::default()
+        };
+        if !file.exists() {
+            return Ok(facts);
+        }
+        let conf = match Conf::load(file) {
+            Ok(conf) => conf,
+            Err(mistake) => {
+                facts.mistake = Some(mistake);
+                return Ok(facts);
+            }
+        };
+        facts.is_adrift = !clock::is_synchronized();
+        facts.device = conf.device.as_deref().map(Device::read).transpose()?;
+        match conf.check_files() {
+            Ok(()) => facts.unled = unled(conf),
+            Err(mistake) => facts.mistake = Some(mistake),
+        }
+        Ok(facts)
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut all = Vec::new();
+        all.extend(self.mistake.as_ref().map(|it| mistake(it, &self.file)));
+        all.extend(self.device.as_ref().and_then(Device::finding));
+        all.extend(self.orphans.iter().map(|name| orphan(name)));
+        all.extend(self.unled.as_ref().map(|why| {
+            Finding {
+            name: "no-coordinator",
+            effect: "loses",
+            place: self.file.clone(),
+            what: why.clone(),
+            why: "nodes capture as before, but if one dies nobody gets its packets, and a new node \
+                  gets none",
+            fix: "systemctl start fanpcap-coordinator    # on the machines that the settings name"
+                .to_owned(),
+        }
+        }));
+        all.extend(self.is_adrift.then(|| Finding {
+            name: "clock-adrift",
+            effect: "distorts",
+            place: "this machine".to_owned(),
+            what: "nothing keeps the clock in step with other machines'".to_owned(),
+            why: "packets of several nodes are put in order, and doubles found, by their stamps",
+            fix: "apt-get install chrony    # or start the one that there is".to_owned(),
+        }));
+        all
+    }
+}
+
+impl Device {
+    fn read(name: &str) -> Result<Self> {
+        let links = link::links()?;
+        let found = links.iter().find(|link| link.name == name);
+        let mut device = Self {
+            name: name.to_owned(),
+            is_there: found.is_some(),
+            ..Self::default()
+        };
+        if let Some(link) = found {
+            device.has_address = address::has_address(link.index)?;
+            device.leads_out = route::leads_through(link.index)?;
+        }
+        Ok(device)
+    }
+
+    fn finding(&self) -> Option<Finding> {
+        let name = &self.name;
+        let (what, why, fix) = if !self.is_there {
+            (
+                "there is no such device, and the settings name it",
+                "'fanpcap node' does not start",
+                "ip link    # shows the devices; mend 'device' in cluster.conf".to_owned(),
+            )
+        } else if self.leads_out {
+            (
+                "the monitored device carries the default route",
+                "'fanpcap node' refuses it: a selection would drop this machine's own packets",
+                "ip link    # the mirror port needs a device of its own: mend 'device' in \
+                 cluster.conf"
+                    .to_owned(),
+            )
+        } else if self.has_address {
+            (
+                "the monitored device has an IP address",
+                "'fanpcap node' refuses it: a selection would drop packets for this machine",
+                format!("ip address flush dev {name}"),
+            )
+        } else {
+            return None;
+        };
+        Some(Finding {
+            name: "monitored-device",
+            effect: "refuses",
+            place: name.clone(),
+            what: what.to_owned(),
+            why,
+            fix,
+        })
+    }
+}
+
+/// The finding of a mistake in settings, or in a file that they name.
+fn mistake(report: &Report, file: &str) -> Finding {
+    let place = report.place.as_ref();
+    let at = place.map(|it| format!("{}:{}:{}", it.source, it.line, it.column));
+    let hint = report.hint.as_ref().map(|hint| format!("; {hint}"));
+    // A message about a file ends with the command that mends it.
+    let named = report.message.split("; '").nth(1);
+    let command = named.and_then(|rest| rest.strip_suffix('\''));
+    let line = place.map(|it| format!("sed -i '{}s/^/# /' {}", it.line, it.source));
+    let line = line.map(|line| format!("{line}    # takes the line out; or edit it"));
+    let fix = command.map(str::to_owned).or(line);
+    Finding {
+        name: match report.slug {
+            "cluster-file-bad" => "cluster-file",
+            _ => "cluster-conf",
+        },
+        effect: "refuses",
+        place: at.unwrap_or_else(|| file.to_owned()),
+        what: format!("{}{}", report.message, hint.unwrap_or_default()),
+        why: "node, coordinator and analyzer of the cluster do not start",
+        fix: fix.unwrap_or_else(|| format!("fanpcap cluster check {file}")),
+    }
+}
+
+fn orphan(device: &str) -> Finding {
+    Finding {
+        name: "selection-without-agent",
+        effect: "loses",
+        place: device.to_owned(),
+        what: "it has a cluster's selection, and no 'fanpcap node' runs on it".to_owned(),
+        why: "packets of other nodes are dropped by a topology that grows old: what this node should \
+              take over is lost",
+        fix: format!("systemctl start fanpcap-node    # or: fanpcap node -i {device} --detach"),
+    }
+}
+
+/// The devices with a selection that no agent has.
+fn orphans() -> Result<Vec<String>> {
+    let mut orphans = Vec::new();
+    for link in link::links()? {
+        let Some(xdp) = link.xdp else {
+            continue;
+        };
+        let is_selection = bpf::program_name(xdp.program).is_ok_and(|it| it.starts_with(SELECTION));
+        // Who may not look at the lock says nothing.
+        if is_selection && matches!(hold::has_agent(link.index), Ok(false)) {
+            orphans.push(link.name);
+        }
+    }
+    Ok(orphans)
+}
+
+/// Why no coordinator is in reach; `None` if one is, or if the cluster has none.
+fn unled(conf: Conf) -> Option<String> {
+    if matches!(conf.engine, Engine::Fixed(_)) {
+        return None;
+    }
+    let (to, answer) = channel();
+    let look = move || {
+        let picture = engine::operator_side(&conf).and_then(|mut side| side.look());
+        // Nobody waits any more.
+        let _ = to.send(picture.map(|it| it.leader));
+    };
+    thread::spawn(look);
+    match answer.recv_timeout(PATIENCE) {
+        Ok(Ok(Some(_))) => None,
+        Ok(Ok(None)) => Some("no coordinator leads the cluster".to_owned()),
+        Ok(Err(error)) => Some(streams::words(&error)),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            let waited = PATIENCE.as_secs();
+            Some(format!("no active coordinator replied within {waited} s"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    /// The manual's page of the findings.
+    const PAGE: &str = include_str!("../../../../docs/doctor.md");
+
+    fn found(facts: &Facts) -> Vec<(&'static str, &'static str, String)> {
+        let all = facts.findings().into_iter();
+        let all = all.map(|it| (it.name, it.effect, it.fix));
+        all.collect()
+    }
+
+    fn only(facts: &Facts) -> (&'static str, &'static str, String) {
+        let mut all = found(facts);
+        assert_eq!(all.len(), 1, "{all:?}");
+        let (name, effect, fix) = all.remove(0);
+        let row = format!("\n| `{name}` | {effect} |");
+        assert!(PAGE.contains(&row), "{row}");
+        (name, effect, fix)
+    }
+
+    #[test]
+    fn a_machine_that_has_nothing_to_do_with_clusters_has_no_findings() {
+        let scratch = Scratch::new().unwrap();
+        let facts = Facts::read(&scratch.file("absent")).unwrap();
+        assert!(facts.mistake.is_none() && !facts.is_adrift);
+        assert_eq!(found(&Facts::default()), []);
+    }
+
+    #[test]
+    fn what_the_device_has_keeps_the_node_from_it() {
+        let of = |is_there, has_address, leads_out| {
+            let device = Device {
+                name: "eth1".to_owned(),
+                is_there,
+                has_address,
+                leads_out,
+            };
+            Facts {
+                device: Some(device),
+                ..Facts::default()
+            }
+        };
+        let (name, effect, fix) = only(&of(true, true, false));
+        assert_eq!((name, effect), ("monitored-device", "refuses"));
+        assert_eq!(fix, "ip address flush dev eth1");
+        assert!(only(&of(true, true, true)).2.starts_with("ip link"));
+        assert!(only(&of(false, false, false)).2.starts_with("ip link"));
+        assert_eq!(found(&of(true, false, false)), []);
+    }
+
+    #[test]
+    fn each_fact_is_a_finding() {
+        let orphan = Facts {
+            orphans: vec!["mon".to_owned()],
+            ..Facts::default()
+        };
+        let (name, _, fix) = only(&orphan);
+        assert_eq!(name, "selection-without-agent");
+        assert!(fix.ends_with("fanpcap node -i mon --detach"), "{fix}");
+        let adrift = Facts {
+            is_adrift: true,
+            ..Facts::default()
+        };
+        assert_eq!(only(&adrift).0, "clock-adrift");
+        let unled = Facts {
+            unled: Some("none".to_owned()),
+            ..Facts::default()
+        };
+        assert_eq!(only(&unled).0, "no-coordinator");
+    }
+
+    #[test]
+    fn mistakes_in_settings_and_files_have_their_commands() {
+        let scratch = Scratch::new().unwrap();
+        let [conf, key] = ["cluster.conf", "key"].map(|name| scratch.file(name));
+        let shown = conf.display();
+        let read = |text: &str| {
+            fs::write(&conf, text).unwrap();
+            let mut facts = Facts::read(&conf).unwrap();
+            facts.is_adrift = false;
+            facts.orphans.clear();
+            only(&facts)
+        };
+        let (name, _, fix) = read("cluster = a\nengin = fixed\n");
+        assert_eq!(name, "cluster-conf");
+        assert!(
+            fix.starts_with(&format!("sed -i '2s/^/# /' {shown}")),
+            "{fix}"
+        );
+        fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let text = format!(
+            "cluster = a\nkey_file = {}\ncoordinators = 192.0.2.1:7700\n",
+            key.display()
+        );
+        let (name, _, fix) = read(&text);
+        assert_eq!(name, "cluster-file");
+        assert_eq!(fix, format!("chmod 600 {}", key.display()));
+    }
+
+    #[test]
+    fn a_cluster_without_a_coordinator_asks_for_none() {
+        let text = "cluster = a\nengine = fixed\nnodes = a1\n";
+        assert_eq!(unled(Conf::parse(text, "c").unwrap()), None);
+        let etcd = "cluster = a\nengine = etcd\netcd = http://127.0.0.1:1\n";
+        let why = unled(Conf::parse(etcd, "c").unwrap()).unwrap();
+        assert!(!why.is_empty());
+    }
+}

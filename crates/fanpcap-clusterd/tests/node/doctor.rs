@@ -1,0 +1,59 @@
+//! What `fanpcap doctor` is told of a node.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::mirror::MONITOR;
+use fanpcap_testkit::{netns, veth};
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage.settings("device = mon\n")?;
+        ensure!(found(&stage)?.is_empty(), "nothing runs");
+        stage.start(0)?;
+        stage.await_said(0, "loaded topology")?;
+        ensure!(found(&stage)?.is_empty(), "the agent runs");
+        stage.kill(0)?;
+        let all = found(&stage)?;
+        ensure!(
+            all.len() == 1 && all[0].0 == "selection-without-agent",
+            "{all:?}"
+        );
+        let words: Vec<&str> = all[0].1.split(' ').collect();
+        ensure!(
+            words.ends_with(&["node", "-i", MONITOR, "--detach"]),
+            "{words:?}"
+        );
+        stage.run(0, &["-i", MONITOR, "--detach"])?;
+        let addressed = || veth::ip("address add 198.51.100.1/24 dev mon");
+        stage.mirror.on_node(0, addressed)?;
+        let all = found(&stage)?;
+        ensure!(all.len() == 1 && all[0].0 == "monitored-device", "{all:?}");
+        let fix = all[0].1.strip_prefix("ip ").context("a command")?;
+        stage.mirror.on_node(0, || veth::ip(fix))?;
+        ensure!(found(&stage)?.is_empty(), "its command mends it");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The findings at the node, by name, and the commands that mend them; but for the machine's clock.
+fn found(stage: &Stage) -> Result<Vec<(String, String)>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+    command
+        .args(["cluster", "check", "--doctor"])
+        .arg(stage.scratch.file("cluster.conf"));
+    let done = stage.mirror.on_node(0, || Ok(command.output()?))?;
+    let said: Value = serde_json::from_slice(&done.stdout)
+        .with_context(|| String::from_utf8_lossy(&done.stderr).into_owned())?;
+    let all = said["findings"].as_array().context("findings")?.iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = all.map(|it| (text(&it["name"]), text(&it["fix"])));
+    Ok(all.filter(|(name, _)| name != "clock-adrift").collect())
+}
