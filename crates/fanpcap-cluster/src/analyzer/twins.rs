@@ -4,8 +4,8 @@
 //! packet that comes again is no double in itself. A node has each packet once. So an equal packet
 //! of another node is a double of one that this node has not had yet; of equal packets there were
 //! as many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that
-//! comes when the other node had begun, or ended, is one of its own. And they have one bucket: where
-//! packets are selected in turn, a true repeat has another.
+//! comes when the other node had begun, or ended, is one of its own. And they have one bucket:
+//! where packets are selected in turn, a true repeat has another.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};

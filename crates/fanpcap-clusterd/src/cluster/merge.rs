@@ -4,9 +4,9 @@
 //! from the others. Under most keys equal packets have the same bucket, and so the same owner. So
 //! equal packets of two files are doubles, and equal packets of one file are true repeats.
 //!
-//! Where the packet's turn or the mirror's number selects (`round_robin`, `sequence`), the repeat of
-//! a packet has another bucket, and another node may have it. There equal packets of two files are
-//! doubles only while buckets moved.
+//! Where the packet's turn or the mirror's number selects (`round_robin`, `sequence`), the repeat
+//! of a packet has another bucket, and another node may have it. There equal packets of two files
+//! are doubles only while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
