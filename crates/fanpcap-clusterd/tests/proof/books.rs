@@ -1,0 +1,111 @@
+//! The analyzer's account beside the truth.
+
+use std::fmt;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// What the captured numbers say of the packets `0..offered`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Truth {
+    pub(crate) offered: u64,
+    /// Packets that were captured, each counted once.
+    pub(crate) captured: u64,
+    /// Captures beyond the first of a packet.
+    pub(crate) doubles: u64,
+    pub(crate) missed: u64,
+}
+
+impl Truth {
+    /// Of the packets with numbers below `offered`.
+    pub(crate) fn of(offered: u64, captured: impl IntoIterator<Item = u64>) -> Result<Self> {
+        let mut times = vec![0u8; usize::try_from(offered)?];
+        let mut doubles = 0;
+        for number in captured {
+            let times = times.get_mut(usize::try_from(number)?);
+            let times = times.with_context(|| format!("packet {number} was never sent"))?;
+            doubles += u64::from(*times > 0);
+            *times = 1;
+        }
+        let captured = times.iter().map(|it| u64::from(*it)).sum();
+        Ok(Self {
+            offered,
+            captured,
+            doubles,
+            missed: offered - captured,
+        })
+    }
+}
+
+/// A line of the analyzer's JSON.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Line(Value);
+
+impl Line {
+    /// The last whole line of what an analyzer has printed.
+    pub(crate) fn last(printed: &str) -> Option<Self> {
+        let (whole, _) = printed.rsplit_once('\n')?;
+        let line = whole.lines().last()?;
+        serde_json::from_str(line).ok().map(Self)
+    }
+
+    /// A figure that is exact.
+    pub(crate) fn number(&self, name: &str) -> Result<i64> {
+        let value = self.0[name].as_i64();
+        value.with_context(|| format!("no number {name:?} in {self}"))
+    }
+
+    /// A figure's least and most.
+    pub(crate) fn span(&self, name: &str) -> Result<(i64, i64)> {
+        let end = |which: &str| self.0[name][which].as_i64();
+        let span = end("least").zip(end("most"));
+        span.with_context(|| format!("no span {name:?} in {self}"))
+    }
+
+    /// What is said of a node.
+    pub(crate) fn verdict(&self, node: &str) -> Option<&str> {
+        let nodes = self.0["nodes"].as_array()?;
+        nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
+    }
+
+    /// Whether a figure is exact and this.
+    pub(crate) fn is(&self, name: &str, number: u64) -> bool {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        self.span(name).ok() == Some((number, number))
+    }
+
+    /// Whether the counts, but for the time, are those of an earlier line.
+    pub(crate) fn is_as(&self, earlier: &Self) -> bool {
+        let timeless = |line: &Self| {
+            let mut value = line.0.clone();
+            value["time"] = Value::Null;
+            value["apart"] = Value::Null;
+            value
+        };
+        timeless(self) == timeless(earlier)
+    }
+
+    /// Asserts that a figure's span has this number.
+    pub(crate) fn assert_within(&self, name: &str, number: u64) -> Result<()> {
+        let (least, most) = self.span(name)?;
+        let number = i64::try_from(number)?;
+        ensure!(
+            (least..=most).contains(&number),
+            "{name} is {number}, and the analyzer says {least}..{most}: {self}"
+        );
+        Ok(())
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[test]
+fn truth_tells_missed_packets_and_doubles() {
+    let truth = Truth::of(5, [0, 1, 1, 3]).unwrap();
+    assert_eq!((truth.captured, truth.doubles, truth.missed), (3, 1, 2));
+    assert!(Truth::of(5, [5]).is_err());
+}

@@ -1,0 +1,167 @@
+//! Planned changes: nodes are drained, leave, join and get other weights, and no packet is missed.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fanpcap_testkit::netns;
+
+use crate::stage::{Engine, Owners, Stage, id};
+
+/// A planned change of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    Drain,
+    Restore,
+    Heavy,
+    Light,
+    Leave,
+    Join,
+}
+
+const COURSE: [Change; 6] = [
+    Change::Drain,
+    Change::Restore,
+    Change::Heavy,
+    Change::Light,
+    Change::Leave,
+    Change::Join,
+];
+
+/// How many buckets may move beyond what the nodes' shares come to, by rounding.
+const ROUNDING: usize = 3;
+
+/// What the changes came to.
+#[derive(Clone, Copy, Default, Debug)]
+struct Moves {
+    changes: usize,
+    buckets: usize,
+    /// Beyond the least that moves, the most of all changes.
+    excess: usize,
+}
+
+/// How many changes are made: `FANPCAP_RUNS`, or one of each kind.
+fn runs() -> usize {
+    let set = std::env::var("FANPCAP_RUNS").ok();
+    set.and_then(|set| set.parse().ok()).unwrap_or(COURSE.len())
+}
+
+impl Change {
+    /// Has it happen, and waits until it has. Returns the new owners.
+    fn happen(self, stage: &mut Stage, node: usize) -> Result<Owners> {
+        let name = id(node);
+        let others: Vec<usize> = (0..3).filter(|other| *other != node).collect();
+        let share = |owners: &Owners| count(owners, &name);
+        match self {
+            Self::Drain => {
+                stage.cluster(&["drain", &name])?;
+                stage.await_owners(&others)
+            }
+            Self::Restore => {
+                stage.cluster(&["drain", "--undo", &name])?;
+                stage.await_owners(&[0, 1, 2])
+            }
+            Self::Heavy => {
+                stage.cluster(&["weight", &name, "2"])?;
+                stage.await_topology(|owners| share(owners).abs_diff(2048) <= ROUNDING)
+            }
+            Self::Light => {
+                stage.cluster(&["weight", &name])?;
+                stage.await_topology(|owners| share(owners).abs_diff(1365) <= ROUNDING)
+            }
+            Self::Leave => {
+                stage.cluster(&["drain", &name])?;
+                let owners = stage.await_owners(&others)?;
+                stage.stop(node)?;
+                Ok(owners)
+            }
+            Self::Join => {
+                stage.cluster(&["drain", "--undo", &name])?;
+                stage.start(node)?;
+                stage.await_owners(&[0, 1, 2])
+            }
+        }
+    }
+
+    /// How many buckets move at least: what the node's share changes by.
+    fn least(self) -> usize {
+        match self {
+            Self::Drain | Self::Restore | Self::Leave | Self::Join => 1365,
+            Self::Heavy | Self::Light => 2048 - 1365,
+        }
+    }
+}
+
+fn count(owners: &Owners, node: &str) -> usize {
+    let mine = |owner: &&Option<String>| owner.as_deref() == Some(node);
+    owners.iter().filter(mine).count()
+}
+
+/// Makes changes while packets come, each of another node than the one before.
+fn change(stage: &mut Stage, changes: usize) -> Result<Moves> {
+    let mut moves = Moves::default();
+    let mut owners = stage.await_owners(&[0, 1, 2])?;
+    stage.send();
+    thread::sleep(Duration::from_millis(500));
+    for turn in 0..changes.next_multiple_of(2) {
+        let change = COURSE[turn % COURSE.len()];
+        let node = turn / 2 % 3;
+        let now = change.happen(stage, node)?;
+        let moved = owners.iter().zip(&now).filter(|(old, new)| old != new);
+        let moved = moved.count();
+        let excess = moved.saturating_sub(change.least());
+        ensure!(excess <= ROUNDING, "{change:?}: {moved} buckets moved");
+        moves.changes += 1;
+        moves.buckets += moved;
+        moves.excess = moves.excess.max(excess);
+        owners = now;
+    }
+    thread::sleep(Duration::from_millis(500));
+    stage.rest()?;
+    Ok(moves)
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn planned_changes_miss_nothing_and_doubles_are_counted() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(1), "")?;
+        let moves = change(&mut stage, runs())?;
+        let truth = stage.truth()?;
+        let line = stage.await_rest()?;
+        println!("{moves:?}, {truth:?}, {:.1} kpps", stage.rate());
+        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+        // Each capture of each tcpdump is in the nodes' counts, and no other.
+        let captured = truth.captured + truth.doubles;
+        ensure!(line.is("captured", captured), "{captured} captured: {line}");
+        line.assert_within("doubles", truth.doubles)?;
+        line.assert_within("lost", truth.missed)
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn planned_changes_give_the_analyzer_each_packet_once() {
+    netns::within_new(|| {
+        let settings = "mode = capture\ntransport = tcp\n";
+        let mut stage = Stage::new(Engine::Etcd(1), settings)?;
+        let moves = change(&mut stage, runs())?;
+        let line = stage.await_rest()?;
+        let truth = stage.truth()?;
+        println!("{moves:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
+        ensure!(
+            (truth.missed, truth.doubles) == (0, 0),
+            "{truth:?}: {line}\n{}",
+            stage.said()
+        );
+        ensure!(line.is("lost", 0), "{line}");
+        let [received, removed] = ["received", "removed"].map(|name| line.number(name));
+        ensure!(
+            received? - removed? == i64::try_from(truth.offered)?,
+            "{line}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}

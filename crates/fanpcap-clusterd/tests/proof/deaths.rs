@@ -1,0 +1,195 @@
+//! Processes and machines die and hang: what that cost is what the analyzer says.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::netns;
+
+use crate::books::{Line, Truth};
+use crate::stage::{Engine, Stage, seconds};
+
+/// Records go to the analyzer, and are acknowledged.
+const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
+
+/// Before something happens, and after it.
+const BEFORE: Duration = Duration::from_secs(1);
+
+/// How many packets the analyzer's figures say were lost, at least and at most: by the nodes, on the
+/// way to the analyzer, and at its disk.
+pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
+    let (least, most) = line.span("lost")?;
+    let (captured, as_much) = line.span("captured")?;
+    ensure!(captured == as_much, "captured is not exact: {line}");
+    let export = captured - line.number("received")?;
+    let analyzer = line.number("analyzer")?;
+    Ok((least + export + analyzer, most + export + analyzer))
+}
+
+/// Asserts that no packet is in the files twice, and that what is missing is what the analyzer says
+/// was lost.
+pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
+    let line = stage.await_rest()?;
+    let truth = stage.truth()?;
+    println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
+    let (least, most) = explained(&line)?;
+    let missed = i64::try_from(truth.missed)?;
+    ensure!(truth.doubles == 0, "{truth:?}: {line}");
+    ensure!(
+        (least..=most).contains(&missed),
+        "{missed} missed, {least}..{most} explained: {truth:?}: {line}\n{}",
+        stage.said()
+    );
+    Ok((line, truth))
+}
+
+/// In distribution mode the agent has no packet in its hands.
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn killed_and_stopped_agents_cost_tcpdump_nothing() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(1), "")?;
+        stage.send();
+        thread::sleep(BEFORE);
+        stage.kill(0)?;
+        thread::sleep(BEFORE);
+        stage.start(0)?;
+        stage.signal(1, "STOP")?;
+        thread::sleep(seconds("FANPCAP_HANG", 8));
+        stage.signal(1, "CONT")?;
+        stage.await_owners(&[0, 1, 2])?;
+        thread::sleep(BEFORE);
+        stage.rest()?;
+        let truth = stage.truth()?;
+        let line = stage.await_rest()?;
+        println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
+        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+        let captured = truth.captured + truth.doubles;
+        ensure!(line.is("captured", captured), "{captured} captured: {line}");
+        line.assert_within("doubles", truth.doubles)
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_killed_agents_packets_are_in_its_ring_or_accounted() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
+        stage.send();
+        thread::sleep(BEFORE);
+        stage.kill(0)?;
+        thread::sleep(BEFORE / 2);
+        stage.start(0)?;
+        thread::sleep(2 * BEFORE);
+        stage.rest()?;
+        let (_, truth) = assert_accounted(&stage)?;
+        // Batches that were begun or on their way; a second's packets of a node are 14,000.
+        ensure!(truth.missed < 7000, "{truth:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Kills a node's machine: its agent, and its port is blind.
+fn dead_machine(engine: Engine, more: &str, limit: Duration) -> Result<()> {
+    let mut stage = Stage::new(engine, &format!("{CAPTURE}{more}"))?;
+    stage.send();
+    thread::sleep(BEFORE);
+    let killed = Instant::now();
+    stage.kill(1)?;
+    stage.mirror.set_loss(1, 1.0)?;
+    let took = stage.await_heirs(1)?.duration_since(killed);
+    thread::sleep(BEFORE);
+    stage.rest()?;
+    println!("{engine:?}: heirs after {took:?}");
+    let (_, truth) = assert_accounted(&stage)?;
+    ensure!(took <= limit + BUSY, "detected after {took:?}");
+    ensure!(truth.missed > 0, "the dead node had packets");
+    Ok(())
+}
+
+/// So much longer may things take on a busy machine.
+const BUSY: Duration = Duration::from_secs(2);
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_dead_node_of_etcd_has_heirs_and_its_packets_are_accounted() {
+    let limit = Duration::from_millis(5500);
+    netns::within_new(|| dead_machine(Engine::Etcd(1), "", limit)).unwrap();
+}
+
+/// `FANPCAP_OFFLINE=15` has the times as they are by default.
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_dead_node_of_the_embedded_protocol_has_heirs_too() {
+    let limit = seconds("FANPCAP_OFFLINE", 3);
+    let (beat, offline) = (limit.as_millis() / 3, limit.as_millis());
+    let more = format!("heartbeat = {beat}ms\noffline = {offline}ms\n");
+    netns::within_new(|| dead_machine(Engine::Embedded, &more, limit)).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_killed_analyzer_leaves_whole_files_and_its_successor_takes_the_rest() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
+        stage.send();
+        thread::sleep(2 * BEFORE);
+        stage.kill_analyzer()?;
+        let before = stage.truth_so_far()?;
+        thread::sleep(BEFORE);
+        stage.start_analyzer()?;
+        thread::sleep(3 * BEFORE);
+        stage.rest()?;
+        thread::sleep(5 * BEFORE);
+        let truth = stage.truth()?;
+        let line = stage.line().context("a line")?;
+        println!("{before:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
+        ensure!(before.captured > 0 && truth.doubles == 0, "{truth:?}");
+        // What it had in memory, for a second, is gone; what it had not acknowledged comes again.
+        ensure!(truth.missed < 80_000, "{truth:?}: {line}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP, a file system of its own"]
+fn what_a_full_disk_does_not_take_is_counted() {
+    netns::within_new(|| {
+        let mut disk = None;
+        let mut stage = Stage::prepared(Engine::Etcd(1), CAPTURE, |records| {
+            disk = Some(Disk::mount(records)?);
+            Ok(())
+        })?;
+        stage.send_for(4 * BEFORE)?;
+        let (line, truth) = assert_accounted(&stage)?;
+        ensure!(line.number("analyzer")? > 0, "the disk was full: {line}");
+        ensure!(line.is("lost", 0), "no node lost any: {truth:?}: {line}");
+        drop(disk);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A small disk. Dropping it takes it away.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn mount(at: &std::path::Path) -> Result<Self> {
+        std::fs::create_dir_all(at)?;
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]);
+        ensure!(command.arg(at).status()?.success(), "mount");
+        Ok(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // An error shows as a directory that can't be removed.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

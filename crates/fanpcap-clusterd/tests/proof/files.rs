@@ -1,0 +1,50 @@
+//! The analyzer's files: which packets they have, read block by block.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::wire;
+
+/// A block of a packet with its interface and time (pcapng, section 4.3).
+const PACKET: u32 = 6;
+
+/// The numbers of the packets in all files of a directory, in the order of the files.
+///
+/// # Errors
+/// A file is not whole pcapng blocks.
+pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
+    let entries = fs::read_dir(directory).context("the analyzer's directory")?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.sort();
+    let mut numbers = Vec::new();
+    for path in paths {
+        let bytes = fs::read(&path)?;
+        blocks(&bytes, &mut numbers).with_context(|| path.display().to_string())?;
+    }
+    Ok(numbers)
+}
+
+fn blocks(mut bytes: &[u8], numbers: &mut Vec<u64>) -> Result<()> {
+    let word = |bytes: &[u8], at: usize| -> Result<u32> {
+        let word = bytes.get(at..at + 4).context("a block's end is missing")?;
+        Ok(u32::from_ne_bytes(word.try_into()?))
+    };
+    while !bytes.is_empty() {
+        let length = word(bytes, 4)? as usize;
+        ensure!(
+            length >= 12 && word(bytes, length - 4)? as usize == length,
+            "a block with two lengths"
+        );
+        if word(bytes, 0)? == PACKET {
+            let captured = word(bytes, 20)? as usize;
+            let packet = bytes.get(28..28 + captured).context("a short packet")?;
+            numbers.extend(wire::number(packet));
+        }
+        bytes = &bytes[length..];
+    }
+    Ok(())
+}

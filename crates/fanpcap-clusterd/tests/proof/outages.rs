@@ -1,0 +1,74 @@
+//! Outages of what coordinates a cluster: nothing changes, and nothing is missed.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{await_for, netns};
+
+use crate::stage::{Engine, PATIENCE, Stage, seconds};
+
+/// Records go to the analyzer, and are acknowledged.
+const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
+
+/// Before something happens, and after it.
+const BEFORE: Duration = Duration::from_secs(1);
+
+/// Asserts that each packet is in the files once.
+fn assert_once(stage: &Stage) -> Result<()> {
+    let line = stage.await_rest()?;
+    let truth = stage.truth()?;
+    println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
+    ensure!(
+        (truth.missed, truth.doubles) == (0, 0) && line.is("lost", 0),
+        "{truth:?}: {line}\n{}",
+        stage.said()
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn etcds_leader_then_its_quorum_then_the_coordinator_die_and_nothing_is_missed() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(3), CAPTURE)?;
+        stage.start_coordinator()?;
+        let (_, before) = stage.owners()?;
+        stage.send();
+        thread::sleep(BEFORE);
+        let outage = seconds("FANPCAP_OUTAGE", 7);
+        without_etcd(&mut stage, outage)?;
+        let owners = stage.await_owners(&[0, 1, 2])?;
+        let (_, after) = stage.owners()?;
+        ensure!(before == after, "topology {before}, then {after}");
+        ensure!(owners.iter().all(Option::is_some), "all buckets");
+        let killed = Instant::now();
+        let dead = stage.kill_coordinator()?;
+        await_for("the standby to lead", PATIENCE, || {
+            let leader = stage.leader()?;
+            Ok(leader.filter(|name| *name != dead))
+        })?;
+        let took = killed.elapsed();
+        println!("the standby leads after {took:?}");
+        ensure!(took <= Duration::from_secs(8), "after {took:?}");
+        thread::sleep(BEFORE);
+        stage.rest()?;
+        assert_once(&stage)
+    })
+    .unwrap();
+}
+
+/// Kills etcd's leader, then another member, and starts both again.
+fn without_etcd(stage: &mut Stage, outage: Duration) -> Result<()> {
+    let etcd = stage.etcd.as_mut().context("an etcd")?;
+    let first = etcd.leader()?;
+    etcd.kill(first)?;
+    let others: Vec<usize> = (0..3).filter(|member| *member != first).collect();
+    etcd.await_leader_of(&others)?;
+    thread::sleep(BEFORE);
+    etcd.kill(others[0])?;
+    thread::sleep(outage);
+    etcd.restart(first)?;
+    etcd.restart(others[0])?;
+    etcd.await_leader()
+}

@@ -1,0 +1,75 @@
+//! tcpdump on the nodes, as any user would start it: what each has captured.
+
+use std::io::{BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result};
+use fanpcap_testkit::Mirror;
+use fanpcap_testkit::mirror::MONITOR;
+
+use crate::wire;
+
+/// A node's tcpdump. Dropping it ends it.
+pub(crate) struct Reader {
+    child: Child,
+    numbers: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Reader {
+    /// Starts tcpdump on a node.
+    pub(crate) fn start(mirror: &Mirror, node: usize) -> Result<Self> {
+        let mut command = Command::new("tcpdump");
+        command
+            .args(["-n", "-U", "-Z", "root", "-s", "80", "-B", "65536", "-i"])
+            .args([MONITOR, "-w", "-"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = mirror.on_node(node, || Ok(command.spawn()?))?;
+        let mut from = BufReader::new(child.stdout.take().context("tcpdump's output")?);
+        // The file's header comes once it captures.
+        from.read_exact(&mut [0; 24]).context("tcpdump's header")?;
+        let numbers = Arc::new(Mutex::new(Vec::new()));
+        let found = Arc::clone(&numbers);
+        thread::spawn(move || take(from, &found));
+        Ok(Self { child, numbers })
+    }
+
+    /// The numbers of the packets that it has captured so far.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let numbers = self.numbers.lock();
+        numbers.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        let numbers = self.numbers.lock();
+        numbers.unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Takes packets out of a pcap stream until it ends.
+fn take(mut from: BufReader<ChildStdout>, found: &Mutex<Vec<u64>>) {
+    let mut head = [0; 16];
+    let mut captured = vec![0; 1 << 16];
+    while from.read_exact(&mut head).is_ok() {
+        let [.., a, b, c, d, _, _, _, _] = head;
+        let length = u32::from_ne_bytes([a, b, c, d]) as usize;
+        if from.read_exact(&mut captured[..length]).is_err() {
+            return;
+        }
+        if let Some(number) = wire::number(&captured[..length]) {
+            let found = found.lock();
+            found.unwrap_or_else(PoisonError::into_inner).push(number);
+        }
+    }
+}

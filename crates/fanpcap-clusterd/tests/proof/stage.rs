@@ -1,0 +1,426 @@
+//! A whole cluster: etcd or the embedded protocol, coordinators, nodes, an analyzer, traffic.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::mirror::{HOST, MONITOR, WIRE};
+use fanpcap_testkit::{Etcd, Mirror, Scratch, await_for, member, veth};
+use serde_json::Value;
+
+use crate::books::{Line, Truth};
+use crate::files;
+use crate::readers::Reader;
+use crate::wire::Sender;
+
+/// Enough for whatever the cluster does on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What coordinates the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Engine {
+    /// An etcd with so many members.
+    Etcd(u8),
+    /// The protocol of fanpcap's own, with its times as they are by default.
+    Embedded,
+}
+
+/// The cluster. Dropping it ends all processes and takes the selections off.
+pub(crate) struct Stage {
+    pub(crate) mirror: Mirror,
+    pub(crate) scratch: Scratch,
+    pub(crate) etcd: Option<Etcd>,
+    agents: Vec<Option<Child>>,
+    readers: Vec<Reader>,
+    coordinators: Vec<Child>,
+    analyzer: Option<Child>,
+    sender: Option<Sender>,
+    /// How many packets were sent.
+    pub(crate) sent: u64,
+    /// For how long packets were sent.
+    lasted: Duration,
+    /// Whether an analyzer takes the packets, or tcpdump on each node.
+    ships: bool,
+}
+
+/// Which node has each bucket.
+pub(crate) type Owners = Vec<Option<String>>;
+
+impl Stage {
+    /// Three nodes that have their shares, with these further settings. In capture mode an analyzer
+    /// writes files, else tcpdump reads on each node.
+    pub(crate) fn new(engine: Engine, more: &str) -> Result<Self> {
+        Self::prepared(engine, more, |_| Ok(()))
+    }
+
+    /// The same. The directory for the analyzer's files is prepared first.
+    pub(crate) fn prepared(
+        engine: Engine,
+        more: &str,
+        prepare: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Self> {
+        let mut stage = Self::bare(engine, more)?;
+        prepare(&stage.records())?;
+        stage.start_coordinator()?;
+        stage.start_analyzer()?;
+        for node in 0..3 {
+            stage.mirror.add()?;
+            stage.agents.push(None);
+            stage.start(node)?;
+        }
+        stage.await_owners(&[0, 1, 2])?;
+        if !stage.ships {
+            for node in 0..3 {
+                let reader = Reader::start(&stage.mirror, node)?;
+                stage.readers.push(reader);
+            }
+        }
+        // What passes before the first report is known within a span only.
+        stage.await_line("all nodes' reports", |line| {
+            (0..3).all(|node| line.verdict(&id(node)).is_some())
+        })?;
+        Ok(stage)
+    }
+
+    fn bare(engine: Engine, more: &str) -> Result<Self> {
+        let mirror = Mirror::new(0)?;
+        let scratch = Scratch::new()?;
+        let mut etcd = None;
+        let coordination = match engine {
+            Engine::Etcd(members) => {
+                let hosts = (0..members).map(|it| Ipv4Addr::new(192, 0, 2, 240 + it));
+                let hosts: Vec<_> = hosts.collect();
+                for host in &hosts {
+                    veth::ip(&format!("address add {host}/32 dev lo"))?;
+                }
+                let started = Etcd::start_on(&hosts, &[])?;
+                let text = format!("engine = etcd\netcd = {}\n", started.endpoints().join(", "));
+                etcd = Some(started);
+                text
+            }
+            Engine::Embedded => {
+                let key = scratch.write("key", "0123456789abcdef0123456789abcdef")?;
+                fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+                let key = key.display();
+                format!("key_file = {key}\ncoordinators = {HOST}:7700\n")
+            }
+        };
+        let text = format!(
+            "cluster = proof\n{coordination}analyzers = {HOST}:7710\nhold_down = 0s\n{more}"
+        );
+        scratch.write("cluster.conf", &text)?;
+        Ok(Self {
+            mirror,
+            scratch,
+            etcd,
+            agents: Vec::new(),
+            readers: Vec::new(),
+            coordinators: Vec::new(),
+            analyzer: None,
+            sender: None,
+            sent: 0,
+            lasted: Duration::ZERO,
+            ships: more.contains("mode = capture"),
+        })
+    }
+
+    /// The program with a subcommand. What it says goes to a file, behind what was said before.
+    fn program(&self, name: &str, words: &[&str]) -> Result<Command> {
+        let path = self.scratch.file(&format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(path)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+        command.args(words).arg("--config");
+        command.arg(self.scratch.file("cluster.conf"));
+        command.env("STATE_DIRECTORY", self.scratch.file(""));
+        command.stdin(Stdio::null()).stderr(log);
+        Ok(command)
+    }
+
+    pub(crate) fn start_coordinator(&mut self) -> Result<()> {
+        let name = format!("coordinator{}", self.coordinators.len());
+        let child = self.program(&name, &["coordinator"])?.spawn()?;
+        self.coordinators.push(child);
+        Ok(())
+    }
+
+    /// Kills the coordinator that leads. Returns its name.
+    pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
+        let name = self.leader()?.context("no coordinator leads")?;
+        let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
+        let child = self.coordinators.iter_mut().find(of_process);
+        end(child.with_context(|| format!("coordinator {name} is none of ours"))?)?;
+        Ok(name)
+    }
+
+    /// Which coordinator leads.
+    pub(crate) fn leader(&self) -> Result<Option<String>> {
+        let status = self.ask(&["status", "--json"])?;
+        Ok(status["coordinator"].as_str().map(str::to_owned))
+    }
+
+    /// Starts an analyzer: its files and what it prints go on behind those of an earlier one.
+    pub(crate) fn start_analyzer(&mut self) -> Result<()> {
+        // What an earlier one said is none of this one's.
+        let printed = File::create(self.scratch.file("analyzer.json"))?;
+        let mut command = self.program("analyzer", &["analyzer", "--json"])?;
+        if self.ships {
+            command.arg("--write").arg(self.scratch.file("records"));
+        }
+        self.analyzer = Some(command.stdout(printed).spawn()?);
+        self.await_line("the analyzer", |_| true).map(drop)
+    }
+
+    /// Kills the analyzer.
+    pub(crate) fn kill_analyzer(&mut self) -> Result<()> {
+        end(&mut self.analyzer.take().context("no analyzer runs")?)
+    }
+
+    /// Starts the agent of a node.
+    pub(crate) fn start(&mut self, node: usize) -> Result<()> {
+        let name = format!("agent{node}");
+        let id = id(node);
+        let mut command = self.program(&name, &["node", "-i", MONITOR, "--node", &id])?;
+        let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
+        self.agents[node] = Some(child);
+        Ok(())
+    }
+
+    /// Kills the agent of a node.
+    pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
+        end(&mut self.agents[node].take().context("no agent runs")?)
+    }
+
+    /// Sends a signal to the agent of a node, such as STOP.
+    pub(crate) fn signal(&self, node: usize, name: &str) -> Result<()> {
+        let agent = self.agents[node].as_ref().context("no agent runs")?;
+        member::signal(agent.id(), name)
+    }
+
+    /// Ends the agent of a node, as systemd would.
+    pub(crate) fn stop(&mut self, node: usize) -> Result<()> {
+        self.signal(node, "TERM")?;
+        let mut agent = self.agents[node].take().context("no agent runs")?;
+        ensure!(agent.wait()?.success(), "{}", self.said());
+        Ok(())
+    }
+
+    /// Packets come from now on.
+    pub(crate) fn send(&mut self) {
+        self.sender = Some(Sender::start(WIRE, self.sent));
+    }
+
+    /// No packets come any more. Returns how many came in all.
+    pub(crate) fn rest(&mut self) -> Result<u64> {
+        let sender = self.sender.take().context("no packets come")?;
+        let (sent, lasted) = sender.stop()?;
+        self.sent = sent;
+        self.lasted += lasted;
+        Ok(sent)
+    }
+
+    /// Packets a second, in thousands, as they came.
+    pub(crate) fn rate(&self) -> f64 {
+        self.sent as f64 / self.lasted.as_secs_f64() / 1000.0
+    }
+
+    /// Has packets come for a while.
+    pub(crate) fn send_for(&mut self, time: Duration) -> Result<()> {
+        self.send();
+        thread::sleep(time);
+        self.rest().map(drop)
+    }
+
+    /// Runs `fanpcap cluster` with these words.
+    pub(crate) fn cluster(&self, words: &[&str]) -> Result<String> {
+        let words = [&["cluster"], words].concat();
+        let done = self.program("operator", &words)?.output()?;
+        ensure!(done.status.success(), "{words:?}: {}", self.said());
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<Value> {
+        Ok(serde_json::from_str(&self.cluster(words)?)?)
+    }
+
+    /// Which node has each bucket, if nothing moves; and the topology's number.
+    pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
+        let Ok(topology) = self.ask(&["topology", "--json"]) else {
+            return Ok((None, 0));
+        };
+        let revision = topology["revision"].as_u64().context("its number")?;
+        if !topology["heirs"].is_null() {
+            return Ok((None, revision));
+        }
+        let nodes = topology["nodes"].as_array().context("nodes")?;
+        let of_slot = |slot: &Value| {
+            let node = nodes.iter().find(|node| node["slot"] == *slot)?;
+            node["node"].as_str().map(str::to_owned)
+        };
+        let owners = topology["owners"].as_array().context("owners")?;
+        Ok((Some(owners.iter().map(of_slot).collect()), revision))
+    }
+
+    /// Waits until these nodes alone have buckets, and all of them capture by that topology.
+    pub(crate) fn await_owners(&self, nodes: &[usize]) -> Result<Owners> {
+        let wanted: Vec<String> = nodes.iter().map(|node| id(*node)).collect();
+        let is_done = |owners: &Owners| {
+            let has = |node: &String| owners.iter().flatten().any(|owner| owner == node);
+            let mine =
+                |owner: &Option<String>| owner.as_ref().is_some_and(|it| wanted.contains(it));
+            wanted.iter().all(has) && owners.iter().all(mine)
+        };
+        self.await_topology(is_done)
+    }
+
+    /// Waits until the buckets are as wanted, and all of their nodes capture so.
+    pub(crate) fn await_topology(&self, wanted: impl Fn(&Owners) -> bool) -> Result<Owners> {
+        let settled = await_for("the topology", PATIENCE, || {
+            thread::sleep(Duration::from_millis(50));
+            let (Some(owners), revision) = self.owners()? else {
+                return Ok(None);
+            };
+            let status = self.ask(&["status", "--json"])?;
+            let nodes = status["nodes"].as_array().context("nodes")?;
+            let captures = |node: &Value| {
+                node["buckets"] == 0 || node["acknowledged"].as_u64() == Some(revision)
+            };
+            let settled = nodes.iter().all(captures) && wanted(&owners);
+            Ok(settled.then_some(owners))
+        });
+        settled.with_context(|| self.said())
+    }
+
+    /// Waits until a node has no buckets any more, or gives them away. Returns when that was seen.
+    pub(crate) fn await_heirs(&self, node: usize) -> Result<Instant> {
+        let id = id(node);
+        await_for("heirs", PATIENCE, || {
+            let status = self.ask(&["status", "--json"])?;
+            let nodes = status["nodes"].as_array().context("nodes")?;
+            let row = nodes.iter().find(|row| row["node"] == id.as_str());
+            let has = row.is_some_and(|row| row["buckets"] != 0);
+            Ok((!has).then(Instant::now))
+        })
+        .with_context(|| self.said())
+    }
+
+    /// The analyzer's last words.
+    pub(crate) fn line(&self) -> Option<Line> {
+        Line::last(&fs::read_to_string(self.scratch.file("analyzer.json")).ok()?)
+    }
+
+    /// Waits until the analyzer says something.
+    pub(crate) fn await_line(&self, what: &str, wanted: impl Fn(&Line) -> bool) -> Result<Line> {
+        let found = await_for(what, PATIENCE, || {
+            Ok(self.line().filter(|line| wanted(line)))
+        });
+        found.with_context(|| {
+            let last = self.line().map(|line| line.to_string());
+            format!(
+                "{}\nthe last line: {last:?}; {} sent",
+                self.said(),
+                self.sent
+            )
+        })
+    }
+
+    /// Waits until the analyzer knows exactly what was offered, and that does not change.
+    pub(crate) fn await_rest(&self) -> Result<Line> {
+        let mut last = None;
+        loop {
+            let line =
+                self.await_line("an account at rest", |line| line.is("offered", self.sent))?;
+            if last.as_ref().is_some_and(|last| line.is_as(last)) {
+                return Ok(line);
+            }
+            last = Some(line);
+            thread::sleep(Duration::from_millis(2500));
+        }
+    }
+
+    /// What was captured: in the analyzer's files, or by all tcpdumps, once nothing comes any more.
+    pub(crate) fn truth(&self) -> Result<Truth> {
+        if self.ships {
+            return Truth::of(self.sent, files::numbers(&self.records())?);
+        }
+        let counts = || self.readers.iter().map(Reader::count).collect::<Vec<_>>();
+        let mut last = counts();
+        await_for("the last packets", PATIENCE, || {
+            // tcpdump gets its packets within a second.
+            thread::sleep(Duration::from_millis(1500));
+            let now = counts();
+            Ok((std::mem::replace(&mut last, now.clone()) == now).then_some(()))
+        })?;
+        Truth::of(self.sent, self.readers.iter().flat_map(Reader::numbers))
+    }
+
+    /// What is in the files of an analyzer that was killed while packets come.
+    pub(crate) fn truth_so_far(&self) -> Result<Truth> {
+        let numbers = files::numbers(&self.records())?;
+        let offered = numbers.iter().max().map_or(0, |last| last + 1);
+        Truth::of(offered, numbers)
+    }
+
+    /// Where the analyzer's files are.
+    pub(crate) fn records(&self) -> PathBuf {
+        self.scratch.file("records")
+    }
+
+    /// What all programs have said.
+    pub(crate) fn said(&self) -> String {
+        let agents = (0..self.agents.len()).map(|node| format!("agent{node}"));
+        let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
+        let others = ["analyzer", "operator"].map(str::to_owned);
+        let said = agents.chain(coordinators).chain(others).map(|name| {
+            let path = self.scratch.file(&format!("{name}.log"));
+            let text = fs::read_to_string(path).unwrap_or_default();
+            format!("{name}:\n{text}")
+        });
+        said.collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let _ = sender.stop();
+        }
+        self.readers.clear();
+        let agents = self.agents.iter_mut().flatten();
+        // An error says that it has ended already.
+        for child in agents
+            .chain(&mut self.coordinators)
+            .chain(&mut self.analyzer)
+        {
+            let _ = end(child);
+        }
+        for node in 0..self.mirror.count() {
+            let words = ["node", "-i", MONITOR, "--detach"];
+            if let Ok(mut command) = self.program("detach", &words) {
+                let _ = self.mirror.on_node(node, || Ok(command.status()?));
+            }
+        }
+    }
+}
+
+/// Kills a process, at once and for good.
+fn end(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// A node's id.
+pub(crate) fn id(node: usize) -> String {
+    format!("{:08x}", node + 1)
+}
+
+/// Seconds, or as many as an environment variable says.
+pub(crate) fn seconds(variable: &str, default: u64) -> Duration {
+    let set = std::env::var(variable).ok().and_then(|it| it.parse().ok());
+    Duration::from_secs(set.unwrap_or(default))
+}

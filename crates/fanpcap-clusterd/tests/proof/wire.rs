@@ -1,0 +1,109 @@
+//! Packets that carry their number, 40,000 a second, until they are stopped.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use fanpcap_gen::headers::{self, IPV4, Ipv4};
+use fanpcap_testkit::Injector;
+
+/// Packets a second.
+const RATE: u64 = 42_000;
+
+/// Packets at once: a node's queue holds 256.
+const BURST: u64 = 32;
+
+const TICK: Duration = Duration::from_micros(500);
+
+/// A sender at work.
+pub(crate) struct Sender {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(u64, Duration)>>,
+}
+
+impl Sender {
+    /// Sends packets with numbers from `first` on, on a device of the calling thread's namespace.
+    pub(crate) fn start(device: &'static str, first: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&stop);
+        let thread = thread::spawn(move || send(device, first, &until));
+        Self { stop, thread }
+    }
+
+    /// Ends it. Returns the number that would have been the next, and how long it has sent.
+    pub(crate) fn stop(self) -> Result<(u64, Duration)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.join();
+        ended.map_err(|_| anyhow!("the sender panicked"))?
+    }
+}
+
+fn send(device: &str, first: u64, stop: &AtomicBool) -> Result<(u64, Duration)> {
+    let injector = Injector::open(device)?;
+    let template = template();
+    let begun = Instant::now();
+    let mut next = first;
+    while !stop.load(Ordering::Relaxed) {
+        let due = first + u64::try_from(begun.elapsed().as_micros())? * RATE / 1_000_000;
+        while next < due {
+            let end = due.min(next + BURST);
+            let frames: Vec<Vec<u8>> = (next..end).map(|it| numbered(&template, it)).collect();
+            injector.send_all(&frames)?;
+            next = end;
+        }
+        thread::sleep(TICK);
+    }
+    Ok((next, begun.elapsed()))
+}
+
+/// A datagram without a checksum, so that its number can be put in.
+fn template() -> Vec<u8> {
+    let ends = (
+        Ipv4Addr::new(198, 51, 100, 1),
+        Ipv4Addr::new(203, 0, 113, 1),
+    );
+    let mut payload = vec![0; 8];
+    payload.extend(MARK);
+    payload.extend([0; 8]);
+    let segment = headers::udp((40_000, 443), &payload);
+    let packet = Ipv4 {
+        ends,
+        protocol: headers::UDP,
+        identification: 0,
+        fragment: 0,
+    };
+    headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
+}
+
+/// The number stands where the selection looks, and behind the mark.
+fn numbered(template: &[u8], number: u64) -> Vec<u8> {
+    let mut frame = template.to_vec();
+    frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_be_bytes());
+    frame[NUMBER + 12..NUMBER + 20].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// The number in a captured packet, if it is one of these.
+pub(crate) fn number(captured: &[u8]) -> Option<u64> {
+    let bytes = captured.get(NUMBER..NUMBER + 12)?;
+    let (number, mark) = bytes.split_at(8);
+    (mark == MARK).then_some(u64::from_be_bytes(number.try_into().ok()?))
+}
+
+/// Behind the headers of Ethernet, IPv4 and UDP.
+const NUMBER: usize = 14 + 20 + 8;
+/// What stands behind the number.
+const MARK: [u8; 4] = *b"FANP";
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
+
+#[test]
+fn a_packet_has_its_number() {
+    for it in [0, 77, 1 << 40] {
+        let frame = numbered(&template(), it);
+        assert_eq!(number(&frame), Some(it));
+        assert_eq!(fanpcap_testkit::traffic::sequence_of(&frame), Some(it));
+    }
+}
