@@ -51,6 +51,10 @@ pub struct AnalyzerSettings {
     pub seed: u64,
 }
 
+/// A node that hung or was cut off sends what it captured so much later, in nanoseconds, and its
+/// doubles are still found.
+const LATE: u64 = 120_000_000_000;
+
 /// Why a batch was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -134,7 +138,7 @@ impl Analyzer {
             rules: Rules {
                 skew: settings.skew,
                 tenures: Tenures::default(),
-                twins: Twins::new(settings.skew, settings.seed),
+                twins: Twins::new(settings.skew, settings.seed).with_late(LATE),
                 moved: vec![(u64::MAX, 0); BUCKETS],
                 reach: false,
                 doubles: Box::new([0; BUCKETS]),
@@ -357,7 +361,8 @@ impl Rules {
             Standing::Foreign => return self.counters.foreign += 1,
         }
         let (from, until) = self.moved[bucket];
-        let is_shared = standing != Standing::Owner || held.marked;
+        let is_shared =
+            standing != Standing::Owner || held.marked || self.tenures.is_new(&claim, self.skew);
         if is_shared || (from <= held.stamp && held.stamp <= until) {
             let packet = (held.bucket, held.wire_length, captured);
             if self.twins.is_double(held.stamp, held.node, packet) {

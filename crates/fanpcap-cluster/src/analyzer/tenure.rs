@@ -127,6 +127,24 @@ impl Tenures {
         standing
     }
 
+    /// Whether the node got the bucket with this very revision, a short while before the record:
+    /// what the owner before has captured then may come yet.
+    pub(super) fn is_new(&self, record: &Claim, skew: u64) -> bool {
+        let at = self
+            .tenures
+            .iter()
+            .position(|it| it.revision == record.revision);
+        let before = at.and_then(|at| self.tenures.get(at.checked_sub(1)?));
+        let owner = before.and_then(|it| it.topology.owners[record.bucket]);
+        let slot = before.and_then(|it| it.slots.get(&record.node));
+        if before.is_none() || slot.copied() == owner {
+            return false;
+        }
+        let began = self.began.get(&record.node).into_iter().flatten();
+        let mut first = began.filter(|(by, _)| *by == record.revision);
+        first.any(|(_, first)| record.stamp <= first.saturating_add(2 * skew))
+    }
+
     /// Whether an owner by `tenure` captured before the record by more than the skew.
     fn has_taken_over(&self, tenure: &Tenure, record: &Claim, skew: u64) -> bool {
         let owner = tenure.topology.owners[record.bucket];

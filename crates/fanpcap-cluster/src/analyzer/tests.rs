@@ -276,6 +276,46 @@ fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
     );
 }
 
+/// The old node hung when the new one took over. What it captured comes ten seconds later.
+#[test]
+fn what_a_node_captured_before_it_hung_is_no_double_of_its_heirs() {
+    let mut analyzer = analyzer();
+    let mut out = Out::default();
+    let contents: Vec<_> = (0..1000u64).map(u64::to_be_bytes).collect();
+    let (mut old, mut new) = (node(OLD), node(NEW));
+    let mut send = |analyzer: &mut Analyzer, revision, of: std::ops::Range<u64>, now| {
+        let builder = if revision == 1 { &mut old } else { &mut new };
+        for at in of {
+            let stamp = BEGIN + at * MS;
+            let content = at.to_be_bytes();
+            let sent = record(stamp, revision == 2, &content);
+            builder.push(Revision(revision), &sent);
+            let bytes = builder.flush().unwrap();
+            let now = if now == 0 { stamp } else { now };
+            analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
+            analyzer.release(now, |delivered| out.put(delivered));
+        }
+    };
+    analyzer.follow(Revision(1), topology(0, None));
+    send(&mut analyzer, 1, 0..100, 0);
+    analyzer.follow(Revision(2), topology(0, Some(1)));
+    send(&mut analyzer, 2, 300..450, 0);
+    analyzer.follow(Revision(3), topology(1, None));
+    // The last of the union in this bucket, and the first of the new topology, are apart.
+    send(&mut analyzer, 3, 450..451, 0);
+    send(&mut analyzer, 3, 490..1000, 0);
+    let end = BEGIN + 10_000 * MS;
+    send(&mut analyzer, 1, 100..450, end);
+    send(&mut analyzer, 1, 450..451, end);
+    send(&mut analyzer, 1, 490..1000, end);
+    analyzer.flush(|delivered| out.put(delivered));
+    let mut found = out.contents;
+    found.sort();
+    let captured = (0..451).chain(490..1000);
+    let wanted: Vec<_> = captured.map(|at: usize| contents[at].to_vec()).collect();
+    assert!(found == wanted, "{:?}", analyzer.counters());
+}
+
 #[test]
 fn an_analyzer_that_is_cut_off_takes_what_it_can_not_judge() {
     let mut analyzer = analyzer();

@@ -13,6 +13,9 @@ use std::hash::{DefaultHasher, Hasher};
 /// Most packets that are remembered. Beyond, a packet counts as one of its own.
 const MOST: usize = 1 << 20;
 
+/// Packets that are remembered for records that come late; about 50 MB of them.
+const REMEMBERED: usize = 1 << 18;
+
 /// A packet that was given out, and the nodes that had it.
 #[derive(Debug)]
 struct Given {
@@ -27,6 +30,7 @@ type Digest = (u64, u64);
 pub struct Twins {
     seed: u64,
     skew: u64,
+    late: u64,
     twins: HashMap<Digest, VecDeque<Given>>,
     order: VecDeque<(u64, Digest)>,
 }
@@ -38,13 +42,20 @@ impl Twins {
         Self {
             seed,
             skew,
+            late: 0,
             twins: HashMap::new(),
             order: VecDeque::new(),
         }
     }
 
+    /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
+    /// come out of order.
+    pub fn with_late(self, late: u64) -> Self {
+        Self { late, ..self }
+    }
+
     /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
-    /// Packets come in the order of their stamps, in nanoseconds.
+    /// Packets come in the order of their stamps, in nanoseconds, but for late ones.
     pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);
@@ -71,8 +82,13 @@ impl Twins {
 
     /// Forgets the packets that are too old for a double at `time`.
     pub fn forget(&mut self, time: u64) {
-        let oldest = time.saturating_sub(self.skew);
-        while let Some(&(_, digest)) = self.order.front().filter(|(stamp, _)| *stamp < oldest) {
+        let in_order = time.saturating_sub(self.skew);
+        let oldest = in_order.saturating_sub(self.late);
+        while let Some(&(stamp, digest)) = self.order.front() {
+            let is_needed = stamp >= in_order || self.order.len() <= REMEMBERED;
+            if stamp >= oldest && is_needed {
+                return;
+            }
             self.order.pop_front();
             if let Some(equal) = self.twins.get_mut(&digest) {
                 equal.pop_front();

@@ -13,6 +13,9 @@ use crate::stage::{Engine, Stage, seconds};
 /// Records go to the analyzer, and are acknowledged.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
+/// A silent node is offline after 3 s.
+pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
+
 /// Before something happens, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 
@@ -87,6 +90,29 @@ fn a_killed_agents_packets_are_in_its_ring_or_accounted() {
         let (_, truth) = assert_accounted(&stage)?;
         // Batches that were begun or on their way; a second's packets of a node are 14,000.
         ensure!(truth.missed < 7000, "{truth:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn an_agent_that_hangs_goes_on_and_is_accounted() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Embedded, &format!("{CAPTURE}{QUICK}"))?;
+        stage.send();
+        thread::sleep(BEFORE);
+        stage.signal(1, "STOP")?;
+        thread::sleep(seconds("FANPCAP_HANG", 8));
+        stage.signal(1, "CONT")?;
+        stage.await_owners(&[0, 1, 2])?;
+        thread::sleep(BEFORE);
+        stage.rest()?;
+        let (line, _) = assert_accounted(&stage)?;
+        ensure!(
+            line.number("fenced")? > 0,
+            "its ring had stale records: {line}"
+        );
         Ok(())
     })
     .unwrap();

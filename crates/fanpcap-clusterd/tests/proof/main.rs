@@ -1,4 +1,5 @@
 //! Whole clusters of real processes, with packets of known truth: each is captured, or accounted.
+#![allow(clippy::print_stdout, reason = "the figures of long runs")]
 
 mod wire;
 mod readers;

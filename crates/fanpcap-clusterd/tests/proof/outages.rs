@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{await_for, netns};
 
+use crate::deaths::{QUICK, assert_accounted};
 use crate::stage::{Engine, PATIENCE, Stage, seconds};
 
 /// Records go to the analyzer, and are acknowledged.
@@ -71,4 +72,30 @@ fn without_etcd(stage: &mut Stage, outage: Duration) -> Result<()> {
     etcd.restart(first)?;
     etcd.restart(others[0])?;
     etcd.await_leader()
+}
+
+/// Its records come late, of a topology that is no more. Others have captured the same packets.
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Embedded, &format!("{CAPTURE}{QUICK}"))?;
+        stage.send();
+        thread::sleep(BEFORE);
+        stage.mirror.set_control(1, false)?;
+        stage.await_heirs(1)?;
+        stage.await_owners(&[0, 2])?;
+        thread::sleep(seconds("FANPCAP_CUT", 2));
+        stage.mirror.set_control(1, true)?;
+        stage.await_owners(&[0, 1, 2])?;
+        thread::sleep(2 * BEFORE);
+        stage.rest()?;
+        let (line, _) = assert_accounted(&stage)?;
+        ensure!(
+            line.number("fenced")? > 0,
+            "what it captured is stale: {line}"
+        );
+        Ok(())
+    })
+    .unwrap();
 }

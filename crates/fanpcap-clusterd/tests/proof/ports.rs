@@ -5,26 +5,24 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use fanpcap_testkit::netns;
 
+use crate::books::Line;
 use crate::stage::{Engine, Stage, id};
 use crate::wire::Sender;
 
 /// Records go to the analyzer, and are acknowledged.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Asserts that the node is named, and no other is; and that what is missing in the files is what
-/// the analyzer says was lost at ports.
+/// Waits until the node is named, and asserts that what is missing in the files is what the analyzer
+/// says was lost. On a busy machine other ports may lose packets too, and are named for that.
 fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<()> {
+    let named = |line: &Line, node| {
+        let found = line.verdict(&id(node));
+        found.is_some_and(|found| found.contains(verdict))
+    };
+    stage.await_line(verdict, |line| named(line, node))?;
     let line = stage.await_rest()?;
     let truth = stage.truth()?;
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
-    for other in 0..3 {
-        let found = line.verdict(&id(other)).unwrap_or_default();
-        let as_wanted = match other == node {
-            true => found != "sound" && found.contains(verdict),
-            false => found == "sound",
-        };
-        ensure!(as_wanted, "node {other}, {found:?}: {line}");
-    }
     ensure!(truth.doubles == 0, "{truth:?}");
     ensure!(truth.missed > 0, "the node lacks packets of its own");
     ensure!(line.is("lost", truth.missed), "{truth:?}: {line}");
@@ -65,14 +63,13 @@ fn a_wrong_port_is_named() {
         let strange = Sender::start("port2", STRANGE);
         stage.send_for(Duration::from_secs(4))?;
         strange.stop()?;
-        let line = stage.await_line("a verdict", |line| {
-            line.verdict(&id(2)).is_some_and(|it| it != "sound")
-        })?;
+        let is_other = |line: &Line, node| {
+            let found = line.verdict(&id(node));
+            found.is_some_and(|found| found.contains("other traffic"))
+        };
+        let line = stage.await_line("a wrong port", |line| is_other(line, 2))?;
         println!("{line}");
-        for (node, wanted) in ["sound", "sound", "other"].into_iter().enumerate() {
-            let found = line.verdict(&id(node)).unwrap_or_default();
-            ensure!(found.contains(wanted), "node {node}, {found:?}: {line}");
-        }
+        ensure!(!is_other(&line, 0) && !is_other(&line, 1), "{line}");
         Ok(())
     })
     .unwrap();
