@@ -17,6 +17,7 @@ mod outbox;
 mod node;
 mod coordinator;
 mod operator;
+pub mod stream;
 
 pub use avp::Avp;
 pub use body::{Body, Leader, Member, State, Status, Wish};

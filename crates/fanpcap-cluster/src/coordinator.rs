@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fanpcap_select::Selection;
+use fanpcap_select::{Key, Selection};
 
 use crate::coordination::{Live, View, Wishes};
 use crate::identity::{NodeId, Revision};
@@ -46,6 +46,9 @@ use presence::Presences;
 /// Call [`Coordinator::step`] at least this often. What a pause is longer than twice this is not
 /// counted as time.
 pub const TICK: Duration = pace::TICK;
+
+/// How long a union of packets in turn lasts at least: until the update in the stream has come.
+const UPDATE: Duration = Duration::from_secs(2);
 
 /// How long a coordinator waits for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -337,7 +340,11 @@ impl Coordinator {
     }
 
     fn is_settled(&self, topology: &Topology, now: Duration) -> bool {
-        topology.heirs.is_some() && self.answers.are_complete(now, self.timing.dwell)
+        let dwell = match topology.selection.key {
+            Key::RoundRobin => self.timing.dwell.max(UPDATE),
+            Key::Packet | Key::Flow | Key::Identification | Key::Sequence => self.timing.dwell,
+        };
+        topology.heirs.is_some() && self.answers.are_complete(now, dwell)
     }
 
     /// Notes what keeps the topology from being what all wait for.

@@ -35,6 +35,8 @@ pub struct Orders {
     pub selection: Selection,
     /// Which buckets are the node's.
     pub claims: Claims,
+    /// Which are its after the union; `None` by a stable topology.
+    pub goal: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
 }
@@ -228,6 +230,7 @@ impl Node {
             slot,
             selection: topology.selection,
             claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
+            goal: topology.goal(slot),
             analyzers: topology.analyzers.clone(),
         })))
     }

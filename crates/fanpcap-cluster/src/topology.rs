@@ -115,6 +115,15 @@ impl Topology {
         })
     }
 
+    /// The claims of the node in `slot` after a union; `None` for a stable topology.
+    pub fn goal(&self, slot: Option<Slot>) -> Option<Claims> {
+        let heirs = self.heirs.as_ref()?;
+        Some(Claims::new(|bucket| match slot {
+            Some(_) if heirs[bucket] == slot => Claim::Mine,
+            Some(_) | None => Claim::Elsewhere,
+        }))
+    }
+
     /// Says whether every node can follow this topology.
     ///
     /// # Errors
@@ -190,6 +199,11 @@ mod tests {
             [Claim::Mine, Claim::Elsewhere]
         );
         assert_eq!(topology.check(), Ok(()));
+        let goal = |slot| topology.goal(slot).unwrap().of(5);
+        assert_eq!(goal(Some(Slot(0))), Claim::Elsewhere);
+        assert_eq!(goal(Some(Slot(2))), Claim::Mine);
+        assert_eq!(goal(None), Claim::Elsewhere);
+        assert!(pair().goal(Some(Slot(0))).is_none());
     }
 
     #[test]

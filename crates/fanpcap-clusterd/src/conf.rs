@@ -47,6 +47,8 @@ pub struct Conf {
     pub weight: u16,
     /// The monitored device.
     pub device: Option<String>,
+    /// Where the active coordinator sends beacons; `None`: it sends none.
+    pub beacon: Option<String>,
     /// What the node does with its packets.
     pub mode: Mode,
     /// Bytes of each packet, from the network header on, that go to the analyzers.

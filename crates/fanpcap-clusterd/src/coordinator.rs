@@ -1,5 +1,6 @@
 //! `fanpcap coordinator`: decides who captures what.
 
+mod beacons;
 mod metrics;
 mod lead;
 
@@ -19,7 +20,9 @@ use fanpcap_select::Selection;
 
 use crate::conf::{Conf, Engine, PATH};
 use crate::engine;
+use crate::frames;
 use crate::notify::Notify;
+use beacons::Beacons;
 use lead::Driver;
 use metrics::Metrics;
 
@@ -51,6 +54,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let metrics = arguments.metrics.clone();
     let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster));
     let mut driver = Driver::new(side, Coordinator::new(timing(&conf)), metrics, say);
+    if let Some(device) = &conf.beacon {
+        let numbers = frames::numbers(&conf)?.into_iter().next();
+        let numbers = numbers.context("'beacon' without 'key_file'")?;
+        driver.send(Beacons::new(device, frames::cluster(&conf), numbers));
+    }
     let begun = Instant::now();
     while !stop::is_requested() {
         driver.step(|| begun.elapsed())?;

@@ -14,6 +14,7 @@ pub mod fixed;
 pub mod embedded;
 pub mod etcd;
 pub mod engine;
+mod frames;
 mod hold;
 pub mod selector;
 pub mod export;

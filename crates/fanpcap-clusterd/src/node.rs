@@ -6,6 +6,7 @@ mod kernel;
 mod report;
 mod capture;
 mod metrics;
+mod stream;
 mod agent;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +23,7 @@ use fanpcap_select::Action;
 
 use crate::conf::{Conf, Mode, PATH};
 use crate::engine;
+use crate::frames;
 use crate::shipping::{Shipper, ShipperSettings};
 use agent::Agent;
 use capture::Capture;
@@ -29,6 +31,7 @@ use device::Device;
 use kernel::Kernel;
 use metrics::Metrics;
 use report::Reporter;
+use stream::Stream;
 
 /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
 #[derive(Args, Debug)]
@@ -70,7 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
     let announcement = announcement(&conf, arguments)?;
     warn(&device)?;
-    let kernel = Kernel::take(device, cluster(&conf), action(&conf))?;
+    let kernel = Kernel::take(device, frames::cluster(&conf), action(&conf))?;
+    let stream = Stream::new(frames::numbers(&conf)?);
     let engine = engine::node_side(&conf, &announcement)?;
     say(&format!(
         "node {} of cluster {} on {name}",
@@ -93,6 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         announcement.node,
         engine,
         kernel,
+        stream,
         reporter,
         capture,
         metrics,
@@ -103,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
     let name = device.name.clone();
-    let kernel = Kernel::take(device, cluster(conf), action(conf))?;
+    let kernel = Kernel::take(device, frames::cluster(conf), action(conf))?;
     match kernel.detach()? {
         true => say(&format!(
             "{name} has no selection any more: all packets pass"
@@ -166,12 +171,6 @@ const ETHERNET: u16 = 1;
 
 /// Bytes before a network header: Ethernet's, and two tags.
 const LINK: u16 = 22;
-
-/// The cluster's number in frames in the mirrored stream.
-fn cluster(conf: &Conf) -> u32 {
-    let [a, b, c, d, ..] = ClusterId::of_name(&conf.cluster).0.to_be_bytes();
-    u32::from_be_bytes([a, b, c, d])
-}
 
 fn action(conf: &Conf) -> Action {
     match conf.mode {

@@ -9,6 +9,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_linux::bpf::{
     self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer, Table,
 };
+use fanpcap_select::in_line::{Kind, place};
 use fanpcap_select::layout::{
     CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
 };
@@ -235,23 +236,21 @@ impl Selector {
         self.store(control::WORD, next.word());
     }
 
-    /// Has these claims count from the next topology update in the stream that has this number,
-    /// which is not 0. It replaces what was prepared before.
-    pub fn prepare(&self, claims: &Claims, mark: u32, number: u64) {
+    /// Has these claims count from the next topology update in the stream that has an announced
+    /// number. It replaces what was prepared before.
+    pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::NEXT, next.word());
-        self.store(control::UPDATE, number);
     }
 
-    /// Announces the number of the beacon of this sequence.
-    pub fn announce(&self, sequence: u64, number: u64) {
-        let numbers = self.control.words(control::NUMBERS, 4).unwrap_or_default();
-        for (place, announced) in (0..).zip(numbers) {
-            if sequence % 4 == place {
-                announced.store(number, Ordering::Release);
-            }
-        }
+    /// Announces the number of a frame of this sequence; 0: it is not to be taken.
+    pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
+        let numbers = match kind {
+            Kind::Beacon => control::BEACONS,
+            Kind::Update => control::UPDATES,
+        };
+        self.store(numbers + 8 * place(sequence), number);
     }
 
     /// The control word.
@@ -261,7 +260,7 @@ impl Selector {
 
     /// The last beacon; `None` before the first.
     pub fn last_beacon(&self) -> Option<LastBeacon> {
-        let beacons = self.counts().causes.beacons;
+        let beacons = self.cause(counts::BEACONS);
         let read = || {
             let at = |place: usize| self.load_word(control::LAST + 8 * place);
             LastBeacon {
@@ -285,7 +284,6 @@ impl Selector {
     /// Takes back what was prepared. A packet that is under way may still switch to it: who writes
     /// a table waits for that one.
     fn forget_prepared(&self) {
-        self.store(control::UPDATE, 0);
         self.store(control::NEXT, 0);
     }
 

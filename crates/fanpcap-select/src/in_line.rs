@@ -12,9 +12,9 @@
 //! | 38-45 | one-time number |
 //!
 //! All numbers are in network order; zeros fill the frame up to 60 bytes. One tag may lie before
-//! the type. Anybody on the link can send such a frame. So the control channel, which is
-//! authenticated, announces a number for each, and a node takes a frame only if it has that number.
-//! A node takes each number once.
+//! the type. Anybody on the link can send such a frame. So each has a number that only the cluster
+//! knows beforehand. A node's agent announces it to the BPF program, which takes a frame only if it
+//! has the number of its sequence, and takes each number once.
 
 use fanpcap_wire::number::{ETHER_TAG, ETHER_TAG_SERVICE};
 
@@ -30,8 +30,8 @@ pub const LEN: usize = 60;
 /// Bytes of a frame that say something.
 pub(crate) const USED: usize = 46;
 
-/// Announced numbers of beacons: a beacon's is at its sequence modulo this.
-pub const BEACONS: usize = 4;
+/// Announced numbers of each kind of frame: a frame's is at its sequence modulo this.
+pub const NUMBERS: usize = 64;
 
 /// What a frame is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ pub struct InLine {
     pub kind: Kind,
     /// Which cluster.
     pub cluster: u32,
-    /// Counts the frames of a kind.
+    /// Counts seconds. No two frames of a kind have the same.
     pub sequence: u64,
     /// When it was sent, in nanoseconds of TAI.
     pub time_ns: u64,
@@ -58,13 +58,20 @@ pub struct InLine {
     pub number: u64,
 }
 
-/// The numbers that the control channel has announced; 0 where there is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The numbers that were announced, by their frames' sequence; 0 where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
-    /// Those of beacons, by their sequence.
-    pub beacons: [u64; BEACONS],
-    /// That of the next topology update.
-    pub update: u64,
+    beacons: [u64; NUMBERS],
+    updates: [u64; NUMBERS],
+}
+
+impl Default for Announced {
+    fn default() -> Self {
+        Self {
+            beacons: [0; NUMBERS],
+            updates: [0; NUMBERS],
+        }
+    }
 }
 
 impl Kind {
@@ -129,25 +136,25 @@ pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine
 }
 
 impl Announced {
-    /// The place of a beacon's number.
-    pub fn beacon(&mut self, sequence: u64) -> &mut u64 {
-        let [one, two, three, four] = &mut self.beacons;
-        match sequence % BEACONS as u64 {
-            0 => one,
-            1 => two,
-            2 => three,
-            _ => four,
+    /// Announces the number of a frame.
+    pub fn announce(&mut self, kind: Kind, sequence: u64, number: u64) {
+        let numbers = match kind {
+            Kind::Beacon => &mut self.beacons,
+            Kind::Update => &mut self.updates,
+        };
+        if let Some(place) = numbers.get_mut(place(sequence)) {
+            *place = number;
         }
     }
 
     /// Takes a frame, if its number was announced, so that it is taken once.
     pub fn take(&mut self, kind: Option<Kind>, frame: &InLine) -> bool {
-        let place = match kind {
-            Some(Kind::Beacon) => Some(self.beacon(frame.sequence)),
-            Some(Kind::Update) => Some(&mut self.update),
+        let numbers = match kind {
+            Some(Kind::Beacon) => Some(&mut self.beacons),
+            Some(Kind::Update) => Some(&mut self.updates),
             None => None,
         };
-        match place {
+        match numbers.and_then(|numbers| numbers.get_mut(place(frame.sequence))) {
             Some(announced) if *announced == frame.number && *announced != 0 => {
                 *announced = 0;
                 true
@@ -155,6 +162,11 @@ impl Announced {
             Some(_) | None => false,
         }
     }
+}
+
+/// Where the number of this sequence is.
+pub fn place(sequence: u64) -> usize {
+    (sequence % NUMBERS as u64) as usize
 }
 
 #[cfg(test)]
@@ -174,21 +186,21 @@ mod tests {
 
     #[test]
     fn a_number_is_taken_once() {
-        let mut announced = Announced {
-            beacons: [0, 11, 0, 33],
-            update: 5,
-        };
+        let mut announced = Announced::default();
+        announced.announce(Kind::Beacon, 5, 11);
+        announced.announce(Kind::Beacon, 67, 33);
+        announced.announce(Kind::Update, 0, 5);
         let mut take = |frame: &InLine| announced.take(Some(frame.kind), frame);
         assert!(!take(&frame(Kind::Beacon, 5, 12)), "another number");
         assert!(!take(&frame(Kind::Beacon, 3, 11)), "another sequence");
         assert!(!take(&frame(Kind::Beacon, 4, 0)), "none was announced");
         assert!(take(&frame(Kind::Beacon, 5, 11)));
         assert!(!take(&frame(Kind::Beacon, 5, 11)), "replayed");
-        assert!(!take(&frame(Kind::Update, 0, 33)));
+        assert!(!take(&frame(Kind::Update, 3, 33)), "another kind");
         assert!(take(&frame(Kind::Update, 0, 5)));
         assert!(!take(&frame(Kind::Update, 0, 5)), "replayed");
         assert!(!announced.take(None, &frame(Kind::Beacon, 3, 33)));
-        assert!(announced.take(Some(Kind::Beacon), &frame(Kind::Beacon, 7, 33)));
+        assert!(announced.take(Some(Kind::Beacon), &frame(Kind::Beacon, 3, 33)));
     }
 
     #[test]

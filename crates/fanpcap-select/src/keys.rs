@@ -80,10 +80,26 @@ impl Keys {
                 is_other: false,
             };
         }
-        let (hash, is_ip) = digest(frame, initial);
+        self.by_content(frame)
+    }
+
+    /// The number of a packet that has none of its own, by its content.
+    fn by_content(&self, frame: &Frame<'_>) -> Number {
+        let (hash, is_ip) = digest(frame, self.selection.initial);
         Number {
             bucket: bucket(hash),
             is_other: !is_ip || self.selection.key != Key::Packet,
+        }
+    }
+
+    /// The number of a frame that claims to be the coordinator's and is not. It does not count
+    /// among turns: a node that takes it and one that does not go on with the same turn.
+    pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
+        match self.selection.key {
+            Key::RoundRobin => self.by_content(frame),
+            Key::Packet | Key::Flow | Key::Identification | Key::Sequence => {
+                self.number(frame, now_ns)
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_buckets::layout::BUCKETS;
 
-use crate::in_line::BEACONS;
+use crate::in_line;
 
 /// Name of the array with the control word, the announced numbers and both tables: one row.
 pub const CONTROL_MAP: &str = "control";
@@ -18,16 +18,12 @@ pub const NEXT_MAP: &str = "next";
 
 /// Offsets in [`CONTROL_MAP`].
 pub mod control {
-    use super::{BEACONS, BUCKETS};
+    use super::{BUCKETS, in_line};
 
     /// 64 bits: [`crate::Control`].
     pub const WORD: usize = 0;
     /// 64 bits: the control word from the next topology update in the stream on; 0: the same.
     pub const NEXT: usize = 8;
-    /// 64 bits: the number of the next topology update; 0: none was announced.
-    pub const UPDATE: usize = 16;
-    /// 64 bits each: the numbers of beacons, by their sequence modulo [`BEACONS`].
-    pub const NUMBERS: usize = 64;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
@@ -37,6 +33,11 @@ pub mod control {
     /// there is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket
     /// then.
     pub const CHANGE: usize = 512;
+    /// 64 bits each: the numbers of beacons, by their sequence modulo [`in_line::NUMBERS`]; 0 where
+    /// none was announced.
+    pub const BEACONS: usize = 1024;
+    /// The same of topology updates.
+    pub const UPDATES: usize = 2048;
     /// Both tables: a byte for each bucket, [`crate::Claim`].
     pub const TABLES: usize = 4096;
     /// 64 bits for each bucket, for processes alone: its packets that this node has captured, less
@@ -45,7 +46,8 @@ pub mod control {
     /// Bytes of the row.
     pub const LEN: usize = SUMS + 8 * BUCKETS;
 
-    const _: () = assert!(NUMBERS + 8 * BEACONS <= TURNS && LAST + 24 <= CHANGE);
+    const NUMBERS_LEN: usize = 8 * in_line::NUMBERS;
+    const _: () = assert!(BEACONS + NUMBERS_LEN <= UPDATES && UPDATES + NUMBERS_LEN <= TABLES);
 }
 
 /// Offsets in [`COUNTS_MAP`], of lane 0.

@@ -71,13 +71,11 @@ impl Node {
     pub fn switch(&mut self, claims: Claims, mark: u32) {
         self.control = self.prepared(claims, mark);
         self.next = None;
-        self.announced.update = 0;
     }
 
     /// Has these claims count from the next topology update in the stream.
-    pub fn prepare(&mut self, claims: Claims, mark: u32, number: u64) {
+    pub fn prepare(&mut self, claims: Claims, mark: u32) {
         self.next = Some(self.prepared(claims, mark));
-        self.announced.update = number;
     }
 
     fn prepared(&mut self, claims: Claims, mark: u32) -> Control {
@@ -86,14 +84,15 @@ impl Node {
         Control::new(idle, mark)
     }
 
-    /// Announces a beacon.
-    pub fn announce(&mut self, sequence: u64, number: u64) {
-        *self.announced.beacon(sequence) = number;
+    /// Announces a frame.
+    pub fn announce(&mut self, kind: Kind, sequence: u64, number: u64) {
+        self.announced.announce(kind, sequence, number);
     }
 
     /// What becomes of the next frame, at a time by any monotonic clock.
     pub fn judge(&mut self, frame: &Frame<'_>, now_ns: u64) -> Verdict {
-        if let Some((kind, content)) = decode(frame.bytes, self.cluster) {
+        let claims_to_be = decode(frame.bytes, self.cluster);
+        if let Some((kind, content)) = claims_to_be {
             if self.announced.take(kind, &content) {
                 return self.in_line(content);
             }
@@ -102,7 +101,10 @@ impl Node {
         let Some(generation) = self.control.generation() else {
             return Verdict::Idle;
         };
-        let number = self.keys.number(frame, now_ns);
+        let number = match claims_to_be {
+            Some(_) => self.keys.of_forged(frame, now_ns),
+            None => self.keys.number(frame, now_ns),
+        };
         self.causes.others += u64::from(number.is_other);
         let (bucket, claim) = (number.bucket, self.tables[generation].of(number.bucket));
         self.causes.shared += u64::from(claim == Claim::Shared);
@@ -187,7 +189,8 @@ mod tests {
         let mut node = node();
         node.switch(in_turn(1), 1);
         packet(&mut node);
-        node.prepare(in_turn(0), 2, 99);
+        node.prepare(in_turn(0), 2);
+        node.announce(Kind::Update, 0, 99);
         let update = |number| InLine {
             kind: Kind::Update,
             cluster: 3,
@@ -203,18 +206,18 @@ mod tests {
             };
             node.judge(&frame, 0)
         };
-        // Forged: a packet, the second one.
-        let forged = judge(&mut node, 98);
-        assert_eq!(
-            forged,
-            Verdict::Packet {
-                bucket: 2,
-                claim: Claim::Elsewhere
-            }
-        );
+        // Forged: a packet that does not count among turns.
+        assert!(matches!(judge(&mut node, 98), Verdict::Packet { .. }));
+        let second = Verdict::Packet {
+            bucket: 2,
+            claim: Claim::Elsewhere,
+        };
+        assert_eq!(packet(&mut node), second);
         assert_eq!(judge(&mut node, 99), Verdict::InLine(Kind::Update));
         assert_eq!(node.control().mark(), 2);
         let (first, replayed) = (packet(&mut node), judge(&mut node, 99));
+        let next = packet(&mut node);
+        assert!(matches!(replayed, Verdict::Packet { .. }));
         assert!(matches!(
             first,
             Verdict::Packet {
@@ -223,7 +226,7 @@ mod tests {
             }
         ));
         assert!(matches!(
-            replayed,
+            next,
             Verdict::Packet {
                 bucket: 2,
                 claim: Claim::Mine

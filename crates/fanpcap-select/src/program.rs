@@ -78,7 +78,8 @@ impl Keyed for Program {
             Key::Identification => frame::by_identification(asm, self.selection.initial, keyed),
             Key::Flow | Key::RoundRobin | Key::Sequence => {}
         }
-        self.in_line(asm);
+        let by_headers = asm.label();
+        self.in_line(asm, by_headers);
         self.require_table(asm);
         if self.selection.key == Key::RoundRobin {
             asm.value(R1, MAP_CONTROL, code::offset(layout::control::TURNS));
@@ -87,6 +88,8 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
+        // A frame that one node takes and another does not must not move that one's turns.
+        asm.bind(by_headers);
     }
 
     fn key(&self, asm: &mut Assembler, keyed: Label) {

@@ -45,6 +45,7 @@ pub struct Account {
     pub ring: u64,
     /// When this was so, in nanoseconds since 1970.
     pub time: u64,
-    /// How far nodes were apart when they saw the same beacon, in nanoseconds.
+    /// How far nodes were apart at most when they saw the same of the last 20 beacons or so, in
+    /// nanoseconds: their clocks' differences are in it. `None` without beacons that two have seen.
     pub apart: Option<u64>,
 }

@@ -1,5 +1,7 @@
 //! Computes what was offered, captured, doubled and lost.
 
+use std::collections::BTreeMap;
+
 use fanpcap_buckets::layout::BUCKETS;
 
 use super::account::{Account, BucketAccount, NodeAccount};
@@ -176,19 +178,22 @@ impl Ledger {
         .collect()
     }
 
-    /// How far nodes were apart that saw the same beacon last.
-    fn apart(&self) -> Option<u64> {
-        let beacon = |life: &Life| life.last().summary.beacon;
+    /// How far nodes were apart at most that saw the same of the last beacons.
+    pub(super) fn apart(&self) -> Option<u64> {
         let live = self.lives.iter().filter(|life| life.is_live());
-        let beacons: Vec<_> = live
-            .map(beacon)
-            .filter(|beacon| beacon.sequence > 0)
-            .collect();
-        let pairs = beacons
-            .iter()
-            .flat_map(|one| beacons.iter().map(move |other| (one, other)));
-        let same = pairs.filter(|(one, other)| one.sequence == other.sequence);
-        same.map(|(one, other)| one.seen.abs_diff(other.seen)).max()
+        let mut spans = BTreeMap::new();
+        for (at, life) in live.enumerate() {
+            for beacon in life.reports.iter().map(|report| report.summary.beacon) {
+                let seen = beacon.seen;
+                let span = spans.entry(beacon.sequence).or_insert((at, seen, None));
+                if span.0 != at {
+                    let apart: &mut Option<u64> = &mut span.2;
+                    *apart = (*apart).max(Some(span.1.abs_diff(seen)));
+                }
+            }
+        }
+        spans.remove(&0);
+        spans.into_values().filter_map(|(_, _, apart)| apart).max()
     }
 }
 

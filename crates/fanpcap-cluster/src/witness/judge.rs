@@ -19,8 +19,6 @@ const FEW: i64 = 200;
 /// What each life saw between two times, and the verdicts that follow. A life keeps its verdict
 /// where there was too little to see. `from` is the earlier time, `until` the later one.
 pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) -> Vec<Verdict> {
-    let beacon = |life: &Life| life.last().summary.beacon.sequence;
-    let newest = lives.iter().map(|life| beacon(life)).max().unwrap_or(0);
     let mut sums = vec![Sums::default(); lives.len()];
     let mut total = 0;
     for bucket in 0..BUCKETS {
@@ -37,17 +35,33 @@ pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) 
         }
     }
     let verdict = |(life, sum): (&&Life, &Sums)| {
-        // Three beacons: one may be on its way, and one may be lost.
-        if beacon(life) + 3 <= newest {
+        if lacks_beacons(life, lives) {
             Verdict::Blind
         } else if total < FEW {
-            life.verdict
+            life.at_rest()
         } else {
             sum.verdict(total, lives.len(), life.verdict)
         }
     };
     lives.iter().zip(&sums).map(verdict).collect()
 }
+
+/// Whether a node has reported for longer than three beacons take, and still lacks three that
+/// another node had as long ago: some may be lost, or on their way. Nodes report at different
+/// times, and the first beacon after a pause has a much greater number.
+fn lacks_beacons(life: &Life, lives: &[&Life]) -> bool {
+    let last = &life.last().summary;
+    let before = last.stamp.saturating_sub(BEACONS);
+    let is_heard = |other: &&Life| {
+        let mut reports = other.reports.iter();
+        let old = reports.rfind(|report| report.summary.stamp <= before);
+        old.is_some_and(|old| old.summary.beacon.sequence >= last.beacon.sequence + 3)
+    };
+    life.reports[0].summary.stamp <= before && lives.iter().any(is_heard)
+}
+
+/// The time of three beacons, in nanoseconds.
+const BEACONS: u64 = 3_000_000_000;
 
 /// How a life's counts differ from the median's.
 #[derive(Clone, Copy, Debug, Default)]

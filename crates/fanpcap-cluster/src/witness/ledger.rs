@@ -15,6 +15,7 @@ use crate::topology::NODES;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerSettings {
     /// Nodes' clocks differ, and a packet reaches their counters, by this at most, in nanoseconds.
+    /// Where all nodes have beacons, these tell it.
     pub skew: u64,
     /// When the ledger begins, in nanoseconds since 1970: what was counted before is not its.
     pub begin: u64,
@@ -49,6 +50,8 @@ impl std::error::Error for ReportError {}
 #[derive(Debug)]
 pub struct Ledger {
     pub(super) settings: LedgerSettings,
+    /// The settings' `skew`.
+    pub(super) without_beacons: u64,
     pub(super) lives: Vec<Life>,
     /// The lives that were booked last: a node that was silent may go on.
     pub(super) booked: VecDeque<Booked>,
@@ -72,6 +75,7 @@ impl Ledger {
     pub fn new(settings: LedgerSettings) -> Self {
         Self {
             settings,
+            without_beacons: settings.skew,
             lives: Vec::new(),
             booked: VecDeque::new(),
             time: 0,

@@ -112,6 +112,14 @@ impl Life {
         self.end.is_none()
     }
 
+    /// Its verdict while no traffic comes: a port that was blind and gives beacons is blind no more.
+    pub(super) fn at_rest(&self) -> Verdict {
+        match self.verdict {
+            Verdict::Blind if self.last().summary.beacon.sequence > 0 => Verdict::Sound,
+            verdict => verdict,
+        }
+    }
+
     /// The newest report whose counts were all offered by `time`, and the oldest one that has all
     /// that was: packets reach a node's counters, and clocks differ, by `skew` at most.
     pub(super) fn around(&self, time: u64, skew: u64) -> Around<'_> {

@@ -1,6 +1,7 @@
 //! What an analyzer tells of itself: a line, JSON.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use fanpcap_cluster::analyzer::Counters;
 use fanpcap_cluster::witness::{Account, Span, Verdict};
@@ -43,6 +44,10 @@ impl Status {
             counters.fenced,
             counters.late,
         );
+        if let Some(apart) = self.account.apart {
+            let apart = Duration::from_nanos(apart).as_secs_f64() * 1000.0;
+            let _ = write!(line, "; nodes {apart:.1} ms apart");
+        }
         let named = self
             .account
             .nodes

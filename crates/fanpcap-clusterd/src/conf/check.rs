@@ -30,6 +30,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         address: found.value(Key::Address).and_then(ip),
         weight: found.number(Key::Weight, 1),
         device: found.name(Key::Device),
+        beacon: found.name(Key::Beacon),
         mode: found.mode(),
         header: found.number(Key::Header, 52),
         selection: found.selection(),
@@ -39,6 +40,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         hold_down: found.time(Key::HoldDown, 60_000),
     };
     found.check_mode(&conf)?;
+    found.check_beacon(&conf)?;
     Ok(conf)
 }
 
@@ -262,6 +264,30 @@ impl<'a> Found<'a> {
                 None => Ok(()),
             },
         }
+    }
+
+    /// Refuses beacons that nobody sends, or that nobody could tell from forged ones.
+    fn check_beacon(&self, conf: &Conf) -> Result<(), Report> {
+        let Some(entry) = self.entry(Key::Beacon) else {
+            return Ok(());
+        };
+        let (message, hint) = if matches!(conf.engine, Engine::Fixed(_)) {
+            let hint = "remove it, or write 'engine = embedded'";
+            (
+                "engine 'fixed' has no coordinator that could send beacons",
+                hint,
+            )
+        } else if conf.key_files.is_empty() {
+            let hint = "write 'key_file = /etc/fanpcap/cluster.key' on all machines";
+            (
+                "beacons need a key that all machines of the cluster have",
+                hint,
+            )
+        } else {
+            return Ok(());
+        };
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(self.blame(fault, Some(entry)))
     }
 
     /// Whether both keys are set. One without the other is a mistake.

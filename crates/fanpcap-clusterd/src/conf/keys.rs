@@ -26,6 +26,7 @@ pub(crate) enum Key {
     Address,
     Weight,
     Device,
+    Beacon,
     Mode,
     Header,
     Select,
@@ -87,7 +88,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 28] = [
+pub(crate) static KEYS: [Row; 29] = [
     row(Key::Cluster, "cluster", Takes::Name),
     row(Key::Secrets, "key_file", Takes::Path).times(2),
     row(Key::Engine, "engine", Takes::Choice(ENGINES)),
@@ -109,6 +110,7 @@ pub(crate) static KEYS: [Row; 28] = [
     row(Key::Address, "address", Takes::Ip),
     row(Key::Weight, "weight", Takes::Number(1, WEIGHT_MAX)),
     row(Key::Device, "device", Takes::Device),
+    row(Key::Beacon, "beacon", Takes::Device),
     row(Key::Mode, "mode", Takes::Choice(MODES)),
     row(Key::Header, "header", Takes::Number(34, 234)),
     row(Key::Select, "select", Takes::Choice(SELECTIONS)),

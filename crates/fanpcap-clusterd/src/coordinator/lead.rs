@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::coordinator::{Coordinator, TICK, Write};
 
+use super::beacons::Beacons;
 use super::metrics::Metrics;
 use crate::coordination::{CoordinatorSide, WriteError};
 
@@ -24,6 +25,7 @@ pub(super) struct Driver<S> {
     metrics: Option<Metrics>,
     /// Topologies that this coordinator wrote.
     written: u64,
+    beacons: Option<Beacons>,
 }
 
 impl<S: FnMut(&str)> Driver<S> {
@@ -42,7 +44,13 @@ impl<S: FnMut(&str)> Driver<S> {
             failed: None,
             metrics,
             written: 0,
+            beacons: None,
         }
+    }
+
+    /// Sends frames into the monitored link from now on, while it leads.
+    pub(super) fn send(&mut self, beacons: Beacons) {
+        self.beacons = Some(beacons);
     }
 
     /// Looks at the cluster once, and writes what is due. `now` is asked after the engine has
@@ -69,6 +77,10 @@ impl<S: FnMut(&str)> Driver<S> {
                 format!("leads {} nodes, topology {revision}", view.live.len())
             }
         };
+        let told = self.beacons.as_mut().and_then(|it| it.tick(view));
+        if let Some(line) = told {
+            (self.say)(&line);
+        }
         for note in step.notes {
             (self.say)(&note.to_string());
         }

@@ -13,6 +13,7 @@ use super::kernel::Kernel;
 use super::metrics::{Metrics, Told};
 use super::report::{Reporter, Sums};
 use super::say;
+use super::stream::{Outcome, Stream};
 use crate::coordination::NodeSide;
 use crate::notify::Notify;
 
@@ -24,6 +25,7 @@ pub(super) struct Agent {
     core: Node,
     engine: Box<dyn NodeSide>,
     kernel: Kernel,
+    stream: Stream,
     reporter: Reporter,
     capture: Option<Capture>,
     metrics: Option<Metrics>,
@@ -36,6 +38,7 @@ impl Agent {
         id: NodeId,
         engine: Box<dyn NodeSide>,
         kernel: Kernel,
+        stream: Stream,
         reporter: Reporter,
         capture: Option<Capture>,
         metrics: Option<Metrics>,
@@ -44,6 +47,7 @@ impl Agent {
             core: Node::new(id, kernel.revision()),
             engine,
             kernel,
+            stream,
             reporter,
             capture,
             metrics,
@@ -82,6 +86,7 @@ impl Agent {
             }
             let due = self.core.tick(self.begun.elapsed());
             self.obey(due)?;
+            self.attend()?;
             let attached = self.kernel.is_attached()?;
             ensure!(
                 attached,
@@ -124,11 +129,15 @@ impl Agent {
             seen,
             captured,
             ring,
+            forged,
             ..
         } = sums;
         let mut line = format!(
             "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
         );
+        if forged > 0 {
+            line += &format!(", {forged} forged frames");
+        }
         let shipped = self.capture.as_ref().map(Capture::shipped);
         if let Some(metrics) = &mut self.metrics {
             metrics.write(&Told {
@@ -148,7 +157,59 @@ impl Agent {
         self.notify.status(&line);
     }
 
+    /// Sees to the coordinator's frames in the mirrored stream.
+    fn attend(&mut self) -> Result<()> {
+        let current = self.core.current().unwrap_or_default();
+        match self.stream.tick(&self.kernel, current) {
+            None => Ok(()),
+            Some(Outcome::Ready(revision)) => {
+                let commands = self.core.loaded(revision);
+                self.obey(commands)
+            }
+            Some(Outcome::Silent(orders)) => {
+                say("no beacon comes: the change does not wait for the update in the stream");
+                let commands = self.switch(&orders);
+                self.obey(commands)
+            }
+        }
+    }
+
+    /// Has the kernel select by these orders: at the update in the stream, or at once.
     fn load(&mut self, orders: &Orders) -> Vec<Command> {
+        match self.prepare(orders) {
+            Ok(true) => Vec::new(),
+            Ok(false) => self.switch(orders),
+            Err(error) => {
+                say(&streams::words(&error));
+                self.core.not_loaded(orders.revision, self.begun.elapsed())
+            }
+        }
+    }
+
+    /// Prepares orders that are to be in force from the update in the stream on, if there are any
+    /// such.
+    fn prepare(&mut self, orders: &Orders) -> Result<bool> {
+        let Some(prepared) = self.stream.prepare(&mut self.kernel, orders)? else {
+            return Ok(false);
+        };
+        if let Some(capture) = &self.capture {
+            self.kernel
+                .marks()
+                .for_each(|(mark, revision)| capture.mark(mark, revision));
+            capture.follow(&orders.analyzers);
+            if prepared.is_new {
+                capture.read(self.kernel.rings()?);
+            }
+        }
+        self.reporter.follow(&orders.analyzers);
+        let (revision, epoch) = (orders.revision, orders.epoch);
+        say(&format!(
+            "topology {revision} (epoch {epoch}) begins with the update in the stream"
+        ));
+        Ok(true)
+    }
+
+    fn switch(&mut self, orders: &Orders) -> Vec<Command> {
         if let Some(capture) = &self.capture {
             capture.mark(self.kernel.next_mark(), orders.revision);
             capture.follow(&orders.analyzers);
@@ -165,6 +226,11 @@ impl Agent {
         });
         match loaded {
             Ok(is_new) => {
+                if is_new {
+                    self.stream.restart();
+                }
+                // The numbers are to be known before the coordinator hears that they are.
+                self.stream.announce(&self.kernel, orders.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (orders.revision, orders.epoch);
                 let buckets = orders.claims.count();

@@ -11,7 +11,7 @@ use fanpcap_cluster::Revision;
 use fanpcap_cluster::node::Orders;
 use fanpcap_linux::bpf::{Attached, Hook, RingBuffer, RingMapping};
 use fanpcap_select::layout::Lanes;
-use fanpcap_select::{Action, Program};
+use fanpcap_select::{Action, Claims, Program};
 
 use super::device::Device;
 use crate::hold::{Hold, Left, Set, State};
@@ -31,6 +31,15 @@ pub(crate) struct Kernel {
     switched: Option<Instant>,
     /// The driver has no place for a BPF program: several CPUs may serve a queue.
     is_generic: bool,
+}
+
+/// A table that waits for the update in the stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared {
+    /// Its mark.
+    pub(crate) mark: u32,
+    /// Whether a BPF program was loaded.
+    pub(crate) is_new: bool,
 }
 
 /// Bytes of all ring buffers of a device together.
@@ -131,17 +140,7 @@ impl Kernel {
     /// Has the kernel select by these orders from now on. Returns whether a BPF program was loaded
     /// for that.
     pub(crate) fn load(&mut self, orders: &Orders) -> Result<bool> {
-        let lanes = if self.is_generic {
-            Lanes::SHARED
-        } else {
-            self.device.lanes()
-        };
-        let program = Program {
-            selection: orders.selection,
-            cluster: self.cluster,
-            action: self.action,
-            lanes,
-        };
+        let program = self.program(orders);
         let code = code(&program)?;
         let is_same = self.state.set.is_some_and(|set| set.code == code);
         let Some(current) = self.selector.as_ref().filter(|_| is_same) else {
@@ -156,6 +155,48 @@ impl Kernel {
             selector.switch(&orders.claims, mark);
         }
         Ok(false)
+    }
+
+    /// Has the kernel select by the goal of these orders from the next update in the stream on.
+    /// Until then it goes on as it did; where it has no BPF program yet, it captures nothing.
+    /// `None` if it needs another BPF program than it has, which can't wait.
+    pub(crate) fn prepare(&mut self, orders: &Orders, goal: &Claims) -> Result<Option<Prepared>> {
+        let program = self.program(orders);
+        let code = code(&program)?;
+        let is_new = self.selector.is_none();
+        if is_new {
+            let nothing = Orders {
+                claims: Claims::none(),
+                ..orders.clone()
+            };
+            self.replace(&program, code, &nothing)?;
+        } else if self.state.set.is_none_or(|set| set.code != code) {
+            return Ok(None);
+        }
+        let mark = self.next_mark();
+        let current = mark.wrapping_sub(1);
+        self.state.begin(mark, orders.revision, current);
+        self.hold.set_state(&self.state)?;
+        self.wait_for_switch();
+        if let Some(selector) = &self.selector {
+            selector.prepare(goal, mark);
+        }
+        Ok(Some(Prepared { mark, is_new }))
+    }
+
+    /// The BPF program that these orders need.
+    fn program(&self, orders: &Orders) -> Program {
+        let lanes = if self.is_generic {
+            Lanes::SHARED
+        } else {
+            self.device.lanes()
+        };
+        Program {
+            selection: orders.selection,
+            cluster: self.cluster,
+            action: self.action,
+            lanes,
+        }
     }
 
     /// Two switches are to be farther apart than a BPF program runs.

@@ -85,7 +85,7 @@ fn gauges(told: &Told) -> [Metric; 2] {
 }
 
 /// What only grows, until the selection is loaded anew.
-fn counters(told: &Told) -> [Metric; 6] {
+fn counters(told: &Told) -> [Metric; 8] {
     let sums = &told.sums;
     [
         (
@@ -107,6 +107,16 @@ fn counters(told: &Told) -> [Metric; 6] {
             "fanpcap_node_ring_lost_packets_total",
             "Packets of this node that found no room in a ring.",
             sums.ring,
+        ),
+        (
+            "fanpcap_node_beacons_total",
+            "The coordinator's beacons in the mirrored stream.",
+            sums.beacons,
+        ),
+        (
+            "fanpcap_node_updates_total",
+            "The coordinator's topology updates in the mirrored stream.",
+            sums.updates,
         ),
         (
             "fanpcap_node_forged_frames_total",
@@ -151,6 +161,8 @@ mod tests {
             seen: 100,
             captured: 30,
             ring: 2,
+            beacons: 5,
+            updates: 3,
             forged: 1,
         };
         let shipped = Shipped {
@@ -171,6 +183,7 @@ mod tests {
             ("topology_revision", 7),
             ("seen_packets_total", 100),
             ("elsewhere_packets_total", 68),
+            ("beacons_total", 5),
             ("shipped_records_total", 29),
             ("forged_messages_total", 4),
             ("clock_synchronized", 0),
@@ -180,6 +193,6 @@ mod tests {
         }
         assert_documented("fanpcap_node_", &metrics.families(&told));
         told.shipped = None;
-        assert_eq!(metrics.families(&told).len(), 8);
+        assert_eq!(metrics.families(&told).len(), 10);
     }
 }

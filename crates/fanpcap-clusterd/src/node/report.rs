@@ -10,6 +10,7 @@ use fanpcap_cluster::record::{Head, Kind, encode_counts};
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, Revision};
 use fanpcap_linux::wait::clock;
+use fanpcap_select::native::Causes;
 
 use super::kernel::Kernel;
 use crate::selector::Counts;
@@ -56,10 +57,17 @@ impl Reporter {
         }
         self.last = Some(Instant::now());
         let counts = kernel.selector()?.counts();
-        let forged = counts.causes.forged;
+        let Causes {
+            beacons,
+            updates,
+            forged,
+            ..
+        } = counts.causes;
         let report = self.report(kernel, revision, counts)?;
         self.send(&report);
         Some(Sums {
+            beacons,
+            updates,
             forged,
             seen: report.seen.iter().sum(),
             captured: report.captured.iter().sum(),
@@ -123,6 +131,8 @@ pub(super) struct Sums {
     pub(super) seen: u64,
     pub(super) captured: u64,
     pub(super) ring: u64,
+    pub(super) beacons: u64,
+    pub(super) updates: u64,
     pub(super) forged: u64,
 }
 

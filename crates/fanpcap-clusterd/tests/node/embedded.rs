@@ -14,16 +14,7 @@ use crate::stage::Stage;
 fn nodes_that_join_get_their_share_without_a_loss() {
     netns::within_new(|| {
         let mut stage = Stage::bare(2)?;
-        let key = stage
-            .scratch
-            .write("key", "0123456789abcdef0123456789abcdef")?;
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-        let text = format!(
-            "cluster = test\nkey_file = {}\ncoordinators = 192.0.2.254:7700\nhold_down = 0s\n\
-             heartbeat = 200ms\noffline = 2s\n",
-            key.display()
-        );
-        stage.replace_settings(&text)?;
+        settings(&mut stage, "")?;
         let coordinator = coordinator(&stage)?;
         for node in 0..2 {
             stage.start(node)?;
@@ -46,7 +37,21 @@ fn nodes_that_join_get_their_share_without_a_loss() {
     .unwrap();
 }
 
-struct Coordinator(Child);
+/// Gives the nodes the settings of a cluster with a coordinator, and these.
+pub(crate) fn settings(stage: &mut Stage, more: &str) -> Result<()> {
+    let key = stage
+        .scratch
+        .write("key", "0123456789abcdef0123456789abcdef")?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    stage.replace_settings(&format!(
+        "cluster = test\nkey_file = {}\ncoordinators = 192.0.2.254:7700\nhold_down = 0s\n\
+         heartbeat = 200ms\noffline = 4s\n{more}",
+        key.display()
+    ))
+}
+
+/// A coordinator, which ends with this value.
+pub(crate) struct Coordinator(Child);
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
@@ -55,7 +60,8 @@ impl Drop for Coordinator {
     }
 }
 
-fn coordinator(stage: &Stage) -> Result<Coordinator> {
+/// Starts a coordinator. What it says goes to the file `coordinator`.
+pub(crate) fn coordinator(stage: &Stage) -> Result<Coordinator> {
     let log = fs::File::create(stage.scratch.file("coordinator"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
     command

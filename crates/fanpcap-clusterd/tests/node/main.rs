@@ -6,3 +6,5 @@ mod distribution;
 mod refusals;
 mod capture;
 mod embedded;
+mod beacons;
+mod in_turn;

@@ -126,6 +126,11 @@ impl Stage {
         fs::read_to_string(self.log(node)).unwrap_or_default()
     }
 
+    /// What another process has said, whose words go to a file of this name.
+    pub(crate) fn said_by(&self, name: &str) -> String {
+        fs::read_to_string(self.scratch.file(name)).unwrap_or_default()
+    }
+
     /// Waits until an agent of the node has said `text`.
     pub(crate) fn await_said(&self, node: usize, text: &str) -> Result<()> {
         let wait = await_for("the agent's words", LIMIT, || {

@@ -31,8 +31,8 @@ pub(crate) struct Both {
 pub(crate) enum Event {
     Packet(Vec<u8>),
     Switch(u64, u32),
-    Prepare(u64, u32, u64),
-    Announce(u64, u64),
+    Prepare(u64, u32),
+    Announce(Kind, u64, u64),
 }
 
 /// Claims of a node, drawn.
@@ -64,13 +64,13 @@ impl Both {
                 self.kernel.switch(&claims(*seed), *mark);
                 self.native.switch(claims(*seed), *mark);
             }
-            Event::Prepare(seed, mark, number) => {
-                self.kernel.prepare(&claims(*seed), *mark, *number);
-                self.native.prepare(claims(*seed), *mark, *number);
+            Event::Prepare(seed, mark) => {
+                self.kernel.prepare(&claims(*seed), *mark);
+                self.native.prepare(claims(*seed), *mark);
             }
-            Event::Announce(sequence, number) => {
-                self.kernel.announce(*sequence, *number);
-                self.native.announce(*sequence, *number);
+            Event::Announce(kind, sequence, number) => {
+                self.kernel.announce(*kind, *sequence, *number);
+                self.native.announce(*kind, *sequence, *number);
             }
             Event::Packet(bytes) => return self.packet(bytes),
         }
@@ -178,22 +178,20 @@ fn in_line(
     frames: &mut VecDeque<Vec<u8>>,
     events: &mut Vec<Event>,
 ) {
-    let is_beacon = !draw.one_in(16);
-    let sequence = draw.below(8) as u64;
+    let kind = match draw.one_in(16) {
+        true => Kind::Update,
+        false => Kind::Beacon,
+    };
+    let sequence = draw.below(80) as u64;
     let secret = (number << 8) | u64::from(draw.byte()) | 1;
     if !draw.one_in(5) {
-        events.push(if is_beacon {
-            Event::Announce(sequence, secret)
-        } else {
-            Event::Prepare(!number, draw.byte().into(), secret)
-        });
+        if kind == Kind::Update {
+            events.push(Event::Prepare(!number, draw.byte().into()));
+        }
+        events.push(Event::Announce(kind, sequence, secret));
     }
     let frame = InLine {
-        kind: if is_beacon {
-            Kind::Beacon
-        } else {
-            Kind::Update
-        },
+        kind,
         cluster: CLUSTER,
         sequence,
         time_ns: number,

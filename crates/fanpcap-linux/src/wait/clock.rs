@@ -19,6 +19,12 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. Where nobody has told the kernel how many
+/// there were, it is the time of day.
+pub fn tai_ns() -> u64 {
+    clock_ns(libc::CLOCK_TAI)
+}
+
 /// The time of day less [`monotonic_ns`], in nanoseconds, exact to about a microsecond: of several
 /// readings, the one during which the least time has passed.
 pub fn realtime_offset_ns() -> u64 {

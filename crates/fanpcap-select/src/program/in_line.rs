@@ -5,29 +5,34 @@ use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R3, R4, R5, R7, R
 use super::Program;
 use super::code::{KTIME_GET_NS, MAP_CONTROL, XDP_DROP, end, offset, reach};
 use super::frame::{head, raw};
-use crate::in_line::{BEACONS, ETHER_TYPE, Kind, USED, VERSION};
+use crate::in_line::{ETHER_TYPE, Kind, NUMBERS, USED, VERSION};
 use crate::layout::{control, counts};
 
 impl Program {
-    /// Ends with a frame whose number was announced. Goes on with all others.
-    pub(super) fn in_line(&self, asm: &mut Assembler) {
-        let (forged, packet) = (asm.label(), asm.label());
+    /// Ends with a frame whose number was announced. Goes to `forged` with others that claim to be
+    /// the coordinator's, and on with packets.
+    pub(super) fn in_line(&self, asm: &mut Assembler, forged: Label) {
+        let (refused, packet) = (asm.label(), asm.label());
         let (beacon, update) = (asm.label(), asm.label());
         asm.note("in-line frame?");
         self.find(asm, packet);
         asm.load(Width::Double, R5, R1, 38);
         asm.big_endian(R5, 64);
-        asm.jump_if(If::Equal, R5, 0, forged);
+        asm.load(Width::Double, R7, R1, 22);
+        asm.big_endian(R7, 64);
+        asm.jump_if(If::Equal, R5, 0, refused);
         asm.load(Width::Byte, R3, R1, 15);
         asm.jump_if(If::Equal, R3, i32::from(Kind::Beacon.number()), beacon);
         asm.jump_if(If::Equal, R3, i32::from(Kind::Update.number()), update);
-        asm.jump(forged);
+        asm.jump(refused);
         asm.bind(beacon);
-        self.beacon(asm, forged);
+        self.beacon(asm, refused);
         asm.bind(update);
-        self.update(asm, forged);
-        asm.bind(forged);
+        self.update(asm, refused);
+        asm.bind(refused);
         self.count(asm, counts::FORGED);
+        self.require_table(asm);
+        asm.jump(forged);
         asm.bind(packet);
     }
 
@@ -51,18 +56,11 @@ impl Program {
         asm.jump32_if(If::NotEqual, R3, self.cluster.to_be() as i32, packet);
     }
 
-    /// Takes a beacon with the number in r5.
+    /// Takes a beacon with the number in r5 and the sequence in r7.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
-        asm.load(Width::Double, R7, R1, 22);
-        asm.big_endian(R7, 64);
         asm.load(Width::Double, R8, R1, 30);
         asm.big_endian(R8, 64);
-        asm.set(R4, R7);
-        asm.alu(Op::And, R4, offset(BEACONS - 1));
-        asm.alu(Op::Left, R4, 3);
-        asm.value(R3, MAP_CONTROL, offset(control::NUMBERS));
-        asm.alu(Op::Add, R3, R4);
-        take(asm, forged);
+        take(asm, control::BEACONS, forged);
         asm.call(KTIME_GET_NS);
         asm.value(R9, MAP_CONTROL, offset(control::LAST));
         asm.store(Width::Double, R9, 16, R0);
@@ -72,11 +70,10 @@ impl Program {
         end(asm, XDP_DROP);
     }
 
-    /// Takes a topology update with the number in r5.
+    /// Takes a topology update with the number in r5 and the sequence in r7.
     fn update(&self, asm: &mut Assembler, forged: Label) {
         let same = asm.label();
-        asm.value(R3, MAP_CONTROL, offset(control::UPDATE));
-        take(asm, forged);
+        take(asm, control::UPDATES, forged);
         asm.value(R3, MAP_CONTROL, offset(control::TURNS));
         asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::NEXT));
@@ -91,11 +88,17 @@ impl Program {
     }
 }
 
-/// Jumps unless the number in r5 is the announced one at r3, which is then forgotten.
-fn take(asm: &mut Assembler, forged: Label) {
+/// Jumps unless the number in r5 is the one that was announced for the sequence in r7, which is
+/// then forgotten. Clobbers r0, r3 and r4.
+fn take(asm: &mut Assembler, numbers: usize, forged: Label) {
+    asm.set(R4, R7);
+    asm.alu(Op::And, R4, offset(NUMBERS - 1));
+    asm.alu(Op::Left, R4, 3);
+    asm.value(R3, MAP_CONTROL, offset(numbers));
+    asm.alu(Op::Add, R3, R4);
     asm.load(Width::Double, R0, R3, 0);
     asm.jump_if(If::NotEqual, R0, R5, forged);
     asm.store(Width::Double, R3, 0, 0);
 }
 
-const _: () = assert!(BEACONS.is_power_of_two());
+const _: () = assert!(NUMBERS.is_power_of_two());

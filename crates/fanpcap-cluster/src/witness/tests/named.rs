@@ -150,19 +150,93 @@ fn a_node_that_sees_packets_twice_is_named_and_not_believed() {
 
 #[test]
 fn a_node_whose_beacons_stand_still_is_blind() {
-    let mut ledger = ledger();
-    for seconds in 0..6 {
-        for node in 0..3 {
-            let mut report = report(node, seconds, |_| seconds);
-            if node == 2 {
-                report.summary.beacon.sequence = 1;
+    // With traffic, and without any.
+    for rate in [1, 0] {
+        let mut ledger = ledger();
+        let mut verdicts = Vec::new();
+        for seconds in 0..12 {
+            for node in 0..3 {
+                let mut report = report(node, seconds, |_| rate * seconds);
+                if node == 2 && seconds < 9 {
+                    report.summary.beacon.sequence = 1;
+                }
+                ledger.take(report).unwrap();
             }
-            ledger.take(report).unwrap();
+            ledger.settle();
+            verdicts.push(ledger.verdict(NodeId(2)).unwrap());
         }
-        ledger.settle();
+        let blind = verdicts.iter().position(|it| *it == Verdict::Blind);
+        assert_eq!(blind, Some(7), "{verdicts:?}");
+        assert_eq!(verdicts[8], Verdict::Blind);
+        assert_eq!(verdicts[11], Verdict::Sound);
+        assert_eq!(ledger.verdict(NodeId(1)), Some(Verdict::Sound));
     }
-    assert_eq!(ledger.verdict(NodeId(2)), Some(Verdict::Blind));
-    assert_eq!(ledger.verdict(NodeId(1)), Some(Verdict::Sound));
+}
+
+#[test]
+fn the_first_beacons_and_those_after_a_pause_make_nobody_blind() {
+    let mut ledger = ledger();
+    for seconds in 0..40 {
+        for node in 0..3 {
+            let mut report = report(node, seconds, |_| 0);
+            // Node 0 reports right behind each beacon, node 2 before it; one is lost there.
+            let late = u64::from(node == 2);
+            let beacon = match seconds - late.min(seconds) {
+                0..5 => 0,
+                beacon @ (5..15 | 30..) => 1000 + beacon - late * u64::from(beacon == 14),
+                _ => 1014 - late,
+            };
+            report.summary.beacon = Beacon {
+                sequence: beacon,
+                seen: (beacon + 1) * SECOND + u64::from(node) * 1000,
+            };
+            ledger.take(report).unwrap();
+            ledger.settle();
+            for node in 0..=node {
+                assert_eq!(
+                    ledger.verdict(NodeId(node)),
+                    Some(Verdict::Sound),
+                    "{seconds}"
+                );
+            }
+        }
+        let apart = ledger.account().apart;
+        let known = [None, Some(1000), Some(2000)][(0..=1)
+            .map(|it| usize::from(seconds > 4 + it))
+            .sum::<usize>()];
+        assert_eq!(apart, known, "{seconds}");
+    }
+}
+
+#[test]
+fn beacons_tell_how_wide_a_span_is() {
+    // Packets come all the time, and nodes report four times a second.
+    let width = |beacons: bool, apart: u64| {
+        let mut ledger = ledger();
+        for quarter in 0..80 {
+            for node in 0..2 {
+                let mut report = report(node, 0, |_| quarter);
+                report.summary.stamp += quarter * SECOND / 4;
+                let (sequence, seen) = (1 + quarter / 4, u64::from(node) * apart);
+                report.summary.beacon = match beacons {
+                    true => Beacon { sequence, seen },
+                    false => Beacon::default(),
+                };
+                ledger.take(report).unwrap();
+            }
+            ledger.settle();
+        }
+        let offered = ledger.account().total.offered;
+        offered.most - offered.least
+    };
+    let buckets = i64::try_from(BUCKETS).unwrap();
+    assert_eq!(width(false, 0), 2 * buckets, "200 ms before and after");
+    assert_eq!(width(true, 1_000_000), width(true, 0));
+    assert!(width(true, 0) <= width(false, 0));
+    assert!(
+        width(true, SECOND) >= 8 * buckets,
+        "clocks differ by a second"
+    );
 }
 
 #[test]

@@ -102,6 +102,11 @@ fn what_contradicts_is_shown_at_its_place() {
             format!("{EMBEDDED}header = 64"),
             "c:4:1: 'header' is for mode",
         ),
+        (format!("{ETCD}beacon = eth2"), "c:5:1: beacons need a key"),
+        (
+            "cluster = a\nengine = fixed\nnodes = 1\nbeacon = eth2".to_owned(),
+            "c:4:1: engine 'fixed' has no coordinator",
+        ),
         (format!("{ETCD}etcd_user = u"), "c:5:1: 'etcd_user' without"),
         (format!("{ETCD}etcd_key = /k"), "c:5:1: 'etcd_key' without"),
         (

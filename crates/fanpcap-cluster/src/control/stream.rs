@@ -1,0 +1,269 @@
+//! Frames in the mirrored stream: which are due, by which numbers they are known, and who waits for
+//! which.
+//!
+//! Whoever is on the monitored link can send a frame like the coordinator's. So each has a number
+//! that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind, its
+//! sequence and, of a topology update, the revision that the control channel has told. A number is
+//! taken once. Nothing of this needs a message: nodes know beacons while no coordinator is in reach.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fanpcap_select::Key as SelectionKey;
+use fanpcap_select::in_line::{Kind, NUMBERS};
+use hmac::Mac;
+
+use super::envelope::{ClusterId, first_eight, mac};
+use crate::coordination::View;
+use crate::identity::Revision;
+
+#[cfg(test)]
+mod tests;
+
+/// Computes the numbers of a cluster's frames.
+#[derive(Clone)]
+pub struct Numbers {
+    secret: Vec<u8>,
+    cluster: ClusterId,
+}
+
+impl std::fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Numbers({:?})", self.cluster)
+    }
+}
+
+impl Numbers {
+    /// Those of a cluster with this key.
+    pub fn new(secret: Vec<u8>, cluster: ClusterId) -> Self {
+        Self { secret, cluster }
+    }
+
+    /// The number of a frame, never 0. A beacon's does not depend on the revision.
+    pub fn of(&self, kind: Kind, revision: Revision, sequence: u64) -> u64 {
+        let (which, revision) = match kind {
+            Kind::Beacon => (1, 0),
+            Kind::Update => (2, revision.0),
+        };
+        let words = [self.cluster.0, which, revision, sequence].map(u64::to_be_bytes);
+        // No envelope begins like this.
+        let bytes = [LABEL, words.as_flattened()].concat();
+        first_eight(&mac(&self.secret, &bytes).finalize().into_bytes()).max(1)
+    }
+}
+
+const LABEL: &[u8] = b"fanpcap frame in the stream";
+
+/// A frame, as the sender and the nodes know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// What it is for.
+    pub kind: Kind,
+    /// Seconds since 1970, about: no two of a kind have the same.
+    pub sequence: u64,
+    /// Its number; 0: the frame of this sequence is not to be taken.
+    pub number: u64,
+}
+
+/// How often the turns of [`SelectionKey::RoundRobin`] begin anew without a change, in seconds: as
+/// long may a node that lost a packet be out of turn.
+const AGAIN: u64 = 8;
+
+/// Says what the active coordinator sends into the monitored link.
+#[derive(Debug)]
+pub struct Sender {
+    numbers: Numbers,
+    /// The last beacon's sequence.
+    beacon: u64,
+    /// The last topology update: its topology and its sequence.
+    update: (Revision, u64),
+}
+
+impl Sender {
+    /// A sender that has sent nothing.
+    pub fn new(numbers: Numbers) -> Self {
+        Self {
+            numbers,
+            beacon: 0,
+            update: (Revision::default(), 0),
+        }
+    }
+
+    /// The frames that are due at a time, in seconds since 1970: a beacon each second; and where
+    /// packets are selected in turn, an update once all nodes of a topology wait for it, and every
+    /// 8 seconds.
+    pub fn due(&mut self, view: &View, now: u64) -> Vec<Due> {
+        let mut due = Vec::new();
+        if !view.leads {
+            return due;
+        }
+        if now > self.beacon {
+            self.beacon = now;
+            due.push(self.frame(Kind::Beacon, Revision::default(), now));
+        }
+        if let Some(revision) = awaited(view) {
+            let sequence = self.beacon;
+            let (last, sent) = self.update;
+            let is_new = last != revision && sequence > sent;
+            if is_new || sequence >= sent.saturating_add(AGAIN) {
+                self.update = (revision, sequence);
+                due.push(self.frame(Kind::Update, revision, sequence));
+            }
+        }
+        due
+    }
+
+    fn frame(&self, kind: Kind, revision: Revision, sequence: u64) -> Due {
+        Due {
+            kind,
+            sequence,
+            number: self.numbers.of(kind, revision, sequence),
+        }
+    }
+}
+
+/// The revision of a topology by which packets are selected in turn, if each node that has buckets
+/// by it has acknowledged it. A union does not wait for nodes that are dead: others take over.
+fn awaited(view: &View) -> Option<Revision> {
+    let (revision, topology) = view.topology.as_ref()?;
+    if topology.selection.key != SelectionKey::RoundRobin {
+        return None;
+    }
+    let tables = [Some(&topology.owners), topology.heirs.as_ref()];
+    let tables = tables.into_iter().flatten();
+    let busy: BTreeSet<_> = tables.flat_map(|table| table.iter().flatten()).collect();
+    let waits = |node| {
+        let mut live = view.live.iter();
+        match live.find(|live| live.announcement.node == node) {
+            Some(live) => live.acknowledged == Some(*revision),
+            None => topology.heirs.is_some(),
+        }
+    };
+    let mut seats = topology.seats.iter();
+    let all = seats.all(|seat| !busy.contains(&seat.slot) || waits(seat.node));
+    all.then_some(*revision)
+}
+
+/// The last beacon that a node has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// Its sequence.
+    pub sequence: u64,
+    /// How long ago it came.
+    pub ago: Duration,
+}
+
+impl Heard {
+    /// Whether it is so recent that the sender is alive and the mirror works.
+    pub fn is_recent(&self) -> bool {
+        self.ago < SILENCE
+    }
+}
+
+/// After so long without a beacon there is no sender, or the node is blind.
+pub const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long a node goes by the last beacon's sequence, and not by its own clock.
+const GUIDED: Duration = Duration::from_secs(60);
+
+/// Seconds ahead for which numbers are announced: as long may the agent be gone, and so much may
+/// its clock differ from the coordinator's.
+const AHEAD: u64 = 32;
+
+/// Says which numbers a node's agent announces to its BPF program.
+#[derive(Debug)]
+pub struct Listener {
+    /// By each of the cluster's keys.
+    numbers: Vec<Numbers>,
+    /// Which of them is tried.
+    key: usize,
+    /// The sequence up to which numbers were announced, for this topology.
+    announced: Option<(u64, Revision)>,
+    /// The greatest sequence of a beacon that came.
+    last: u64,
+    /// Whether an earlier agent may have announced to the BPF program, which has taken frames.
+    is_successor: bool,
+}
+
+impl Listener {
+    /// A listener that has announced nothing.
+    pub fn new(numbers: Vec<Numbers>) -> Self {
+        Self {
+            numbers,
+            key: 0,
+            announced: None,
+            last: 0,
+            is_successor: true,
+        }
+    }
+
+    /// Whether the cluster has a key. Without one, no frame is taken.
+    pub fn is_able(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
+    /// Announces all anew: the BPF program is another one.
+    pub fn restart(&mut self) {
+        self.announced = None;
+    }
+
+    /// What is to be announced at a time, in seconds since 1970, to a node that heard this beacon
+    /// last and goes by, or waits for, the topology of this revision.
+    pub fn due(&mut self, now: u64, heard: Option<Heard>, revision: Revision) -> Vec<Due> {
+        self.choose_key(now, heard);
+        let Some(numbers) = self.numbers.get(self.key) else {
+            return Vec::new();
+        };
+        let guide = heard.filter(|heard| heard.ago < GUIDED);
+        let guided = |heard: Heard| heard.sequence.saturating_add(heard.ago.as_secs());
+        let end = guide.map_or(now, guided).saturating_add(AHEAD);
+        let begin = end.saturating_sub(NUMBERS as u64 - 1);
+        let before = self.last;
+        self.last = before.max(sequence_of(heard));
+        let (upto, known) = self.announced.unwrap_or((0, revision));
+        // The clock was set back.
+        let upto = if upto > end + AHEAD / 8 {
+            0
+        } else {
+            upto.min(end)
+        };
+        self.announced = Some((end.max(upto), revision));
+        let number = |kind, sequence| Due {
+            kind,
+            sequence,
+            number: numbers.of(kind, revision, sequence),
+        };
+        // What was lost is not to come later.
+        let lost = begin.max(before + 1)..self.last;
+        let lost = lost.map(|sequence| Due {
+            kind: Kind::Beacon,
+            sequence,
+            number: 0,
+        });
+        let from = begin.max(upto + 1);
+        let beacons = from.max(self.last + 1)..=end;
+        // The update of a second comes behind its beacon. An earlier agent has announced that one.
+        let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
+        let updates = if known == revision { from } else { begin }.max(behind)..=end;
+        lost.chain(beacons.map(|sequence| number(Kind::Beacon, sequence)))
+            .chain(updates.map(|sequence| number(Kind::Update, sequence)))
+            .collect()
+    }
+
+    /// While keys are changed, the coordinator may have another one first: each is tried in turn.
+    fn choose_key(&mut self, now: u64, heard: Option<Heard>) {
+        let keys = self.numbers.len() as u64;
+        if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {
+            return;
+        }
+        let key = usize::try_from(now / (2 * SILENCE.as_secs()) % keys).unwrap_or(0);
+        if key != self.key {
+            self.key = key;
+            self.announced = None;
+        }
+    }
+}
+
+fn sequence_of(heard: Option<Heard>) -> u64 {
+    heard.map_or(0, |heard| heard.sequence)
+}

@@ -1,0 +1,208 @@
+//! What is sent is what nodes wait for, whatever their clocks say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_select::Selection;
+use fanpcap_select::in_line::{Announced, InLine};
+use proptest::prelude::*;
+
+use super::*;
+use crate::coordination::{Announcement, Live};
+use crate::identity::NodeId;
+use crate::topology::{Seat, Topology};
+
+fn numbers(secret: u8) -> Numbers {
+    Numbers::new(vec![secret; 32], ClusterId::of_name("lab"))
+}
+
+/// A cluster of two nodes that take packets in turn by the topology 9.
+fn view() -> View {
+    let live = |node| Live {
+        announcement: Announcement {
+            node: NodeId(node),
+            boot: 1,
+            weight: 1,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        },
+        acknowledged: Some(Revision(9)),
+    };
+    let seat = |slot, node| Seat {
+        slot: Slot(slot),
+        node: NodeId(node),
+        weight: 1,
+    };
+    let mut owners = Box::new([Some(Slot(0)); BUCKETS]);
+    owners[1] = Some(Slot(1));
+    let topology = Topology {
+        epoch: 1,
+        selection: Selection {
+            key: SelectionKey::RoundRobin,
+            initial: 0,
+        },
+        seats: vec![seat(0, 1), seat(1, 2), seat(2, 3)],
+        owners,
+        heirs: None,
+        analyzers: Vec::new(),
+    };
+    View {
+        leads: true,
+        live: vec![live(1), live(2)],
+        topology: Some((Revision(9), Box::new(topology))),
+        ..View::default()
+    }
+}
+
+fn kinds(due: &[Due]) -> Vec<(Kind, u64)> {
+    due.iter().map(|due| (due.kind, due.sequence)).collect()
+}
+
+/// What a BPF program does with the agent's announcements and the sender's frames.
+fn take(announced: &mut Announced, due: &Due) -> bool {
+    let frame = InLine {
+        kind: due.kind,
+        cluster: 0,
+        sequence: due.sequence,
+        time_ns: 0,
+        number: due.number,
+    };
+    announced.take(Some(due.kind), &frame)
+}
+
+fn announce(announced: &mut Announced, due: Vec<Due>) {
+    for due in due {
+        announced.announce(due.kind, due.sequence, due.number);
+    }
+}
+
+#[test]
+fn a_number_says_all_that_it_is_for() {
+    let all = [
+        numbers(1).of(Kind::Beacon, Revision(0), 7),
+        numbers(1).of(Kind::Beacon, Revision(0), 8),
+        numbers(1).of(Kind::Update, Revision(0), 7),
+        numbers(1).of(Kind::Update, Revision(1), 7),
+        numbers(2).of(Kind::Beacon, Revision(0), 7),
+        Numbers::new(vec![1; 32], ClusterId::of_name("other")).of(Kind::Beacon, Revision(0), 7),
+    ];
+    let different: BTreeSet<u64> = all.into_iter().collect();
+    assert_eq!(different.len(), all.len());
+    let same = numbers(1).of(Kind::Beacon, Revision(5), 7);
+    assert_eq!(same, all[0], "a beacon is known whatever the topology is");
+}
+
+#[test]
+fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
+    let mut sender = Sender::new(numbers(1));
+    let mut view = view();
+    view.live[1].acknowledged = Some(Revision(8));
+    assert_eq!(kinds(&sender.due(&view, 100)), [(Kind::Beacon, 100)]);
+    assert_eq!(kinds(&sender.due(&view, 100)), []);
+    view.live[1].acknowledged = Some(Revision(9));
+    assert_eq!(kinds(&sender.due(&view, 100)), [(Kind::Update, 100)]);
+    for now in 101..108 {
+        assert_eq!(kinds(&sender.due(&view, now)), [(Kind::Beacon, now)]);
+    }
+    let both = [(Kind::Beacon, 108), (Kind::Update, 108)];
+    assert_eq!(kinds(&sender.due(&view, 108)), both);
+    // Who stands by, or whose clock was set back, sends nothing.
+    assert_eq!(kinds(&sender.due(&view, 50)), []);
+    view.leads = false;
+    assert_eq!(kinds(&sender.due(&view, 200)), []);
+}
+
+#[test]
+fn a_union_does_not_wait_for_the_dead_and_other_keys_need_no_update() {
+    let mut view = view();
+    view.live.pop();
+    assert_eq!(awaited(&view), None, "its packets may go on by themselves");
+    let (_, topology) = view.topology.as_mut().unwrap();
+    topology.heirs = Some(Box::new([Some(Slot(0)); BUCKETS]));
+    assert_eq!(awaited(&view), Some(Revision(9)));
+    let (_, topology) = view.topology.as_mut().unwrap();
+    topology.selection.key = SelectionKey::Packet;
+    assert_eq!(awaited(&view), None);
+}
+
+#[test]
+fn a_topologys_update_is_known_to_those_that_wait_for_it_alone() {
+    let (mut sender, view) = (Sender::new(numbers(1)), view());
+    let due = sender.due(&view, 500);
+    let [beacon, update] = due.as_slice() else {
+        panic!("{due:?}");
+    };
+    for (revision, is_known) in [(8, false), (9, true)] {
+        let mut announced = Announced::default();
+        let mut listener = Listener::new(vec![numbers(1)]);
+        announce(&mut announced, listener.due(480, None, Revision(8)));
+        announce(&mut announced, listener.due(480, None, Revision(revision)));
+        assert!(take(&mut announced, beacon));
+        assert_eq!(take(&mut announced, update), is_known);
+        assert!(!take(&mut announced, update), "replayed");
+        let heard = Heard {
+            sequence: 500,
+            ago: Duration::ZERO,
+        };
+        let more = listener.due(481, Some(heard), Revision(revision));
+        announce(&mut announced, more);
+        assert!(!take(&mut announced, beacon) && !take(&mut announced, update));
+    }
+}
+
+#[test]
+fn the_other_key_is_tried_while_no_beacon_comes() {
+    let mut listener = Listener::new(vec![numbers(1), numbers(2)]);
+    let mut announced = Announced::default();
+    let mut sender = Sender::new(numbers(2));
+    let taken = (600..612).filter(|now| {
+        announce(&mut announced, listener.due(*now, None, Revision(1)));
+        sender
+            .due(&view(), *now)
+            .iter()
+            .any(|due| take(&mut announced, due))
+    });
+    assert_eq!(taken.count(), 6);
+    assert!(!Listener::new(Vec::new()).is_able());
+}
+
+proptest! {
+    /// The agent may be gone for half a minute, and clocks may differ by as much; beacons may be
+    /// lost. All others are taken, once.
+    #[test]
+    fn beacons_are_taken_once(
+        ahead in -28_i64..28,
+        gone in 10_u64..28,
+        lost in proptest::collection::vec(any::<bool>(), 200),
+    ) {
+        let mut announced = Announced::default();
+        let mut listener = Listener::new(vec![numbers(1)]);
+        let mut sender = Sender::new(numbers(1));
+        let view = View { leads: true, ..View::default() };
+        let mut heard: Option<(u64, u64)> = None;
+        let mut old = Vec::new();
+        for (now, is_lost) in (10_000..).zip(lost) {
+            let is_gone = (10_050..10_050 + gone).contains(&now);
+            if now == 10_050 + gone {
+                listener = Listener::new(vec![numbers(1)]);
+            }
+            let own = now.saturating_add_signed(ahead);
+            let recent = heard.map(|(sequence, at)| Heard {
+                sequence,
+                ago: Duration::from_secs(now - at),
+            });
+            if !is_gone {
+                announce(&mut announced, listener.due(own, recent, Revision(1)));
+            }
+            for due in &old {
+                prop_assert!(!take(&mut announced, due), "replayed: {:?}", due);
+            }
+            let due = sender.due(&view, now)[0];
+            if !is_lost {
+                prop_assert!(take(&mut announced, &due), "{} is not known", now);
+                heard = Some((due.sequence, now));
+                old.push(due);
+            }
+        }
+    }
+}

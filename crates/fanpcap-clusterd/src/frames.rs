@@ -1,0 +1,34 @@
+//! What the settings say of the coordinator's frames in the mirrored stream.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fanpcap_cluster::control::ClusterId;
+use fanpcap_cluster::control::stream::Numbers;
+use fanpcap_config::report::Report;
+
+use crate::conf::Conf;
+
+/// The cluster's number in frames.
+pub(crate) fn cluster(conf: &Conf) -> u32 {
+    let [a, b, c, d, ..] = ClusterId::of_name(&conf.cluster).0.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// The frames' numbers by each of the cluster's keys. None where it has no key.
+///
+/// # Errors
+///
+/// A key can't be read.
+pub(crate) fn numbers(conf: &Conf) -> Result<Vec<Numbers>, Report> {
+    let id = ClusterId::of_name(&conf.cluster);
+    let keys = conf.keys()?.into_iter();
+    Ok(keys
+        .map(|key| Numbers::new(key.bytes().to_vec(), id))
+        .collect())
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

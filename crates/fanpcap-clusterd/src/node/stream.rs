@@ -1,0 +1,148 @@
+//! The coordinator's frames in the mirrored stream, as the agent sees them: it tells the kernel
+//! their numbers, and waits for the update with which a change begins.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use fanpcap_cluster::Revision;
+use fanpcap_cluster::control::stream::{Heard, Listener, Numbers, SILENCE};
+use fanpcap_cluster::node::Orders;
+use fanpcap_linux::wait::clock;
+use fanpcap_select::Key;
+
+use super::kernel::{Kernel, Prepared};
+use super::say;
+use crate::frames;
+use crate::selector::Selector;
+
+/// Frames in the mirrored stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    listener: Listener,
+    /// The orders that the next update puts in force, until they are acknowledged.
+    pending: Option<Pending>,
+    /// The mark of what is prepared, and its topology, until the update has come.
+    prepared: Option<(u32, Revision)>,
+    /// Since when the device has this BPF program.
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Pending {
+    orders: Orders,
+    since: Instant,
+}
+
+/// What becomes of pending orders.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The kernel waits for the update, and the sender is alive.
+    Ready(Revision),
+    /// There is no sender: the orders are to be loaded as ever.
+    Silent(Box<Orders>),
+}
+
+impl Stream {
+    /// Frames with numbers by the cluster's keys.
+    pub(super) fn new(numbers: Vec<Numbers>) -> Self {
+        Self {
+            listener: Listener::new(numbers),
+            pending: None,
+            prepared: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// The device has another BPF program.
+    pub(super) fn restart(&mut self) {
+        self.listener.restart();
+        self.since = Instant::now();
+    }
+
+    /// Prepares a change that is to begin with the update; `None`: it is to be loaded as ever.
+    /// Packets in turn need that: a newcomer does not know whose turn it is.
+    pub(super) fn prepare(
+        &mut self,
+        kernel: &mut Kernel,
+        orders: &Orders,
+    ) -> Result<Option<Prepared>> {
+        (self.pending, self.prepared) = (None, None);
+        let Some(goal) = orders.goal.as_ref() else {
+            return Ok(None);
+        };
+        let is_heard = kernel.heard().is_some_and(|heard| heard.is_recent());
+        let waits = is_heard || kernel.selector().is_none() || self.since.elapsed() < SILENCE;
+        if orders.selection.key != Key::RoundRobin || !self.listener.is_able() || !waits {
+            return Ok(None);
+        }
+        let Some(prepared) = kernel.prepare(orders, goal)? else {
+            return Ok(None);
+        };
+        if prepared.is_new {
+            self.restart();
+        }
+        self.prepared = Some((prepared.mark, orders.revision));
+        self.pending = Some(Pending {
+            orders: orders.clone(),
+            since: Instant::now(),
+        });
+        Ok(Some(prepared))
+    }
+
+    /// Tells the kernel the numbers of the frames to come, where the node goes by the topology
+    /// `current`, and says what becomes of pending orders.
+    pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
+        let pending = self.pending.as_ref().map(|pending| pending.orders.revision);
+        self.announce(kernel, pending.unwrap_or(current));
+        self.tell_switched(kernel);
+        let heard = kernel.heard();
+        let pending = self.pending.take()?;
+        if heard.is_some_and(|heard| heard.is_recent()) {
+            return Some(Outcome::Ready(pending.orders.revision));
+        }
+        if pending.since.elapsed() > SILENCE + MARGIN {
+            self.prepared = None;
+            return Some(Outcome::Silent(Box::new(pending.orders)));
+        }
+        self.pending = Some(pending);
+        None
+    }
+
+    /// Tells the kernel the numbers of the frames to come, for a topology of this revision.
+    pub(super) fn announce(&mut self, kernel: &Kernel, revision: Revision) {
+        let Some(selector) = kernel.selector() else {
+            return;
+        };
+        for due in self.listener.due(frames::now(), kernel.heard(), revision) {
+            selector.announce(due.kind, due.sequence, due.number);
+        }
+    }
+
+    fn tell_switched(&mut self, kernel: &Kernel) {
+        let control = kernel.selector().map(Selector::control);
+        let Some((mark, revision)) = self.prepared else {
+            return;
+        };
+        if control.is_some_and(|control| control.mark() == mark) {
+            say(&format!(
+                "the update in the stream began the goal of topology {revision}"
+            ));
+            self.prepared = None;
+        }
+    }
+}
+
+/// A newcomer's first beacon may come a second after it began to listen.
+const MARGIN: Duration = Duration::from_secs(1);
+
+impl Kernel {
+    /// The last beacon that the BPF program has taken.
+    pub(super) fn heard(&self) -> Option<Heard> {
+        let beacon = self.selector()?.last_beacon()?;
+        let ago = clock::monotonic_ns().saturating_sub(beacon.came_ns);
+        Some(Heard {
+            sequence: beacon.sequence,
+            ago: Duration::from_nanos(ago),
+        })
+    }
+}

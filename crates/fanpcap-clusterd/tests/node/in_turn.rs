@@ -1,0 +1,94 @@
+//! Packets in turn: all nodes change hands at the coordinator's update in the stream.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process::cpu;
+use fanpcap_testkit::mirror::WIRE;
+use fanpcap_testkit::{Injector, netns};
+
+use crate::beacons::{Process, Wire, await_more};
+use crate::embedded::{coordinator, settings};
+use crate::stage::Stage;
+
+/// One CPU does all: a mirror gives all its ports the packets in the same order.
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn nodes_change_hands_at_one_packet() {
+    netns::within_new(|| {
+        cpu::pin(cpu::cpus()?[0])?;
+        let mut stage = Stage::bare(3)?;
+        settings(
+            &mut stage,
+            &format!("beacon = {WIRE}\nselect = round_robin\n"),
+        )?;
+        let _wire = Process(Wire::read(&stage)?);
+        let _coordinator = coordinator(&stage)?;
+        for node in 0..3 {
+            stage.start(node)?;
+        }
+        for node in 0..3 {
+            await_more(&stage, node, "updates_total", 1)?;
+            stage.read(node)?;
+        }
+        // Traffic in which node a3 gives its buckets away, and gets them back; and frames of
+        // somebody on the link.
+        let mut upto = 2000;
+        stage.send(0..upto)?;
+        for (words, node) in [(&["a3"][..], 0), (&["a3", "--undo"], 2)] {
+            let begun = begun(&stage, node);
+            let mut wish = wish(&stage, words)?;
+            let first = upto;
+            while upto - first < 60_000 && self::begun(&stage, node) == begun {
+                stage.send(upto..upto + 500)?;
+                upto += 500;
+                let wire = Injector::open(WIRE)?;
+                // tcpdump may be about to write one.
+                let old = Wire::frames(&stage).unwrap_or_default();
+                for frame in old.iter().rev().take(4) {
+                    wire.send(frame)?;
+                }
+            }
+            ensure!(wish.wait()?.success(), "{words:?}");
+            stage.send(upto..upto + 1000)?;
+            upto += 1000;
+            // The stable topology.
+            thread::sleep(Duration::from_secs(3));
+            ensure!(upto - first < 60_000, "{}", stage.said_by("coordinator"));
+        }
+        let each = stage.assert_once(0..upto)?;
+        let said = stage.said(2);
+        ensure!(!said.contains("no beacon comes"), "{said}");
+        ensure!(each[2] < each[0], "{each:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// How often the goal of a topology began at a node with the update in the stream.
+fn begun(stage: &Stage, node: usize) -> usize {
+    stage
+        .said(node)
+        .matches("the update in the stream began")
+        .count()
+}
+
+fn wish(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(stage.scratch.file("wishes"))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+    command.args(["cluster", "drain"]).args(words);
+    command
+        .arg("--config")
+        .arg(stage.scratch.file("cluster.conf"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    command.spawn().context("the wish")
+}
