@@ -166,7 +166,7 @@ impl Announced {
 
 /// Where the number of this sequence is.
 pub fn place(sequence: u64) -> usize {
-    (sequence % NUMBERS as u64) as usize
+    usize::try_from(sequence % NUMBERS as u64).unwrap_or_default()
 }
 
 #[cfg(test)]

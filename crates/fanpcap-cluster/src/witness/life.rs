@@ -114,9 +114,11 @@ impl Life {
 
     /// Its verdict while no traffic comes: a port that was blind and gives beacons is blind no more.
     pub(super) fn at_rest(&self) -> Verdict {
-        match self.verdict {
-            Verdict::Blind if self.last().summary.beacon.sequence > 0 => Verdict::Sound,
-            verdict => verdict,
+        let has_beacons = self.last().summary.beacon.sequence > 0;
+        if self.verdict == Verdict::Blind && has_beacons {
+            Verdict::Sound
+        } else {
+            self.verdict
         }
     }
 
