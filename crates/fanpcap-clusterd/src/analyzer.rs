@@ -2,16 +2,20 @@
 
 mod pcapng;
 mod files;
+mod channel;
 mod intake;
+mod paper;
 mod books;
 mod status;
 mod metrics;
+mod exports;
 mod desk;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -24,9 +28,12 @@ use fanpcap_cluster::{Announcement, NodeEvent, NodeId};
 use fanpcap_linux::wait::stop;
 
 use crate::conf::{Conf, Mode, PATH};
+use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::notify::Notify;
+use crate::shipping::Way;
 use desk::{Desk, DeskSettings, now};
+use exports::{Exports, Target};
 use files::Rotation;
 use metrics::Metrics;
 use status::Status;
@@ -58,6 +65,10 @@ pub(crate) struct Arguments {
     /// Most MiB of records that wait to be put in order
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: usize,
+    /// Also exports the packets as IPFIX, to ipfix://HOST:PORT (UDP); other schemes are ipfix+tcp,
+    /// ipfix-flows and ipfix-flows+tcp. May stand several times
+    #[arg(long, value_name = "URL")]
+    export: Vec<String>,
     /// Writes metrics to this file, once a second
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
@@ -68,13 +79,22 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
+    conf.check_files()?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
         listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
     stop::on_signals().context("catching signals")?;
+    let keyring = credentials::keyring(&conf)?;
+    let mut reloader = Reloader::new(&arguments.config, Arc::clone(&keyring), say)?;
+    if !keyring.has_keys() {
+        say(credentials::OPEN);
+    }
+    let targets = arguments.export.iter().map(|text| Target::read(text));
+    let targets: Vec<Target> = targets.collect::<Result<_>>()?;
     let skew = arguments.skew.saturating_mul(1_000_000);
     let mut desk = Desk::open(&DeskSettings {
         listen,
+        keyring: &keyring,
         directory: arguments.write.as_deref(),
         rotation: Rotation {
             bytes: arguments.rotate_size.saturating_mul(1 << 20),
@@ -88,14 +108,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             most_held: arguments.memory.saturating_mul(1 << 20),
             seed: seed(),
         },
-        analyzed: conf.mode == Mode::Capture,
+        // Of the paper's datagrams nobody knows whose packets are in them.
+        analyzed: conf.mode == Mode::Capture && !matches!(conf.transport, Way::Paper(_)),
         offline: OFFLINE,
+        dicap_port: match conf.transport {
+            Way::Paper(port) => port,
+            Way::Udp(_) | Way::Tcp => None,
+        },
     })?;
     let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
-    let news = watch(conf);
+    if !targets.is_empty() {
+        desk.export(Exports::start(targets)?);
+    }
+    let (news, engine) = watch(conf);
     let notify = Notify::from_environment();
     notify.ready();
     while !stop::is_requested() {
+        if let Some(conf) = reloader.due() {
+            // Without an engine there is nobody to tell.
+            let _ = engine.send(conf);
+        }
         news.try_iter().for_each(|event| desk.follow(event));
         if let Some(status) = desk.work() {
             notify.status(status.line().trim_end());
@@ -115,9 +147,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 const OFFLINE: u64 = 15_000_000_000;
 
 /// Follows the topology in a thread of its own. An analyzer that can't do so goes on without: it
-/// removes doubles by the nodes' marks and fences nobody.
-fn watch(conf: Conf) -> Receiver<NodeEvent> {
+/// removes doubles by the nodes' marks and fences nobody. Settings that are sent there replace the
+/// engine's keys.
+fn watch(conf: Conf) -> (Receiver<NodeEvent>, Sender<Conf>) {
     let (to, news) = channel();
+    let (reload, settings) = channel();
     let follow = move || -> Result<()> {
         let nobody = Announcement {
             node: NodeId(0),
@@ -127,6 +161,9 @@ fn watch(conf: Conf) -> Receiver<NodeEvent> {
         };
         let mut engine = engine::node_side(&conf, &nobody)?;
         loop {
+            for conf in settings.try_iter() {
+                engine.reload(&conf)?;
+            }
             for event in engine.poll(Duration::from_millis(200))? {
                 to.send(event)?;
             }
@@ -135,7 +172,7 @@ fn watch(conf: Conf) -> Receiver<NodeEvent> {
     let said = move || {
         if let Err(error) = follow() {
             let why = streams::words(&error);
-            streams::note(&format!("fanpcap analyzer: follows no topology: {why}\n"));
+            say(&format!("follows no topology: {why}"));
         }
     };
     if thread::Builder::new()
@@ -143,9 +180,14 @@ fn watch(conf: Conf) -> Receiver<NodeEvent> {
         .spawn(said)
         .is_err()
     {
-        streams::note("fanpcap analyzer: follows no topology: no thread for it\n");
+        say("follows no topology: no thread for it");
     }
-    news
+    (news, reload)
+}
+
+/// One line on standard error, where systemd's journal has it.
+fn say(line: &str) {
+    streams::note(&format!("fanpcap analyzer: {line}\n"));
 }
 
 fn print(status: &Status, json: bool) -> Result<()> {

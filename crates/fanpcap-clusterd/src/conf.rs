@@ -59,6 +59,8 @@ pub struct Conf {
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
     pub transport: Way,
+    /// Certificates that records go by, by TLS.
+    pub records: Option<Records>,
     /// How long a union lasts after the last acknowledgement.
     pub dwell: Duration,
     /// How long a node that came back waits for its buckets.
@@ -72,6 +74,17 @@ pub struct Placed<T> {
     pub value: T,
     /// Where it stands.
     pub place: Place,
+}
+
+/// What nodes and analyzers prove themselves to each other by, over TCP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Records {
+    /// What signs the certificates of both sides.
+    pub ca: Placed<PathBuf>,
+    /// Own certificate.
+    pub certificate: Placed<PathBuf>,
+    /// Its private key.
+    pub key: Placed<PathBuf>,
 }
 
 /// What a node does with its packets.
@@ -164,19 +177,29 @@ impl Conf {
     /// The first that can't be read, or that other users can read and must not.
     pub fn check_files(&self) -> Result<(), Report> {
         self.keys()?;
-        let Engine::Etcd(etcd) = &self.engine else {
-            return Ok(());
-        };
         let mut files: Vec<(&Placed<PathBuf>, bool)> = Vec::new();
-        files.extend(etcd.ca.iter().map(|ca| (ca, false)));
-        if let Some((certificate, key)) = &etcd.identity {
-            files.extend([(certificate, false), (key, true)]);
+        if let Some(Records {
+            ca,
+            certificate,
+            key,
+        }) = &self.records
+        {
+            files.extend([(ca, false), (certificate, false), (key, true)]);
+        }
+        if let Engine::Etcd(etcd) = &self.engine {
+            files.extend(etcd.ca.iter().map(|ca| (ca, false)));
+            if let Some((certificate, key)) = &etcd.identity {
+                files.extend([(certificate, false), (key, true)]);
+            }
         }
         for (file, private) in files {
             let checked = secret::check_file(&file.value, private);
             checked.map_err(|why| file.report(why))?;
         }
-        etcd.password().map(drop)
+        match &self.engine {
+            Engine::Etcd(etcd) => etcd.password().map(drop),
+            Engine::Embedded(_) | Engine::Fixed(_) => Ok(()),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
+use crate::conf::Conf;
+
 /// A coordination engine as a node sees it.
 pub trait NodeSide {
     /// Sets what the node says of itself. The engine joins the cluster with the first announcement.
@@ -53,6 +55,16 @@ pub trait NodeSide {
         0
     }
 
+    /// Takes the keys that the settings name now. Engines without keys of their own have nothing to
+    /// do.
+    ///
+    /// # Errors
+    ///
+    /// A key can't be read. The old ones stay.
+    fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     /// Leaves the cluster: the coordinator need not wait for the node's heartbeats to end.
     ///
     /// # Errors
@@ -90,6 +102,16 @@ pub trait CoordinatorSide {
     /// Control messages that were refused for a wrong key or seal, as [`NodeSide::forged`].
     fn forged(&self) -> u64 {
         0
+    }
+
+    /// Takes the keys that the settings name now. Engines without keys of their own have nothing to
+    /// do.
+    ///
+    /// # Errors
+    ///
+    /// A key can't be read. The old ones stay.
+    fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
+        Ok(())
     }
 
     /// Gives up the lead, so that a standby takes over at once.

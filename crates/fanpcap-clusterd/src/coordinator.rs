@@ -19,6 +19,7 @@ use fanpcap_linux::wait::stop;
 use fanpcap_select::Selection;
 
 use crate::conf::{Conf, Engine, PATH};
+use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
 use crate::notify::Notify;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files()?;
     stop::on_signals().context("catching signals")?;
+    let mut reloader = Reloader::new(&arguments.config, credentials::keyring(&conf)?, say)?;
     let wishes = Wishes {
         selection: selection(&conf).context("drawing the hash's initial value")?,
         analyzers: conf.analyzers.clone(),
@@ -61,6 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let begun = Instant::now();
     while !stop::is_requested() {
+        if let Some(conf) = reloader.due() {
+            driver.reload(&conf);
+        }
         driver.step(|| begun.elapsed())?;
         notify.alive();
         notify.status(driver.status());

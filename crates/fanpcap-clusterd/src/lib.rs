@@ -7,8 +7,11 @@
 
 pub mod notify;
 mod textfile;
+pub mod tls;
+pub mod keyring;
 pub mod shipping;
 pub mod conf;
+pub mod credentials;
 pub mod coordination;
 pub mod fixed;
 pub mod embedded;

@@ -12,6 +12,7 @@ mod agent;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -22,8 +23,10 @@ use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
 
 use crate::conf::{Conf, Mode, PATH};
+use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
+use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings};
 use agent::Agent;
 use capture::Capture;
@@ -71,6 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         device.check()?;
     }
     stop::on_signals().context("catching signals")?;
+    let keyring = credentials::keyring(&conf)?;
+    let reloader = Reloader::new(&arguments.config, Arc::clone(&keyring), say)?;
+    if !keyring.has_keys() && !conf.analyzers.is_empty() {
+        say(credentials::OPEN);
+    }
     let announcement = announcement(&conf, arguments)?;
     warn(&device)?;
     let kernel = Kernel::take(device, frames::cluster(&conf), action(&conf))?;
@@ -82,10 +90,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     ));
     let from = announcement.address.ip();
     let id = ClusterId::of_name(&conf.cluster);
-    let reporter = Reporter::new(id.0, announcement, from);
+    let reporter = Reporter::new(id.0, announcement, from, Arc::clone(&keyring));
     let capture = match conf.mode {
         Mode::Distribution => None,
-        Mode::Capture => Some(Capture::start(shipper(&conf, &announcement, id))?),
+        Mode::Capture => Some(Capture::start(shipper(&conf, &announcement, id, keyring))?),
     };
     if let Some(capture) = &capture {
         // Until a topology says where records go.
@@ -93,15 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let metrics = arguments.metrics.clone();
     let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, name));
-    let mut agent = Agent::new(
-        announcement.node,
-        engine,
-        kernel,
-        stream,
-        reporter,
-        capture,
-        metrics,
-    );
+    let mut agent = Agent::new(engine, kernel, stream, reporter, capture, metrics, reloader);
     agent.run(&announcement)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -119,15 +119,21 @@ fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
 }
 
 /// Ships this node's records.
-fn shipper(conf: &Conf, announcement: &Announcement, cluster: ClusterId) -> Shipper {
-    Shipper::new(ShipperSettings {
+fn shipper(
+    conf: &Conf,
+    announcement: &Announcement,
+    cluster: ClusterId,
+    keyring: Arc<Keyring>,
+) -> Shipper {
+    let settings = ShipperSettings {
         cluster: cluster.0,
         node: announcement.node,
         boot: announcement.boot,
         session: clock::monotonic_ns(),
         link: ETHERNET,
         way: conf.transport,
-    })
+    };
+    Shipper::new(settings, keyring)
 }
 
 /// What this node says of itself.

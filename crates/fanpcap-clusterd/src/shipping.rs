@@ -4,14 +4,20 @@
 //! modulo their number. A lane never makes the capture wait: what does not fit is lost, and
 //! counted.
 
+mod datagrams;
+mod secured;
+mod link;
 mod line;
 mod lane;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use fanpcap_cluster::record::{Head, Kind, Record};
 use fanpcap_cluster::{NodeId, Revision};
+
+use crate::keyring::Keyring;
 
 pub use lane::Shipped;
 use lane::{Lane, Retired};
@@ -23,8 +29,9 @@ pub enum Way {
     Udp(usize),
     /// A connection. Batches that the analyzer does not acknowledge are sent again.
     Tcp,
-    /// DiCAP's own datagrams: nobody counts what is lost.
-    Paper,
+    /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
+    /// are lost.
+    Paper(Option<u16>),
 }
 
 /// Who ships, and how.
@@ -48,6 +55,7 @@ pub struct ShipperSettings {
 #[derive(Debug)]
 pub struct Shipper {
     settings: ShipperSettings,
+    keyring: Arc<Keyring>,
     analyzers: Vec<SocketAddr>,
     lanes: Vec<Lane>,
     /// Sessions that were begun.
@@ -59,10 +67,12 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// A shipper that knows no analyzer yet: its records are lost, and counted.
-    pub fn new(settings: ShipperSettings) -> Self {
+    /// A shipper that knows no analyzer yet: its records are lost, and counted. It seals what it
+    /// ships by `keyring`.
+    pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
+            keyring,
             analyzers: Vec::new(),
             lanes: Vec::new(),
             sessions: 0,
@@ -92,7 +102,9 @@ impl Shipper {
                 session: settings.session.wrapping_add(self.sessions),
             };
             self.sessions += 1;
-            lanes.push(Lane::open(analyzer, settings.way, head, settings.link)?);
+            let keyring = Arc::clone(&self.keyring);
+            let lane = Lane::open(analyzer, settings.way, head, settings.link, keyring);
+            lanes.push(lane?);
         }
         for mut lane in std::mem::replace(&mut self.lanes, lanes) {
             lane.flush(Revision::default(), 0);
@@ -130,6 +142,12 @@ impl Shipper {
         self.lanes.iter().for_each(|lane| all += lane.shipped());
         self.retired.iter().for_each(|lane| all += lane.shipped());
         all
+    }
+
+    /// What is wrong with the connections to analyzers, in words; empty if nothing is.
+    pub fn trouble(&self) -> String {
+        let troubles = self.lanes.iter().filter_map(Lane::trouble);
+        troubles.collect::<Vec<String>>().join("; ")
     }
 
     /// Ships what is left, and waits some seconds for what analyzers have not acknowledged.

@@ -3,6 +3,7 @@
 mod epoll;
 pub mod clock;
 pub mod events;
+pub mod hangup;
 pub mod pipe;
 pub mod stop;
 

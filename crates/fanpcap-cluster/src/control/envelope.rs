@@ -19,7 +19,7 @@ pub const VERSION: u8 = 1;
 const HEADER: usize = 52;
 
 /// Bytes of the seal.
-const SEAL: usize = 32;
+pub(crate) const SEAL: usize = 32;
 
 /// Most bytes of a datagram: it fits an Ethernet frame with room for a tunnel's headers.
 pub const DATAGRAM: usize = 1400;
@@ -61,7 +61,8 @@ pub struct Peer {
 #[derive(Clone)]
 pub struct Key {
     id: u8,
-    secret: Vec<u8>,
+    /// HMAC-SHA256 that has taken the secret and nothing else.
+    mac: Hmac<Sha256>,
 }
 
 impl fmt::Debug for Key {
@@ -77,7 +78,8 @@ impl Key {
     /// The key with these bytes; `None` if they are less than [`KEY_BYTES`].
     pub fn new(secret: Vec<u8>) -> Option<Self> {
         let id = mac(&secret, b"key id").finalize().into_bytes()[0];
-        (secret.len() >= KEY_BYTES).then_some(Self { id, secret })
+        let mac = mac(&secret, b"");
+        (secret.len() >= KEY_BYTES).then_some(Self { id, mac })
     }
 
     /// Eight bits of the key's digest: most often they tell the keys of a cluster from each other.
@@ -85,8 +87,9 @@ impl Key {
         self.id
     }
 
-    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
-        mac(&self.secret, bytes)
+    /// HMAC-SHA256 of `bytes`, which more bytes may follow.
+    pub(crate) fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        self.mac.clone().chain_update(bytes)
     }
 }
 
@@ -101,7 +104,7 @@ pub struct Keys {
 
 impl Keys {
     /// Checks the seal of `sealed`, which was made with a key of this id.
-    fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), OpenError> {
+    pub(crate) fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), OpenError> {
         let all = [Some(&self.current), self.other.as_ref()];
         let mut keys = all
             .into_iter()
@@ -223,7 +226,7 @@ impl Envelope {
 }
 
 /// HMAC-SHA256 of `bytes`.
-pub(super) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
+pub(crate) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
     // HMAC takes keys of every length (RFC 2104, section 2), so this fails for none.
     let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(secret).expect("a key of any length");
     mac.update(bytes);
@@ -231,7 +234,7 @@ pub(super) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
 }
 
 /// The first eight bytes of at least eight, as a number.
-pub(super) fn first_eight(bytes: &[u8]) -> u64 {
+pub(crate) fn first_eight(bytes: &[u8]) -> u64 {
     bytes[..8]
         .iter()
         .fold(0, |number, byte| (number << 8) | u64::from(*byte))

@@ -6,7 +6,7 @@ const WIDTH: u64 = 128;
 
 /// The sequence numbers of one session that have come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     greatest: u64,
     /// Bit `n`: the number `greatest - n` has come.
     come: u128,
@@ -14,7 +14,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Takes a sequence number. Returns whether it has not come before, as far as that is known.
-    pub(super) fn take(&mut self, sequence: u64) -> bool {
+    pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;
             self.come = if by < WIDTH { self.come << by } else { 0 };

@@ -1,8 +1,7 @@
 //! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
 //!
 //! A message is a UDP datagram, or a part of a TCP stream. All numbers are in network byte order.
-//! Over UDP a driver may put a code of authenticity behind the message; the message does not count
-//! it. Over TCP the connection's TLS stands for the sender.
+//! A seal may stand behind the message (`sealed`); the message does not count it.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
@@ -41,6 +40,10 @@ pub enum Kind {
     Counts,
     /// From an analyzer: which batches it has.
     Ack,
+    /// Asks an analyzer for a token; has the nonce that the answer repeats.
+    Hello,
+    /// From an analyzer: the token that the sender's seals carry from now on.
+    Welcome,
 }
 
 /// What all messages begin with.
@@ -118,6 +121,8 @@ impl Head {
             1 => Kind::Records,
             2 => Kind::Counts,
             3 => Kind::Ack,
+            4 => Kind::Hello,
+            5 => Kind::Welcome,
             other => return Err(MessageError::Kind(other)),
         };
         let length = read_u32(head, 8) as usize;
@@ -153,6 +158,8 @@ impl Head {
             Kind::Records => 1,
             Kind::Counts => 2,
             Kind::Ack => 3,
+            Kind::Hello => 4,
+            Kind::Welcome => 5,
         };
         to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
         to.extend_from_slice(&self.node.0.to_be_bytes());
@@ -168,14 +175,31 @@ pub(super) fn seal(message: &mut [u8]) {
     message[8..12].copy_from_slice(&length.to_be_bytes());
 }
 
+/// A message of this kind with a number behind its head.
+pub fn encode_number(head: &Head, kind: Kind, number: u64) -> Vec<u8> {
+    let mut message = Vec::with_capacity(ACK_BYTES);
+    Head { kind, ..*head }.encode(&mut message);
+    message.extend_from_slice(&number.to_be_bytes());
+    seal(&mut message);
+    message
+}
+
+/// Reads a message of this kind with a number behind its head.
+///
+/// # Errors
+///
+/// It is none.
+pub fn decode_number(bytes: &[u8], kind: Kind) -> Result<(Head, u64), MessageError> {
+    let head = Head::of_whole(bytes, kind)?;
+    if bytes.len() != ACK_BYTES {
+        return Err(MessageError::Length(bytes.len()));
+    }
+    Ok((head, read_u64(bytes, HEAD_BYTES)))
+}
+
 /// Says that the analyzer has all batches of a session below `next`.
 pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
-    let mut ack = Vec::with_capacity(ACK_BYTES);
-    let kind = Kind::Ack;
-    Head { kind, ..*head }.encode(&mut ack);
-    ack.extend_from_slice(&next.to_be_bytes());
-    seal(&mut ack);
-    ack
+    encode_number(head, Kind::Ack, next)
 }
 
 /// Reads an acknowledgement: whose, and the first batch that the analyzer lacks.
@@ -184,11 +208,7 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
 ///
 /// It is none.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
-    let head = Head::of_whole(bytes, Kind::Ack)?;
-    if bytes.len() != ACK_BYTES {
-        return Err(MessageError::Length(bytes.len()));
-    }
-    Ok((head, read_u64(bytes, HEAD_BYTES)))
+    decode_number(bytes, Kind::Ack)
 }
 
 /// The `u16` at `at`; 0 beyond the end.

@@ -3,20 +3,23 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use fanpcap_cluster::NodeEvent;
-use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings};
-use fanpcap_cluster::record::{Batch, Head, Kind};
+use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Delivered};
+use fanpcap_cluster::record::{Batch, Head, Kind, PAPER_HEADER_BYTES, Record};
 use fanpcap_cluster::witness::LedgerSettings;
 
 use super::books::Books;
+use super::exports::Exports;
 use super::files::{Files, Rotation};
 use super::intake::{self, Dropped, Message};
+use super::paper::{Datagram, Papers};
 use super::status::Status;
+use crate::keyring::Keyring;
 
 /// How often records are given out.
 const TICK: u64 = 50_000_000;
@@ -31,6 +34,8 @@ pub(super) struct Desk {
     analyzer: Analyzer,
     books: Books,
     files: Option<Files>,
+    exports: Option<Exports>,
+    papers: Option<Papers>,
     messages: Receiver<Message>,
     dropped: Arc<Dropped>,
     garbage: u64,
@@ -42,6 +47,8 @@ pub(super) struct Desk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeskSettings<'a> {
     pub(super) listen: SocketAddr,
+    /// With a key on it, only sealed messages are believed.
+    pub(super) keyring: &'a Arc<Keyring>,
     pub(super) directory: Option<&'a Path>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
@@ -49,11 +56,16 @@ pub(super) struct DeskSettings<'a> {
     pub(super) analyzed: bool,
     /// Nanoseconds after which a silent node is dead.
     pub(super) offline: u64,
+    /// Where the paper's datagrams come to, on the same address.
+    pub(super) dicap_port: Option<u16>,
 }
 
 impl Desk {
     pub(super) fn open(settings: &DeskSettings<'_>) -> Result<Self> {
-        let (messages, dropped) = intake::open(settings.listen)?;
+        let (messages, dropped) =
+            intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
+        let port = settings.dicap_port;
+        let papers = port.map(|port| Papers::open(SocketAddr::new(settings.listen.ip(), port)));
         let files = settings
             .directory
             .map(|at| Files::new(at, settings.rotation));
@@ -67,6 +79,8 @@ impl Desk {
             analyzer: Analyzer::new(settings.analyzer),
             books: Books::new(ledger, settings.offline),
             files: files.transpose()?,
+            exports: None,
+            papers: papers.transpose()?,
             messages,
             dropped,
             garbage: 0,
@@ -75,10 +89,20 @@ impl Desk {
         })
     }
 
+    /// Exports what is delivered from now on.
+    pub(super) fn export(&mut self, exports: Exports) {
+        self.exports = Some(exports);
+    }
+
     /// Follows the cluster's topology.
     pub(super) fn follow(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Topology(revision, topology) => self.analyzer.follow(revision, *topology),
+            NodeEvent::Topology(revision, topology) => {
+                if let Some(exports) = &mut self.exports {
+                    exports.follow(revision, &topology);
+                }
+                self.analyzer.follow(revision, *topology);
+            }
             NodeEvent::Reach(reach) => self.analyzer.reach(reach),
             NodeEvent::Refused(_) => {}
         }
@@ -97,16 +121,17 @@ impl Desk {
             wait = Duration::ZERO;
         }
         let now = now();
+        self.take_papers(now);
         if now < self.next_tick {
             return None;
         }
         self.next_tick = now + TICK;
-        let files = &mut self.files;
-        self.analyzer.release(now, |packet| {
-            if let Some(files) = files {
-                files.put(packet, now);
-            }
-        });
+        let (files, exports) = (&mut self.files, &mut self.exports);
+        self.analyzer
+            .release(now, |packet| put(files, exports, packet, now));
+        if let Some(exports) = &mut self.exports {
+            exports.flush();
+        }
         if let Some(files) = &mut self.files {
             files.flush(now);
         }
@@ -121,9 +146,13 @@ impl Desk {
     fn take(&mut self, message: &Message) {
         let now = now();
         match Head::decode(&message.bytes).map(|head| head.kind) {
-            Ok(Kind::Counts) => self
-                .books
-                .take(&message.bytes, self.cluster, &self.analyzer, now),
+            Ok(Kind::Counts) => {
+                if let Some(exports) = &self.exports {
+                    exports.counts(&message.bytes);
+                }
+                self.books
+                    .take(&message.bytes, self.cluster, &self.analyzer, now);
+            }
             Ok(Kind::Records) => match Batch::decode(&message.bytes) {
                 Ok(batch) => {
                     // A refusal is counted, and the sender need not send the batch again.
@@ -136,19 +165,70 @@ impl Desk {
                 }
                 Err(_) => self.garbage += 1,
             },
-            Ok(Kind::Ack) | Err(_) => self.garbage += 1,
+            Ok(Kind::Ack | Kind::Hello | Kind::Welcome) | Err(_) => self.garbage += 1,
         }
+    }
+
+    /// Takes the paper's datagrams. Their packets have the time at which they came, and neither
+    /// doubles nor losses are known.
+    fn take_papers(&mut self, now: u64) {
+        let Some(papers) = &mut self.papers else {
+            return;
+        };
+        for Datagram { from, bytes } in papers.queue.try_iter().take(BURST) {
+            for captured in bytes.chunks_exact(PAPER_HEADER_BYTES) {
+                papers.headers += 1;
+                let packet = Delivered {
+                    node: from,
+                    link: ETHERNET,
+                    record: Record {
+                        stamp: now,
+                        wire_length: 0,
+                        bucket: 0,
+                        marked: false,
+                        captured,
+                    },
+                    late: false,
+                };
+                put(&mut self.files, &mut self.exports, &packet, now);
+            }
+        }
+    }
+
+    /// Figures of what not every analyzer does.
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        let mut figures = Vec::new();
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        if let Some(exports) = &self.exports {
+            let exported = exports.exported();
+            figures.extend([
+                ("exported_packets", read(&exported.packets)),
+                ("export_lost_messages", read(&exported.lost)),
+                ("export_skipped_packets", read(&exported.skipped)),
+            ]);
+        }
+        if let Some(papers) = &self.papers {
+            let captured = self.books.account().total.captured.least;
+            let captured = u64::try_from(captured).unwrap_or(0);
+            figures.extend([
+                ("dicap_headers", papers.headers),
+                ("dicap_refused", read(&papers.counts.refused)),
+                ("dicap_dropped", read(&papers.counts.dropped)),
+                ("dicap_missing", captured.saturating_sub(papers.headers)),
+            ]);
+        }
+        figures
     }
 
     /// Writes what waits.
     pub(super) fn close(&mut self) -> Status {
         let now = now();
-        let files = &mut self.files;
-        self.analyzer.flush(|packet| {
-            if let Some(files) = files {
-                files.put(packet, now);
-            }
-        });
+        let (files, exports) = (&mut self.files, &mut self.exports);
+        self.analyzer
+            .flush(|packet| put(files, exports, packet, now));
+        if let Some(exports) = &mut self.exports {
+            exports.flush();
+        }
         if let Some(files) = &mut self.files {
             files.flush(now);
         }
@@ -167,9 +247,25 @@ impl Desk {
             dropped: dropped.datagrams.load(Ordering::Relaxed),
             refused: self.garbage
                 + self.books.refused
-                + dropped.connections.load(Ordering::Relaxed),
+                + dropped.connections.load(Ordering::Relaxed)
+                + dropped.unbelieved(),
+            refusals: dropped.refused(),
+            figures: self.figures(),
             trouble: files.and_then(|files| files.trouble.clone()),
         }
+    }
+}
+
+/// Link type of the paper's headers (`LINKTYPE_ETHERNET`).
+const ETHERNET: u16 = 1;
+
+/// Hands a packet on to files and exports.
+fn put(files: &mut Option<Files>, exports: &mut Option<Exports>, packet: &Delivered<'_>, now: u64) {
+    if let Some(files) = files {
+        files.put(packet, now);
+    }
+    if let Some(exports) = exports {
+        exports.packet(packet);
     }
 }
 

@@ -9,7 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fanpcap_cli::streams;
 use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, encode_ack};
+use fanpcap_cluster::sealed::{Entry, Gate, Refusal, SEAL_BYTES};
+
+use super::channel::Channel;
+use crate::keyring::{Keyring, random};
+use crate::tls;
 
 /// Messages that may wait for the analyzer.
 const QUEUE: usize = 1024;
@@ -37,25 +43,98 @@ pub(super) struct Dropped {
     pub(super) datagrams: AtomicU64,
     /// Connections that sent garbage, or that were too many.
     pub(super) connections: AtomicU64,
+    /// Messages that were not believed, by [`Refusal`].
+    refused: [AtomicU64; Refusal::ALL.len()],
+    /// Connections whose certificates were not believed, or that had none.
+    uncertified: AtomicU64,
 }
 
-/// Listens on an address, by UDP and TCP.
+impl Dropped {
+    /// All that was not believed, but for nodes that had not been welcomed yet.
+    pub(super) fn unbelieved(&self) -> u64 {
+        let stale = self.refused[Refusal::Stale as usize].load(Ordering::Relaxed);
+        let all: u64 = self.refused().iter().map(|(_, count)| count).sum();
+        all.saturating_sub(stale)
+    }
+
+    /// What was not believed, by the names of the reasons.
+    pub(super) fn refused(&self) -> Vec<(&'static str, u64)> {
+        let count = |refusal: Refusal| {
+            let count = &self.refused[refusal as usize];
+            (refusal.name(), count.load(Ordering::Relaxed))
+        };
+        let uncertified = self.uncertified.load(Ordering::Relaxed);
+        let all = Refusal::ALL.into_iter().map(count);
+        all.chain([("certificate", uncertified)]).collect()
+    }
+
+    /// Counts a message that is not believed. Says so, the more seldom the more there are.
+    fn refuse(&self, refusal: Refusal, from: SocketAddr) {
+        let count = self.refused[refusal as usize].fetch_add(1, Ordering::Relaxed) + 1;
+        // Stale: a node that was not welcomed yet, or went on while the analyzer was restarted.
+        if refusal != Refusal::Stale {
+            say(count, from, &refusal.to_string());
+        }
+    }
+
+    /// Counts a connection without a certificate that is believed.
+    fn refuse_certificate(&self, why: &str, from: SocketAddr) {
+        let count = self.uncertified.fetch_add(1, Ordering::Relaxed) + 1;
+        say(count, from, &format!("TLS with the node: {why}"));
+    }
+}
+
+/// Says the first, second, fourth, eighth refusal and so on.
+fn say(count: u64, from: SocketAddr, why: &str) {
+    if count.is_power_of_two() {
+        streams::note(&format!(
+            "fanpcap analyzer: refused from {from}, {count} so far: {why}\n"
+        ));
+    }
+}
+
+/// What all threads of an intake have.
+#[derive(Clone, Debug)]
+struct Post {
+    cluster: u64,
+    keyring: Arc<Keyring>,
+    to: SyncSender<Message>,
+    dropped: Arc<Dropped>,
+}
+
+impl Post {
+    fn gate(&self) -> io::Result<Gate> {
+        Ok(Gate::new(self.cluster, random()?))
+    }
+}
+
+/// Listens on an address, by UDP and TCP, for messages of a cluster. With a key on the ring only
+/// sealed ones are believed.
 ///
 /// # Errors
 ///
 /// The address can't be listened on.
-pub(super) fn open(on: SocketAddr) -> Result<(Receiver<Message>, Arc<Dropped>)> {
+pub(super) fn open(
+    on: SocketAddr,
+    cluster: u64,
+    keyring: &Arc<Keyring>,
+) -> Result<(Receiver<Message>, Arc<Dropped>)> {
     let socket = UdpSocket::bind(on).with_context(|| format!("cannot listen on {on} by UDP"))?;
     let listener =
         TcpListener::bind(on).with_context(|| format!("cannot listen on {on} by TCP"))?;
     let (to, queue) = sync_channel(QUEUE);
     let dropped = Arc::new(Dropped::default());
-    let (sender, count) = (to.clone(), Arc::clone(&dropped));
+    let post = Post {
+        cluster,
+        keyring: Arc::clone(keyring),
+        to,
+        dropped: Arc::clone(&dropped),
+    };
+    let (of_datagrams, gate) = (post.clone(), post.gate().context("reading /dev/urandom")?);
     start("datagrams", move || {
-        take_datagrams(&socket, &sender, &count)
+        take_datagrams(&socket, gate, &of_datagrams)
     })?;
-    let count = Arc::clone(&dropped);
-    start("connections", move || accept(&listener, &to, &count))?;
+    start("connections", move || accept(&listener, &post))?;
     Ok((queue, dropped))
 }
 
@@ -66,28 +145,45 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(|_| ())
 }
 
-fn take_datagrams(socket: &UdpSocket, to: &SyncSender<Message>, dropped: &Dropped) {
-    let mut buffer = vec![0; MESSAGE_BYTES];
+fn take_datagrams(socket: &UdpSocket, mut gate: Gate, post: &Post) {
+    let mut buffer = vec![0; MESSAGE_BYTES + SEAL_BYTES];
     loop {
-        let Ok(length) = socket.recv(&mut buffer) else {
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else {
             thread::sleep(LOOK);
             continue;
         };
-        let bytes = buffer[..length].to_vec();
-        match to.try_send(Message { bytes, lacks: None }) {
+        let opened = post.keyring.with(|keys| gate.open(keys, &buffer[..length]));
+        let bytes = match opened {
+            Ok(Entry::Message(message)) => message.to_vec(),
+            Ok(Entry::Answer(answer)) => {
+                let _ = socket.send_to(&answer, from);
+                continue;
+            }
+            Ok(Entry::Stale(answer)) => {
+                post.dropped.refuse(Refusal::Stale, from);
+                let _ = socket.send_to(&answer, from);
+                continue;
+            }
+            Err(refusal) => {
+                post.dropped.refuse(refusal, from);
+                continue;
+            }
+        };
+        match post.to.try_send(Message { bytes, lacks: None }) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
-                dropped.datagrams.fetch_add(1, Ordering::Relaxed);
+                post.dropped.datagrams.fetch_add(1, Ordering::Relaxed);
             }
             Err(TrySendError::Disconnected(_)) => return,
         }
     }
 }
 
-fn accept(listener: &TcpListener, to: &SyncSender<Message>, dropped: &Arc<Dropped>) {
+fn accept(listener: &TcpListener, post: &Post) {
     let open = Arc::new(AtomicUsize::new(0));
+    let dropped = &post.dropped;
     loop {
-        let Ok((stream, _)) = listener.accept() else {
+        let Ok((stream, from)) = listener.accept() else {
             // Out of descriptors, say.
             thread::sleep(LOOK);
             continue;
@@ -97,44 +193,94 @@ fn accept(listener: &TcpListener, to: &SyncSender<Message>, dropped: &Arc<Droppe
             continue;
         }
         open.fetch_add(1, Ordering::Relaxed);
-        let (sender, count, open) = (to.clone(), Arc::clone(dropped), Arc::clone(&open));
+        let (post, of_thread) = (post.clone(), Arc::clone(&open));
         let begun = start("connection", move || {
-            if serve(stream, &sender).is_err() {
-                count.connections.fetch_add(1, Ordering::Relaxed);
+            if let Err(ended) = serve(stream, &post) {
+                match ended {
+                    Ended::Refused(refusal) => post.dropped.refuse(refusal, from),
+                    Ended::Tls(why) => post.dropped.refuse_certificate(&why, from),
+                    Ended::Broken => {
+                        post.dropped.connections.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
             }
-            open.fetch_sub(1, Ordering::Relaxed);
+            of_thread.fetch_sub(1, Ordering::Relaxed);
         });
         if begun.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
             dropped.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
+/// Why a connection was ended here.
+#[derive(Debug)]
+enum Ended {
+    /// It broke, or sent something else.
+    Broken,
+    /// What it sent is not believed.
+    Refused(Refusal),
+    /// One side does not believe the other's certificate, or there is none.
+    Tls(String),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        tls::words(&error).map_or(Self::Broken, Self::Tls)
+    }
+}
+
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// Takes a connection's messages until it ends.
-///
-/// # Errors
-///
-/// It sent something else, or it broke.
-fn serve(mut stream: TcpStream, to: &SyncSender<Message>) -> io::Result<()> {
-    stream.set_read_timeout(Some(LOOK))?;
+fn serve(stream: TcpStream, post: &Post) -> Result<(), Ended> {
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut acks = Acks::default();
+    let tls = post.keyring.tls().map(|tls| tls.server);
+    let mut stream = Channel::open(stream, tls)?;
+    stream.stream().set_read_timeout(Some(LOOK))?;
+    let mut acks = Acks::new(post)?;
     loop {
         let mut bytes = vec![0; HEAD_BYTES];
         if !fill(&mut stream, &mut bytes, Some(&mut acks))? {
             return Ok(());
         }
-        let garbage = |error| io::Error::new(ErrorKind::InvalidData, error);
-        let head = Head::decode(&bytes).map_err(garbage)?;
-        bytes.resize(head.length, 0);
-        if !fill(&mut stream, &mut bytes[HEAD_BYTES..], None)? && head.length > HEAD_BYTES {
-            return Err(ErrorKind::UnexpectedEof.into());
+        let head = Head::decode(&bytes).map_err(|_| Refusal::Foreign)?;
+        if !stream.is_tls() {
+            acks.check(head.kind)?;
+        } else if head.cluster != post.cluster {
+            return Err(Refusal::Foreign.into());
+        }
+        let seal = if acks.is_sealed { SEAL_BYTES } else { 0 };
+        bytes.resize(head.length + seal, 0);
+        let rest = &mut bytes[HEAD_BYTES..];
+        if !rest.is_empty() && !fill(&mut stream, rest, None)? {
+            return Err(Ended::Broken);
+        }
+        let opened = match stream.is_tls() {
+            true => Entry::Message(&bytes[..]),
+            false => post.keyring.with(|keys| acks.gate.open(keys, &bytes))?,
+        };
+        match opened {
+            Entry::Message(message) => {
+                let length = message.len();
+                bytes.truncate(length);
+            }
+            Entry::Answer(answer) => {
+                stream.write_all(&answer)?;
+                continue;
+            }
+            Entry::Stale(_) => return Err(Refusal::Stale.into()),
         }
         if head.kind == Kind::Records {
             acks.head = Some(head);
         }
         let lacks = Some(Arc::clone(&acks.lacks));
-        if to.send(Message { bytes, lacks }).is_err() {
+        if post.to.send(Message { bytes, lacks }).is_err() {
             return Ok(());
         }
         acks.tell(&mut stream)?;
@@ -142,31 +288,61 @@ fn serve(mut stream: TcpStream, to: &SyncSender<Message>) -> io::Result<()> {
 }
 
 /// What a connection's sender was told of its batches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Acks {
+    keyring: Arc<Keyring>,
+    gate: Gate,
+    /// Whether messages have seals: both sides had a key when the connection began.
+    is_sealed: bool,
     lacks: Arc<AtomicU64>,
     told: u64,
     head: Option<Head>,
 }
 
 impl Acks {
-    fn tell(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    fn new(post: &Post) -> io::Result<Self> {
+        Ok(Self {
+            keyring: Arc::clone(&post.keyring),
+            gate: post.gate()?,
+            is_sealed: false,
+            lacks: Arc::default(),
+            told: 0,
+            head: None,
+        })
+    }
+
+    /// Looks at the kind of a message before the rest of it is read: a connection is sealed from
+    /// its first message on, or not at all.
+    fn check(&mut self, kind: Kind) -> Result<(), Refusal> {
+        match (self.is_sealed, kind, self.keyring.has_keys()) {
+            (_, Kind::Hello, true) => self.is_sealed = true,
+            (_, Kind::Hello, false) => return Err(Refusal::Key),
+            (false, _, true) => return Err(Refusal::Unsealed),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, stream: &mut Channel) -> io::Result<()> {
         let lacks = self.lacks.load(Ordering::Acquire);
         let Some(head) = self.head.filter(|_| lacks > self.told) else {
             return Ok(());
         };
         self.told = lacks;
-        stream.write_all(&encode_ack(&head, lacks))
+        let mut ack = encode_ack(&head, lacks);
+        let gate = &mut self.gate;
+        self.keyring.with(|keys| {
+            if let Some(keys) = keys.filter(|_| self.is_sealed) {
+                gate.seal(keys, &mut ack);
+            }
+        });
+        stream.write_all(&ack)
     }
 }
 
 /// Fills a buffer from a connection. Returns whether there was anything. While nothing has come
 /// yet, it waits for ever and tells what is to be told.
-fn fill(
-    stream: &mut TcpStream,
-    buffer: &mut [u8],
-    mut acks: Option<&mut Acks>,
-) -> io::Result<bool> {
+fn fill(stream: &mut Channel, buffer: &mut [u8], mut acks: Option<&mut Acks>) -> io::Result<bool> {
     let mut there = 0;
     let mut begun = Instant::now();
     while there < buffer.len() {
@@ -175,6 +351,10 @@ fn fill(
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(more) => there += more,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // TLS that ends without saying so, as with a node that was killed.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && there == 0 => {
+                return Ok(false);
+            }
             Err(error) => {
                 let is_early = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
                 match acks.as_deref_mut().filter(|_| there == 0) {

@@ -38,6 +38,12 @@ impl Metrics {
         families.extend(counts.map(|(name, help, number)| {
             self.one(name, help, Kind::Counter, Number::Whole(number))
         }));
+        families.push(self.refusals(status));
+        let figures = status.figures.iter();
+        families.extend(figures.filter_map(|&(name, count)| {
+            let (name, help, kind) = figure(name)?;
+            Some(self.one(name, help, kind, Number::Whole(count)))
+        }));
         families.extend(self.of_nodes(&status.account.nodes));
         families
     }
@@ -48,6 +54,21 @@ impl Metrics {
             help,
             kind,
             samples: vec![(self.cluster.clone(), number)],
+        }
+    }
+
+    /// What was not believed, by reason.
+    fn refusals(&self, status: &Status) -> Family {
+        let sample = |&(reason, count): &(&str, u64)| {
+            let mut labels = self.cluster.clone();
+            labels.push(("reason", reason.to_owned()));
+            (labels, Number::Whole(count))
+        };
+        Family {
+            name: "fanpcap_analyzer_unbelieved_messages_total",
+            help: "Messages and connections that did not prove to be a node's.",
+            kind: Kind::Counter,
+            samples: status.refusals.iter().map(sample).collect(),
         }
     }
 
@@ -146,6 +167,38 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
             i64::from(status.trouble.is_some()),
         ),
     ]
+}
+
+/// The metric of a figure that not every analyzer has.
+fn figure(name: &str) -> Option<(&'static str, &'static str, Kind)> {
+    Some(match name {
+        "exported_packets" => (
+            "fanpcap_analyzer_exported_packets_total",
+            "Packets that were handed to collectors, once for each of them.",
+            Kind::Counter,
+        ),
+        "export_lost_messages" => (
+            "fanpcap_analyzer_unexported_messages_total",
+            "Messages that a collector did not get.",
+            Kind::Counter,
+        ),
+        "export_skipped_packets" => (
+            "fanpcap_analyzer_unexported_packets_total",
+            "Packets that the export was too slow for.",
+            Kind::Counter,
+        ),
+        "dicap_headers" => (
+            "fanpcap_analyzer_dicap_headers_total",
+            "Headers that came in the datagrams of DiCAP.",
+            Kind::Counter,
+        ),
+        "dicap_missing" => (
+            "fanpcap_analyzer_dicap_missing_headers",
+            "Packets that nodes have captured, less the headers that came.",
+            Kind::Gauge,
+        ),
+        _ => return None,
+    })
 }
 
 /// What only grows, until the analyzer begins anew.
@@ -266,6 +319,16 @@ mod tests {
             unwritten: 0,
             dropped: 0,
             refused: 0,
+            refusals: vec![("seal", 5)],
+            figures: [
+                "exported_packets",
+                "export_lost_messages",
+                "export_skipped_packets",
+                "dicap_headers",
+                "dicap_missing",
+            ]
+            .map(|name| (name, 6))
+            .to_vec(),
             trouble: None,
         };
         let metrics = Metrics::new(None, "lab");
@@ -282,6 +345,8 @@ mod tests {
             "written_packets_total{cluster=\"lab\"} 7",
             "ring_lost_packets_total{cluster=\"lab\"} 3",
             "nodes_apart_seconds{cluster=\"lab\"} 0.002",
+            "unbelieved_messages_total{cluster=\"lab\",reason=\"seal\"} 5",
+            "dicap_missing_headers{cluster=\"lab\"} 6",
             "node_sound{cluster=\"lab\",node=\"000000a1\"} 0",
             "node_mirror_lost_packets{cluster=\"lab\",node=\"000000a1\"} -4",
         ] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fanpcap_cluster::analyzer::Counters;
 use fanpcap_cluster::witness::{Account, Span, Verdict};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// All that is told.
 #[derive(Debug)]
@@ -16,6 +16,10 @@ pub(super) struct Status {
     pub(super) unwritten: u64,
     pub(super) dropped: u64,
     pub(super) refused: u64,
+    /// What was not believed, by the names of the reasons.
+    pub(super) refusals: Vec<(&'static str, u64)>,
+    /// Figures of what not every analyzer does, with their names.
+    pub(super) figures: Vec<(&'static str, u64)>,
     pub(super) trouble: Option<String>,
 }
 
@@ -56,6 +60,12 @@ impl Status {
         for node in named {
             let _ = write!(line, "; node {}: {}", node.node, node.verdict);
         }
+        for (name, count) in self.refusals.iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(line, "; refused ({name}): {count}");
+        }
+        for (name, count) in &self.figures {
+            let _ = write!(line, "; {}: {count}", name.replace('_', " "));
+        }
         if let Some(trouble) = &self.trouble {
             let _ = write!(line, "; not written: {trouble}");
         }
@@ -78,6 +88,10 @@ impl Status {
                 })
             })
             .collect();
+        let object = |all: &[(&str, u64)]| -> Map<String, Value> {
+            let pair = |(name, count): &(&str, u64)| ((*name).to_owned(), (*count).into());
+            all.iter().map(pair).collect()
+        };
         let value = json!({
             "time": self.account.time,
             "offered": span(total.offered),
@@ -100,6 +114,8 @@ impl Status {
             "written": self.written,
             "dropped": self.dropped,
             "refused": self.refused + counters.refused_batches,
+            "refusals": object(&self.refusals),
+            "figures": object(&self.figures),
             "trouble": self.trouble,
             "nodes": nodes,
         });

@@ -2,16 +2,22 @@
 
 use std::fs;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
 
 use fanpcap_cluster::Revision;
+use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_cluster::record::Record;
+use fanpcap_cluster::sealed::Refusal;
 use fanpcap_testkit::Scratch;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
+mod paper;
+mod tls;
+
 use super::*;
+use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings, Way};
 
 fn free_port() -> SocketAddr {
@@ -21,10 +27,21 @@ fn free_port() -> SocketAddr {
         .unwrap()
 }
 
-fn desk(listen: SocketAddr, directory: Option<&Path>, bytes: u64) -> Desk {
+fn desk(listen: SocketAddr, keyring: &Arc<Keyring>, directory: Option<&Path>, bytes: u64) -> Desk {
+    desk_with(listen, keyring, directory, bytes, None)
+}
+
+fn desk_with(
+    listen: SocketAddr,
+    keyring: &Arc<Keyring>,
+    directory: Option<&Path>,
+    bytes: u64,
+    dicap_port: Option<u16>,
+) -> Desk {
     let second = 1_000_000_000;
     Desk::open(&DeskSettings {
         listen,
+        keyring,
         directory,
         rotation: Rotation {
             bytes,
@@ -40,21 +57,37 @@ fn desk(listen: SocketAddr, directory: Option<&Path>, bytes: u64) -> Desk {
         },
         analyzed: true,
         offline: 15 * second,
+        dicap_port,
     })
     .unwrap()
 }
 
-fn shipper(node: u32, way: Way, to: SocketAddr) -> Shipper {
-    let mut shipper = Shipper::new(ShipperSettings {
+fn shipper(node: u32, way: Way, to: SocketAddr, keyring: &Arc<Keyring>) -> Shipper {
+    let settings = ShipperSettings {
         cluster: 1,
         node: NodeId(node),
         boot: 1,
         session: 1,
         link: 1,
         way,
-    });
+    };
+    let mut shipper = Shipper::new(settings, Arc::clone(keyring));
     shipper.follow(&[to]).unwrap();
     shipper
+}
+
+/// A ring with a key; with none if `FANPCAP_UNSEALED` is set, to measure what seals cost.
+fn keyring() -> Arc<Keyring> {
+    let is_sealed = std::env::var_os("FANPCAP_UNSEALED").is_none();
+    ring(is_sealed.then_some(1))
+}
+
+/// A ring with this key.
+fn ring(key: Option<u8>) -> Arc<Keyring> {
+    Arc::new(Keyring::new(key.map(|byte| Keys {
+        current: Key::new(vec![byte; 32]).unwrap(),
+        other: None,
+    })))
 }
 
 /// The packets of all files in a directory, and the number of files.
@@ -81,8 +114,12 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
     let listen = free_port();
-    let mut desk = desk(listen, Some(&directory), 1 << 30);
-    let mut nodes = [shipper(1, Way::Tcp, listen), shipper(2, Way::Tcp, listen)];
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, Some(&directory), 1 << 30);
+    let mut nodes = [
+        shipper(1, Way::Tcp, listen, &keyring),
+        shipper(2, Way::Tcp, listen, &keyring),
+    ];
     let begin = now();
     for number in 0..20_000u32 {
         // The nodes take turns; in the second half both have each packet.
@@ -142,8 +179,9 @@ fn files_rotate_and_the_oldest_go() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
     let listen = free_port();
-    let mut desk = desk(listen, Some(&directory), 1000);
-    let mut node = shipper(1, Way::Udp(1400), listen);
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, Some(&directory), 1000);
+    let mut node = shipper(1, Way::Udp(1400), listen, &keyring);
     let until = Instant::now() + Duration::from_secs(20);
     let mut number = 0u32;
     while desk.close().written < 200 && Instant::now() < until {
@@ -170,9 +208,13 @@ fn files_rotate_and_the_oldest_go() {
 /// A measurement in a release build with `FANPCAP_HEADERS=20000000`.
 #[test]
 fn headers_a_second_over_tcp() {
+    headers_a_second(&keyring());
+}
+
+fn headers_a_second(keyring: &Arc<Keyring>) {
     let listen = free_port();
-    let mut desk = desk(listen, None, 1 << 30);
-    let mut node = shipper(1, Way::Tcp, listen);
+    let mut desk = desk(listen, keyring, None, 1 << 30);
+    let mut node = shipper(1, Way::Tcp, listen, keyring);
     let count = std::env::var("FANPCAP_HEADERS").ok();
     let count: u64 = count.map_or(200_000, |text| text.parse().unwrap());
     let begin = Instant::now();
@@ -212,4 +254,146 @@ fn headers_a_second_over_tcp() {
     );
     assert_eq!(shipped.lost + status.counters.export_lost, 0);
     assert_eq!(status.counters.delivered, count);
+}
+
+/// Works until `done` says so. Returns the last status.
+fn work_until(desk: &mut Desk, done: impl Fn(&Status) -> bool) -> Status {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        desk.work();
+        let status = desk.close();
+        if done(&status) || Instant::now() > until {
+            return status;
+        }
+    }
+}
+
+fn refused(status: &Status, refusal: Refusal) -> u64 {
+    let mut all = status.refusals.iter();
+    all.find(|(name, _)| *name == refusal.name()).unwrap().1
+}
+
+fn ship(node: &mut Shipper, count: u32) {
+    for number in 0..count {
+        let record = Record {
+            stamp: now(),
+            wire_length: 60,
+            bucket: 7,
+            marked: false,
+            captured: &number.to_be_bytes(),
+        };
+        node.push(Revision(1), &record);
+    }
+    node.flush(Revision(1), now());
+}
+
+#[test]
+fn strangers_are_refused_by_udp_and_counted() {
+    let listen = free_port();
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let mut unsealed = shipper(1, Way::Udp(1400), listen, &ring(None));
+    let mut forger = shipper(2, Way::Udp(1400), listen, &ring(Some(2)));
+    ship(&mut unsealed, 10);
+    ship(&mut forger, 10);
+    // A message of a node's that somebody else sends again, as it came by.
+    let recorder = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut recorded = shipper(3, Way::Udp(1400), recorder.local_addr().unwrap(), &keyring);
+    let mut bytes = [0; 2000];
+    let length = recorder.recv(&mut bytes).unwrap();
+    recorder.send_to(&bytes[..length], listen).unwrap();
+    let (mut answer, length) = ([0; 2000], length);
+    recorder
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let (answered, _) = recorder.recv_from(&mut answer).unwrap();
+    assert_eq!(answered, length);
+    let mut node = shipper(4, Way::Udp(1400), listen, &keyring);
+    thread::sleep(Duration::from_millis(50));
+    ship(&mut node, 10);
+    ship(&mut recorded, 10);
+    let status = work_until(&mut desk, |status| {
+        status.counters.delivered == 10
+            && refused(status, Refusal::Unsealed) > 0
+            && refused(status, Refusal::Key) > 0
+    });
+    assert_eq!(status.counters.received, 10);
+    assert!(refused(&status, Refusal::Unsealed) > 0 && refused(&status, Refusal::Key) > 0);
+    assert!(status.line().contains("; refused (unsealed): "));
+    assert!(status.json().contains("\"key\":"));
+}
+
+#[test]
+fn replays_by_udp_are_refused_and_counted() {
+    let listen = free_port();
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    // A wire that sends all twice, and the analyzer's answers back.
+    let (near, far) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let near_socket = UdpSocket::bind(near).unwrap();
+    let wire = near_socket.try_clone().unwrap();
+    far.connect(listen).unwrap();
+    let back = far.try_clone().unwrap();
+    let mut node = shipper(1, Way::Udp(1400), near, &keyring);
+    thread::spawn(move || {
+        let mut bytes = [0; 2000];
+        let (length, from) = wire.recv_from(&mut bytes).unwrap();
+        far.send(&bytes[..length]).unwrap();
+        wire.connect(from).unwrap();
+        while let Ok(length) = wire.recv(&mut bytes) {
+            let _ = (far.send(&bytes[..length]), far.send(&bytes[..length]));
+        }
+    });
+    thread::spawn(move || {
+        let mut bytes = [0; 2000];
+        while let Ok(length) = back.recv(&mut bytes) {
+            let _ = near_socket.send(&bytes[..length]);
+        }
+    });
+    thread::sleep(Duration::from_millis(100));
+    ship(&mut node, 10);
+    let is_there =
+        |status: &Status| status.counters.delivered == 10 && refused(status, Refusal::Replay) > 0;
+    let status = work_until(&mut desk, is_there);
+    assert!(is_there(&status), "{status:?}");
+    assert_eq!(status.counters.received, 10);
+}
+
+#[test]
+fn strangers_are_refused_by_tcp_and_a_new_key_is_taken() {
+    let listen = free_port();
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let rings = [ring(None), ring(Some(2))];
+    let strangers: Vec<Shipper> = (1..3)
+        .zip(&rings)
+        .map(|(node, ring)| {
+            let mut stranger = shipper(node, Way::Tcp, listen, ring);
+            ship(&mut stranger, 10);
+            stranger
+        })
+        .collect();
+    let are_refused = |status: &Status| {
+        refused(status, Refusal::Unsealed) > 0 && refused(status, Refusal::Key) > 0
+    };
+    let status = work_until(&mut desk, are_refused);
+    assert!(are_refused(&status), "{status:?}");
+    assert_eq!(status.counters.received, 0);
+    // They get the key, as by a SIGHUP, and all that waits comes.
+    for ring in &rings {
+        keyring.with(|keys| ring.set(keys.cloned()));
+    }
+    let status = work_until(&mut desk, |status| status.counters.delivered == 20);
+    assert_eq!(status.counters.delivered, 20);
+    let closing = strangers
+        .into_iter()
+        .map(|node| thread::spawn(move || node.close()));
+    let closing: Vec<_> = closing.collect();
+    while closing.iter().any(|thread| !thread.is_finished()) {
+        desk.work();
+    }
+    for thread in closing {
+        let shipped = thread.join().unwrap();
+        assert_eq!((shipped.sent, shipped.lost), (10, 0));
+    }
 }

@@ -11,7 +11,7 @@ use fanpcap_select::{Key as SelectionKey, Selection};
 use super::file::Entry;
 use super::keys::Key;
 use super::value::Value;
-use super::{Conf, Embedded, Engine, Etcd, Mode, Placed};
+use super::{Conf, Embedded, Engine, Etcd, Mode, Placed, Records};
 use crate::shipping::Way;
 
 /// The settings of a file, checked together.
@@ -36,6 +36,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         selection: found.selection(),
         analyzers: found.addresses(Key::Analyzers),
         transport: found.transport(),
+        records: found.records()?,
         dwell: found.time(Key::Dwell, 250),
         hold_down: found.time(Key::HoldDown, 60_000),
     };
@@ -54,6 +55,16 @@ pub(crate) fn selected_by(word: &str) -> SelectionKey {
         _ => SelectionKey::Packet,
     }
 }
+
+/// Keys of the mode 'capture'.
+const OF_CAPTURE: [Key; 6] = [
+    Key::Header,
+    Key::Transport,
+    Key::RecordsCa,
+    Key::RecordsCertificate,
+    Key::RecordsPrivate,
+    Key::DicapPort,
+];
 
 /// Bytes of a datagram that needs no fragments.
 const DATAGRAM: usize = 1400;
@@ -92,6 +103,10 @@ impl<'a> Found<'a> {
             Some(Value::Number(number)) => u16::try_from(*number).unwrap_or(u16::MAX),
             _ => otherwise,
         }
+    }
+
+    fn port(&self, key: Key) -> Option<u16> {
+        Some(self.number(key, 0)).filter(|port| *port > 0)
     }
 
     fn time(&self, key: Key, otherwise: u64) -> Duration {
@@ -194,6 +209,43 @@ impl<'a> Found<'a> {
         })
     }
 
+    /// The certificates of TLS between nodes and analyzers.
+    fn records(&self) -> Result<Option<Records>, Report> {
+        let needs = [
+            (Key::RecordsCa, Key::RecordsCertificate),
+            (Key::RecordsCertificate, Key::RecordsPrivate),
+        ];
+        for (one, other) in needs {
+            self.together(one, other)?;
+        }
+        let files = (
+            self.file(Key::RecordsCa),
+            self.file(Key::RecordsCertificate),
+            self.file(Key::RecordsPrivate),
+        );
+        let (Some(ca), Some(certificate), Some(key)) = files else {
+            return Ok(None);
+        };
+        let bad = |message: &str, hint: &str| {
+            let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+            self.blame(fault, self.entry(Key::RecordsCertificate))
+        };
+        if self.transport() != Way::Tcp {
+            let hint = "write 'transport = tcp'";
+            return Err(bad("'records_certificate' is for transport 'tcp'", hint));
+        }
+        if self.entry(Key::Secrets).is_none() {
+            let hint =
+                "write 'key_file = /etc/fanpcap/cluster.key': counts go by UDP, sealed by it";
+            return Err(bad("'records_certificate' without 'key_file'", hint));
+        }
+        Ok(Some(Records {
+            ca,
+            certificate,
+            key,
+        }))
+    }
+
     fn nodes(&self) -> Result<Vec<(NodeId, u16)>, Report> {
         match self.value(Key::Nodes) {
             Some(Value::Nodes(nodes)) => Ok(nodes.clone()),
@@ -211,7 +263,7 @@ impl<'a> Found<'a> {
     fn transport(&self) -> Way {
         match self.word(Key::Transport) {
             Some("tcp") => Way::Tcp,
-            Some("dicap") => Way::Paper,
+            Some("dicap") => Way::Paper(self.port(Key::DicapPort)),
             _ => Way::Udp(DATAGRAM),
         }
     }
@@ -249,11 +301,17 @@ impl<'a> Found<'a> {
                 let fault = fault.hint("write where they are: 'analyzers = 10.0.0.9:7710'");
                 Err(self.blame(fault, self.entry(Key::Mode)))
             }
-            Mode::Capture => Ok(()),
-            Mode::Distribution => match [Key::Header, Key::Transport]
-                .into_iter()
-                .find_map(|key| self.entry(key))
+            Mode::Capture
+                if self.entry(Key::DicapPort).is_some()
+                    && !matches!(conf.transport, Way::Paper(_)) =>
             {
+                let message = "'dicap_port' is for transport 'dicap'";
+                let fault = Fault::new("cluster-settings-bad", message);
+                let fault = fault.hint("remove it, or write 'transport = dicap'");
+                Err(self.blame(fault, self.entry(Key::DicapPort)))
+            }
+            Mode::Capture => Ok(()),
+            Mode::Distribution => match OF_CAPTURE.into_iter().find_map(|key| self.entry(key)) {
                 Some(entry) => {
                     let name = quote(entry.row.name);
                     let message = format!("{name} is for mode 'capture', not 'distribution'");

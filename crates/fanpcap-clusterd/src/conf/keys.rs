@@ -32,6 +32,10 @@ pub(crate) enum Key {
     Select,
     Analyzers,
     Transport,
+    RecordsCa,
+    RecordsCertificate,
+    RecordsPrivate,
+    DicapPort,
     Dwell,
     HoldDown,
 }
@@ -88,7 +92,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 29] = [
+pub(crate) static KEYS: [Row; 33] = [
     row(Key::Cluster, "cluster", Takes::Name),
     row(Key::Secrets, "key_file", Takes::Path).times(2),
     row(Key::Engine, "engine", Takes::Choice(ENGINES)),
@@ -116,6 +120,10 @@ pub(crate) static KEYS: [Row; 29] = [
     row(Key::Select, "select", Takes::Choice(SELECTIONS)),
     row(Key::Analyzers, "analyzers", Takes::Addresses),
     row(Key::Transport, "transport", Takes::Choice(TRANSPORTS)),
+    row(Key::RecordsCa, "records_ca", Takes::Path),
+    row(Key::RecordsCertificate, "records_certificate", Takes::Path),
+    row(Key::RecordsPrivate, "records_key", Takes::Path),
+    row(Key::DicapPort, "dicap_port", Takes::Number(1, 65_535)),
     row(Key::Dwell, "dwell", Takes::Time(10, 60_000)),
     row(Key::HoldDown, "hold_down", Takes::Time(0, 3_600_000)),
 ];

@@ -8,6 +8,7 @@ use fanpcap_cluster::coordinator::{Coordinator, TICK, Write};
 
 use super::beacons::Beacons;
 use super::metrics::Metrics;
+use crate::conf::Conf;
 use crate::coordination::{CoordinatorSide, WriteError};
 
 #[cfg(test)]
@@ -108,6 +109,13 @@ impl<S: FnMut(&str)> Driver<S> {
             self.failed = Some(failed);
         }
         Ok(())
+    }
+
+    /// Takes the keys that the settings name now.
+    pub(super) fn reload(&mut self, conf: &Conf) {
+        if let Err(error) = self.side.reload(conf) {
+            (self.say)(&format!("the old keys stay: {error:#}"));
+        }
     }
 
     /// What the coordinator does now, in a line.

@@ -94,16 +94,6 @@ impl EmbeddedCoordinator {
         self.unstored.as_ref()
     }
 
-    /// Reads the keys that the settings name anew.
-    ///
-    /// # Errors
-    ///
-    /// A key can't be read. The old ones stay.
-    pub fn reload(&mut self, conf: &Conf) -> Result<()> {
-        self.end.endpoint_mut().set_keys(access::keys(conf)?);
-        Ok(())
-    }
-
     /// Stores what has changed, then sends: nobody hears of a topology that the file lacks.
     fn flush(&mut self) {
         if let Some(state) = self.end.to_store() {
@@ -181,6 +171,11 @@ impl CoordinatorSide for EmbeddedCoordinator {
 
     fn forged(&self) -> u64 {
         self.refused(Cause::Key) + self.refused(Cause::Seal)
+    }
+
+    fn reload(&mut self, conf: &Conf) -> Result<()> {
+        self.end.endpoint_mut().set_keys(access::keys(conf)?);
+        Ok(())
     }
 
     fn resign(&mut self) -> Result<(), CoordinationError> {

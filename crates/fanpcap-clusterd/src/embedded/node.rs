@@ -53,16 +53,6 @@ impl EmbeddedNode {
         self.end.refused(cause)
     }
 
-    /// Reads the keys that the settings name anew.
-    ///
-    /// # Errors
-    ///
-    /// A key can't be read. The old ones stay.
-    pub fn reload(&mut self, conf: &Conf) -> Result<()> {
-        self.end.endpoint_mut().set_keys(access::keys(conf)?);
-        Ok(())
-    }
-
     fn flush(&mut self) {
         while let Some((to, datagram)) = self.end.outgoing() {
             self.wire.send(to, &datagram);
@@ -114,6 +104,11 @@ impl NodeSide for EmbeddedNode {
 
     fn forged(&self) -> u64 {
         self.refused(Cause::Key) + self.refused(Cause::Seal)
+    }
+
+    fn reload(&mut self, conf: &Conf) -> Result<()> {
+        self.end.endpoint_mut().set_keys(access::keys(conf)?);
+        Ok(())
     }
 
     fn leave(&mut self) -> Result<(), CoordinationError> {

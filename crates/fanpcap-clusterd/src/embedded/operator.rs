@@ -10,6 +10,7 @@ use super::access;
 use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::{OperatorSide, Picture};
+use crate::keyring::random;
 
 /// How long a command waits for the active coordinator: an election and more.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ impl EmbeddedOperator {
     fn ask(&self, request: Request) -> Result<Reply> {
         let me = Peer {
             role: Role::Operator,
-            id: u32::from_be_bytes(access::random()?),
+            id: u32::from_be_bytes(random()?),
         };
         let all = &self.embedded.coordinators;
         let endpoint = access::endpoint(&self.conf, me)?;

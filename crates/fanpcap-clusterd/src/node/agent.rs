@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_cli::streams;
+use fanpcap_cluster::Announcement;
 use fanpcap_cluster::node::{Command, Node, Orders};
-use fanpcap_cluster::{Announcement, NodeId};
 use fanpcap_linux::wait::{clock, stop};
 
 use super::capture::Capture;
@@ -15,6 +15,7 @@ use super::report::{Reporter, Sums};
 use super::say;
 use super::stream::{Outcome, Stream};
 use crate::coordination::NodeSide;
+use crate::credentials::Reloader;
 use crate::notify::Notify;
 
 /// How long the engine may wait for news.
@@ -29,28 +30,30 @@ pub(super) struct Agent {
     reporter: Reporter,
     capture: Option<Capture>,
     metrics: Option<Metrics>,
+    reloader: Reloader,
     notify: Notify,
     begun: Instant,
 }
 
 impl Agent {
     pub(super) fn new(
-        id: NodeId,
         engine: Box<dyn NodeSide>,
         kernel: Kernel,
         stream: Stream,
         reporter: Reporter,
         capture: Option<Capture>,
         metrics: Option<Metrics>,
+        reloader: Reloader,
     ) -> Self {
         Self {
-            core: Node::new(id, kernel.revision()),
+            core: Node::new(reporter.node(), kernel.revision()),
             engine,
             kernel,
             stream,
             reporter,
             capture,
             metrics,
+            reloader,
             notify: Notify::from_environment(),
             begun: Instant::now(),
         }
@@ -93,11 +96,22 @@ impl Agent {
                 "the device is gone, or its selection was taken off"
             );
             self.report();
+            self.reload();
             self.notify.alive();
         }
         self.notify.stopping();
         say("the agent ends; the selection goes on without it ('--detach' takes it off)");
         Ok(())
+    }
+
+    /// Takes new keys after a SIGHUP.
+    fn reload(&mut self) {
+        let Some(conf) = self.reloader.due() else {
+            return;
+        };
+        if let Err(error) = self.engine.reload(&conf) {
+            say(&format!("the old keys stay: {}", streams::words(&error)));
+        }
     }
 
     fn obey(&mut self, commands: Vec<Command>) -> Result<()> {

@@ -4,22 +4,28 @@
 //! only grow, and the next report has them all.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use fanpcap_cluster::record::{Head, Kind, encode_counts};
+use fanpcap_cluster::record::{ACK_BYTES, Head, Kind, encode_counts};
+use fanpcap_cluster::sealed::{Heard, Pass, SEAL_BYTES};
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
-use fanpcap_cluster::{Announcement, Revision};
+use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock;
 use fanpcap_select::native::Causes;
 
 use super::kernel::Kernel;
+use crate::keyring::{Keyring, random};
 use crate::selector::Counts;
 
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Buckets of a datagram: it stays below 1400 bytes.
-const BUCKETS: usize = 80;
+const BUCKETS: usize = 76;
+
+/// Between two questions for an analyzer's token.
+const ASK: Duration = Duration::from_millis(100);
 
 /// Tells the analyzers what the node counts.
 #[derive(Debug)]
@@ -28,15 +34,33 @@ pub(super) struct Reporter {
     cluster: u64,
     announcement: Announcement,
     session: u64,
-    analyzers: Vec<SocketAddr>,
+    keyring: Arc<Keyring>,
+    analyzers: Vec<(SocketAddr, Access)>,
     last: Option<Instant>,
+}
+
+/// What lets the node's counts pass an analyzer's gate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Access {
+    pass: Pass,
+    asked: Option<Instant>,
+    /// The token that there is was refused.
+    is_stale: bool,
 }
 
 impl Reporter {
     /// A reporter that sends from this address of the node.
-    pub(super) fn new(cluster: u64, announcement: Announcement, from: IpAddr) -> Self {
+    pub(super) fn new(
+        cluster: u64,
+        announcement: Announcement,
+        from: IpAddr,
+        keyring: Arc<Keyring>,
+    ) -> Self {
+        let socket = UdpSocket::bind((from, 0)).ok();
+        let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
         Self {
-            socket: UdpSocket::bind((from, 0)).ok(),
+            socket,
+            keyring,
             cluster,
             announcement,
             session: now_ns(),
@@ -45,13 +69,61 @@ impl Reporter {
         }
     }
 
+    /// The node that reports.
+    pub(super) const fn node(&self) -> NodeId {
+        self.announcement.node
+    }
+
     /// Tells these analyzers from now on.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
-        self.analyzers = analyzers.to_vec();
+        let known = std::mem::take(&mut self.analyzers);
+        let access = |analyzer: &SocketAddr| known.iter().find(|(known, _)| known == analyzer);
+        let access = |analyzer: &SocketAddr| access(analyzer).map_or(Access::default(), |it| it.1);
+        let all = analyzers.iter();
+        self.analyzers = all.map(|analyzer| (*analyzer, access(analyzer))).collect();
+    }
+
+    /// Takes the analyzers' answers, and asks for the tokens that are lacking. A new token has the
+    /// counts sent at once.
+    fn heed(&mut self) {
+        let head = self.head();
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        let analyzers = &mut self.analyzers;
+        let is_new = self.keyring.with(|keys| {
+            let keys = keys?;
+            let mut is_new = false;
+            let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
+            while let Ok((length, from)) = socket.recv_from(&mut answer) {
+                let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
+                    continue;
+                };
+                match access.pass.hear(keys, &head, &answer[..length]) {
+                    Ok(Heard::Welcome) => (access.is_stale, is_new) = (false, true),
+                    Ok(Heard::Ask) => access.is_stale = true,
+                    Ok(Heard::Ack(_)) | Err(_) => {}
+                }
+            }
+            for (analyzer, access) in analyzers {
+                let is_due = access.asked.is_none_or(|asked| asked.elapsed() >= ASK);
+                if (access.is_stale || !access.pass.is_valid()) && is_due {
+                    access.asked = Some(Instant::now());
+                    let nonce = u64::from_ne_bytes(random().ok()?);
+                    let hello = access.pass.ask(keys, &head, nonce);
+                    let _ = socket.send_to(&hello, *analyzer);
+                }
+            }
+            Some(is_new)
+        });
+        if is_new == Some(true) {
+            self.last = None;
+        }
     }
 
     /// Tells what is counted, if it is due. Returns the sums, if they were read.
     pub(super) fn tick(&mut self, kernel: &Kernel, revision: Revision) -> Option<Sums> {
+        self.heed();
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return None;
         }
@@ -110,18 +182,29 @@ impl Reporter {
         }
     }
 
-    fn send(&self, report: &Report) {
+    fn send(&mut self, report: &Report) {
+        let head = self.head();
         let Some(socket) = self.socket.as_ref().filter(|_| !self.analyzers.is_empty()) else {
             return;
         };
-        let head = self.head();
-        for chunk in report.chunks(BUCKETS) {
-            let message = encode_counts(&head, &chunk);
-            for analyzer in &self.analyzers {
-                // What is lost now is told again in a second.
-                let _ = socket.send_to(&message, analyzer);
+        let analyzers = &mut self.analyzers;
+        self.keyring.with(|keys| {
+            for chunk in report.chunks(BUCKETS) {
+                let mut message = encode_counts(&head, &chunk);
+                let length = message.len();
+                for (analyzer, access) in &mut *analyzers {
+                    message.truncate(length);
+                    match keys {
+                        // The token comes within milliseconds, and counts are sent then.
+                        Some(_) if !access.pass.is_valid() => continue,
+                        Some(keys) => access.pass.seal(keys, &mut message),
+                        None => {}
+                    }
+                    // What is lost now is told again in a second.
+                    let _ = socket.send_to(&message, *analyzer);
+                }
             }
-        }
+        });
     }
 }
 

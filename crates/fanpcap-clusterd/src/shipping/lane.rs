@@ -1,18 +1,21 @@
 //! One analyzer's records: batches, and the way that they take.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::{BatchBuilder, Head, PAPER_HEADER_BYTES, PaperBuilder, Record};
+use fanpcap_cluster::sealed::SEAL_BYTES;
 
 use super::Way;
+use super::datagrams::{Datagrams, socket};
 use super::line::{Line, Sent, Shared};
+use crate::keyring::Keyring;
 
 /// Bytes of a batch over TCP.
 const BATCH: usize = 32 << 10;
@@ -51,7 +54,7 @@ pub(super) struct Lane {
 
 #[derive(Debug)]
 enum Outlet {
-    Udp(UdpSocket, BatchBuilder),
+    Udp(Box<Datagrams>, BatchBuilder),
     Paper(UdpSocket, PaperBuilder),
     Tcp {
         builder: BatchBuilder,
@@ -62,14 +65,28 @@ enum Outlet {
 }
 
 impl Lane {
-    pub(super) fn open(to: SocketAddr, way: Way, head: Head, link: u16) -> io::Result<Self> {
+    pub(super) fn open(
+        to: SocketAddr,
+        way: Way,
+        head: Head,
+        link: u16,
+        keyring: Arc<Keyring>,
+    ) -> io::Result<Self> {
         let outlet = match way {
-            Way::Udp(size) => Outlet::Udp(socket(to)?, BatchBuilder::new(head, size, link)),
-            Way::Paper => Outlet::Paper(socket(to)?, PaperBuilder::default()),
+            Way::Udp(size) => {
+                let datagrams = Datagrams::open(to, head, keyring)?;
+                // A key may come later.
+                let size = size.saturating_sub(SEAL_BYTES);
+                Outlet::Udp(Box::new(datagrams), BatchBuilder::new(head, size, link))
+            }
+            Way::Paper(port) => {
+                let to = SocketAddr::new(to.ip(), port.unwrap_or(to.port()));
+                Outlet::Paper(socket(to)?, PaperBuilder::default())
+            }
             Way::Tcp => {
                 let (batches, queue) = sync_channel(QUEUE);
                 let shared = Arc::new(Shared::default());
-                let line = Line::new(to, Arc::clone(&shared));
+                let line = Line::new(to, head, keyring, Arc::clone(&shared));
                 let thread = thread::Builder::new()
                     .name("shipping".to_owned())
                     .spawn(move || line.run(&queue))?;
@@ -107,6 +124,9 @@ impl Lane {
 
     /// Sends what waits; or, `now` not being 0, that there is nothing to send.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
+        if let Outlet::Udp(datagrams, _) = &mut self.outlet {
+            datagrams.heed();
+        }
         match &mut self.outlet {
             Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
                 let (sequence, first) = (builder.sequence(), builder.first());
@@ -129,15 +149,9 @@ impl Lane {
 
     fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {
         match &mut self.outlet {
-            Outlet::Udp(socket, _) | Outlet::Paper(socket, _) => {
-                let sent = socket.send(&bytes).is_ok();
-                let count = if sent {
-                    &mut self.counts.sent
-                } else {
-                    &mut self.counts.lost
-                };
-                *count += records;
-            }
+            Outlet::Udp(datagrams, _) => datagrams.send(records, bytes),
+            // Has no batches.
+            Outlet::Paper(..) => {}
             Outlet::Tcp {
                 builder, batches, ..
             } => {
@@ -167,15 +181,31 @@ impl Lane {
 
     pub(super) fn shipped(&self) -> Shipped {
         let mut counts = self.counts;
-        if let Outlet::Tcp { shared, .. } = &self.outlet {
-            counts.sent = shared.shipped.load(Ordering::Relaxed);
-            counts.broken = shared.broken.load(Ordering::Relaxed);
+        match &self.outlet {
+            Outlet::Tcp { shared, .. } => {
+                counts.sent = shared.shipped.load(Ordering::Relaxed);
+                counts.broken = shared.broken.load(Ordering::Relaxed);
+            }
+            Outlet::Udp(datagrams, _) => {
+                (counts.sent, counts.lost) = (datagrams.sent, datagrams.lost);
+            }
+            Outlet::Paper(..) => {}
         }
         counts
     }
 
+    /// What is wrong with the connection, if anything is.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let Outlet::Tcp { shared, .. } = &self.outlet else {
+            return None;
+        };
+        let trouble = shared.trouble.lock();
+        let trouble = trouble.unwrap_or_else(PoisonError::into_inner);
+        Some(trouble.clone()).filter(|text| !text.is_empty())
+    }
+
     /// Takes no more records. What was sent is acknowledged later, or never.
-    pub(super) fn retire(self) -> Retired {
+    pub(super) fn retire(mut self) -> Retired {
         let line = match self.outlet {
             Outlet::Tcp {
                 batches,
@@ -186,7 +216,11 @@ impl Lane {
                 drop(batches);
                 Some((shared, thread))
             }
-            Outlet::Udp(..) | Outlet::Paper(..) => None,
+            Outlet::Udp(datagrams, _) => {
+                (self.counts.sent, self.counts.lost) = datagrams.close();
+                None
+            }
+            Outlet::Paper(..) => None,
         };
         Retired {
             counts: self.counts,
@@ -233,15 +267,4 @@ impl Retired {
         self.counts.lost += lost;
         self.counts
     }
-}
-
-/// A socket that sends to an analyzer and never waits.
-fn socket(to: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = match to {
-        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
-        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
-    };
-    socket.connect(to)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
 }

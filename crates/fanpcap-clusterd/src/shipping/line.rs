@@ -1,15 +1,18 @@
 //! A TCP connection to an analyzer, in a thread of its own: batches are kept until acknowledged.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::{ACK_BYTES, decode_ack};
+use fanpcap_cli::streams;
+use fanpcap_cluster::record::Head;
+
+use super::link::{Link, LinkError};
+use crate::keyring::Keyring;
 
 /// Batches that may wait for an acknowledgement. An analyzer knows of so many whether they came.
 const WINDOW: usize = 2048;
@@ -35,39 +38,37 @@ pub(super) struct Shared {
     pub(super) shipped: AtomicU64,
     /// Connections that were lost.
     pub(super) broken: AtomicU64,
+    /// Why there is no connection; empty: there is one.
+    pub(super) trouble: Mutex<String>,
 }
 
 /// A connection that is made anew as often as it breaks.
 pub(super) struct Line {
     analyzer: SocketAddr,
+    head: Head,
+    keyring: Arc<Keyring>,
     shared: Arc<Shared>,
     waiting: VecDeque<Sent>,
     link: Option<Link>,
-}
-
-/// A connection, and the first batch that the analyzer lacks.
-struct Link {
-    stream: TcpStream,
-    lacks: Arc<AtomicU64>,
-    acks: thread::JoinHandle<()>,
-    /// When that changed last.
+    /// What the analyzer lacked, and when that changed last.
     heard: (u64, Instant),
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // The thread that reads acknowledgements has the connection too, and ends with it.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
 impl Line {
-    pub(super) fn new(analyzer: SocketAddr, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        analyzer: SocketAddr,
+        head: Head,
+        keyring: Arc<Keyring>,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             analyzer,
+            head,
+            keyring,
             shared,
             waiting: VecDeque::new(),
             link: None,
+            heard: (0, Instant::now()),
         }
     }
 
@@ -91,6 +92,9 @@ impl Line {
             self.heed();
             let is_done = end.is_some_and(|end| self.waiting.is_empty() || Instant::now() > end);
             if is_done {
+                if let Some(link) = self.link.take() {
+                    let _ = link.close();
+                }
                 return self.waiting.iter().map(|batch| batch.records).sum();
             }
         }
@@ -98,7 +102,7 @@ impl Line {
 
     fn send(&mut self, batch: Sent) {
         let written = match &mut self.link {
-            Some(link) => link.stream.write_all(&batch.bytes),
+            Some(link) => link.send(&batch.bytes),
             None => Ok(()),
         };
         self.waiting.push_back(batch);
@@ -113,7 +117,7 @@ impl Line {
             self.connect();
             return;
         };
-        let lacks = link.lacks.load(Ordering::Acquire);
+        let lacks = link.lacks();
         while self
             .waiting
             .front()
@@ -125,17 +129,23 @@ impl Line {
                     .fetch_add(batch.records, Ordering::Relaxed);
             }
         }
-        if link.acks.is_finished() {
+        if link.is_over() {
             self.hang_up();
-        } else if lacks != link.heard.0 || self.waiting.is_empty() {
-            link.heard = (lacks, Instant::now());
-        } else if link.heard.1.elapsed() > PATIENCE {
+        } else if lacks != self.heard.0 || self.waiting.is_empty() {
+            self.heard = (lacks, Instant::now());
+            if lacks > 0 {
+                self.trouble().clear();
+            }
+        } else if self.heard.1.elapsed() > PATIENCE {
             self.hang_up();
         }
     }
 
     fn hang_up(&mut self) {
-        if self.link.take().is_some() {
+        if let Some(link) = self.link.take() {
+            if let Some(error) = link.close() {
+                self.say(&error);
+            }
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(RETRY);
@@ -143,47 +153,35 @@ impl Line {
 
     /// Connects, and sends all that is not acknowledged.
     fn connect(&mut self) {
-        let connected = self.try_connect();
-        match connected {
-            Ok(link) => {
+        match Link::open(self.analyzer, self.head, &self.keyring) {
+            Ok(mut link) => {
+                let mut batches = self.waiting.iter();
+                let again = batches.try_for_each(|batch| link.send(&batch.bytes));
                 self.link = Some(link);
-                let again = self.link.as_mut().map(|link| {
-                    let mut batches = self.waiting.iter();
-                    batches.try_for_each(|batch| link.stream.write_all(&batch.bytes))
-                });
-                if again.is_some_and(|again| again.is_err()) {
+                self.heard = (0, Instant::now());
+                if again.is_err() {
                     self.hang_up();
                 }
             }
-            Err(_) => thread::sleep(RETRY),
+            Err(error) => {
+                self.say(&error);
+                thread::sleep(RETRY);
+            }
         }
     }
 
-    fn try_connect(&self) -> io::Result<Link> {
-        let stream = TcpStream::connect_timeout(&self.analyzer, PATIENCE)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let lacks = Arc::new(AtomicU64::new(0));
-        let (acks, heard) = (stream.try_clone()?, Arc::clone(&lacks));
-        let acks = thread::Builder::new()
-            .name("acks".to_owned())
-            .spawn(move || listen(acks, &heard))?;
-        Ok(Link {
-            stream,
-            lacks,
-            acks,
-            heard: (0, Instant::now()),
-        })
+    /// Says why there is no connection, once.
+    fn say(&mut self, error: &LinkError) {
+        let said = format!("analyzer {}: {error}", self.analyzer);
+        let mut trouble = self.trouble();
+        if *trouble != said {
+            streams::note(&format!("fanpcap node: {said}\n"));
+            *trouble = said;
+        }
     }
-}
 
-/// Reads acknowledgements until the connection ends.
-fn listen(mut stream: TcpStream, lacks: &AtomicU64) {
-    let mut ack = [0; ACK_BYTES];
-    while stream.read_exact(&mut ack).is_ok() {
-        let Ok((_, next)) = decode_ack(&ack) else {
-            break;
-        };
-        lacks.fetch_max(next, Ordering::AcqRel);
+    fn trouble(&self) -> MutexGuard<'_, String> {
+        let trouble = self.shared.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner)
     }
-    let _ = stream.shutdown(Shutdown::Both);
 }

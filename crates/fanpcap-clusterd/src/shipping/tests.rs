@@ -48,7 +48,7 @@ fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
 #[test]
 fn a_broken_connection_loses_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp));
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     ship(&mut shipper, 0..10_000);
     shipper.flush(Revision(1), 0);
@@ -87,7 +87,7 @@ fn a_broken_connection_loses_nothing() {
 #[test]
 fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp));
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     // More than the queue and the kernel take before the analyzer reads.
     for round in 0..4 {
@@ -119,7 +119,7 @@ fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp));
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     ship(&mut shipper, 0..5);
     shipper.follow(&[unused]).unwrap();
     ship(&mut shipper, 0..100);
@@ -134,7 +134,7 @@ fn datagrams_are_batches_or_the_papers() {
         .unwrap();
     let to = [analyzer.local_addr().unwrap()];
     let mut datagram = [0; 2000];
-    let mut shipper = Shipper::new(settings(Way::Udp(1400)));
+    let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
     shipper.follow(&to).unwrap();
     ship(&mut shipper, 0..3);
     shipper.flush(Revision(1), 9);
@@ -143,7 +143,7 @@ fn datagrams_are_batches_or_the_papers() {
     shipper.flush(Revision(1), 9);
     let len = analyzer.recv(&mut datagram).unwrap();
     assert!(Batch::decode(&datagram[..len]).unwrap().is_empty());
-    let mut shipper = Shipper::new(settings(Way::Paper));
+    let mut shipper = Shipper::new(settings(Way::Paper(None)), Arc::default());
     shipper.follow(&to).unwrap();
     ship(&mut shipper, 0..29);
     assert_eq!(shipper.close().sent, 29);

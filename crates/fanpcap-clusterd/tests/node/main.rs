@@ -8,3 +8,4 @@ mod capture;
 mod embedded;
 mod beacons;
 mod in_turn;
+mod wires;

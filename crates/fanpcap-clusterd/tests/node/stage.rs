@@ -101,6 +101,15 @@ impl Stage {
         Ok(())
     }
 
+    /// Sends SIGHUP to the agent of a node.
+    pub(crate) fn hang_up(&self, node: usize) -> Result<()> {
+        let agent = self.agents[node].as_ref().context("an agent")?;
+        let pid = agent.id().to_string();
+        let done = Command::new("kill").args(["-s", "HUP", &pid]).status()?;
+        ensure!(done.success(), "kill -s HUP {pid}");
+        Ok(())
+    }
+
     fn metrics(&self, node: usize) -> PathBuf {
         self.scratch.file(&format!("node{node}.prom"))
     }

@@ -118,3 +118,42 @@ fn what_contradicts_is_shown_at_its_place() {
         assert!(said.starts_with(start), "{said}");
     }
 }
+
+const CAPTURE: &str = "mode = capture\nanalyzers = 10.0.0.9:7710\n";
+const FILES: &str = "records_ca = /ca\nrecords_certificate = /c\nrecords_key = /k\n";
+
+#[test]
+fn certificates_of_records_need_tcp_a_key_and_each_other() {
+    let whole = format!("{EMBEDDED}{CAPTURE}transport = tcp\n{FILES}");
+    let records = parsed(&whole).records.unwrap();
+    assert_eq!(records.certificate.value, PathBuf::from("/c"));
+    assert_eq!(parsed(&format!("{EMBEDDED}{CAPTURE}")).records, None);
+    let fixed = "cluster = lab\nengine = fixed\nnodes = 1\n";
+    for (text, what) in [
+        (format!("{EMBEDDED}{CAPTURE}{FILES}"), "for transport 'tcp'"),
+        (
+            format!("{fixed}{CAPTURE}transport = tcp\n{FILES}"),
+            "without 'key_file'",
+        ),
+        (
+            format!("{EMBEDDED}{CAPTURE}transport = tcp\nrecords_ca = /ca\n"),
+            "'records_ca' without 'records_certificate'",
+        ),
+    ] {
+        let said = said(&text);
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn the_papers_datagrams_have_a_port_of_their_own_or_none() {
+    let paper = format!("{EMBEDDED}{CAPTURE}transport = dicap\n");
+    assert_eq!(parsed(&paper).transport, Way::Paper(None));
+    let conf = parsed(&format!("{paper}dicap_port = 7711\n"));
+    assert_eq!(conf.transport, Way::Paper(Some(7711)));
+    let said = said(&format!("{EMBEDDED}{CAPTURE}dicap_port = 7711\n"));
+    assert!(
+        said.contains("'dicap_port' is for transport 'dicap'"),
+        "{said}"
+    );
+}

@@ -1,0 +1,385 @@
+//! Hands packets and counts on to collectors of others, in a thread of its own.
+//!
+//! Each node is an observation domain of its own, with its id as the number. A collector that does
+//! not read, or a thread that can't keep up, loses packets here and never holds the analyzer up.
+
+mod target;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use fanpcap_cli::streams;
+use fanpcap_cluster::analyzer::Delivered;
+use fanpcap_cluster::record::decode_counts;
+use fanpcap_cluster::witness::{Assembly, Report};
+use fanpcap_cluster::{NodeId, Revision, Topology};
+use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
+use fanpcap_select::{Key, Selection, digest};
+use fanpcap_wire::Frame;
+
+use crate::export::Collector;
+pub(super) use target::Target;
+
+/// What may wait for the thread.
+const QUEUE: usize = 256;
+
+/// Packets that go to the thread at once.
+const TOGETHER: usize = 512;
+
+/// Nodes that are exported.
+const NODES: usize = 256;
+
+/// Options records that go without a rest: collectors have small buffers.
+const BURST: usize = 64;
+
+/// How long the thread rests after them.
+const REST: Duration = Duration::from_millis(1);
+
+/// How long the thread waits for news before it looks for what has waited for long enough.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// Buckets, and the bytes of payload that the hash covers.
+const BUCKETS: u32 = 4096;
+const PAYLOAD: u32 = 16;
+
+/// What the thread is told.
+#[derive(Debug)]
+enum News {
+    Packets(Vec<Owned>),
+    Topology(Revision, Selection),
+    Counts(Vec<u8>),
+}
+
+/// A packet on its way to the thread.
+#[derive(Debug)]
+struct Owned {
+    node: NodeId,
+    stamp: u64,
+    wire_len: u32,
+    bucket: u16,
+    frame: Vec<u8>,
+}
+
+/// What became of packets.
+#[derive(Debug, Default)]
+pub(super) struct Exported {
+    /// Handed to collectors, once for each of them.
+    pub(super) packets: AtomicU64,
+    /// Messages that no collector got.
+    pub(super) lost: AtomicU64,
+    /// Packets that the thread was too slow for.
+    pub(super) skipped: AtomicU64,
+}
+
+/// The exports of an analyzer.
+#[derive(Debug)]
+pub(super) struct Exports {
+    to: Option<SyncSender<News>>,
+    thread: Option<JoinHandle<()>>,
+    waiting: Vec<Owned>,
+    exported: Arc<Exported>,
+}
+
+impl Exports {
+    /// Begins to export to these collectors.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread for it.
+    pub(super) fn start(targets: Vec<Target>) -> Result<Self> {
+        let (to, news) = sync_channel(QUEUE);
+        let exported = Arc::new(Exported::default());
+        let worker = Worker {
+            targets,
+            nodes: BTreeMap::new(),
+            topology: None,
+            exported: Arc::clone(&exported),
+        };
+        let thread = thread::Builder::new().name("exports".to_owned());
+        let thread = thread.spawn(move || worker.run(&news));
+        Ok(Self {
+            to: Some(to),
+            thread: Some(thread.context("starting a thread")?),
+            waiting: Vec::new(),
+            exported,
+        })
+    }
+
+    /// Exports a packet.
+    pub(super) fn packet(&mut self, packet: &Delivered<'_>) {
+        self.waiting.push(Owned {
+            node: packet.node,
+            stamp: packet.record.stamp,
+            wire_len: packet.record.wire_length,
+            bucket: packet.record.bucket,
+            frame: packet.record.captured.to_vec(),
+        });
+        if self.waiting.len() >= TOGETHER {
+            self.flush();
+        }
+    }
+
+    /// Hands on what waits.
+    pub(super) fn flush(&mut self) {
+        let packets = std::mem::take(&mut self.waiting);
+        let count = packets.len() as u64;
+        if count > 0 && !self.tell(News::Packets(packets)) {
+            self.exported.skipped.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Packets are exported as of this topology from now on.
+    pub(super) fn follow(&mut self, revision: Revision, topology: &Topology) {
+        self.flush();
+        self.tell(News::Topology(revision, topology.selection));
+    }
+
+    /// Takes a message with a part of what a node has counted.
+    pub(super) fn counts(&self, message: &[u8]) {
+        // The next second has what is left out here.
+        self.tell(News::Counts(message.to_vec()));
+    }
+
+    /// What became of packets.
+    pub(super) fn exported(&self) -> &Exported {
+        &self.exported
+    }
+
+    fn tell(&self, news: News) -> bool {
+        self.to.as_ref().is_some_and(|to| to.try_send(news).is_ok())
+    }
+}
+
+impl Drop for Exports {
+    /// Exports what is left, and each node's last counts.
+    fn drop(&mut self) {
+        let packets = std::mem::take(&mut self.waiting);
+        if let Some(to) = self.to.take() {
+            let _ = to.send(News::Packets(packets));
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread.
+struct Worker {
+    targets: Vec<Target>,
+    nodes: BTreeMap<NodeId, Domain>,
+    topology: Option<(Revision, Selection)>,
+    exported: Arc<Exported>,
+}
+
+/// A node's exports.
+#[derive(Default)]
+struct Domain {
+    collectors: Vec<Collector>,
+    assembly: Assembly,
+    report: Option<Report>,
+    /// The topology whose selectors were exported.
+    described: Option<Revision>,
+    /// What was added to the totals so far: packets, lost messages.
+    told: (u64, u64),
+}
+
+impl Worker {
+    fn run(mut self, news: &Receiver<News>) {
+        loop {
+            match news.recv_timeout(WAIT) {
+                Ok(News::Packets(packets)) => packets.iter().for_each(|it| self.packet(it)),
+                Ok(News::Topology(revision, selection)) => {
+                    self.end_epoch();
+                    self.topology = Some((revision, selection));
+                }
+                Ok(News::Counts(message)) => self.counts(&message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tend();
+        }
+        self.end_epoch();
+        for domain in self.nodes.values_mut() {
+            domain.collectors.iter_mut().for_each(|it| it.flush(time()));
+        }
+        self.tend();
+    }
+
+    /// The node's exports, which begin with its first packet or counts.
+    fn domain(&mut self, node: NodeId) -> Option<&mut Domain> {
+        if !self.nodes.contains_key(&node) {
+            if self.nodes.len() >= NODES {
+                return None;
+            }
+            let open = |target: &Target| open(target, node);
+            let domain = Domain {
+                collectors: self.targets.iter().filter_map(open).collect(),
+                ..Domain::default()
+            };
+            self.nodes.insert(node, domain);
+        }
+        self.nodes.get_mut(&node)
+    }
+
+    fn packet(&mut self, packet: &Owned) {
+        let (revision, selection) = self.topology.unwrap_or_default();
+        let frame = Frame {
+            bytes: &packet.frame,
+            tag: None,
+        };
+        let exported = Packet {
+            time: Duration::from_nanos(packet.stamp),
+            wire_len: packet.wire_len,
+            frame: &packet.frame,
+            revision: revision.0,
+            bucket: packet.bucket,
+            digest: digest(&frame, selection.initial).0,
+        };
+        let Some(domain) = self.domain(packet.node) else {
+            return;
+        };
+        for collector in &mut domain.collectors {
+            collector.packet(time(), &exported);
+        }
+    }
+
+    fn counts(&mut self, message: &[u8]) {
+        let Ok((_, chunk)) = decode_counts(message) else {
+            return;
+        };
+        let topology = self.topology;
+        let Some(domain) = self.domain(chunk.summary.node) else {
+            return;
+        };
+        if let Some(report) = domain.assembly.take(&chunk) {
+            domain.report = Some(report);
+        }
+        if let Some((revision, selection)) = topology {
+            domain.describe(revision, selection);
+        }
+    }
+
+    /// Exports what each node has counted until now: the topology changes, or the analyzer ends.
+    fn end_epoch(&mut self) {
+        for domain in self.nodes.values_mut() {
+            domain.report();
+        }
+    }
+
+    /// Sends what has waited for long enough, and adds up.
+    fn tend(&mut self) {
+        for domain in self.nodes.values_mut() {
+            let collectors = domain.collectors.iter_mut();
+            collectors.for_each(|it| it.tend(time()));
+            let collectors = domain.collectors.iter();
+            let now = collectors.fold((0, 0), |(packets, lost), it| {
+                (packets + it.totals().packets, lost + it.delivery().lost)
+            });
+            let (packets, lost) = std::mem::replace(&mut domain.told, now);
+            let exported = &self.exported;
+            exported
+                .packets
+                .fetch_add(now.0 - packets, Ordering::Relaxed);
+            exported.lost.fetch_add(now.1 - lost, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Domain {
+    /// Exports how each bucket is selected, once for each topology.
+    fn describe(&mut self, revision: Revision, selection: Selection) {
+        if self.described == Some(revision) {
+            return;
+        }
+        self.described = Some(revision);
+        let Some(algorithm) = algorithm(selection) else {
+            return;
+        };
+        for bucket in 0..BUCKETS {
+            let selector = Selector {
+                revision: revision.0,
+                bucket: u16::try_from(bucket).unwrap_or(u16::MAX),
+                algorithm,
+            };
+            let collectors = self.collectors.iter_mut();
+            collectors.for_each(|it| it.selector(time(), &selector));
+            rest(bucket);
+        }
+    }
+
+    /// Exports what was counted for each bucket that the node saw packets of.
+    fn report(&mut self) {
+        let Some(report) = self.report.take() else {
+            return;
+        };
+        for (bucket, (&observed, &selected)) in
+            (0..).zip(report.seen.iter().zip(&report.captured[..]))
+        {
+            let statistics = Statistics {
+                time: Duration::from_nanos(report.summary.stamp),
+                revision: report.summary.revision.0,
+                bucket,
+                observed,
+                selected,
+            };
+            if observed > 0 {
+                let collectors = self.collectors.iter_mut();
+                collectors.for_each(|it| it.statistics(time(), &statistics));
+                rest(bucket.into());
+            }
+        }
+    }
+}
+
+/// Rests after each burst of options records.
+fn rest(number: u32) {
+    if number as usize % BURST == BURST - 1 {
+        thread::sleep(REST);
+    }
+}
+
+/// PSAMP's name for a selection, if it has one.
+fn algorithm(selection: Selection) -> Option<Algorithm> {
+    match selection.key {
+        Key::Packet => Some(Algorithm::Bob(Hash {
+            modulus: BUCKETS,
+            payload_len: PAYLOAD,
+            initial: None,
+        })),
+        Key::RoundRobin => Some(Algorithm::Systematic {
+            interval: 1,
+            space: BUCKETS - 1,
+        }),
+        Key::Flow | Key::Identification | Key::Sequence => None,
+    }
+}
+
+/// The way to a collector. A collector that is not there yet is waited for.
+fn open(target: &Target, node: NodeId) -> Option<Collector> {
+    let settings = Settings {
+        domain: node.0,
+        form: target.form,
+        ..Settings::default()
+    };
+    match Collector::open(target.transport, target.address, settings, time()) {
+        Ok(collector) => Some(collector),
+        Err(error) => {
+            let address = target.address;
+            streams::note(&format!(
+                "fanpcap analyzer: no export to {address} of node {node}: {error}\n"
+            ));
+            None
+        }
+    }
+}
+
+/// Time since 1970.
+fn time() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! Takes DiCAP's datagrams: headers of packets, without a time, a number or a seal.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::NodeId;
+use fanpcap_cluster::record::{DATAGRAM_BYTES, paper_headers};
+
+/// Datagrams that may wait for the analyzer.
+const QUEUE: usize = 4096;
+
+/// How long a socket that fails rests.
+const REST: Duration = Duration::from_millis(10);
+
+/// A datagram and its sender.
+#[derive(Debug)]
+pub(super) struct Datagram {
+    pub(super) from: NodeId,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What has become of datagrams.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Datagrams that are none of the paper's.
+    pub(super) refused: AtomicU64,
+    /// Headers in datagrams that found the queue full.
+    pub(super) dropped: AtomicU64,
+}
+
+/// The paper's datagrams that come to an address.
+#[derive(Debug)]
+pub(super) struct Papers {
+    pub(super) queue: Receiver<Datagram>,
+    pub(super) counts: Arc<Counts>,
+    /// Headers that were taken.
+    pub(super) headers: u64,
+}
+
+impl Papers {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    ///
+    /// The address can't be listened on.
+    pub(super) fn open(on: SocketAddr) -> Result<Self> {
+        let socket = UdpSocket::bind(on)
+            .with_context(|| format!("cannot listen on {on} for DiCAP's datagrams"))?;
+        let (to, queue) = sync_channel(QUEUE);
+        let counts = Arc::new(Counts::default());
+        let of_thread = Arc::clone(&counts);
+        let take = move || {
+            // One byte more than a datagram has: what is longer is none.
+            let mut buffer = [0; DATAGRAM_BYTES + 1];
+            loop {
+                let Ok((length, from)) = socket.recv_from(&mut buffer) else {
+                    thread::sleep(REST);
+                    continue;
+                };
+                let bytes = buffer[..length].to_vec();
+                let Ok(headers) = paper_headers(&bytes) else {
+                    of_thread.refused.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                let headers = headers.len() as u64;
+                let datagram = Datagram {
+                    from: sender(from.ip()),
+                    bytes,
+                };
+                match to.try_send(datagram) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(_)) => {
+                        of_thread.dropped.fetch_add(headers, Ordering::Relaxed);
+                    }
+                    Err(TrySendError::Disconnected(_)) => return,
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("paper".to_owned());
+        thread.spawn(take).context("starting a thread")?;
+        Ok(Self {
+            queue,
+            counts,
+            headers: 0,
+        })
+    }
+}
+
+/// The format does not say which node sends. Its address stands for it: IPv4's 32 bits, IPv6's
+/// last.
+fn sender(ip: IpAddr) -> NodeId {
+    NodeId(match ip {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => u32::from_be_bytes(ip.octets()[12..].try_into().unwrap_or_default()),
+    })
+}

@@ -1,0 +1,170 @@
+//! Nodes and analyzers with certificates, over loopback.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::*;
+use crate::tls::{Tls, TlsFiles};
+
+/// Certificates made by openssl; `None` where it is not there.
+struct Authority(Scratch);
+
+impl Authority {
+    fn new() -> Option<Self> {
+        let authority = Self(Scratch::new().unwrap());
+        if Command::new("openssl").arg("version").output().is_err() {
+            println!("SKIP: no openssl");
+            return None;
+        }
+        for name in ["ca", "other"] {
+            let (key, file) = (authority.path(&format!("{name}.key")), authority.path(name));
+            openssl(&format!(
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+                 -subj /CN={name} -keyout {key} -out {file}"
+            ));
+        }
+        Some(authority)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.file(name).display().to_string()
+    }
+
+    /// A certificate for this address, signed by `ca`.
+    fn make(&self, ca: &str, name: &str, address: &str, times: &str) {
+        let text = format!("subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n");
+        self.0.write("extensions", &text).unwrap();
+        let path = |name: &str| self.path(name);
+        let (key, request) = (path(&format!("{name}.key")), path("request"));
+        openssl(&format!(
+            "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} \
+             -keyout {key} -out {request}"
+        ));
+        let (ca, ca_key) = (path(ca), path(&format!("{ca}.key")));
+        let (extensions, file) = (path("extensions"), path(name));
+        openssl(&format!(
+            "x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial {times} \
+             -extfile {extensions} -out {file}"
+        ));
+    }
+
+    /// A ring with a key and this certificate.
+    fn ring(&self, name: &str) -> Arc<Keyring> {
+        let ring = ring(Some(1));
+        self.put(&ring, name);
+        ring
+    }
+
+    fn put(&self, ring: &Keyring, name: &str) {
+        let file = |name: &str| PathBuf::from(self.path(name));
+        let files = TlsFiles {
+            ca: file("ca"),
+            certificate: file(name),
+            key: file(&format!("{name}.key")),
+        };
+        ring.set_tls(Some(Tls::load(&files).unwrap()));
+    }
+}
+
+fn openssl(words: &str) {
+    let done = Command::new("openssl")
+        .args(words.split_whitespace())
+        .output();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "openssl {words}: {said}");
+}
+
+/// How many connections an analyzer refused for their certificates.
+fn uncertified(status: &Status) -> u64 {
+    let mut all = status.refusals.iter();
+    all.find(|(name, _)| *name == "certificate").unwrap().1
+}
+
+/// Works until the shipper's trouble has these words.
+fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !node.trouble().contains(words) {
+        assert!(Instant::now() < until, "{words}: {:?}", node.trouble());
+        desk.work();
+    }
+}
+
+const DAYS: &str = "-days 2";
+/// Begins and ends in the same second.
+const NONE: &str = "-days 0";
+
+#[test]
+fn both_sides_need_a_certificate_that_is_right_and_valid() {
+    let Some(authority) = Authority::new() else {
+        return;
+    };
+    let listen = free_port();
+    assert_eq!(listen.ip(), IpAddr::from([127, 0, 0, 1]));
+    authority.make("ca", "analyzer", "127.0.0.1", DAYS);
+    authority.make("ca", "elsewhere", "127.0.0.2", DAYS);
+    authority.make("other", "stranger", "127.0.0.1", DAYS);
+    authority.make("ca", "expired", "127.0.0.1", NONE);
+    thread::sleep(Duration::from_millis(1500));
+    let analyzer = authority.ring("stranger");
+    let mut desk = desk(listen, &analyzer, None, 1 << 30);
+    let of_node = authority.ring("analyzer");
+    let mut node = shipper(1, Way::Tcp, listen, &of_node);
+    ship(&mut node, 10);
+    await_trouble(
+        &mut desk,
+        &node,
+        "is not signed by an authority in 'records_ca'",
+    );
+    authority.put(&analyzer, "elsewhere");
+    await_trouble(
+        &mut desk,
+        &node,
+        "its subjectAltName must have the IP address",
+    );
+    authority.put(&analyzer, "expired");
+    await_trouble(&mut desk, &node, "has expired: give it a new one");
+    // The node's own, as the analyzer sees it.
+    authority.put(&analyzer, "analyzer");
+    authority.put(&of_node, "stranger");
+    let before = uncertified(&desk.close());
+    await_trouble(
+        &mut desk,
+        &node,
+        "it refuses this side's certificate: no authority",
+    );
+    authority.put(&of_node, "expired");
+    await_trouble(
+        &mut desk,
+        &node,
+        "it refuses this side's certificate: it has expired",
+    );
+    of_node.set_tls(None);
+    await_trouble(&mut desk, &node, "closed the connection");
+    assert!(uncertified(&desk.close()) >= before + 2);
+    assert_eq!(desk.close().counters.received, 0);
+    // All that waited comes, once both sides are right.
+    authority.put(&of_node, "analyzer");
+    let status = work_until(&mut desk, |status| status.counters.delivered == 10);
+    assert_eq!(
+        (status.counters.received, status.counters.delivered),
+        (10, 10)
+    );
+    let closing = thread::spawn(move || node.close());
+    while !closing.is_finished() {
+        desk.work();
+    }
+    let shipped = closing.join().unwrap();
+    assert_eq!((shipped.sent, shipped.lost), (10, 0));
+}
+
+/// A measurement in a release build with `FANPCAP_HEADERS=20000000`.
+#[test]
+fn headers_a_second_over_tls() {
+    let Some(authority) = Authority::new() else {
+        return;
+    };
+    authority.make("ca", "analyzer", "127.0.0.1", DAYS);
+    headers_a_second(&authority.ring("analyzer"));
+}

@@ -1,0 +1,112 @@
+//! The keys and certificates that cluster.conf names, read at the start and after each SIGHUP.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use fanpcap_cli::streams;
+use fanpcap_cluster::control::{Key, Keys};
+use fanpcap_linux::wait::hangup::Hangups;
+
+use crate::conf::Conf;
+use crate::keyring::Keyring;
+use crate::tls::{Tls, TlsFiles};
+
+/// What is said at the start where there is no key.
+pub(crate) const OPEN: &str = "records and counts are not sealed: whoever reaches an analyzer's \
+    port can forge them; name a key_file in cluster.conf, on all machines";
+
+/// The keys that the settings name. The first seals; both are believed. `None`: they name none.
+///
+/// # Errors
+///
+/// A file can't be read, is too short, or other users can read it.
+pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
+    let secrets = conf.keys()?;
+    let mut keys = secrets
+        .iter()
+        .map(|secret| Key::new(secret.bytes().to_vec()));
+    Ok(keys.next().flatten().map(|current| Keys {
+        current,
+        other: keys.next().flatten(),
+    }))
+}
+
+/// The certificates that the settings name; `None`: they name none.
+fn tls(conf: &Conf) -> Result<Option<Tls>> {
+    let Some(files) = &conf.records else {
+        return Ok(None);
+    };
+    let files = TlsFiles {
+        ca: files.ca.value.clone(),
+        certificate: files.certificate.value.clone(),
+        key: files.key.value.clone(),
+    };
+    Ok(Some(Tls::load(&files)?))
+}
+
+/// A ring with what the settings name.
+///
+/// # Errors
+///
+/// A file can't be read, is no good, or other users can read it.
+pub(crate) fn keyring(conf: &Conf) -> Result<Arc<Keyring>> {
+    let ring = Keyring::new(keys(conf)?);
+    ring.set_tls(tls(conf)?);
+    Ok(Arc::new(ring))
+}
+
+/// Reads keys anew after each SIGHUP.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    path: PathBuf,
+    ring: Arc<Keyring>,
+    hangups: Hangups,
+    say: fn(&str),
+}
+
+impl Reloader {
+    /// Reads the settings in `path` anew for `ring`, and tells `say` of it.
+    ///
+    /// # Errors
+    ///
+    /// SIGHUP can't be caught.
+    pub(crate) fn new(path: &Path, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            ring,
+            hangups: Hangups::catch().context("catching SIGHUP")?,
+            say,
+        })
+    }
+
+    /// The settings, if SIGHUP has come and they are in order; the ring has their keys then. A
+    /// mistake is told, and all stays as it was.
+    pub(crate) fn due(&mut self) -> Option<Conf> {
+        if !self.hangups.is_new() {
+            return None;
+        }
+        match self.read() {
+            Ok(conf) => {
+                (self.say)(
+                    "keys and certificates were read anew; other settings count after a restart",
+                );
+                Some(conf)
+            }
+            Err(error) => {
+                let why = streams::words(&error);
+                (self.say)(&format!("the old keys and certificates stay: {why}"));
+                None
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Conf> {
+        let conf = Conf::load(&self.path)?;
+        conf.check_files()?;
+        let (keys, tls) = (keys(&conf)?, tls(&conf)?);
+        self.ring.set(keys);
+        self.ring.set_tls(tls);
+        Ok(conf)
+    }
+}

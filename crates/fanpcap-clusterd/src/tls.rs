@@ -1,0 +1,210 @@
+//! TLS between nodes and analyzers: both sides show a certificate that one authority has signed.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
+};
+
+/// Largest file of certificates, in bytes.
+const FILE: u64 = 1 << 20;
+
+/// The files that TLS needs, in PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// What signs the certificates of both sides.
+    pub ca: PathBuf,
+    /// Own certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// TLS with what its files had when they were read.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// For connections that this side makes.
+    pub client: Arc<ClientConfig>,
+    /// For connections that come.
+    pub server: Arc<ServerConfig>,
+}
+
+/// Why there is no TLS.
+#[derive(Debug)]
+pub enum TlsError {
+    /// A file can't be read.
+    File(PathBuf, io::Error),
+    /// A file does not have what it should have.
+    Pem(PathBuf, &'static str),
+    /// The certificate and the key do not belong together, or the library takes neither.
+    Pair(PathBuf, PathBuf, String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "cannot read {}: {error}", path.display()),
+            Self::Pem(path, what) => {
+                write!(
+                    f,
+                    "{} has no {what} in PEM: name another file",
+                    path.display()
+                )
+            }
+            Self::Pair(certificate, key, why) => write!(
+                f,
+                "{} is not the key of {}: {why}",
+                key.display(),
+                certificate.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// A file can't be read or is no good, or the key is not the certificate's.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        for der in certificates(&files.ca)? {
+            let added = roots.add(der);
+            added.map_err(|_| TlsError::Pem(files.ca.clone(), "CA certificate"))?;
+        }
+        let roots = Arc::new(roots);
+        let chain = certificates(&files.certificate)?;
+        let pair = |why: String| TlsError::Pair(files.certificate.clone(), files.key.clone(), why);
+        let failed = |error: Error| pair(error.to_string());
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_root_certificates(Arc::clone(&roots))
+            .with_client_auth_cert(chain.clone(), private(&files.key)?)
+            .map_err(failed)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|error| pair(error.to_string()))?;
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, private(&files.key)?)
+            .map_err(failed)?;
+        Ok(Self {
+            client: Arc::new(client),
+            server: Arc::new(server),
+        })
+    }
+}
+
+fn private(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let pem = read(path)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem);
+    key.map_err(|_| TlsError::Pem(path.to_owned(), "private key"))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let found = found.ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| TlsError::Pem(path.to_owned(), "certificate"))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let error = |error| TlsError::File(path.to_owned(), error);
+    let is_file = fs::metadata(path).map_err(error)?.is_file();
+    if !is_file {
+        return Err(error(io::Error::other("no regular file")));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(error)?;
+    file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.len() as u64 > FILE {
+        return Err(error(io::ErrorKind::FileTooLarge.into()));
+    }
+    Ok(bytes)
+}
+
+/// What TLS says of a connection that failed: why, and what to do. `None`: it was not TLS.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library has some dozens of errors, and more with each version"
+)]
+pub fn words(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(why) => format!("its certificate {}", of_certificate(why)),
+        Error::NoCertificatesPresented => {
+            "it has no certificate: set 'records_certificate' there".to_owned()
+        }
+        Error::AlertReceived(alert) => match of_alert(*alert) {
+            Some(why) => format!("it refuses this side's certificate: {why}"),
+            None => format!("it ends the connection: {error}"),
+        },
+        Error::InvalidMessage(_) => {
+            "it does not speak TLS: set 'records_certificate' on both sides".to_owned()
+        }
+        error => error.to_string(),
+    })
+}
+
+/// What is wrong with the other side's certificate.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library has some dozens of errors, and more with each version"
+)]
+fn of_certificate(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "has expired: give it a new one ('records_certificate') and send it SIGHUP".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "is not valid yet: compare the clocks".to_owned()
+        }
+        CertificateError::UnknownIssuer => {
+            "is not signed by an authority in 'records_ca': compare that file on both sides"
+                .to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "is another machine's: its subjectAltName must have the IP address in 'analyzers'"
+                .to_owned()
+        }
+        error => format!("is no good: {error}"),
+    }
+}
+
+/// Why the other side refuses this side's certificate, if it does.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library has some dozens of errors, and more with each version"
+)]
+fn of_alert(alert: AlertDescription) -> Option<&'static str> {
+    match alert {
+        AlertDescription::CertificateExpired => {
+            Some("it has expired: write a new one ('records_certificate') and send SIGHUP")
+        }
+        AlertDescription::UnknownCA => {
+            Some("no authority in its 'records_ca' has signed it: compare that file on both sides")
+        }
+        AlertDescription::CertificateRequired => Some("there is none: set 'records_certificate'"),
+        AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::DecryptError
+        | AlertDescription::AccessDenied => Some("see what it says itself"),
+        _ => None,
+    }
+}

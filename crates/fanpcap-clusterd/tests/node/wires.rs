@@ -1,0 +1,228 @@
+//! From nodes to collectors of others: the wires between, closed to strangers.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::netns;
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+const ANALYZER: &str = "192.0.2.254";
+
+/// A program that runs; what it says is in files.
+struct Program {
+    child: Child,
+    out: PathBuf,
+    log: PathBuf,
+}
+
+impl Program {
+    fn start(command: &mut Command, stage: &Stage, name: &str) -> Result<Self> {
+        let (out, log) = (
+            stage.scratch.file(&format!("{name}.out")),
+            stage.scratch.file(&format!("{name}.log")),
+        );
+        command.stdin(Stdio::null()).stdout(File::create(&out)?);
+        let child = command.stderr(File::create(&log)?).spawn();
+        let child = child.with_context(|| format!("starting {name}"))?;
+        Ok(Self { child, out, log })
+    }
+
+    fn analyzer(stage: &Stage, words: &[&str]) -> Result<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
+        command.args(["analyzer", "--json", "--config"]);
+        command.arg(stage.scratch.file("cluster.conf")).args(words);
+        Self::start(&mut command, stage, "analyzer")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.child.id().to_string();
+        let done = Command::new("kill").args(["-s", signal, &pid]).status()?;
+        ensure!(done.success(), "kill -s {signal} {pid}");
+        Ok(())
+    }
+
+    /// Ends it by a signal. Returns what it said on standard error and on standard output.
+    fn stop(mut self, signal: &str) -> Result<(String, String)> {
+        self.signal(signal)?;
+        await_for("the program's end", LIMIT, || Ok(self.child.try_wait()?))?;
+        let text = |path| Ok::<_, anyhow::Error>(fs::read_to_string(path)?);
+        Ok((text(&self.log)?, text(&self.out)?))
+    }
+
+    /// Waits until an analyzer has delivered so many packets.
+    fn await_delivered(&self, count: u64) -> Result<()> {
+        let mut last = Value::Null;
+        let wait = await_for("the packets", LIMIT, || {
+            let text = fs::read_to_string(&self.out)?;
+            if let Some(line) = text.lines().last() {
+                last = serde_json::from_str(line).unwrap_or_default();
+            }
+            Ok((last["delivered"] == count).then_some(()))
+        });
+        let log = fs::read_to_string(&self.log)?;
+        wait.with_context(|| format!("{count} in {last}; {log}"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A program that has ended is not there any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn begin(nodes: usize, more: &str) -> Result<Stage> {
+    let mut stage = Stage::bare(nodes)?;
+    let key = stage.scratch.write("key", &"k".repeat(32))?;
+    fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    stage.settings(&format!(
+        "mode = capture\nheader = 80\nanalyzers = {ANALYZER}:7710\ntransport = tcp\nkey_file = {}\n{more}",
+        key.display()
+    ))?;
+    Ok(stage)
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_collector_of_others_counts_each_packet_of_the_cluster() {
+    if Command::new("nfacctd").arg("-V").output().is_err() {
+        println!("SKIP: no nfacctd (package pmacct)");
+        return;
+    }
+    netns::within_new(|| {
+        let mut stage = begin(3, "")?;
+        let found = stage.scratch.file("found");
+        let config = format!(
+            "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: 2055\n\
+             nfacctd_disable_checks: false\nplugins: print\nprint_refresh_time: 3600\n\
+             print_output: json\nprint_output_file: {}\n\
+             aggregate: src_host, dst_host, src_port, dst_port, proto\n",
+            found.display()
+        );
+        let config = stage.scratch.write("nfacctd.conf", &config)?;
+        let mut nfacctd = Command::new("nfacctd");
+        let nfacctd = Program::start(nfacctd.arg("-f").arg(config), &stage, "nfacctd")?;
+        thread::sleep(Duration::from_secs(1));
+        let analyzer = Program::analyzer(&stage, &["--export", "ipfix://127.0.0.1:2055"])?;
+        for node in 0..3 {
+            stage.start(node)?;
+            stage.await_said(node, "loaded topology")?;
+        }
+        stage.send(0..3000)?;
+        analyzer.await_delivered(3000)?;
+        // Another second's counts, which go with the analyzer's end.
+        thread::sleep(Duration::from_millis(2500));
+        let (_, out) = analyzer.stop("TERM")?;
+        let last: Value = serde_json::from_str(out.lines().last().context("no status")?)?;
+        ensure!(last["figures"]["export_lost_messages"] == 0, "{last}");
+        ensure!(last["figures"]["export_skipped_packets"] == 0, "{last}");
+        thread::sleep(Duration::from_millis(500));
+        let (log, out) = nfacctd.stop("INT")?;
+        let said = log + &out;
+        ensure!(
+            !said.contains("expecting flow") && !said.contains("malformed"),
+            "{said}"
+        );
+        let mut packets = 0;
+        for line in fs::read_to_string(&found)?.lines() {
+            let row: Value = serde_json::from_str(line)?;
+            packets += row["packets"].as_u64().context("packets")?;
+        }
+        ensure!(packets == 3000, "{packets} packets; {said}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
+    netns::within_new(|| {
+        let mut stage = begin(1, "")?;
+        for ca in ["ca", "other"] {
+            let [key, file] = [path(&stage, &format!("{ca}.key")), path(&stage, ca)];
+            openssl(&format!(
+                "req -x509 {NEW} -subj /CN={ca} -days 2 -keyout {key} -out {file}"
+            ))?;
+        }
+        let [ca, own, key] = ["ca", "own", "own.key"].map(|name| path(&stage, name));
+        stage.settings(&format!(
+            "records_ca = {ca}\nrecords_certificate = {own}\nrecords_key = {key}\n"
+        ))?;
+        certify(&stage, "ca")?;
+        let analyzer = Program::analyzer(&stage, &[])?;
+        stage.start(0)?;
+        stage.await_said(0, "loaded topology")?;
+        stage.send(0..500)?;
+        analyzer.await_delivered(500)?;
+        // The node's next life has a certificate of somebody else's.
+        stage.kill(0)?;
+        certify(&stage, "other")?;
+        stage.start(0)?;
+        stage.send(500..1000)?;
+        stage.await_said(0, "it refuses this side's certificate: no authority")?;
+        let log = fs::read_to_string(&analyzer.log)?;
+        ensure!(
+            log.contains("not signed by an authority in 'records_ca'"),
+            "{log}"
+        );
+        // A right one, without a restart.
+        certify(&stage, "ca")?;
+        analyzer.signal("HUP")?;
+        stage.hang_up(0)?;
+        stage.await_said(0, "keys and certificates were read anew")?;
+        stage.send(1000..1500)?;
+        analyzer.await_delivered(1500)?;
+        let (log, out) = analyzer.stop("TERM")?;
+        ensure!(
+            log.contains("keys and certificates were read anew"),
+            "{log}"
+        );
+        let last: Value = serde_json::from_str(out.lines().last().context("no status")?)?;
+        ensure!(last["export"] == 0, "{last}");
+        ensure!(last["refusals"]["certificate"].as_u64() > Some(0), "{last}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+const NEW: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+
+fn path(stage: &Stage, name: &str) -> String {
+    stage.scratch.file(name).display().to_string()
+}
+
+/// Writes a certificate of the analyzer's address, signed by this authority, and its key.
+fn certify(stage: &Stage, ca: &str) -> Result<()> {
+    let path = |name: &str| path(stage, name);
+    let extensions = format!("subjectAltName=IP:{ANALYZER}\n");
+    let extensions = stage.scratch.write("extensions", &extensions)?;
+    let (key, request, own) = (path("own.key"), path("request"), path("own"));
+    openssl(&format!(
+        "req -new {NEW} -subj /CN=own -keyout {key} -out {request}"
+    ))?;
+    let (ca, ca_key) = (path(ca), path(&format!("{ca}.key")));
+    openssl(&format!(
+        "x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial -days 2 -extfile {} \
+         -out {own}",
+        extensions.display()
+    ))
+}
+
+fn openssl(words: &str) -> Result<()> {
+    let done = Command::new("openssl")
+        .args(words.split_whitespace())
+        .output();
+    let done = done.context("starting openssl")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "openssl {words}: {said}");
+    Ok(())
+}
