@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_buckets::layout::BUCKETS;
@@ -386,9 +386,17 @@ impl Selector {
     fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
         let mut sums = Box::new([0_u64; BUCKETS]);
         for lane in 0..self.lanes.counters() {
-            let counted = self.counters(lane * counts::LANE + table * counts::TABLE);
-            for (sum, counted) in sums.iter_mut().zip(counted.iter()) {
-                *sum = sum.wrapping_add(*counted);
+            let long = counts::long(self.lanes) + lane * counts::LANE + table * counts::TABLE;
+            let long = self.counts.words(long, BUCKETS).unwrap_or_default();
+            let short = lane * counts::SHORT_LANE + table * counts::SHORT_TABLE;
+            let short = (lane < self.lanes.own()).then(|| self.counts.view(short, BUCKETS));
+            let short: &[AtomicU16] = short.flatten().unwrap_or_default();
+            for (bucket, (sum, long)) in sums.iter_mut().zip(long).enumerate() {
+                let counted = match short.get(bucket) {
+                    Some(short) => turned(long, short),
+                    None => long.load(Ordering::Acquire),
+                };
+                *sum = sum.wrapping_add(counted);
             }
         }
         sums
@@ -411,6 +419,22 @@ impl Selector {
         words.fold(0, |sum: u64, word| {
             sum.wrapping_add(word.load(Ordering::Acquire))
         })
+    }
+}
+
+/// What a lane's own counter has counted: see [`counts`].
+fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
+    let mut before = half_turns.load(Ordering::Acquire);
+    loop {
+        let short = u64::from(short.load(Ordering::Acquire));
+        let after = half_turns.load(Ordering::Acquire);
+        if before == after {
+            // One half turn may not be counted yet.
+            let pending = (before ^ (short >> counts::HALF)) & 1;
+            let low = short & ((1 << counts::HALF) - 1);
+            return (before.wrapping_add(pending) << counts::HALF).wrapping_add(low);
+        }
+        before = after;
     }
 }
 

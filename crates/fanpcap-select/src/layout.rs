@@ -51,12 +51,25 @@ pub mod control {
 }
 
 /// Offsets in [`COUNTS_MAP`], of lane 0.
+///
+/// A lane with a queue of its own counts a packet in 16 bits, so that the counters of a table leave
+/// the CPU's first cache to others: 8 KiB and not 32. When the lower [`HALF`] of these bits begin
+/// anew, the bucket has one more half turn, of 64 bits. It is counted after the 16 bits are stored;
+/// until then the highest of these is not the lowest of the half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// Bytes of a table's counters: 64 bits for each bucket, its packets while the table counted.
+    /// Bytes of a table's counters of 16 bits: a bucket's packets while the table counted.
+    pub const SHORT_TABLE: usize = BUCKETS * 2;
+    /// Bytes of a lane: the counters of 16 bits of both tables. Lanes with a queue of their own
+    /// have them, from the row's begin on.
+    pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
+    /// Bits of a half turn.
+    pub const HALF: u32 = 15;
+    /// Bytes of a table's counters of 64 bits: the half turns of each bucket, in the lane that all
+    /// other queues share its packets.
     pub const TABLE: usize = BUCKETS * 8;
-    /// Bytes of a lane: the counters of both tables.
+    /// Bytes of a lane: the counters of 64 bits of both tables.
     pub const LANE: usize = 2 * TABLE;
     /// Bytes of the causes of a lane, which follow the buckets of all lanes.
     pub const CAUSES: usize = 128;
@@ -74,9 +87,14 @@ pub mod counts {
     /// This node's packets of a bucket that another node has too.
     pub const SHARED: usize = 40;
 
+    /// Where the counters of 64 bits of lane 0 are.
+    pub const fn long(lanes: Lanes) -> usize {
+        lanes.own() * SHORT_LANE
+    }
+
     /// Where the causes of lane 0 are.
     pub const fn causes(lanes: Lanes) -> usize {
-        lanes.counters() * LANE
+        long(lanes) + lanes.counters() * LANE
     }
 
     /// Where 64 bits for each bucket are: its packets that found no room in a ring, over all lanes.

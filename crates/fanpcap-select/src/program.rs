@@ -101,9 +101,15 @@ impl Keyed for Program {
         self.bucket(asm);
         self.claim(asm);
         match self.action {
-            Action::Pass => leave::pass(asm, false),
-            Action::PassToNext => leave::pass(asm, true),
-            Action::Ship { bytes } => self.ship(asm, bytes),
+            Action::Pass => self.pass_own(asm),
+            Action::PassToNext => {
+                self.own(asm);
+                leave::to_next(asm);
+            }
+            Action::Ship { bytes } => {
+                self.own(asm);
+                self.ship(asm, bytes);
+            }
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Drawn packets, tables and frames of coordinators, by each key.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use fanpcap_clusterd::selector::Selector;
 use fanpcap_select::layout::Lanes;
-use fanpcap_select::{Action, Key, Program, Selection};
+use fanpcap_select::{Action, Claim, Claims, Key, Program, Selection};
+use fanpcap_testkit::frames;
 
 use super::both::{Both, CLUSTER, events};
 
@@ -21,6 +25,52 @@ pub(crate) fn program(key: Key, initial: u32) -> Program {
         action: Action::Pass,
         lanes: Lanes::for_queues(1),
     }
+}
+
+/// Runs one packet so often that counters of 16 bits begin anew, while another thread reads them.
+fn count_one_bucket(lanes: Lanes) {
+    const TRIALS: u32 = 40;
+    const PACKETS: u32 = 9_973;
+    let program = Program {
+        lanes,
+        ..program(Key::Packet, 3)
+    };
+    let selector = Selector::load(&program, 0).unwrap();
+    selector.switch(&Claims::new(|_| Claim::Mine), 1);
+    let packet = frames::ethernet(0x0800, &frames::v4(17, 0, &frames::udp(1, 2, &[9; 18])));
+    let sum = || {
+        let counts = selector.counts();
+        assert_eq!(counts.elsewhere(), 0);
+        counts.captured.iter().sum::<u64>()
+    };
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut last = 0;
+            while !ended.load(Ordering::Acquire) {
+                let now = selector.counts().seen.iter().sum();
+                let most = u64::from(TRIALS * PACKETS);
+                assert!((last..=most).contains(&now), "{now} after {last}");
+                last = now;
+            }
+        });
+        for trial in 1..=TRIALS {
+            if trial == TRIALS / 2 {
+                selector.switch(&Claims::new(|_| Claim::Shared), 2);
+            }
+            selector.program().run(&packet, &[], PACKETS).unwrap();
+            assert_eq!(sum(), u64::from(trial * PACKETS));
+        }
+        ended.store(true, Ordering::Release);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn counters_that_begin_anew_lose_nothing() {
+    count_one_bucket(Lanes::for_queues(1));
+    count_one_bucket(Lanes::for_queues(64));
+    count_one_bucket(Lanes::SHARED);
 }
 
 #[test]

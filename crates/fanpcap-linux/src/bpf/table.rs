@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut, slice_from_raw_parts};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use fanpcap_bpf::{MapKind, TABLE_ROW};
 
@@ -33,6 +33,8 @@ unsafe impl Sync for Table {}
 pub unsafe trait Atomic {}
 // SAFETY: it is an atomic integer.
 unsafe impl Atomic for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU16 {}
 // SAFETY: as above.
 unsafe impl Atomic for AtomicU32 {}
 // SAFETY: as above.

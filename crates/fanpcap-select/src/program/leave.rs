@@ -24,6 +24,7 @@ const WORD: i16 = -16;
 /// The claim in r8, above the bucket.
 const CLAIM_SHIFT: i32 = 12;
 const _: () = assert!(BUCKETS == 1 << CLAIM_SHIFT);
+const _: () = assert!(Claim::Elsewhere as i32 == 0 && Claim::Mine as i32 == XDP_PASS - XDP_DROP);
 
 impl Program {
     /// Turns the key in r8 into a bucket.
@@ -37,10 +38,9 @@ impl Program {
         }
     }
 
-    /// Counts the packet of the bucket in r8. Ends with one that is not this node's. Puts the
-    /// control word into r9, and the claim above the bucket in r8.
+    /// Counts the packet of the bucket in r8. Puts the control word into r9, and the claim into r3.
     pub(super) fn claim(&self, asm: &mut Assembler) {
-        let (active, mine, alone) = (asm.label(), asm.label(), asm.label());
+        let active = asm.label();
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
         asm.jump_if(If::AnyBit, R9, i32::from(ACTIVE), active);
@@ -54,6 +54,11 @@ impl Program {
         asm.alu(Op::Add, R1, R2);
         asm.load(Width::Byte, R3, R1, 0);
         self.seen(asm);
+    }
+
+    /// Ends with a packet that is not this node's. Puts the claim above the bucket in r8.
+    pub(super) fn own(&self, asm: &mut Assembler) {
+        let (mine, alone) = (asm.label(), asm.label());
         asm.jump_if(If::NotEqual, R3, 0, mine);
         end(asm, XDP_DROP);
         asm.bind(mine);
@@ -64,25 +69,55 @@ impl Program {
         asm.alu(Op::Or, R8, R3);
     }
 
+    /// Passes this node's packets on and drops others. Outside a union it does so without a jump,
+    /// which no CPU could foretell: the verdict of a claim is the number after it.
+    pub(super) fn pass_own(&self, asm: &mut Assembler) {
+        let shared = asm.label();
+        asm.jump_if(If::Greater, R3, Claim::Mine as i32, shared);
+        asm.set(R0, R3);
+        asm.alu(Op::Add, R0, XDP_DROP);
+        asm.exit();
+        asm.bind(shared);
+        self.count(asm, counts::SHARED);
+        end(asm, XDP_PASS);
+    }
+
     /// Counts the packet as seen under the table that counts: r2 has its place in both tables.
     /// Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
         let (shared, done) = (asm.label(), asm.label());
-        asm.value(R7, MAP_COUNTS, 0);
-        asm.alu(Op::Left, R2, shift(size_of::<u64>()));
-        asm.alu(Op::Add, R7, R2);
         self.queue(asm, R1, shared);
-        asm.alu(Op::Left, R1, shift(counts::LANE));
+        asm.value(R7, MAP_COUNTS, 0);
+        asm.alu(Op::Left, R1, shift(counts::SHORT_LANE));
         asm.alu(Op::Add, R7, R1);
-        asm.load(Width::Double, R1, R7, 0);
+        asm.alu(Op::Left, R2, shift(size_of::<u16>()));
+        asm.alu(Op::Add, R7, R2);
+        asm.load(Width::Half, R1, R7, 0);
         asm.alu(Op::Add, R1, 1);
-        asm.store(Width::Double, R7, 0, R1);
+        asm.store(Width::Half, R7, 0, R1);
+        asm.jump_if(If::AnyBit, R1, (1 << counts::HALF) - 1, done);
+        self.queue(asm, R1, done);
+        asm.alu(Op::Right, R2, shift(size_of::<u16>()));
+        self.long(asm);
+        asm.set(R1, 1);
+        // With its order after the store above (`BPF_FETCH`).
+        asm.fetch_add(R7, 0, R1);
         asm.jump(done);
         asm.bind(shared);
-        asm.alu(Op::Add, R7, offset(self.lanes.own() * counts::LANE));
+        asm.set(R1, offset(self.lanes.own()));
+        self.long(asm);
         asm.set(R1, 1);
         asm.atomic_add(R7, 0, R1);
         asm.bind(done);
+    }
+
+    /// Points r7 at the counter of 64 bits of the lane in r1, at the place in r2. Clobbers both.
+    fn long(&self, asm: &mut Assembler) {
+        asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
+        asm.alu(Op::Left, R1, shift(counts::LANE));
+        asm.alu(Op::Add, R7, R1);
+        asm.alu(Op::Left, R2, shift(size_of::<u64>()));
+        asm.alu(Op::Add, R7, R2);
     }
 
     /// Counts the packet of the bucket in r8 as lost, and ends.
@@ -134,14 +169,12 @@ impl Program {
     }
 }
 
-/// Passes the packet on.
-pub(super) fn pass(asm: &mut Assembler, to_next: bool) {
-    if to_next {
-        asm.set(R1, R6);
-        asm.map(R2, MAP_ENDS);
-        asm.set(R3, 0);
-        asm.call(TAIL_CALL);
-    }
+/// Passes the packet on to the next BPF program.
+pub(super) fn to_next(asm: &mut Assembler) {
+    asm.set(R1, R6);
+    asm.map(R2, MAP_ENDS);
+    asm.set(R3, 0);
+    asm.call(TAIL_CALL);
     end(asm, XDP_PASS);
 }
 
