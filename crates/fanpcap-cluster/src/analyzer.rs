@@ -16,7 +16,7 @@ use fanpcap_buckets::layout::BUCKETS;
 
 use crate::identity::{NodeId, Revision};
 use crate::record::{Batch, Record};
-use crate::topology::Topology;
+use crate::topology::{NODES, Topology};
 use crate::witness::Counts;
 pub use counters::Counters;
 use stream::{Place, Stream};
@@ -27,14 +27,19 @@ pub use twins::Twins;
 /// Sessions that are remembered.
 const SESSIONS: usize = 1024;
 
-/// Different nodes that an analyzer may meet.
-const MOST_NODES: usize = 4096;
+/// Nodes that are followed at once: a cluster's, and as many that have left it.
+const MOST_NODES: usize = 2 * NODES;
 
 /// Bytes that may wait at most, so that 32 bits count them.
 const MOST_HELD: usize = 1 << 31;
 
-/// A node that was silent for so long says nothing about time any more.
+/// A node that was silent for so long says nothing about time any more, and none of its records
+/// wait any more.
 const SILENT: u64 = 5_000_000_000;
+
+/// Sessions that are met so soon after the analyzer's begin may have begun before it. The analyzer
+/// of before had their first batches.
+const YOUNG: u64 = 10_000_000_000;
 
 /// How an analyzer works. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +54,8 @@ pub struct AnalyzerSettings {
     pub most_held: usize,
     /// Drawn at random.
     pub seed: u64,
+    /// When the analyzer begins, in nanoseconds since 1970.
+    pub begin: u64,
 }
 
 /// A node that hung or was cut off sends what it captured so much later, in nanoseconds, and its
@@ -60,7 +67,7 @@ const LATE: u64 = 120_000_000_000;
 pub enum Refusal {
     /// It is another cluster's.
     Cluster,
-    /// The analyzer knows as many nodes or sessions as it can.
+    /// The analyzer follows as many nodes or sessions as it can.
     Full,
     /// The batch came before.
     Again,
@@ -103,7 +110,8 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    nodes: Vec<(NodeId, Box<Counts>)>,
+    /// By number: the node, and when it was heard last.
+    nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
 }
@@ -116,8 +124,12 @@ struct Rules {
     twins: Twins,
     /// For each bucket the time in which it moved.
     moved: Vec<(u64, u64)>,
-    reach: bool,
+    /// All topologies of until then are known.
+    known: u64,
+    /// Stamps before do not count in `doubles` and `refused`.
+    since: u64,
     doubles: Box<Counts>,
+    refused: Box<Counts>,
     counters: Counters,
 }
 
@@ -140,8 +152,10 @@ impl Analyzer {
                 tenures: Tenures::default(),
                 twins: Twins::new(settings.skew, settings.seed).with_late(LATE),
                 moved: vec![(u64::MAX, 0); BUCKETS],
-                reach: false,
+                known: 0,
+                since: settings.begin,
                 doubles: Box::new([0; BUCKETS]),
+                refused: Box::new([0; BUCKETS]),
                 counters: Counters::default(),
             },
         }
@@ -152,10 +166,18 @@ impl Analyzer {
         self.rules.tenures.follow(revision, topology);
     }
 
-    /// Whether the coordination engine is in reach. While it is, a record by a topology that the
-    /// analyzer has not heard of is refused once it has waited. Else it is taken.
-    pub fn reach(&mut self, reach: bool) {
-        self.rules.reach = reach;
+    /// All topologies that the cluster had until `time` are known, in nanoseconds since 1970. A
+    /// record of before by another topology is refused once it has waited. A record of after is
+    /// taken: the analyzer may be cut off from the coordination engine.
+    pub fn know(&mut self, time: u64) {
+        self.rules.known = self.rules.known.max(time);
+    }
+
+    /// Counts doubles and refused records by bucket anew, from `time` on, in nanoseconds since 1970.
+    pub fn count_from(&mut self, time: u64) {
+        self.rules.since = time;
+        self.rules.doubles.fill(0);
+        self.rules.refused.fill(0);
     }
 
     /// Takes a batch that came at `now`, in nanoseconds since 1970.
@@ -170,9 +192,8 @@ impl Analyzer {
         match taken {
             Ok(number) => self.hold(batch, number),
             Err(Refusal::Again) => self.rules.counters.repeated_batches += 1,
-            Err(Refusal::Cluster | Refusal::Full | Refusal::Old) => {
-                self.rules.counters.refused_batches += 1;
-            }
+            Err(Refusal::Full) => self.rules.counters.crowded_batches += 1,
+            Err(Refusal::Cluster | Refusal::Old) => self.rules.counters.refused_batches += 1,
         }
         taken.map(|_| ())
     }
@@ -183,15 +204,16 @@ impl Analyzer {
         if head.cluster != self.settings.cluster {
             return Err(Refusal::Cluster);
         }
-        let number = self.number(head.node)?;
+        let number = self.number(head.node, now)?;
         let key = (head.node, head.boot, head.session);
         if !self.streams.contains_key(&key) {
             self.make_room(now)?;
         }
+        let from_begin = now >= self.settings.begin.saturating_add(YOUNG);
         let stream = self
             .streams
             .entry(key)
-            .or_insert_with(|| Stream::new(batch));
+            .or_insert_with(|| Stream::new(batch, from_begin));
         match stream.note(batch, now) {
             Place::Again => return Err(Refusal::Again),
             Place::Old => return Err(Refusal::Old),
@@ -203,20 +225,46 @@ impl Analyzer {
         Ok(number)
     }
 
-    fn number(&mut self, node: NodeId) -> Result<u16, Refusal> {
+    fn number(&mut self, node: NodeId, now: u64) -> Result<u16, Refusal> {
         if let Some(number) = self.numbers.get(&node) {
+            self.nodes[usize::from(*number)].1 = now;
             return Ok(*number);
         }
-        if self.nodes.len() >= MOST_NODES {
-            return Err(Refusal::Full);
-        }
-        let number = u16::try_from(self.nodes.len()).map_err(|_| Refusal::Full)?;
+        let at = if self.nodes.len() < MOST_NODES {
+            self.nodes.push((node, now));
+            self.nodes.len() - 1
+        } else {
+            self.forget_node(now)?
+        };
+        let number = u16::try_from(at).map_err(|_| Refusal::Full)?;
+        self.nodes[at] = (node, now);
         self.numbers.insert(node, number);
-        self.nodes.push((node, Box::new([0; BUCKETS])));
         Ok(number)
     }
 
-    /// Ends the session that was silent longest, if there is no room for one more.
+    /// Forgets the node that was silent longest. Returns its place.
+    fn forget_node(&mut self, now: u64) -> Result<usize, Refusal> {
+        let oldest = self.nodes.iter().enumerate();
+        let oldest = oldest.min_by_key(|(_, (_, heard))| *heard);
+        let silent = |heard: u64| heard.saturating_add(SILENT) < now;
+        let oldest = oldest.filter(|(_, (_, heard))| silent(*heard));
+        let (at, node) = oldest
+            .map(|(at, (node, _))| (at, *node))
+            .ok_or(Refusal::Full)?;
+        self.numbers.remove(&node);
+        self.rules.tenures.forget(node);
+        let lost = &mut self.rules.counters.export_lost;
+        self.streams.retain(|(of, _, _), stream| {
+            if *of == node {
+                *lost += stream.missing();
+            }
+            *of != node
+        });
+        Ok(at)
+    }
+
+    /// Ends the session that was silent longest, if there is no room for one more. Its records
+    /// count as another session's of the node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -225,8 +273,13 @@ impl Analyzer {
         let silent = |heard: u64| heard.saturating_add(SILENT) < now;
         let oldest = oldest.filter(|(_, stream)| silent(stream.heard));
         let key = oldest.map(|(key, _)| *key).ok_or(Refusal::Full)?;
-        if let Some(stream) = self.streams.remove(&key) {
-            self.rules.counters.export_lost += stream.missing();
+        let Some(stream) = self.streams.remove(&key) else {
+            return Ok(());
+        };
+        self.rules.counters.export_lost += stream.missing();
+        let of_boot = (key.0, key.1, 0)..=(key.0, key.1, u64::MAX);
+        if let Some((_, other)) = self.streams.range_mut(of_boot).next() {
+            other.inherit(&stream);
         }
         Ok(())
     }
@@ -244,7 +297,10 @@ impl Analyzer {
             .newest()
             .is_none_or(|newest| newest == revision);
         let counters = &mut self.rules.counters;
-        let captured = &mut self.nodes[usize::from(number)].1;
+        let session = (node, batch.head.boot, batch.head.session);
+        let Some(stream) = self.streams.get_mut(&session) else {
+            return;
+        };
         let mut first = batch.stamp();
         counters.batches += 1;
         counters.received += u64::from(batch.len());
@@ -252,7 +308,7 @@ impl Analyzer {
             let (late, ahead) = self.timeline.hold(sender, &record);
             counters.late += u64::from(late);
             counters.ahead += u64::from(ahead);
-            captured[usize::from(record.bucket)] += 1;
+            stream.captured[usize::from(record.bucket)] += 1;
             first = first.min(record.stamp);
             // By another topology than the newest, any bucket may move.
             if record.marked || !is_newest {
@@ -310,11 +366,23 @@ impl Analyzer {
         now.saturating_add_signed(*ahead.select_nth_unstable(at).1)
     }
 
-    /// The first batch of a session that the analyzer lacks and still takes.
-    pub fn lacks(&self, node: NodeId, boot: u64, session: u64) -> u64 {
-        self.streams
-            .get(&(node, boot, session))
-            .map_or(0, Stream::whole)
+    /// Records of each node that were sent and did not come.
+    pub fn missing(&self) -> BTreeMap<NodeId, u64> {
+        let mut missing = BTreeMap::new();
+        for ((node, _, _), stream) in &self.streams {
+            *missing.entry(*node).or_default() += stream.missing();
+        }
+        missing
+    }
+
+    /// Whether more bytes wait than may: [`release`](Self::release) is due at once.
+    pub fn is_full(&self) -> bool {
+        self.timeline.bytes() > self.settings.most_held
+    }
+
+    /// A topology that records were captured by and that is newer than all that are known.
+    pub fn unheard(&self) -> Option<Revision> {
+        self.rules.tenures.unheard()
     }
 
     /// What the analyzer has counted.
@@ -329,10 +397,24 @@ impl Analyzer {
         &self.rules.doubles
     }
 
-    /// Records that came of a node, by bucket.
-    pub fn received(&self, node: NodeId) -> Option<&Counts> {
-        let number = self.numbers.get(&node)?;
-        Some(&self.nodes[usize::from(*number)].1)
+    /// Records that were refused for their topology (fenced, foreign, unknown), by bucket.
+    pub fn refused(&self) -> &Counts {
+        &self.rules.refused
+    }
+
+    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970 by
+    /// the node's clock; by bucket. `None`: there was no such session.
+    pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
+        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
+        let after = |began: u64| began.saturating_add(self.settings.skew) >= since;
+        let mut sum: Option<Box<Counts>> = None;
+        for (_, stream) in sessions.filter(|(_, stream)| after(stream.began)) {
+            let sum = sum.get_or_insert_with(|| Box::new([0; BUCKETS]));
+            for (sum, captured) in sum.iter_mut().zip(stream.captured.iter()) {
+                *sum += captured;
+            }
+        }
+        sum
     }
 }
 
@@ -353,12 +435,18 @@ impl Rules {
             stamp: held.stamp,
         };
         let standing = self.tenures.standing(&claim, self.skew);
-        match standing {
-            Standing::Owner | Standing::Shared => {}
-            Standing::Unknown if !self.reach => {}
-            Standing::Unknown => return self.counters.unknown += 1,
-            Standing::Fenced => return self.counters.fenced += 1,
-            Standing::Foreign => return self.counters.foreign += 1,
+        let counts = held.stamp >= self.since;
+        let refused = match standing {
+            Standing::Owner | Standing::Shared => None,
+            Standing::Unknown if held.stamp.saturating_add(self.skew) >= self.known => None,
+            Standing::Unknown => Some(&mut self.counters.unknown),
+            Standing::Fenced => Some(&mut self.counters.fenced),
+            Standing::Foreign => Some(&mut self.counters.foreign),
+        };
+        if let Some(refused) = refused {
+            *refused += 1;
+            self.refused[bucket] += u64::from(counts);
+            return;
         }
         let (from, until) = self.moved[bucket];
         let is_shared =
@@ -367,7 +455,7 @@ impl Rules {
             let packet = (held.bucket, held.wire_length, captured);
             if self.twins.is_double(held.stamp, held.node, packet) {
                 self.counters.doubles += 1;
-                self.doubles[bucket] += 1;
+                self.doubles[bucket] += u64::from(counts);
                 return;
             }
         }

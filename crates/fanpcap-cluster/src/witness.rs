@@ -20,6 +20,7 @@ mod settle;
 
 pub use account::{Account, BucketAccount, NodeAccount};
 pub use ledger::{Ledger, LedgerSettings, ReportError};
+pub use life::Spans;
 pub use report::{Assembly, Beacon, Chunk, Counts, Report, Summary};
 pub use span::Span;
 pub use verdict::Verdict;

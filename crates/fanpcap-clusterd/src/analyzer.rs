@@ -1,41 +1,46 @@
 //! `fanpcap analyzer`: takes the nodes' records and accounts for every packet.
 
+mod clock;
 mod pcapng;
 mod files;
 mod channel;
 mod intake;
 mod paper;
+mod part;
+mod offset;
 mod books;
 mod status;
 mod metrics;
 mod exports;
+mod screen;
+mod observer;
 mod desk;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
-use fanpcap_cluster::{Announcement, NodeEvent, NodeId};
 use fanpcap_linux::wait::stop;
 
 use crate::conf::{Conf, Mode, PATH};
 use crate::credentials::{self, Reloader};
-use crate::engine;
+use crate::keyring::Keyring;
 use crate::notify::Notify;
 use crate::shipping::Way;
-use desk::{Desk, DeskSettings, now};
+use clock::Clock;
+use desk::{Desk, DeskSettings};
 use exports::{Exports, Target};
 use files::Rotation;
 use metrics::Metrics;
+use observer::Observer;
+use part::Part;
+use screen::Screen;
 use status::Status;
 
 /// Collects the nodes' records and accounts for every packet
@@ -75,6 +80,9 @@ pub(crate) struct Arguments {
     /// Tells its state as a line of JSON a second
     #[arg(long)]
     json: bool,
+    /// Shows its state on the terminal, once a second
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -83,6 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
         listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
+    let part = Part::of(listen, &conf.analyzers).with_context(|| {
+        format!("{listen} is none of 'analyzers' in the settings: name one of them with --listen")
+    })?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf)?;
     let mut reloader = Reloader::new(&arguments.config, Arc::clone(&keyring), say)?;
@@ -91,10 +102,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let targets = arguments.export.iter().map(|text| Target::read(text));
     let targets: Vec<Target> = targets.collect::<Result<_>>()?;
+    let clock = Clock::start();
+    let settings = desk_settings(arguments, &conf, (listen, part), (&keyring, clock));
+    let mut desk = Desk::open(&settings)?;
+    if !targets.is_empty() {
+        desk.export(Exports::start(targets)?);
+    }
+    let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
+    let mut observer = Observer::start(conf, clock);
+    let screen = arguments.watch.then(Screen::open).transpose()?;
+    let notify = Notify::from_environment();
+    notify.ready();
+    while !stop::is_requested() {
+        if let Some(conf) = reloader.due() {
+            observer.reload(conf);
+        }
+        observer.sights().for_each(|sight| desk.follow(sight));
+        if let Some(revision) = desk.unheard() {
+            observer.look_for(revision);
+        }
+        if let Some(status) = desk.work() {
+            notify.status(status.line().trim_end());
+            metrics.write(&status);
+            show(&status, arguments.json, screen.as_ref())?;
+        }
+        notify.alive();
+    }
+    notify.stopping();
+    drop(screen);
+    let status = desk.close();
+    metrics.write(&status);
+    show(&status, arguments.json, None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn desk_settings<'a>(
+    arguments: &'a Arguments,
+    conf: &Conf,
+    (listen, part): (SocketAddr, Part),
+    (keyring, clock): (&'a Arc<Keyring>, Clock),
+) -> DeskSettings<'a> {
     let skew = arguments.skew.saturating_mul(1_000_000);
-    let mut desk = Desk::open(&DeskSettings {
+    DeskSettings {
         listen,
-        keyring: &keyring,
+        part,
+        keyring,
+        clock,
         directory: arguments.write.as_deref(),
         rotation: Rotation {
             bytes: arguments.rotate_size.saturating_mul(1 << 20),
@@ -106,7 +159,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             hold: skew.saturating_mul(4),
             skew,
             most_held: arguments.memory.saturating_mul(1 << 20),
-            seed: seed(),
+            seed: seed(clock.now()),
+            begin: clock.now(),
         },
         // Of the paper's datagrams nobody knows whose packets are in them.
         analyzed: conf.mode == Mode::Capture && !matches!(conf.transport, Way::Paper(_)),
@@ -115,91 +169,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             Way::Paper(port) => port,
             Way::Udp(_) | Way::Tcp => None,
         },
-    })?;
-    let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
-    if !targets.is_empty() {
-        desk.export(Exports::start(targets)?);
     }
-    let (news, engine) = watch(conf);
-    let notify = Notify::from_environment();
-    notify.ready();
-    while !stop::is_requested() {
-        if let Some(conf) = reloader.due() {
-            // Without an engine there is nobody to tell.
-            let _ = engine.send(conf);
-        }
-        news.try_iter().for_each(|event| desk.follow(event));
-        if let Some(status) = desk.work() {
-            notify.status(status.line().trim_end());
-            metrics.write(&status);
-            print(&status, arguments.json)?;
-        }
-        notify.alive();
-    }
-    notify.stopping();
-    let status = desk.close();
-    metrics.write(&status);
-    print(&status, arguments.json)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// A node that reported nothing for so long, in nanoseconds, is dead.
 const OFFLINE: u64 = 15_000_000_000;
-
-/// Follows the topology in a thread of its own. An analyzer that can't do so goes on without: it
-/// removes doubles by the nodes' marks and fences nobody. Settings that are sent there replace the
-/// engine's keys.
-fn watch(conf: Conf) -> (Receiver<NodeEvent>, Sender<Conf>) {
-    let (to, news) = channel();
-    let (reload, settings) = channel();
-    let follow = move || -> Result<()> {
-        let nobody = Announcement {
-            node: NodeId(0),
-            boot: 0,
-            weight: 0,
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        };
-        let mut engine = engine::node_side(&conf, &nobody)?;
-        loop {
-            for conf in settings.try_iter() {
-                engine.reload(&conf)?;
-            }
-            for event in engine.poll(Duration::from_millis(200))? {
-                to.send(event)?;
-            }
-        }
-    };
-    let said = move || {
-        if let Err(error) = follow() {
-            let why = streams::words(&error);
-            say(&format!("follows no topology: {why}"));
-        }
-    };
-    if thread::Builder::new()
-        .name("topology".to_owned())
-        .spawn(said)
-        .is_err()
-    {
-        say("follows no topology: no thread for it");
-    }
-    (news, reload)
-}
 
 /// One line on standard error, where systemd's journal has it.
 fn say(line: &str) {
     streams::note(&format!("fanpcap analyzer: {line}\n"));
 }
 
-fn print(status: &Status, json: bool) -> Result<()> {
+fn show(status: &Status, json: bool, screen: Option<&Screen>) -> Result<()> {
+    if let Some(screen) = screen {
+        return screen.draw(status);
+    }
     let text = if json { status.json() } else { status.line() };
     streams::print(&text)?;
     Ok(())
 }
 
 /// A number that nobody outside can guess.
-fn seed() -> u64 {
+fn seed(now: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(now())
+    RandomState::new().hash_one(now)
 }
 
 #[cfg(test)]

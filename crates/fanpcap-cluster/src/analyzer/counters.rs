@@ -26,8 +26,10 @@ pub struct Counters {
     pub hurried: u64,
     /// Batches that came twice.
     pub repeated_batches: u64,
-    /// Batches that were refused for other reasons.
+    /// Batches of another cluster, and batches so old that nobody knows whether they came before.
     pub refused_batches: u64,
+    /// Batches of more nodes or sessions than an analyzer follows.
+    pub crowded_batches: u64,
     /// Records that nodes sent and that did not come.
     pub export_lost: u64,
 }

@@ -1,6 +1,9 @@
 //! The batches of one session: which came, which came twice, and how many records are missing.
 
+use fanpcap_buckets::layout::BUCKETS;
+
 use crate::record::Batch;
+use crate::witness::Counts;
 
 /// Batches that may come in another order: one further behind the newest is refused, as nobody
 /// knows whether it came before.
@@ -9,7 +12,7 @@ const WINDOW: u64 = (WORDS * 64) as u64;
 /// Words of the window, a bit for each batch.
 const WORDS: usize = 64;
 
-/// A session that is met at a later batch than this began before the analyzer did.
+/// A session that is met at a later batch than this began when the analyzer was out of reach.
 const FIRST: u64 = 1024;
 
 /// The batches of one session.
@@ -17,14 +20,16 @@ const FIRST: u64 = 1024;
 pub(super) struct Stream {
     /// Number of the batch after the newest.
     next: u64,
-    /// All batches below came.
-    whole: u64,
     /// Which batches of the window came.
     came: Vec<u64>,
     /// Numbers of the first record that counts, and of the one after the newest batch's last.
     records: (u64, u64),
     /// Records that came.
     received: u64,
+    /// Records that came, by bucket.
+    pub(super) captured: Box<Counts>,
+    /// The least stamp of its batches.
+    pub(super) began: u64,
     /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
@@ -41,18 +46,22 @@ pub(super) enum Place {
 }
 
 impl Stream {
-    pub(super) fn new(batch: &Batch<'_>) -> Self {
+    /// A session that is met at this batch. If the analyzer was there when the session began
+    /// (`from_begin`), the batches before count as lost until they come.
+    pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
-        let (begin, first) = match origin.sequence {
-            0..FIRST => (0, 0),
-            late => (late, origin.first),
+        let first = if from_begin && origin.sequence < FIRST {
+            0
+        } else {
+            origin.first
         };
         Self {
-            next: begin,
-            whole: begin,
+            next: origin.sequence,
             came: vec![0; WORDS],
             records: (first, first),
             received: 0,
+            captured: Box::new([0; BUCKETS]),
+            began: batch.stamp(),
             heard: 0,
             ahead: 0,
         }
@@ -61,12 +70,8 @@ impl Stream {
     /// Notes that a batch came at `now`.
     pub(super) fn note(&mut self, batch: &Batch<'_>, now: u64) -> Place {
         let sequence = batch.origin.sequence;
-        if sequence.saturating_add(WINDOW) < self.next || sequence < self.whole {
-            return if sequence < self.whole {
-                Place::Again
-            } else {
-                Place::Old
-            };
+        if sequence.saturating_add(WINDOW) < self.next {
+            return Place::Old;
         }
         self.reach(sequence);
         let (word, bit) = Self::at(sequence);
@@ -75,13 +80,20 @@ impl Stream {
         }
         self.came[word] |= bit;
         let end = batch.origin.first.saturating_add(u64::from(batch.len()));
+        self.records.0 = self.records.0.min(batch.origin.first);
         self.records.1 = self.records.1.max(end);
         self.received += u64::from(batch.len());
-        while self.whole < self.next && self.has(self.whole) {
-            self.whole += 1;
-        }
+        self.began = self.began.min(batch.stamp());
         self.heard = now;
         Place::New
+    }
+
+    /// Goes on for another session of the same node, which is forgotten.
+    pub(super) fn inherit(&mut self, other: &Self) {
+        for (mine, others) in self.captured.iter_mut().zip(other.captured.iter()) {
+            *mine += others;
+        }
+        self.began = self.began.min(other.began);
     }
 
     /// Moves the window so that it reaches a batch.
@@ -95,23 +107,11 @@ impl Stream {
             self.came[word] &= !bit;
             self.next += 1;
         }
-        // What has left the window will not come any more.
-        self.whole = self.whole.max(self.next.saturating_sub(WINDOW));
     }
 
     fn at(sequence: u64) -> (usize, u64) {
         let word = usize::try_from(sequence / 64 % WORDS as u64).unwrap_or(0);
         (word, 1 << (sequence % 64))
-    }
-
-    fn has(&self, sequence: u64) -> bool {
-        let (word, bit) = Self::at(sequence);
-        self.came[word] & bit != 0
-    }
-
-    /// The first batch that is missing and may still come.
-    pub(super) fn whole(&self) -> u64 {
-        self.whole
     }
 
     /// Records that were sent and did not come.

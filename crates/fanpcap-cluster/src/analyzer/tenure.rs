@@ -79,6 +79,17 @@ impl Tenures {
         self.tenures.back().map(|tenure| tenure.revision)
     }
 
+    /// Forgets when a node began.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.began.remove(&node);
+    }
+
+    /// A revision that a node followed and that is newer than all topologies.
+    pub(super) fn unheard(&self) -> Option<Revision> {
+        let noted = self.began.values().flatten().map(|(revision, _)| *revision);
+        noted.max().filter(|noted| Some(*noted) > self.newest())
+    }
+
     /// Notes that a node captured by a revision at `stamp`.
     pub(super) fn note(&mut self, node: NodeId, revision: Revision, stamp: u64) {
         let began = self.began.entry(node).or_default();
@@ -111,9 +122,12 @@ impl Tenures {
                 Some(Phase::Union) => Standing::Shared,
                 Some(Phase::Stable) => Standing::Owner,
             },
-            None => Standing::Owner,
+            // One that the analyzer did not hear of, or has forgotten: it may have been a union.
+            None => Standing::Shared,
         };
-        let since = found.map_or(0, |at| at + 1);
+        let newer = |tenure: &Tenure| tenure.revision > record.revision;
+        let since = self.tenures.iter().position(newer);
+        let since = since.unwrap_or(self.tenures.len());
         let mut standing = own;
         for tenure in self.tenures.iter().skip(since) {
             if tenure.captures(record.node, record.bucket).is_some() {

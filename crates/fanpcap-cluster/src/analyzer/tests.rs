@@ -22,6 +22,7 @@ fn analyzer() -> Analyzer {
         skew: SKEW,
         most_held: 64 << 20,
         seed: 7,
+        begin: 0,
     })
 }
 
@@ -44,15 +45,18 @@ fn topology(owner: u8, heir: Option<u8>) -> Topology {
 }
 
 fn node(node: NodeId) -> BatchBuilder {
-    let head = Head {
+    BatchBuilder::new(head(node, 1), 300, 1)
+}
+
+fn head(node: NodeId, session: u64) -> Head {
+    Head {
         kind: Kind::Records,
         length: 0,
         cluster: 1,
         node,
         boot: 1,
-        session: 1,
-    };
-    BatchBuilder::new(head, 300, 1)
+        session,
+    }
 }
 
 fn record(stamp: u64, marked: bool, captured: &[u8]) -> Record<'_> {
@@ -189,13 +193,14 @@ proptest! {
     fn a_bucket_changes_its_owner_without_a_packet_lost_or_twice(plan in plans()) {
         let mut analyzer = analyzer();
         analyzer.follow(Revision(1), topology(0, None));
-        analyzer.reach(true);
         let mut out = Out::default();
+        analyzer.know(BEGIN + 299 * MS);
         let mut hears = plan.analyzer.into_iter().zip([(2, Some(1)), (3, None)]);
         let mut next = hears.next();
         for (come, batch) in batches(&plan) {
             while let Some((_, (revision, heir))) = next.filter(|(at, _)| BEGIN + at * MS <= come) {
                 analyzer.follow(Revision(revision), topology(u8::from(heir.is_none()), heir));
+                analyzer.know(BEGIN + if revision == 2 { 599 } else { 2000 } * MS);
                 next = hears.next();
             }
             let batch = Batch::decode(&batch).unwrap();
@@ -241,9 +246,16 @@ proptest! {
             }
         }
         prop_assert_eq!(analyzer.counters().export_lost, missing);
-        let first = (0..=last).find(|&at| is_lost(at)).unwrap_or(last + 1);
-        prop_assert_eq!(analyzer.lacks(OLD, 1, 1), first as u64);
     }
+}
+
+/// The single batch of these records, in a session of its own.
+fn batch_of(session: u64, records: &[Record<'_>]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(head(OLD, session), 1400, 1);
+    for record in records {
+        assert_eq!(builder.push(Revision(1), record), None);
+    }
+    builder.flush().unwrap()
 }
 
 /// The single batch of these records.
@@ -259,7 +271,7 @@ fn batch(id: NodeId, revision: u64, records: &[Record<'_>]) -> Vec<u8> {
 fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
     let mut analyzer = analyzer();
     analyzer.follow(Revision(5), topology(0, None));
-    analyzer.reach(true);
+    analyzer.know(BEGIN + 200 * MS);
     let bytes = batch(NEW, 5, &[record(BEGIN, false, b"foreign")]);
     analyzer
         .take(&Batch::decode(&bytes).unwrap(), BEGIN)
@@ -387,4 +399,117 @@ fn memory_is_bounded() {
         assert!(analyzer.timeline.bytes() <= 1000);
     }
     assert!(given > 40 && analyzer.counters().hurried > 0);
+}
+
+/// An analyzer with the node's first batches gone; what it gave out by itself later.
+fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
+    let mut analyzer = Analyzer::new(AnalyzerSettings {
+        begin,
+        ..analyzer().settings
+    });
+    let mut builder = node(OLD);
+    let packets = (0..200)
+        .filter_map(|number| builder.push(Revision(1), &record(BEGIN + number, false, &[1; 70])));
+    let batches: Vec<_> = packets.collect();
+    for &at in sequences {
+        let _ = analyzer.take(&Batch::decode(&batches[at]).unwrap(), BEGIN);
+    }
+    analyzer
+}
+
+#[test]
+fn a_session_that_began_before_the_analyzer_begins_with_the_first_batch_seen() {
+    let counters = met_at(BEGIN - MS, &[20, 21, 23, 19]).counters();
+    assert_eq!((counters.batches, counters.export_lost), (4, 2));
+    // One that began while the analyzer was there lacks what came before.
+    let counters = met_at(0, &[20, 21, 23, 19]).counters();
+    assert_eq!((counters.batches, counters.export_lost), (4, 19 * 2 + 2));
+}
+
+#[test]
+fn a_topology_that_was_missed_between_two_looks_fences_nobody() {
+    let mut analyzer = analyzer();
+    analyzer.follow(Revision(1), topology(0, None));
+    let bytes = batch(OLD, 1, &[record(BEGIN - 900 * MS, false, b"before")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN - 900 * MS)
+        .unwrap();
+    // The union, 2, came and went before the analyzer looked.
+    analyzer.follow(Revision(3), topology(1, None));
+    analyzer.know(BEGIN + 900 * MS);
+    let bytes = batch(NEW, 2, &[record(BEGIN, true, b"heir's")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    let mut out = Out::default();
+    analyzer.flush(|delivered| out.put(delivered));
+    assert_eq!(out.contents, [b"before".to_vec(), b"heir's".to_vec()]);
+}
+
+#[test]
+fn what_was_refused_is_counted_by_bucket_from_the_accounts_begin() {
+    let mut analyzer = analyzer();
+    analyzer.follow(Revision(5), topology(0, None));
+    analyzer.know(BEGIN + 900 * MS);
+    analyzer.count_from(BEGIN);
+    let foreign = [
+        record(BEGIN - MS, false, b"before"),
+        record(BEGIN, false, b"after"),
+    ];
+    let bytes = batch(NEW, 5, &foreign);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    analyzer.flush(|delivered| panic!("{delivered:?}"));
+    assert_eq!(analyzer.counters().foreign, 2);
+    assert_eq!((analyzer.refused()[9], analyzer.refused()[8]), (1, 0));
+}
+
+#[test]
+fn a_record_of_after_the_last_look_is_taken_though_its_topology_is_unheard() {
+    let mut analyzer = analyzer();
+    analyzer.follow(Revision(5), topology(0, None));
+    analyzer.know(BEGIN);
+    let bytes = batch(NEW, 6, &[record(BEGIN, false, b"newer")]);
+    analyzer
+        .take(&Batch::decode(&bytes).unwrap(), BEGIN)
+        .unwrap();
+    assert_eq!(analyzer.unheard(), Some(Revision(6)));
+    let mut out = Out::default();
+    analyzer.flush(|delivered| out.put(delivered));
+    assert_eq!(out.contents, [b"newer"]);
+}
+
+#[test]
+fn forged_ids_do_not_lock_nodes_out_for_ever() {
+    let mut analyzer = analyzer();
+    let take = |analyzer: &mut Analyzer, id: u32, now: u64| {
+        let bytes = batch(NodeId(id), 1, &[record(now, false, b"x")]);
+        analyzer.take(&Batch::decode(&bytes).unwrap(), now)
+    };
+    for id in 0..u32::try_from(MOST_NODES).unwrap() {
+        take(&mut analyzer, id, BEGIN).unwrap();
+    }
+    assert_eq!(take(&mut analyzer, 9999, BEGIN), Err(Refusal::Full));
+    assert_eq!(analyzer.counters().crowded_batches, 1);
+    take(&mut analyzer, 9999, BEGIN + SILENT + MS).unwrap();
+    let received = |id| analyzer.received(NodeId(id), 1, 0);
+    assert_eq!(received(9999).map(|counts| counts[9]), Some(1));
+    assert_eq!(received(0), None);
+}
+
+#[test]
+fn slots_do_not_keep_the_memory_of_every_burst() {
+    let mut analyzer = analyzer();
+    for step in 0..200u64 {
+        let now = BEGIN + step * 50 * MS;
+        let sent: Vec<_> = (0..20)
+            .map(|at| record(now + at * 2 * MS, false, b"x"))
+            .collect();
+        let bytes = batch_of(step, &sent);
+        analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
+        analyzer.release(now, |_| ());
+    }
+    // Half a second waits: some 200 of 4096 slots, all of which had records once.
+    assert!(analyzer.timeline.slots_with_memory() < 400);
 }

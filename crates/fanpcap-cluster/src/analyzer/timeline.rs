@@ -11,6 +11,9 @@ const SLOT_BITS: u32 = 20;
 /// Slots, 4.3 seconds of them.
 const SLOTS: u64 = 4096;
 
+/// Empty slots whose memory is kept for others.
+const SPARE: usize = 64;
+
 /// Nanoseconds that fit into the slots.
 pub(super) const SPAN: u64 = SLOTS << SLOT_BITS;
 
@@ -48,6 +51,9 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<Slot>,
+    /// Memory of slots that were given out: each time that a slot comes round it would keep as much
+    /// as it ever held.
+    spare: Vec<Slot>,
     /// The first slot that was not given out.
     due: u64,
     bytes: usize,
@@ -57,6 +63,7 @@ impl Timeline {
     pub(super) fn new() -> Self {
         Self {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            spare: Vec::new(),
             due: 0,
             bytes: 0,
         }
@@ -65,6 +72,12 @@ impl Timeline {
     /// Bytes held, of packets and of what is known of them.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn slots_with_memory(&self) -> usize {
+        let with = |slot: &&Slot| slot.held.capacity() > 0;
+        self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
     /// Records of before this time are late.
@@ -85,6 +98,9 @@ impl Timeline {
         let late = number < self.due;
         let last = self.due + SLOTS - 1;
         let slot = &mut self.slots[place(number.clamp(self.due, last))];
+        if slot.held.capacity() == 0 {
+            *slot = self.spare.pop().unwrap_or_default();
+        }
         let length = u16::try_from(record.captured.len()).unwrap_or(u16::MAX);
         slot.held.push(Held {
             stamp: record.stamp,
@@ -120,7 +136,7 @@ impl Timeline {
 
     /// Gives out the oldest slot.
     pub(super) fn release_one(&mut self, give: &mut impl FnMut(&Held, &[u8])) {
-        let slot = &mut self.slots[place(self.due)];
+        let mut slot = std::mem::take(&mut self.slots[place(self.due)]);
         self.due += 1;
         if slot.held.is_empty() {
             return;
@@ -133,6 +149,9 @@ impl Timeline {
         self.bytes -= slot.held.len() * size_of::<Held>() + slot.bytes.len();
         slot.held.clear();
         slot.bytes.clear();
+        if self.spare.len() < SPARE {
+            self.spare.push(slot);
+        }
     }
 }
 

@@ -13,7 +13,9 @@ pub struct BucketAccount {
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
-    /// Packets that no node captured.
+    /// Captured packets that an analyzer refused: another node had the bucket.
+    pub refused: Span,
+    /// Packets that no node captured for the cluster.
     pub lost: Span,
 }
 
@@ -28,6 +30,8 @@ pub struct NodeAccount {
     pub mirror: i64,
     /// Packets that were its own and found its ring full.
     pub ring: u64,
+    /// Packets that reached its port.
+    pub seen: u64,
     /// Packets that it captured.
     pub captured: u64,
 }
@@ -43,6 +47,8 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// Packets that found a node's ring full, dead nodes' too as far as they said so.
     pub ring: u64,
+    /// Since when packets are accounted for, in nanoseconds since 1970.
+    pub since: u64,
     /// When this was so, in nanoseconds since 1970.
     pub time: u64,
     /// How far nodes were apart at most when they saw the same of the last 20 beacons or so, in

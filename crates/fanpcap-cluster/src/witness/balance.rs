@@ -76,7 +76,7 @@ impl Ledger {
         let captured = |bucket: usize| {
             let reported = signed(last.captured[bucket]);
             let mut captured = match &end.captured {
-                Some(captured) => Span::exactly(signed(captured[bucket])),
+                Some(captured) => captured[bucket],
                 None if end.owned[bucket] => Span {
                     least: reported,
                     most: reported + self.unseen(life, &others, bucket),
@@ -113,6 +113,7 @@ impl Ledger {
         let marked = signed(marks.saturating_add(self.past_marked));
         let mut account = Account {
             nodes: self.nodes(),
+            since: self.settings.begin,
             time: self.time,
             apart: self.apart(),
             ring: self.past_ring
@@ -131,6 +132,7 @@ impl Ledger {
             account.total.offered += row.offered;
             account.total.captured += row.captured;
             account.total.doubles += row.doubles;
+            account.total.refused += row.refused;
             account.total.lost += row.lost;
             account.buckets.push(row);
         }
@@ -157,11 +159,13 @@ impl Ledger {
                 most: most.max(least),
             }
         };
-        let lost = (offered - captured + doubles).not_negative();
+        let refused = Span::exactly(signed(self.refused[bucket]));
+        let lost = (offered - captured + doubles + refused).not_negative();
         BucketAccount {
             offered,
             captured,
             doubles,
+            refused,
             lost,
         }
     }
@@ -173,6 +177,7 @@ impl Ledger {
             verdict: life.verdict,
             mirror: life.mirror,
             ring: life.last().summary.ring,
+            seen: life.last().seen.iter().sum(),
             captured: life.last().captured.iter().sum(),
         })
         .collect()

@@ -68,6 +68,7 @@ pub struct Ledger {
     /// What ended lives lost in their rings.
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
+    pub(super) refused: Box<Counts>,
 }
 
 impl Ledger {
@@ -85,6 +86,7 @@ impl Ledger {
             past_marked: 0,
             past_ring: 0,
             doubles: Box::new([0; BUCKETS]),
+            refused: Box::new([0; BUCKETS]),
         }
     }
 
@@ -174,7 +176,7 @@ impl Ledger {
         &mut self,
         node: NodeId,
         at: u64,
-        captured: Option<Box<Counts>>,
+        captured: Option<Box<Spans>>,
         owned: impl Fn(usize) -> bool,
     ) {
         let of_node = |life: &&mut Life| life.node == node && life.is_live();
@@ -190,6 +192,12 @@ impl Ledger {
     /// Says how many packets of a bucket an analyzer found twice, since the ledger began.
     pub fn doubles(&mut self, bucket: usize, doubles: u64) {
         self.doubles[bucket] = doubles;
+    }
+
+    /// Says how many packets of a bucket nodes captured that an analyzer refused, since the ledger
+    /// began: of a bucket that another node had, or by a topology that the cluster never had.
+    pub fn refused(&mut self, bucket: usize, refused: u64) {
+        self.refused[bucket] = refused;
     }
 
     /// What the others' counts say of a node.

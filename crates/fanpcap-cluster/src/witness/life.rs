@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::report::{Counts, Report, Summary};
+use super::report::{Report, Summary};
 use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
@@ -19,7 +19,7 @@ const LOSSY: i64 = 20;
 const FEW: i64 = 3;
 
 /// One span for each bucket.
-pub(super) type Spans = [Span; BUCKETS];
+pub type Spans = [Span; BUCKETS];
 
 /// Spans that are exactly 0.
 pub(super) fn zeros() -> Box<Spans> {
@@ -32,7 +32,7 @@ pub(super) struct End {
     /// When, in nanoseconds since 1970.
     pub(super) at: u64,
     /// What it captured in all, where that is known.
-    pub(super) captured: Option<Box<Counts>>,
+    pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
     pub(super) owned: Box<[bool; BUCKETS]>,
 }

@@ -79,6 +79,10 @@ impl Report {
     }
 }
 
+/// Chunks overtake each other by less, in nanoseconds. A report that is older by more is a newer one:
+/// the node's clock was set back.
+const OVERTAKE: u64 = 5_000_000_000;
+
 /// Puts the chunks of one node's reports together.
 #[derive(Debug, Default)]
 pub struct Assembly {
@@ -115,7 +119,7 @@ impl Assembly {
     fn begin(&mut self, summary: &Summary) -> bool {
         match &self.report {
             Some(report) if report.summary == *summary => return true,
-            Some(report) if report.summary.stamp > summary.stamp => return false,
+            Some(report) if is_older(summary, &report.summary) => return false,
             _ => {}
         }
         self.report = Some(Report {
@@ -127,4 +131,10 @@ impl Assembly {
         self.there = vec![false; BUCKETS];
         true
     }
+}
+
+/// Whether a report was made before another one of the node.
+fn is_older(one: &Summary, other: &Summary) -> bool {
+    let behind = other.stamp.saturating_sub(one.stamp);
+    0 < behind && behind < OVERTAKE
 }

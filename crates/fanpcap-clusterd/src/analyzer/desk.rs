@@ -5,24 +5,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_cluster::NodeEvent;
+use fanpcap_cli::streams;
+use fanpcap_cluster::Revision;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Delivered};
 use fanpcap_cluster::record::{Batch, Head, Kind, PAPER_HEADER_BYTES, Record};
 use fanpcap_cluster::witness::LedgerSettings;
 
 use super::books::Books;
+use super::clock::Clock;
 use super::exports::Exports;
 use super::files::{Files, Rotation};
 use super::intake::{self, Dropped, Message};
+use super::observer::Sight;
 use super::paper::{Datagram, Papers};
+use super::part::Part;
 use super::status::Status;
 use crate::keyring::Keyring;
 
-/// How often records are given out.
+/// How often records are given out, in nanoseconds.
 const TICK: u64 = 50_000_000;
+
+/// How often there is a status, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 
 /// Messages that are taken before the clock is looked at.
 const BURST: usize = 256;
@@ -31,6 +38,8 @@ const BURST: usize = 256;
 #[derive(Debug)]
 pub(super) struct Desk {
     cluster: u64,
+    listen: SocketAddr,
+    clock: Clock,
     analyzer: Analyzer,
     books: Books,
     files: Option<Files>,
@@ -39,6 +48,8 @@ pub(super) struct Desk {
     messages: Receiver<Message>,
     dropped: Arc<Dropped>,
     garbage: u64,
+    /// Why no topology is followed.
+    blind: Option<String>,
     next_tick: u64,
     next_second: u64,
 }
@@ -47,8 +58,11 @@ pub(super) struct Desk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeskSettings<'a> {
     pub(super) listen: SocketAddr,
+    /// The buckets that it accounts for.
+    pub(super) part: Part,
     /// With a key on it, only sealed messages are believed.
     pub(super) keyring: &'a Arc<Keyring>,
+    pub(super) clock: Clock,
     pub(super) directory: Option<&'a Path>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
@@ -71,19 +85,22 @@ impl Desk {
             .map(|at| Files::new(at, settings.rotation));
         let ledger = LedgerSettings {
             skew: settings.analyzer.skew,
-            begin: now(),
+            begin: settings.clock.now(),
             analyzed: settings.analyzed,
         };
         Ok(Self {
             cluster: settings.analyzer.cluster,
+            listen: settings.listen,
+            clock: settings.clock,
             analyzer: Analyzer::new(settings.analyzer),
-            books: Books::new(ledger, settings.offline),
+            books: Books::new(ledger, settings.offline, settings.part),
             files: files.transpose()?,
             exports: None,
             papers: papers.transpose()?,
             messages,
             dropped,
             garbage: 0,
+            blind: None,
             next_tick: 0,
             next_second: 0,
         })
@@ -95,17 +112,41 @@ impl Desk {
     }
 
     /// Follows the cluster's topology.
-    pub(super) fn follow(&mut self, event: NodeEvent) {
-        match event {
-            NodeEvent::Topology(revision, topology) => {
+    pub(super) fn follow(&mut self, sight: Sight) {
+        match sight {
+            Sight::Topology(revision, topology) => {
+                match Part::of(self.listen, &topology.analyzers) {
+                    Some(part) => self.account_for(part),
+                    None => streams::note(&format!(
+                        "fanpcap analyzer: {} is none of the analyzers of topology {revision}: \
+                         it accounts for the buckets that it had\n",
+                        self.listen
+                    )),
+                }
                 if let Some(exports) = &mut self.exports {
                     exports.follow(revision, &topology);
                 }
                 self.analyzer.follow(revision, *topology);
             }
-            NodeEvent::Reach(reach) => self.analyzer.reach(reach),
-            NodeEvent::Refused(_) => {}
+            Sight::Current(time) => {
+                self.analyzer.know(time);
+                self.blind = None;
+            }
+            Sight::Blind(why) => self.blind = Some(why),
         }
+    }
+
+    fn account_for(&mut self, part: Part) {
+        let now = self.clock.now();
+        if self.books.follow(part, now) {
+            self.analyzer.count_from(now);
+            streams::note("fanpcap analyzer: other buckets are its: the accounts begin anew\n");
+        }
+    }
+
+    /// A topology that nodes follow and that is not known yet.
+    pub(super) fn unheard(&self) -> Option<Revision> {
+        self.analyzer.unheard()
     }
 
     /// Works for a moment. Returns a status, if one is due.
@@ -120,15 +161,13 @@ impl Desk {
             }
             wait = Duration::ZERO;
         }
-        let now = now();
+        let now = self.clock.now();
         self.take_papers(now);
         if now < self.next_tick {
             return None;
         }
         self.next_tick = now + TICK;
-        let (files, exports) = (&mut self.files, &mut self.exports);
-        self.analyzer
-            .release(now, |packet| put(files, exports, packet, now));
+        self.release(now);
         if let Some(exports) = &mut self.exports {
             exports.flush();
         }
@@ -138,13 +177,19 @@ impl Desk {
         if now < self.next_second {
             return None;
         }
-        self.next_second = now + 1_000_000_000;
+        self.next_second = now + SECOND;
         self.books.settle(&self.analyzer, now);
         Some(self.status())
     }
 
+    fn release(&mut self, now: u64) {
+        let (files, exports) = (&mut self.files, &mut self.exports);
+        self.analyzer
+            .release(now, |packet| put(files, exports, packet, now));
+    }
+
     fn take(&mut self, message: &Message) {
-        let now = now();
+        let now = self.clock.now();
         match Head::decode(&message.bytes).map(|head| head.kind) {
             Ok(Kind::Counts) => {
                 if let Some(exports) = &self.exports {
@@ -157,15 +202,18 @@ impl Desk {
                 Ok(batch) => {
                     // A refusal is counted, and the sender need not send the batch again.
                     let _ = self.analyzer.take(&batch, now);
-                    let head = &batch.head;
-                    let next = self.analyzer.lacks(head.node, head.boot, head.session);
                     if let Some(lacks) = &message.lacks {
-                        lacks.fetch_max(next, Ordering::AcqRel);
+                        // A connection has batches in order: what did not come before this one is
+                        // lost at the node, or an analyzer before this one had it.
+                        lacks.fetch_max(batch.origin.sequence + 1, Ordering::AcqRel);
                     }
                 }
                 Err(_) => self.garbage += 1,
             },
             Ok(Kind::Ack | Kind::Hello | Kind::Welcome) | Err(_) => self.garbage += 1,
+        }
+        if self.analyzer.is_full() {
+            self.release(now);
         }
     }
 
@@ -222,7 +270,7 @@ impl Desk {
 
     /// Writes what waits.
     pub(super) fn close(&mut self) -> Status {
-        let now = now();
+        let now = self.clock.now();
         let (files, exports) = (&mut self.files, &mut self.exports);
         self.analyzer
             .flush(|packet| put(files, exports, packet, now));
@@ -241,6 +289,9 @@ impl Desk {
         let dropped = &self.dropped;
         Status {
             account: self.books.account(),
+            clocks: self.books.clocks(),
+            blind: self.blind.clone(),
+            missing: self.analyzer.missing(),
             counters: self.analyzer.counters(),
             written: files.map_or(0, |files| files.written),
             unwritten: files.map_or(0, |files| files.unwritten),
@@ -267,12 +318,4 @@ fn put(files: &mut Option<Files>, exports: &mut Option<Exports>, packet: &Delive
     if let Some(exports) = exports {
         exports.packet(packet);
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
 }

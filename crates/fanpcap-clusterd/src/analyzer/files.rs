@@ -57,8 +57,11 @@ pub(super) struct Files {
 #[derive(Debug)]
 struct Open {
     file: File,
+    path: PathBuf,
     since: u64,
     bytes: u64,
+    /// Whether no packet is in it yet.
+    is_empty: bool,
     interfaces: BTreeMap<(NodeId, u16), u32>,
 }
 
@@ -111,11 +114,16 @@ impl Files {
         match open.file.write_all(&self.buffer) {
             Ok(()) => {
                 open.bytes += self.buffer.len() as u64;
+                open.is_empty &= self.buffer.is_empty();
                 self.written += self.buffered;
             }
             Err(error) => {
                 // Half a block may have been written.
                 let _ = open.file.set_len(open.bytes);
+                if open.is_empty {
+                    // Else an empty file a second would push out those with packets.
+                    let _ = fs::remove_file(&open.path);
+                }
                 self.unwritten += self.buffered;
                 self.fail(&error, now);
             }
@@ -168,8 +176,10 @@ impl Files {
         }
         self.open = Some(Open {
             file,
+            path,
             since: now,
             bytes: head.len() as u64,
+            is_empty: true,
             interfaces: BTreeMap::new(),
         });
         Ok(())
@@ -193,3 +203,6 @@ impl Files {
         old.iter().take(surplus).try_for_each(fs::remove_file)
     }
 }
+
+#[cfg(test)]
+mod tests;

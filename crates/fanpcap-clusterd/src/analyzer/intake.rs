@@ -29,6 +29,10 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A connection that begins a message and does not end it is closed after so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A connection that sends nothing for so long is closed: its node may be gone. A node that lives
+/// says ten times a second that it has nothing to send, and connects anew.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// A message, and where to tell what the analyzer lacks.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -341,7 +345,7 @@ impl Acks {
 }
 
 /// Fills a buffer from a connection. Returns whether there was anything. While nothing has come
-/// yet, it waits for ever and tells what is to be told.
+/// yet, it waits for [`IDLE`] and tells what is to be told.
 fn fill(stream: &mut Channel, buffer: &mut [u8], mut acks: Option<&mut Acks>) -> io::Result<bool> {
     let mut there = 0;
     let mut begun = Instant::now();
@@ -349,7 +353,10 @@ fn fill(stream: &mut Channel, buffer: &mut [u8], mut acks: Option<&mut Acks>) ->
         match stream.read(&mut buffer[there..]) {
             Ok(0) if there == 0 => return Ok(false),
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(more) => there += more,
+            Ok(more) => {
+                begun = if there == 0 { Instant::now() } else { begun };
+                there += more;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // TLS that ends without saying so, as with a node that was killed.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && there == 0 => {
@@ -358,10 +365,8 @@ fn fill(stream: &mut Channel, buffer: &mut [u8], mut acks: Option<&mut Acks>) ->
             Err(error) => {
                 let is_early = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
                 match acks.as_deref_mut().filter(|_| there == 0) {
-                    Some(acks) if is_early => {
-                        acks.tell(stream)?;
-                        begun = Instant::now();
-                    }
+                    Some(_) if is_early && begun.elapsed() >= IDLE => return Ok(false),
+                    Some(acks) if is_early => acks.tell(stream)?,
                     _ if is_early && begun.elapsed() < PATIENCE => {}
                     _ => return Err(error),
                 }

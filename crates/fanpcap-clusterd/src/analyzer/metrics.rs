@@ -235,6 +235,11 @@ fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
             "Messages and connections that were refused: garbage, another cluster's, forged.",
             status.refused + counters.refused_batches,
         ),
+        (
+            "fanpcap_analyzer_crowded_batches_total",
+            "Batches that were refused: more nodes or sessions than an analyzer follows.",
+            counters.crowded_batches,
+        ),
     ];
     counts.extend(fates(status));
     counts
@@ -311,9 +316,13 @@ mod tests {
             mirror: -4,
             ring: 2,
             captured: 9,
+            seen: 11,
         });
         let status = Status {
             account,
+            clocks: Vec::new(),
+            blind: None,
+            missing: std::collections::BTreeMap::new(),
             counters: Counters::default(),
             written: 7,
             unwritten: 0,

@@ -1,16 +1,26 @@
 //! What an analyzer tells of itself: a line, JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Counters;
 use fanpcap_cluster::witness::{Account, Span, Verdict};
 use serde_json::{Map, Value, json};
+
+use super::clock::rfc3339;
 
 /// All that is told.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
+    /// Clocks that differ from most others, by nanoseconds ahead; `None` is this machine's.
+    pub(super) clocks: Vec<(Option<NodeId>, i64)>,
+    /// Why no topology is followed.
+    pub(super) blind: Option<String>,
+    /// Records of each node that did not come.
+    pub(super) missing: BTreeMap<NodeId, u64>,
     pub(super) counters: Counters,
     pub(super) written: u64,
     pub(super) unwritten: u64,
@@ -25,7 +35,7 @@ pub(super) struct Status {
 
 impl Status {
     /// Packets that did not reach the ports of the nodes, as far as it is certain.
-    fn mirror(&self) -> i64 {
+    pub(super) fn mirror(&self) -> i64 {
         self.account.nodes.iter().map(|node| node.mirror).sum()
     }
 
@@ -34,8 +44,10 @@ impl Status {
         let total = &self.account.total;
         let counters = &self.counters;
         let mut line = format!(
-            "offered {}, captured {}, lost {} (rings {}, ports {}, export {}, analyzer {}); \
-             delivered {}, doubles {}, fenced {}, late {}",
+            "since {}: offered {}, captured {}, lost {} (rings {}, ports {}, export {}, \
+             analyzer {}); delivered {}, doubles {}, fenced {}, foreign {}, unknown {}, late {}, \
+             ahead {}",
+            rfc3339(self.account.since),
             total.offered,
             total.captured,
             total.lost,
@@ -46,19 +58,14 @@ impl Status {
             counters.delivered,
             counters.doubles,
             counters.fenced,
+            counters.foreign,
+            counters.unknown,
             counters.late,
+            counters.ahead,
         );
-        if let Some(apart) = self.account.apart {
-            let apart = Duration::from_nanos(apart).as_secs_f64() * 1000.0;
-            let _ = write!(line, "; nodes {apart:.1} ms apart");
-        }
-        let named = self
-            .account
-            .nodes
-            .iter()
-            .filter(|node| node.verdict != Verdict::Sound);
-        for node in named {
-            let _ = write!(line, "; node {}: {}", node.node, node.verdict);
+        for warning in self.warnings() {
+            line += "; ";
+            line += &warning;
         }
         for (name, count) in self.refusals.iter().filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; refused ({name}): {count}");
@@ -66,10 +73,51 @@ impl Status {
         for (name, count) in &self.figures {
             let _ = write!(line, "; {}: {count}", name.replace('_', " "));
         }
-        if let Some(trouble) = &self.trouble {
-            let _ = write!(line, "; not written: {trouble}");
-        }
         line + "\n"
+    }
+
+    /// What somebody has to see to, and how far nodes are apart.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let counters = &self.counters;
+        let counts = [
+            (self.refused, "messages refused"),
+            (counters.refused_batches, "batches refused"),
+            (self.dropped, "datagrams dropped: the analyzer is too slow"),
+            (
+                counters.crowded_batches,
+                "batches refused: more nodes or sessions than an analyzer follows",
+            ),
+            (
+                counters.hurried,
+                "ms put in order too early: '--memory' is too small",
+            ),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let mut warnings: Vec<String> = counts
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        for (who, ahead) in &self.clocks {
+            let who = who.map_or("this machine".to_owned(), |node| format!("node {node}"));
+            let seconds = Duration::from_nanos(ahead.unsigned_abs()).as_secs_f64();
+            let way = if *ahead < 0 { "behind" } else { "ahead of" };
+            warnings.push(format!(
+                "{who}: its clock is {seconds:.1} s {way} the others'"
+            ));
+        }
+        if let Some(apart) = self.account.apart {
+            let apart = Duration::from_nanos(apart).as_secs_f64() * 1000.0;
+            warnings.push(format!("nodes {apart:.1} ms apart"));
+        }
+        if let Some(why) = &self.blind {
+            warnings.push(format!("follows no topology: {why}"));
+        }
+        let nodes = self.account.nodes.iter();
+        let named = nodes.filter(|node| node.verdict != Verdict::Sound);
+        warnings.extend(named.map(|node| format!("node {}: {}", node.node, node.verdict)));
+        if let Some(trouble) = &self.trouble {
+            warnings.push(format!("not written: {trouble}"));
+        }
+        warnings
     }
 
     /// One line of JSON.
@@ -77,12 +125,19 @@ impl Status {
         let span = |span: Span| json!({ "least": span.least, "most": span.most });
         let total = &self.account.total;
         let counters = &self.counters;
+        let clocks: Vec<Value> = (self.clocks.iter())
+            .map(|(node, ahead)| {
+                json!({ "node": node.map(|node| node.to_string()), "ahead": ahead })
+            })
+            .collect();
         let nodes: Vec<Value> = (self.account.nodes.iter())
             .map(|node| {
                 json!({
                     "node": node.node.to_string(),
                     "verdict": node.verdict.to_string(),
+                    "seen": node.seen,
                     "captured": node.captured,
+                    "export": self.missing.get(&node.node),
                     "ring": node.ring,
                     "mirror": node.mirror,
                 })
@@ -93,6 +148,7 @@ impl Status {
             all.iter().map(pair).collect()
         };
         let value = json!({
+            "since": self.account.since,
             "time": self.account.time,
             "offered": span(total.offered),
             "captured": span(total.captured),
@@ -109,10 +165,15 @@ impl Status {
             "fenced": counters.fenced,
             "foreign": counters.foreign,
             "unknown": counters.unknown,
+            "not_taken": span(total.refused),
             "late": counters.late,
             "ahead": counters.ahead,
             "written": self.written,
             "dropped": self.dropped,
+            "crowded": counters.crowded_batches,
+            "hurried": counters.hurried,
+            "clocks": clocks,
+            "no_topology": self.blind,
             "refused": self.refused + counters.refused_batches,
             "refusals": object(&self.refusals),
             "figures": object(&self.figures),

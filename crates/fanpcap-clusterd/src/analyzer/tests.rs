@@ -4,12 +4,13 @@ use std::fs;
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use fanpcap_cluster::Revision;
 use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_cluster::record::Record;
 use fanpcap_cluster::sealed::Refusal;
+use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_testkit::Scratch;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
@@ -27,6 +28,10 @@ fn free_port() -> SocketAddr {
         .unwrap()
 }
 
+fn now() -> u64 {
+    Clock::start().now()
+}
+
 fn desk(listen: SocketAddr, keyring: &Arc<Keyring>, directory: Option<&Path>, bytes: u64) -> Desk {
     desk_with(listen, keyring, directory, bytes, None)
 }
@@ -41,7 +46,9 @@ fn desk_with(
     let second = 1_000_000_000;
     Desk::open(&DeskSettings {
         listen,
+        part: Part::WHOLE,
         keyring,
+        clock: Clock::start(),
         directory,
         rotation: Rotation {
             bytes,
@@ -54,6 +61,7 @@ fn desk_with(
             skew: second / 20,
             most_held: 256 << 20,
             seed: 1,
+            begin: now(),
         },
         analyzed: true,
         offline: 15 * second,

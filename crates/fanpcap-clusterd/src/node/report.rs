@@ -3,7 +3,7 @@
 //! A report goes in datagrams, of which each is whole by itself. A lost one costs a second: counts
 //! only grow, and the next report has them all.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,8 @@ const ASK: Duration = Duration::from_millis(100);
 /// Tells the analyzers what the node counts.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    socket: Option<UdpSocket>,
+    /// One for each family of addresses: analyzers may have either.
+    sockets: Vec<UdpSocket>,
     cluster: u64,
     announcement: Announcement,
     session: u64,
@@ -56,10 +57,8 @@ impl Reporter {
         from: IpAddr,
         keyring: Arc<Keyring>,
     ) -> Self {
-        let socket = UdpSocket::bind((from, 0)).ok();
-        let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
         Self {
-            socket,
+            sockets: sockets(from),
             keyring,
             cluster,
             announcement,
@@ -87,22 +86,21 @@ impl Reporter {
     /// counts sent at once.
     fn heed(&mut self) {
         let head = self.head();
-        let Some(socket) = &self.socket else {
-            return;
-        };
-        let analyzers = &mut self.analyzers;
+        let (sockets, analyzers) = (&self.sockets, &mut self.analyzers);
         let is_new = self.keyring.with(|keys| {
             let keys = keys?;
             let mut is_new = false;
             let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
-            while let Ok((length, from)) = socket.recv_from(&mut answer) {
-                let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
-                    continue;
-                };
-                match access.pass.hear(keys, &head, &answer[..length]) {
-                    Ok(Heard::Welcome) => (access.is_stale, is_new) = (false, true),
-                    Ok(Heard::Ask) => access.is_stale = true,
-                    Ok(Heard::Ack(_)) | Err(_) => {}
+            for socket in sockets {
+                while let Ok((length, from)) = socket.recv_from(&mut answer) {
+                    let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
+                        continue;
+                    };
+                    match access.pass.hear(keys, &head, &answer[..length]) {
+                        Ok(Heard::Welcome) => (access.is_stale, is_new) = (false, true),
+                        Ok(Heard::Ask) => access.is_stale = true,
+                        Ok(Heard::Ack(_)) | Err(_) => {}
+                    }
                 }
             }
             for (analyzer, access) in analyzers {
@@ -111,7 +109,7 @@ impl Reporter {
                     access.asked = Some(Instant::now());
                     let nonce = u64::from_ne_bytes(random().ok()?);
                     let hello = access.pass.ask(keys, &head, nonce);
-                    let _ = socket.send_to(&hello, *analyzer);
+                    send_to(sockets, &hello, *analyzer);
                 }
             }
             Some(is_new)
@@ -184,10 +182,7 @@ impl Reporter {
 
     fn send(&mut self, report: &Report) {
         let head = self.head();
-        let Some(socket) = self.socket.as_ref().filter(|_| !self.analyzers.is_empty()) else {
-            return;
-        };
-        let analyzers = &mut self.analyzers;
+        let (sockets, analyzers) = (&self.sockets, &mut self.analyzers);
         self.keyring.with(|keys| {
             for chunk in report.chunks(BUCKETS) {
                 let mut message = encode_counts(&head, &chunk);
@@ -200,11 +195,34 @@ impl Reporter {
                         Some(keys) => access.pass.seal(keys, &mut message),
                         None => {}
                     }
-                    // What is lost now is told again in a second.
-                    let _ = socket.send_to(&message, *analyzer);
+                    send_to(sockets, &message, *analyzer);
                 }
             }
         });
+    }
+}
+
+/// A socket on the node's address, and one of the other family on any.
+fn sockets(from: IpAddr) -> Vec<UdpSocket> {
+    let other: IpAddr = match from {
+        IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    let both = [from, other].into_iter();
+    both.filter_map(|from| UdpSocket::bind((from, 0)).ok())
+        .filter(|socket| socket.set_nonblocking(true).is_ok())
+        .collect()
+}
+
+/// Sends by the socket of the analyzer's address family.
+fn send_to(sockets: &[UdpSocket], message: &[u8], analyzer: SocketAddr) {
+    let is_same = |socket: &&UdpSocket| {
+        let from = socket.local_addr();
+        from.is_ok_and(|from| from.is_ipv4() == analyzer.is_ipv4())
+    };
+    if let Some(socket) = sockets.iter().find(is_same) {
+        // What is lost now is told again in a second.
+        let _ = socket.send_to(message, analyzer);
     }
 }
 

@@ -6,7 +6,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use proptest::prelude::*;
 
 use crate::identity::{NodeId, Revision};
-use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Summary};
+use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Span, Summary};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 50;
@@ -173,7 +173,10 @@ impl Model {
     }
 
     fn end(&mut self, at: usize) {
-        let captured = self.analyzed.then(|| self.nodes[at].captured.clone());
+        let exactly = |count: u64| Span::exactly(i64::try_from(count).unwrap());
+        let captured = self
+            .analyzed
+            .then(|| Box::new(self.nodes[at].captured.map(exactly)));
         self.plain &= self.analyzed;
         let node = &mut self.nodes[at];
         // It may have had any bucket since its last report: buckets move.

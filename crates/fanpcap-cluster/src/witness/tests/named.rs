@@ -285,3 +285,23 @@ fn a_node_that_was_silent_and_goes_on_is_counted_once() {
         assert_eq!(after_a_silence(silence), (offered, offered, 0), "{silence}");
     }
 }
+
+#[test]
+fn what_an_analyzer_refused_hides_no_loss() {
+    // Node 0, cut off, captures all of bucket 1 beside its owner, which loses one of five.
+    let mut ledger = ledger();
+    for seconds in 0..7u64 {
+        for node in 0..2 {
+            let mut report = report(node, seconds, |bucket| {
+                u64::from(bucket == 1) * 5 * seconds.min(3)
+            });
+            report.captured[1] = (5 - u64::from(node)) * seconds.min(3);
+            ledger.take(report).unwrap();
+        }
+        ledger.settle();
+    }
+    ledger.refused(1, 15);
+    let row = ledger.account().buckets[1];
+    assert_eq!(row.offered.least, 15, "{row:?}");
+    assert_eq!((row.refused.least, row.lost.least), (15, 3));
+}

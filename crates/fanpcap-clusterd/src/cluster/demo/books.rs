@@ -129,9 +129,9 @@ impl Books {
 
     /// A node is dead since `at`, whose file has these packets.
     pub(super) fn bury(&mut self, node: NodeId, at: u64, file: &[u64]) {
-        let mut captured = Box::new([0; BUCKETS]);
+        let mut captured = Box::new([Span::default(); BUCKETS]);
         for number in file {
-            captured[self.bucket(*number)] += 1;
+            captured[self.bucket(*number)] += Span::exactly(1);
         }
         self.ledger.end(node, at, Some(captured), |_| true);
     }

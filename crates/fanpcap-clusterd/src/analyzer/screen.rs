@@ -1,0 +1,174 @@
+//! The state on a terminal: the cluster's sums, the four counters of losses, and a row a node.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_cluster::witness::{NodeAccount, Verdict};
+
+use super::clock::rfc3339;
+use super::status::Status;
+
+/// The other screen, without a cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// To the upper left; and what is left of a line, and of the screen, cleared.
+const HOME: &str = "\x1b[H";
+const REST_OF_LINE: &str = "\x1b[K\r\n";
+const REST: &str = "\x1b[J";
+
+/// A terminal that is given back when this value goes.
+#[derive(Debug)]
+pub(super) struct Screen(());
+
+impl Screen {
+    /// # Errors
+    ///
+    /// Standard output is no terminal, or can't be written.
+    pub(super) fn open() -> Result<Self> {
+        let mut out = io::stdout();
+        ensure!(
+            out.is_terminal(),
+            "--watch: standard output is no terminal; use --json for programs"
+        );
+        write!(out, "{ENTER}").context("writing to the terminal")?;
+        Ok(Self(()))
+    }
+
+    /// Draws the state in the place of the one before.
+    ///
+    /// # Errors
+    ///
+    /// The terminal is gone.
+    pub(super) fn draw(&self, status: &Status) -> Result<()> {
+        let mut text = HOME.to_owned();
+        for line in lines(status) {
+            text += &line;
+            text += REST_OF_LINE;
+        }
+        text += REST;
+        let mut out = io::stdout();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.context("writing to the terminal")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Fails if the terminal is gone.
+        let _ = write!(io::stdout(), "{LEAVE}");
+        let _ = io::stdout().flush();
+    }
+}
+
+/// The screen's lines.
+fn lines(status: &Status) -> Vec<String> {
+    let account = &status.account;
+    let (total, counters) = (&account.total, &status.counters);
+    let mut lines = vec![
+        format!(
+            "fanpcap analyzer, accounts since {}",
+            rfc3339(account.since)
+        ),
+        String::new(),
+        format!(
+            "offered {}   captured {}   lost {}",
+            total.offered, total.captured, total.lost
+        ),
+        format!(
+            "lost at: mirror {}   ring {}   export {}   analyzer {}",
+            status.mirror(),
+            account.ring,
+            counters.export_lost,
+            status.unwritten
+        ),
+        format!(
+            "delivered {}   doubles {}   fenced {}   foreign {}   unknown {}   late {}",
+            counters.delivered,
+            counters.doubles,
+            counters.fenced,
+            counters.foreign,
+            counters.unknown,
+            counters.late
+        ),
+        String::new(),
+        format!(
+            "{:8} {:>15} {:>15} {:>10} {:>10} {:>10} {:>10}",
+            "NODE", "SEEN", "CAPTURED", "LOST", "MIRROR", "RING", "EXPORT"
+        ),
+    ];
+    lines.extend(account.nodes.iter().map(|node| row(status, node)));
+    lines.push(String::new());
+    lines.extend(status.warnings());
+    lines
+}
+
+/// A node: what it lost are packets that it had to capture.
+fn row(status: &Status, node: &NodeAccount) -> String {
+    let export = status.missing.get(&node.node).copied().unwrap_or(0);
+    let row = format!(
+        "{:8} {:>15} {:>15} {:>10} {:>10} {:>10} {:>10}",
+        node.node.to_string(),
+        node.seen,
+        node.captured,
+        node.ring.saturating_add(export),
+        node.mirror,
+        node.ring,
+        export
+    );
+    if node.verdict == Verdict::Sound {
+        row
+    } else {
+        format!("{row}  {}", node.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cluster::NodeId;
+    use fanpcap_cluster::analyzer::Counters;
+    use fanpcap_cluster::witness::Account;
+
+    use super::*;
+
+    #[test]
+    fn a_node_has_its_four_figures_and_warnings_have_lines() {
+        let node = NodeAccount {
+            node: NodeId(0xa1),
+            verdict: Verdict::Blind,
+            mirror: 5,
+            ring: 3,
+            seen: 100,
+            captured: 40,
+        };
+        let status = Status {
+            account: Account {
+                nodes: vec![node],
+                ring: 3,
+                ..Account::default()
+            },
+            clocks: vec![(Some(NodeId(0xa1)), -12_000_000_000)],
+            blind: None,
+            missing: [(NodeId(0xa1), 2)].into(),
+            counters: Counters {
+                export_lost: 2,
+                ..Counters::default()
+            },
+            written: 0,
+            unwritten: 7,
+            dropped: 0,
+            refused: 0,
+            refusals: Vec::new(),
+            figures: Vec::new(),
+            trouble: None,
+        };
+        let lines = lines(&status);
+        let text = lines.join("\n");
+        assert!(text.contains("lost at: mirror 5   ring 3   export 2   analyzer 7"));
+        let row = lines.iter().find(|line| line.starts_with("000000a1"));
+        let figures: Vec<&str> = row.unwrap().split_whitespace().take(7).collect();
+        assert_eq!(figures[1..], ["100", "40", "5", "5", "3", "2"]);
+        let clock = "node 000000a1: its clock is 12.0 s behind the others'";
+        assert!(lines.iter().any(|line| line == clock), "{text}");
+    }
+}
