@@ -9,8 +9,9 @@
 //! | --- | --- |
 //! | `bpf/` | the BPF file system |
 //! | `bpf/NETNS-IFINDEX/link` | the link of the device |
+//! | `bpf/NETNS-IFINDEX/next` | the array with the BPF program that gets the node's packets |
 //! | `bpf/NETNS-IFINDEX/ID/` | the BPF program of number ID and its maps |
-//! | `NETNS/IFINDEX.lock` | locked by the agent |
+//! | `NETNS/IFINDEX.lock` | byte 0 is locked by the agent, [`TURN`] by the XDP engine's members |
 //! | `NETNS/IFINDEX.state` | what the agent has to remember: see [`State`] |
 //!
 //! | `mount/lock` | locked while an agent makes or removes its places in these directories |
@@ -23,26 +24,22 @@ mod state;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fanpcap_bpf::MapKind;
 use fanpcap_group::root;
-use fanpcap_linux::bpf::{self, Attached, Hook};
+use fanpcap_group::selection::{self, BPF, CLUSTER, LINK, NEXT, TURN};
+use fanpcap_linux::bpf::{self, Attached, Hook, ObjectArray};
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{bpf_fs, lock};
 use fanpcap_linux::process::netns;
 
 pub(crate) use state::{Set, State};
 
-/// The directory of all that agents leave.
-const CLUSTER: &str = "cluster";
-/// The directory with the BPF file system.
-const BPF: &str = "bpf";
 /// The directory with the lock for mounting.
 const MOUNT: &str = "mount";
-/// The name of the link.
-const LINK: &str = "link";
 
 /// A device's place in the BPF file system, and the right to change it.
 #[derive(Debug)]
@@ -53,7 +50,7 @@ pub(crate) struct Hold {
     pins: PathBuf,
     is_over: bool,
     /// Its lock ends with the process.
-    _lock: File,
+    lock: File,
 }
 
 /// What an earlier agent has left.
@@ -83,13 +80,13 @@ impl Hold {
         // Without it another agent could remove the directories again, or unmount.
         let _turn = turn()?;
         let (directory, path) = private(&netns)?;
-        let name = format!("{ifindex}.lock");
+        let name = selection::lock(ifindex);
         let lock = locked(&directory, &name)?;
         let lock = lock.with_context(|| {
             let path = path.display();
             format!("another 'fanpcap node' runs on this device ({path}/{ifindex}.lock)")
         })?;
-        let pins = place(&format!("{netns}-{ifindex}")).inspect_err(|_| {
+        let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
         Ok(Self {
@@ -98,7 +95,7 @@ impl Hold {
             path,
             pins,
             is_over: false,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -122,6 +119,25 @@ impl Hold {
         Ok(Some(Left { link, set }))
     }
 
+    /// The array with the BPF program that gets the node's packets. It stays through all BPF
+    /// programs of the device, and so does what the XDP engine has put there.
+    pub(crate) fn next(&self) -> Result<ObjectArray> {
+        let path = self.pins.join(NEXT);
+        let next = match bpf::open_pinned(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let next = ObjectArray::create("fanpcap_next", MapKind::ProgArray, 1);
+                next.and_then(|next| bpf::pin(next.as_fd(), &path).map(|()| next))
+            }
+            opened => opened.and_then(|fd| ObjectArray::open(fd, MapKind::ProgArray, 1)),
+        };
+        next.with_context(|| format!("the array {}", path.display()))
+    }
+
+    /// Whether an application captures by the XDP engine behind the selection.
+    pub(crate) fn has_engine(&self) -> Result<bool> {
+        lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
+    }
+
     /// Pins the BPF program of this number and its maps, before a link runs it.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = self.set(program);
@@ -142,7 +158,8 @@ impl Hold {
         bpf::pin(link, &path).with_context(|| format!("pinning {}", path.display()))
     }
 
-    /// Removes the sets of all BPF programs but this one, which the link runs.
+    /// Removes the sets of all BPF programs but this one, which the link runs. Without one, the
+    /// array of the next BPF program as well.
     pub(crate) fn forget_all_but(&self, program: Option<u32>) -> Result<()> {
         let kept = program.map(|program| program.to_string());
         for entry in fs::read_dir(&self.pins).context("reading the pins")? {
@@ -151,6 +168,9 @@ impl Hold {
             if path.is_dir() && !is_kept {
                 remove_set(&path)?;
             }
+        }
+        if program.is_none() {
+            remove_if_there(&self.pins.join(NEXT))?;
         }
         Ok(())
     }
@@ -204,7 +224,7 @@ impl Hold {
 
     /// Removes the lock, and the BPF file system with the last device.
     fn clear(&self, _turn: &File) -> Result<()> {
-        let lock = format!("{}.lock", self.ifindex);
+        let lock = selection::lock(self.ifindex);
         let _ = self.directory.remove_file(OsStr::new(&lock));
         let _ = fs::remove_dir(&self.path);
         let (_, mount) = private(BPF)?;

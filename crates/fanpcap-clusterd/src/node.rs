@@ -31,7 +31,7 @@ use crate::shipping::{Shipper, ShipperSettings};
 use agent::Agent;
 use capture::Capture;
 use device::Device;
-use kernel::Kernel;
+use kernel::{Detached, Kernel};
 use metrics::Metrics;
 use report::Reporter;
 use stream::Stream;
@@ -109,11 +109,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
     let name = device.name.clone();
     let kernel = Kernel::take(device, frames::cluster(conf), action(conf))?;
-    match kernel.detach()? {
-        true => say(&format!(
-            "{name} has no selection any more: all packets pass"
-        )),
-        false => say(&format!("{name} had no selection")),
+    let had = kernel.detach()?;
+    say(&match had {
+        Detached::Nothing => format!("{name} had no selection"),
+        Detached::Selection | Detached::SelectionBeforeEngine => {
+            format!("{name} has no selection any more: all packets pass")
+        }
+    });
+    if had == Detached::SelectionBeforeEngine {
+        say(&format!(
+            "applications that captured on {name} by the XDP engine have lost the device: \
+             start them again"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,7 +187,7 @@ const LINK: u16 = 22;
 
 fn action(conf: &Conf) -> Action {
     match conf.mode {
-        Mode::Distribution => Action::Pass,
+        Mode::Distribution => Action::PassToNext,
         Mode::Capture => Action::Ship {
             bytes: (LINK + conf.header).next_multiple_of(8),
         },

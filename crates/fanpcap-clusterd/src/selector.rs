@@ -103,6 +103,16 @@ impl Selector {
         Self::load_object(&object, program, ring_len)
     }
 
+    /// As [`Selector::load`], of a selection that passes this node's packets to the BPF program in
+    /// `next`.
+    ///
+    /// # Errors
+    /// [`SelectorError`].
+    pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self, SelectorError> {
+        let object = program.object().map_err(SelectorError::Compile)?;
+        Self::load_ends(&object, program.lanes, Ends::Next(next))
+    }
+
     /// As [`Selector::load`], with another BPF program on the same maps: for trials.
     ///
     /// # Errors
@@ -112,15 +122,17 @@ impl Selector {
         program: &Program,
         ring_len: u32,
     ) -> Result<Self, SelectorError> {
-        let of_map = |error| SelectorError::Load(LoadError::of_map(ProgramKind::Xdp, error));
-        let lanes = program.lanes;
+        let ends = Ends::create(program, ring_len).map_err(of_map)?;
+        Self::load_ends(object, program.lanes, ends)
+    }
+
+    fn load_ends(object: &Object, lanes: Lanes, ends: Ends) -> Result<Self, SelectorError> {
         let table = |name, len: usize| {
             let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
             Table::create_rows(name, len, 1)
         };
         let control = table(CONTROL_MAP, control::LEN).map_err(of_map)?;
         let counts = table(COUNTS_MAP, counts::len(lanes)).map_err(of_map)?;
-        let ends = Ends::create(program, ring_len).map_err(of_map)?;
         let mut given = vec![(CONTROL_MAP, control.as_fd()), (COUNTS_MAP, counts.as_fd())];
         match &ends {
             Ends::Host => {}
@@ -436,6 +448,10 @@ fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
         }
         before = after;
     }
+}
+
+fn of_map(error: io::Error) -> SelectorError {
+    SelectorError::Load(LoadError::of_map(ProgramKind::Xdp, error))
 }
 
 impl Ends {

@@ -44,7 +44,7 @@ impl Device for fanpcap_xdp::Device {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.descriptors().to_vec()
+        self.descriptors()
     }
 
     fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {

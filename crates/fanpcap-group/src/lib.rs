@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod root;
+pub mod selection;
 pub mod record;
 pub mod page;
 pub mod arrivals;

@@ -108,6 +108,16 @@ pub fn private_directory(name: &str, part: &str) -> io::Result<(Directory, PathB
     Ok((found, parent.join(part)))
 }
 
+/// The path of the directory `name` beside the root, if it is there and trusted.
+///
+/// # Errors
+/// `ENOENT`, and as [`root`].
+pub(crate) fn find_private(name: &str) -> io::Result<PathBuf> {
+    let root = Root::find()?;
+    enter(&enter(&root.open_base()?, NAME)?, name)?;
+    Ok(root.base.join(NAME).join(name))
+}
+
 /// Returns the reason why no member has a page, in brackets for the end of a message. Empty unless
 /// the root is untrusted.
 pub fn distrust() -> String {

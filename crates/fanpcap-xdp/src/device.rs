@@ -1,36 +1,35 @@
 //! A device: what all groups on it share.
 
+use crate::behind::{Behind, Selection};
 use crate::layout::settings;
-use crate::layout::{self, BERTHS, Lanes, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP};
-use crate::program::{self, DockMaps};
-use crate::root::root;
+use crate::layout::{self, BERTHS, Lanes, SETTINGS_LEN};
+use crate::own::{Own, number};
+use crate::program::DockMaps;
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
-use fanpcap_bpf::{MapKind, Object, ProgramKind};
-use fanpcap_linux::bpf::{
-    self, Attached, Hook, LoadError, Loaded, LoadedProgram, Map, ObjectArray, Table,
-};
-use fanpcap_linux::netlink::link::{self, Link};
+use fanpcap_bpf::{MapKind, ProgramKind};
+use fanpcap_linux::bpf::{self, Attached, Hook, LoadError, LoadedProgram, Map, ObjectArray, Table};
+use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
 use fanpcap_linux::{ethtool, interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The engine's part of a device that has been taken over: its BPF link, whose BPF program is a
-/// root, or that of the only group; the groups' BPF programs; and the settings.
+/// root, or that of the only group; the groups' BPF programs; and the settings. Behind a selection
+/// the link is the selection's.
 ///
 /// The kernel frees all of it with the last process that has it open. Each member's process must
 /// keep it open: the kernel forgets the groups' BPF programs, or detaches the root, otherwise.
 #[derive(Debug)]
 pub struct Device {
     link: Attached,
-    programs: ObjectArray,
-    settings: Table,
-    stamp: Map,
+    behind: Option<Behind>,
+    own: Own,
 }
 
-/// How many descriptors a device has.
-pub const DEVICE_DESCRIPTORS: usize = 4;
+/// How many descriptors a device has that is behind no selection.
+const DESCRIPTORS: usize = 4;
 
 impl Lanes {
     /// The lanes for the receive queues that a device has now.
@@ -48,39 +47,50 @@ impl Device {
     /// # Errors
     /// See [`Unavailable`].
     pub fn take_over(ifindex: u32) -> Result<Self, Unavailable> {
+        Self::take_over_behind(ifindex, None)
+    }
+
+    /// As [`Device::take_over`], behind the selection of a cluster's node, if there is one: the
+    /// groups get the packets that the node selects.
+    ///
+    /// # Errors
+    /// See [`Unavailable`]: `Foreign` while the engine's members of before are there.
+    pub fn take_over_behind(
+        ifindex: u32,
+        selection: Option<Selection>,
+    ) -> Result<Self, Unavailable> {
         let found = check(ifindex)?;
-        let of_map = |error| Unavailable::Load(LoadError::of_map(ProgramKind::Xdp, error));
-        let settings = Table::create_rows(SETTINGS_MAP, SETTINGS_LEN, 1).map_err(of_map)?;
-        if let Some(verdict) = number(&settings, settings::VERDICT) {
-            verdict.store(layout::XDP_PASS, Ordering::Release);
-        }
-        let stamp = Map::create(STAMP_MAP, &layout::stamp()).map_err(of_map)?;
-        let programs = ObjectArray::create(PROGRAMS_MAP, MapKind::ProgArray, BERTHS);
-        let programs = programs.map_err(of_map)?;
-        let maps = Maps {
-            settings: settings.as_fd(),
-            stamp: stamp.as_fd(),
-            programs: programs.as_fd(),
-        };
-        let nobody = maps.load_root(0, None).map_err(|error| {
-            if is_of_old_kernel(&error) {
-                Unavailable::Kernel
-            } else {
-                Unavailable::Load(error)
+        // Somebody may have detached it.
+        let selection = selection.filter(|_| found.xdp.is_some());
+        if let Some(xdp) = found.xdp {
+            if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
+                return Err(foreign(xdp.program));
             }
-        })?;
-        let tells = || Tags::of(ifindex).is_some_and(|it| maps.load_root(1, Some(it)).is_ok());
+            if xdp.mode == xdp_mode::GENERIC {
+                return Err(Unavailable::Driver(io::ErrorKind::Unsupported.into()));
+            }
+        }
+        let own = Own::new()?;
+        let nobody = own.nobody()?;
+        let tells = || {
+            // BPF programs that ask for tags can't be in an array.
+            let tags = Tags::of(ifindex).filter(|_| selection.is_none());
+            tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
+        };
         if takes_tags(&found) && !tells() {
             return Err(Unavailable::TakesVlanTags(found.name));
         }
-        let link = nobody.attach(ifindex, Hook::Driver);
-        let link = link.map_err(|error| refused(ifindex, error))?;
-        Ok(Self {
-            link,
-            programs,
-            settings,
-            stamp,
-        })
+        let (link, behind) = match selection {
+            None => {
+                let link = nobody.attach(ifindex, Hook::Driver);
+                (link.map_err(|error| refused(ifindex, error))?, None)
+            }
+            Some(selection) => {
+                let (link, behind) = selection.take(&nobody).map_err(Unavailable::Load)?;
+                (link, Some(behind))
+            }
+        };
+        Ok(Self { link, behind, own })
     }
 
     /// The device behind [`Device::descriptors`] of another process. It takes no capability.
@@ -88,24 +98,49 @@ impl Device {
     /// # Errors
     /// `InvalidData` when they are not those of a device.
     pub fn open(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        let all = <[OwnedFd; DEVICE_DESCRIPTORS]>::try_from(descriptors);
+        let mut all = descriptors;
+        let turn = if all.len() > DESCRIPTORS {
+            all.pop()
+        } else {
+            None
+        };
+        let entry = if all.len() > DESCRIPTORS {
+            all.pop()
+        } else {
+            None
+        };
+        let all = <[OwnedFd; DESCRIPTORS]>::try_from(all);
         let [link, programs, settings, stamp] = all.map_err(|_| io::ErrorKind::InvalidData)?;
+        let behind = match entry.zip(turn) {
+            Some((entry, turn)) => Some(Behind {
+                entry: ObjectArray::open(entry, MapKind::ProgArray, 1)?,
+                turn,
+            }),
+            None => None,
+        };
         Ok(Self {
             link: Attached::open(link, Hook::Driver)?,
-            programs: ObjectArray::open(programs, MapKind::ProgArray, BERTHS)?,
-            settings: Table::open_rows(settings, SETTINGS_LEN)?,
-            stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
+            behind,
+            own: Own {
+                programs: ObjectArray::open(programs, MapKind::ProgArray, BERTHS)?,
+                settings: Table::open_rows(settings, SETTINGS_LEN)?,
+                stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
+            },
         })
     }
 
     /// The device's descriptors, for [`Device::open`] in another process.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; DEVICE_DESCRIPTORS] {
-        [
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all = vec![
             self.link.as_fd(),
-            self.programs.as_fd(),
-            self.settings.as_fd(),
-            self.stamp.as_fd(),
-        ]
+            self.own.programs.as_fd(),
+            self.own.settings.as_fd(),
+            self.own.stamp.as_fd(),
+        ];
+        if let Some(Behind { entry, turn }) = &self.behind {
+            all.extend([entry.as_fd(), turn.as_fd()]);
+        }
+        all
     }
 
     /// The device's index; 0 when it is gone, or somebody has detached the BPF program.
@@ -120,15 +155,15 @@ impl Device {
     pub fn maps(&self) -> DockMaps<'_> {
         DockMaps {
             ifindex: self.ifindex().unwrap_or(0),
-            settings: self.settings.as_fd(),
-            stamp: self.stamp.as_fd(),
+            settings: self.own.settings.as_fd(),
+            stamp: self.own.stamp.as_fd(),
             link: Some(&self.link),
         }
     }
 
     /// Sets whether the host loses the packets that no steering program gives it.
     pub fn set_steals(&self, steals: bool) {
-        if let Some(verdict) = number(&self.settings, settings::VERDICT) {
+        if let Some(verdict) = number(&self.own.settings, settings::VERDICT) {
             let wanted = if steals {
                 layout::XDP_DROP
             } else {
@@ -140,7 +175,7 @@ impl Device {
 
     /// Whether the host loses the packets that no steering program gives it.
     pub fn steals(&self) -> bool {
-        let verdict = number(&self.settings, settings::VERDICT);
+        let verdict = number(&self.own.settings, settings::VERDICT);
         verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
     }
 
@@ -155,7 +190,7 @@ impl Device {
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; those of bpf(2).
     pub fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
         for (berth, program) in berths {
-            self.programs.put((*berth).into(), &[*program])?;
+            self.own.programs.put((*berth).into(), &[*program])?;
         }
         let wanted = berths.iter().fold(0, |all, (berth, _)| all | (1 << berth));
         let only = match berths {
@@ -166,7 +201,7 @@ impl Device {
         let is_free = |berth: &u32| wanted & (1 << berth) == 0;
         (0..BERTHS)
             .filter(is_free)
-            .try_for_each(|berth| self.programs.remove(berth, 1))
+            .try_for_each(|berth| self.own.programs.remove(berth, 1))
     }
 
     /// Gives the device's packets to the groups of these berths: to a root, or to the BPF program
@@ -187,27 +222,26 @@ impl Device {
         };
         // Groups' BPF programs look for a stamp from now on. Only a root of several takes one.
         if only.is_none() {
-            if let Some(has_root) = number(&self.settings, settings::HAS_ROOT) {
+            if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
         // Who dies before the last of these steps leaves the root's berths told too few, never too
         // many.
         self.set_root(self.root() & root);
-        self.link.replace(&program)?;
+        match &self.behind {
+            None => self.link.replace(&program)?,
+            Some(_) if self.ifindex()? == 0 => return Err(io::Error::from_raw_os_error(ENOLINK)),
+            Some(behind) => behind.run(&program)?,
+        }
         self.set_root(root);
         Ok(())
     }
 
     /// The root for these berths; `None` where an only group needs none.
     fn load_root(&self, berths: u32, is_only: bool) -> Result<Option<LoadedProgram>, LoadError> {
-        let maps = Maps {
-            settings: self.settings.as_fd(),
-            stamp: self.stamp.as_fd(),
-            programs: self.programs.as_fd(),
-        };
         if let Some(tags) = self.tags().filter(|_| berths != 0) {
-            match maps.load_root(berths, Some(tags)) {
+            match self.own.load_root(berths, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
                 // Before Linux 6.16 such a BPF program has no tail calls.
@@ -217,11 +251,14 @@ impl Device {
         if is_only {
             return Ok(None);
         }
-        maps.load_root(berths, None).map(Some)
+        self.own.load_root(berths, None).map(Some)
     }
 
-    /// How BPF programs ask the driver for tags.
+    /// How BPF programs ask the driver for tags, where they can.
     fn tags(&self) -> Option<Tags> {
+        if self.behind.is_some() {
+            return None;
+        }
         let ifindex = self.ifindex().ok().filter(|&it| self.is_here(it))?;
         Tags::of(ifindex)
     }
@@ -237,39 +274,14 @@ impl Device {
 
     /// The berths of the root that the device has; 0 without one.
     fn root(&self) -> u32 {
-        let root = number(&self.settings, settings::ROOT);
+        let root = number(&self.own.settings, settings::ROOT);
         root.map_or(0, |root| root.load(Ordering::Acquire))
     }
 
     fn set_root(&self, berths: u32) {
-        if let Some(root) = number(&self.settings, settings::ROOT) {
+        if let Some(root) = number(&self.own.settings, settings::ROOT) {
             root.store(berths, Ordering::Release);
         }
-    }
-}
-
-/// The maps that a root is given.
-struct Maps<'a> {
-    settings: BorrowedFd<'a>,
-    stamp: BorrowedFd<'a>,
-    programs: BorrowedFd<'a>,
-}
-
-impl Maps<'_> {
-    fn load_root(&self, berths: u32, tags: Option<Tags>) -> Result<LoadedProgram, LoadError> {
-        let root = root(berths, tags);
-        let root: Object = root.map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
-        let given = [
-            (SETTINGS_MAP, self.settings),
-            (STAMP_MAP, self.stamp),
-            (PROGRAMS_MAP, self.programs),
-        ];
-        let device = tags.map_or(0, |tags| tags.ifindex);
-        let name = match berths.count_ones() {
-            1 => program::NAME,
-            _ => "fanpcap_root",
-        };
-        Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)
     }
 }
 
@@ -287,9 +299,6 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
     }
     if link.kind == "bridge" {
         return Err(Unavailable::Kind(link.kind));
-    }
-    if let Some(found) = link.xdp {
-        return Err(foreign(found.program));
     }
     Ok(link)
 }
@@ -317,14 +326,6 @@ fn refused(ifindex: u32, error: io::Error) -> Unavailable {
     }
 }
 
-/// Kernels before Linux 5.18 don't know the flag with which XDP programs are loaded.
-fn is_of_old_kernel(error: &LoadError) -> bool {
-    let LoadError::Refused(refused) = error else {
-        return false;
-    };
-    refused.error.raw_os_error() == Some(EINVAL)
-}
-
 fn io_error(error: LoadError) -> io::Error {
     match error {
         LoadError::Privilege { error, .. } | LoadError::Map(error) => error,
@@ -332,14 +333,10 @@ fn io_error(error: LoadError) -> io::Error {
     }
 }
 
-fn number(settings: &Table, at: i16) -> Option<&AtomicU32> {
-    settings.view(usize::from(at.unsigned_abs()), 1)?.first()
-}
-
 // errno(3), linux/if.h, linux/if_arp.h.
 const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
-const EINVAL: i32 = 22;
+const ENOLINK: i32 = 67;
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
 

@@ -16,11 +16,14 @@ mod unavailable;
 mod program;
 mod tags;
 mod root;
+mod behind;
+mod own;
 mod device;
 mod port;
 
+pub use behind::{Selection, TURN};
 pub use capture::Capture;
-pub use device::{DEVICE_DESCRIPTORS, Device};
+pub use device::Device;
 pub use layout::{BERTHS, Lanes, SLOTS};
 pub use port::open;
 pub use program::{Compile, DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};

@@ -49,6 +49,11 @@ impl Device {
                 let program = xdp.program;
                 let called = bpf::program_name(program).unwrap_or_else(|_| "unknown".to_owned());
                 let name = &self.name;
+                ensure!(
+                    !is_engine(&called),
+                    "applications capture on {name} by the XDP engine ({called}): stop them, start \
+                     the node, and start them again; then they capture behind the selection"
+                );
                 bail!(
                     "{name} has another XDP program, {called} (number {program}): stop what runs \
                      it, or see 'bpftool net show dev {name}'"
@@ -89,6 +94,11 @@ fn lanes(kind: &str, queues: u32) -> Lanes {
         "bond" => Lanes::SHARED,
         _ => Lanes::for_queues(queues),
     }
+}
+
+/// Whether a BPF program has one of the names of the XDP engine's (fanpcap-xdp).
+fn is_engine(name: &str) -> bool {
+    ["fanpcap_xdp", "fanpcap_root"].contains(&name)
 }
 
 /// linux/if.h.

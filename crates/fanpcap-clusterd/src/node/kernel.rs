@@ -42,6 +42,15 @@ pub(crate) struct Prepared {
     pub(crate) is_new: bool,
 }
 
+/// What a device had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Detached {
+    Nothing,
+    Selection,
+    /// With applications behind it that capture by the XDP engine.
+    SelectionBeforeEngine,
+}
+
 /// Bytes of all ring buffers of a device together.
 const RINGS_LEN: usize = 64 << 20;
 
@@ -208,7 +217,10 @@ impl Kernel {
 
     /// Loads a BPF program with its table, and has the device run it in the place of what is there.
     fn replace(&mut self, program: &Program, code: u64, orders: &Orders) -> Result<()> {
-        let selector = Selector::load(program, ring_len(program.lanes))?;
+        let selector = match program.action {
+            Action::PassToNext => Selector::load_before(program, self.hold.next()?)?,
+            Action::Pass | Action::Ship { .. } => Selector::load(program, ring_len(program.lanes))?,
+        };
         let id = selector
             .program()
             .id()
@@ -276,8 +288,12 @@ impl Kernel {
     }
 
     /// Takes the selection off the device: packets of other nodes pass again.
-    pub(crate) fn detach(self) -> Result<bool> {
-        let had = self.link.is_some();
+    pub(crate) fn detach(self) -> Result<Detached> {
+        let had = match (&self.link, self.hold.has_engine()?) {
+            (None, _) => Detached::Nothing,
+            (Some(_), false) => Detached::Selection,
+            (Some(_), true) => Detached::SelectionBeforeEngine,
+        };
         if self.state.promiscuous {
             self.device.set_promiscuous(false)?;
         }
@@ -294,7 +310,7 @@ impl Kernel {
 fn open(left: &Left, set: &Set) -> io::Result<Selector> {
     let lanes = Lanes::with_own(set.lanes);
     let (action, ends) = match set.bytes {
-        0 => (Action::Pass, 0),
+        0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
     // The BPF program, the control map, the counters, and where packets go.

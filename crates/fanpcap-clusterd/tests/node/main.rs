@@ -3,6 +3,7 @@
 mod stage;
 mod doctor;
 mod distribution;
+mod behind;
 mod refusals;
 mod capture;
 mod embedded;

@@ -9,6 +9,7 @@ use crate::identity::Identity;
 use crate::on_xdp::{CountMaps, OnXdp, counts_by_them};
 use crate::page::{GroupDir, MemberId};
 use crate::roster::Roster;
+use crate::selection;
 use crate::shared::Shared;
 use crate::table::at;
 use crate::turn::GroupLock;
@@ -181,7 +182,8 @@ fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
     if let Some(dock) = found {
         return Ok(dock);
     }
-    let device = Device::take_over(ifindex).map_err(XdpError::Unavailable)?;
+    let device = Device::take_over_behind(ifindex, selection::find(ifindex).ok());
+    let device = device.map_err(XdpError::Unavailable)?;
     Dock::new(device, ifindex).map_err(XdpError::Locker)
 }
 

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 mod tags;
+mod behind;
 
 /// Runs a test in a network namespace of its own with the pair va, vb.
 fn on_pair(test: impl FnOnce(u32) + Send + 'static) {

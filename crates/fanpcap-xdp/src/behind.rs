@@ -1,0 +1,89 @@
+//! The place behind the selection of a cluster's node. The node's BPF program has the device, and
+//! gives the packets that it selects to the BPF program in an array.
+//!
+//! The array is pinned, so it keeps what is put there when the engine's last member dies. So that
+//! is [`step`], a BPF program which goes on with the one in an array of the engine's own. The
+//! kernel empties that array with its last descriptor, and then the host gets the packets.
+
+use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
+use fanpcap_linux::bpf::{Attached, LoadError, LoadedProgram, ObjectArray};
+use fanpcap_linux::file::lock;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// What a node leaves for the engine.
+#[derive(Debug)]
+pub struct Selection {
+    /// The link of the node's BPF program.
+    pub link: Attached,
+    /// The array, of one entry, with the BPF program that gets the node's packets.
+    pub next: ObjectArray,
+    /// A file, open for writing. The engine has the lock of its byte [`TURN`] as long as it has a
+    /// member.
+    pub turn: File,
+}
+
+/// The byte of [`Selection::turn`] that is locked.
+pub const TURN: u32 = 1;
+
+/// The engine's part of a place that it has taken.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    pub(crate) entry: ObjectArray,
+    /// The open file description that has the lock. All members have it.
+    pub(crate) turn: OwnedFd,
+}
+
+impl Selection {
+    /// Whether it is the selection whose BPF program has this number, and no member of the engine
+    /// is behind it. Takes the lock.
+    pub(crate) fn is_free(&self, program: u32) -> bool {
+        let is_it = self.link.program_id().is_ok_and(|it| it == program);
+        is_it && lock::try_take_byte(&self.turn, TURN).unwrap_or(false)
+    }
+
+    /// Has the `first` BPF program get the packets of the node. Returns the link as well.
+    pub(crate) fn take(self, first: &LoadedProgram) -> Result<(Attached, Behind), LoadError> {
+        let entry = ObjectArray::create(NAME, MapKind::ProgArray, 1);
+        let behind = Behind {
+            entry: entry.map_err(LoadError::Map)?,
+            turn: self.turn.into(),
+        };
+        behind.run(first).map_err(LoadError::Map)?;
+        let step = step(behind.entry.as_fd().as_raw_fd());
+        let step = LoadedProgram::load(ProgramKind::Xdp, NAME, &step);
+        let step = step.map_err(LoadError::Refused)?;
+        let put = self.next.put(0, &[step.as_fd()]);
+        put.map_err(LoadError::Map)?;
+        Ok((self.link, behind))
+    }
+}
+
+impl Behind {
+    /// Gives the packets to this BPF program: each packet meets the one before or this one.
+    pub(crate) fn run(&self, program: &LoadedProgram) -> io::Result<()> {
+        self.entry.put(0, &[program.as_fd()])
+    }
+}
+
+/// Goes on with the BPF program in the engine's array. Without one the host gets the packet.
+fn step(entry: i32) -> [Instruction; 6] {
+    let [map, second] = Instruction::map(2, entry);
+    [
+        map,
+        second,
+        Instruction::set(3, 0),
+        Instruction::new(CALL, 0, 0, 0, TAIL_CALL),
+        Instruction::set(0, XDP_PASS),
+        Instruction::exit(),
+    ]
+}
+
+/// The name in the kernel.
+const NAME: &str = "fanpcap_behind";
+
+// linux/bpf.h: BPF_JMP | BPF_CALL, enum xdp_action and enum bpf_func_id.
+const CALL: u8 = 0x85;
+const XDP_PASS: i32 = 2;
+const TAIL_CALL: i32 = 12;

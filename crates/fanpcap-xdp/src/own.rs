@@ -1,0 +1,94 @@
+//! What a device's BPF programs have in common: the settings, the stamp, and the groups' programs.
+
+use crate::layout::{self, BERTHS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings};
+use crate::program;
+use crate::root::root;
+use crate::tags::Tags;
+use crate::unavailable::Unavailable;
+use fanpcap_bpf::{MapKind, Object, ProgramKind};
+use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram, Map, ObjectArray, Table};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The maps that are made for a device.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) programs: ObjectArray,
+    pub(crate) settings: Table,
+    pub(crate) stamp: Map,
+}
+
+impl Own {
+    /// The host gets all packets.
+    ///
+    /// # Errors
+    /// [`Unavailable::Load`].
+    pub(crate) fn new() -> Result<Self, Unavailable> {
+        let of_map = |error| Unavailable::Load(LoadError::of_map(ProgramKind::Xdp, error));
+        let settings = Table::create_rows(SETTINGS_MAP, SETTINGS_LEN, 1).map_err(of_map)?;
+        if let Some(verdict) = number(&settings, settings::VERDICT) {
+            verdict.store(layout::XDP_PASS, Ordering::Release);
+        }
+        let programs = ObjectArray::create(PROGRAMS_MAP, MapKind::ProgArray, BERTHS);
+        Ok(Self {
+            programs: programs.map_err(of_map)?,
+            settings,
+            stamp: Map::create(STAMP_MAP, &layout::stamp()).map_err(of_map)?,
+        })
+    }
+
+    /// The root for no group.
+    ///
+    /// # Errors
+    /// See [`Unavailable`].
+    pub(crate) fn nobody(&self) -> Result<LoadedProgram, Unavailable> {
+        self.load_root(0, None).map_err(|error| {
+            if is_of_old_kernel(&error) {
+                Unavailable::Kernel
+            } else {
+                Unavailable::Load(error)
+            }
+        })
+    }
+
+    /// The root for these berths, with `tags` for their device alone.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub(crate) fn load_root(
+        &self,
+        berths: u32,
+        tags: Option<Tags>,
+    ) -> Result<LoadedProgram, LoadError> {
+        let root = root(berths, tags);
+        let root: Object = root.map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
+        let given = [
+            (SETTINGS_MAP, self.settings.as_fd()),
+            (STAMP_MAP, self.stamp.as_fd()),
+            (PROGRAMS_MAP, self.programs.as_fd()),
+        ];
+        let device = tags.map_or(0, |tags| tags.ifindex);
+        let name = match berths.count_ones() {
+            1 => program::NAME,
+            _ => "fanpcap_root",
+        };
+        Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)
+    }
+}
+
+/// Kernels before Linux 5.18 don't know the flag with which XDP programs are loaded.
+fn is_of_old_kernel(error: &LoadError) -> bool {
+    let LoadError::Refused(refused) = error else {
+        return false;
+    };
+    refused.error.raw_os_error() == Some(EINVAL)
+}
+
+/// A number of the settings.
+pub(crate) fn number(settings: &Table, at: i16) -> Option<&AtomicU32> {
+    settings.view(usize::from(at.unsigned_abs()), 1)?.first()
+}
+
+/// errno(3).
+const EINVAL: i32 = 22;
