@@ -242,11 +242,12 @@ impl Analyzer {
         Ok(number)
     }
 
-    /// Forgets the node that was silent longest. Returns its place.
+    /// Forgets the node that was silent longest, once none of its doubles can come. Returns its
+    /// place.
     fn forget_node(&mut self, now: u64) -> Result<usize, Refusal> {
         let oldest = self.nodes.iter().enumerate();
         let oldest = oldest.min_by_key(|(_, (_, heard))| *heard);
-        let silent = |heard: u64| heard.saturating_add(SILENT) < now;
+        let silent = |heard: u64| heard.saturating_add(LATE) < now;
         let oldest = oldest.filter(|(_, (_, heard))| silent(*heard));
         let (at, node) = oldest
             .map(|(at, (node, _))| (at, *node))

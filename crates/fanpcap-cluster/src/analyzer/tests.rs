@@ -492,7 +492,7 @@ fn forged_ids_do_not_lock_nodes_out_for_ever() {
     }
     assert_eq!(take(&mut analyzer, 9999, BEGIN), Err(Refusal::Full));
     assert_eq!(analyzer.counters().crowded_batches, 1);
-    take(&mut analyzer, 9999, BEGIN + SILENT + MS).unwrap();
+    take(&mut analyzer, 9999, BEGIN + LATE + MS).unwrap();
     let received = |id| analyzer.received(NodeId(id), 1, 0);
     assert_eq!(received(9999).map(|counts| counts[9]), Some(1));
     assert_eq!(received(0), None);
