@@ -173,7 +173,8 @@ impl Analyzer {
         self.rules.known = self.rules.known.max(time);
     }
 
-    /// Counts doubles and refused records by bucket anew, from `time` on, in nanoseconds since 1970.
+    /// Counts doubles and refused records by bucket anew, from `time` on, in nanoseconds since
+    /// 1970.
     pub fn count_from(&mut self, time: u64) {
         self.rules.since = time;
         self.rules.doubles.fill(0);
@@ -403,8 +404,8 @@ impl Analyzer {
         &self.rules.refused
     }
 
-    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970 by
-    /// the node's clock; by bucket. `None`: there was no such session.
+    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970
+    /// by the node's clock; by bucket. `None`: there was no such session.
     pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
         let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
         let after = |began: u64| began.saturating_add(self.settings.skew) >= since;

@@ -11,10 +11,11 @@
 //! | 18 | 6 | 0 |
 //! | 24 | 32 | HMAC-SHA256 of the message and the 24 bytes before |
 //!
-//! A node asks an analyzer for a **token** by a `Hello`, which has a nonce. The analyzer's `Welcome`
-//! has the token, and the nonce in its seal. The node's seals carry the token, so that nothing
-//! counts that was recorded before the analyzer began. A window of sequence numbers stops what was
-//! recorded since. Over TCP the analyzer seals its acknowledgements, with the nonce as their token.
+//! A node asks an analyzer for a **token** by a `Hello`, which has a nonce. The analyzer's
+//! `Welcome` has the token, and the nonce in its seal. The node's seals carry the token, so that
+//! nothing counts that was recorded before the analyzer began. A window of sequence numbers stops what
+//! was recorded since. Over TCP the analyzer seals its acknowledgements, with the nonce as their
+//! token.
 
 mod refusal;
 mod gate;

@@ -79,8 +79,8 @@ impl Report {
     }
 }
 
-/// Chunks overtake each other by less, in nanoseconds. A report that is older by more is a newer one:
-/// the node's clock was set back.
+/// Chunks overtake each other by less, in nanoseconds. A report that is older by more is a newer
+/// one: the node's clock was set back.
 const OVERTAKE: u64 = 5_000_000_000;
 
 /// Puts the chunks of one node's reports together.

@@ -66,8 +66,8 @@ impl Books {
         }
     }
 
-    /// Accounts for these buckets. Others than before begin new books, at `now` in nanoseconds since
-    /// 1970. Returns whether they do.
+    /// Accounts for these buckets. Others than before begin new books, at `now` in nanoseconds
+    /// since 1970. Returns whether they do.
     pub(super) fn follow(&mut self, part: Part, now: u64) -> bool {
         if part == self.part {
             return false;

@@ -36,8 +36,8 @@ impl Offset {
     }
 }
 
-/// The clocks that differ from the middle one by more than `skew`, and by how much they are ahead of
-/// it. Of two in the middle, the one that is nearer to this machine's is the middle.
+/// The clocks that differ from the middle one by more than `skew`, and by how much they are ahead
+/// of it. Of two in the middle, the one that is nearer to this machine's is the middle.
 pub(super) fn odd(
     offsets: impl Iterator<Item = (Option<NodeId>, i64)>,
     skew: u64,

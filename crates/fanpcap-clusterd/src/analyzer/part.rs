@@ -1,5 +1,4 @@
-//! Which buckets are this analyzer's: with `n` analyzers, bucket `b` goes to the one with number `b`
-//! modulo `n`.
+//! Which buckets are this analyzer's: of `n`, bucket `b` goes to the one with number `b` modulo `n`.
 
 use std::net::SocketAddr;
 

@@ -19,8 +19,8 @@ pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
 /// Before something happens, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// How many packets the analyzer's figures say were lost, at least and at most: by the nodes, on the
-/// way to the analyzer, and at its disk.
+/// How many packets the analyzer's figures say were lost, at least and at most: by the nodes, on
+/// the way to the analyzer, and at its disk.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let (captured, as_much) = line.span("captured")?;

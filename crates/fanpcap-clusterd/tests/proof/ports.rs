@@ -12,8 +12,9 @@ use crate::wire::Sender;
 /// Records go to the analyzer, and are acknowledged.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Waits until the node is named, and asserts that what is missing in the files is what the analyzer
-/// says was lost. On a busy machine other ports may lose packets too, and are named for that.
+/// Waits until the node is named, and asserts that what is missing in the files is what the
+/// analyzer says was lost. On a busy machine other ports may lose packets too, and are named for
+/// that.
 fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<()> {
     let named = |line: &Line, node| {
         let found = line.verdict(&id(node));

@@ -250,7 +250,8 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
         for node in 0..3 {
             let at = Report8 {
                 seconds,
-                // Node 2 is an hour behind. Node 1's clock is set back by an hour after ten seconds.
+                // Node 2 is an hour behind. Node 1's clock is set back by an hour after ten
+                // seconds.
                 ahead: match node {
                     1 if seconds > 10 => -hour,
                     2 => -hour,
