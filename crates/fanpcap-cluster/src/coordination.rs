@@ -31,6 +31,9 @@ pub enum NodeEvent {
     Refused(Refusal),
     /// Whether the engine is in reach. A node that is cut off goes on as before.
     Reach(bool),
+    /// The engine refuses what the node asks, though it did not before: a password, a permission, a
+    /// certificate. What it says.
+    Denied(String),
 }
 
 /// Why a cluster does not take a node.

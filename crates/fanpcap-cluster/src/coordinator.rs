@@ -14,7 +14,8 @@
 //! * A newcomer waits for its hold-down. A node that comes and goes waits longer each time.
 //! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`],
 //!   nobody is held for dead: more likely the engine has lost them. That ends when they are back,
-//!   or when the operator drains those that are not.
+//!   or when the operator drains those that are not. If at least half of the nodes are heard, it
+//!   also ends when the others were away for [`Timing::outlast`].
 //! * A new leader believes no absence before it has led for [`Timing::lease`].
 //! * Without any node that lives and has a weight, nothing changes.
 
@@ -58,6 +59,9 @@ pub struct Timing {
     /// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
     /// engine loses together are seen together then.
     pub settle: Duration,
+    /// How long nodes that vanished at once must stay away before they count as dead, if at least
+    /// half of the nodes are heard.
+    pub outlast: Duration,
     /// How long a newcomer must live before it gets buckets, so that nodes that start together
     /// share them at once.
     pub arrival: Duration,
@@ -77,6 +81,7 @@ impl Default for Timing {
         Self {
             lease: Duration::from_secs(5),
             settle: Duration::from_millis(100),
+            outlast: Duration::from_secs(300),
             arrival: Duration::from_secs(1),
             hold_down: Duration::from_secs(1),
             hold_down_most: Duration::from_secs(300),
@@ -288,9 +293,12 @@ impl Coordinator {
         let lost: BTreeSet<NodeId> = missing.iter().filter(due).map(|seat| seat.node).collect();
         let all = topology.seats.iter().filter(due).count();
         let timing = &self.timing;
-        let is_mass = self.absences.is_mass(&lost, all, &live, now, timing.lease);
+        let is_mass = self.absences.is_mass(&lost, all, &live, now, timing);
         if is_mass {
-            conditions.insert(Note::MassExpiry(lost.iter().copied().collect()));
+            conditions.insert(Note::MassExpiry {
+                nodes: lost.iter().copied().collect(),
+                limit: self.absences.is_half_heard().then_some(timing.outlast),
+            });
         }
         let is_old = |node: NodeId| match self.presences.left(node) {
             Some(left) => now.saturating_sub(left) >= timing.settle,
@@ -300,7 +308,7 @@ impl Coordinator {
         let absent = missing.iter().map(|seat| seat.node).filter(believed);
         let absent: BTreeSet<NodeId> = absent.collect();
         let gone = absent.intersection(&lost);
-        self.absences.bury(gone.copied(), now);
+        self.absences.note_dead(gone.copied(), now);
         absent
     }
 

@@ -72,6 +72,8 @@ pub enum Remark {
     Refused(Refusal),
     /// The engine is out of reach, or in reach again. The node keeps what it has.
     Reach(bool),
+    /// The engine refuses, and says why. The node keeps what it has.
+    Denied(String),
     /// The table of this topology could not be loaded. It is tried again.
     NotLoaded(Revision),
 }
@@ -94,6 +96,7 @@ impl fmt::Display for Remark {
                 write!(f, "topology {revision} has no buckets for this node")
             }
             Self::Refused(refusal) => write!(f, "the cluster refuses this node: {refusal}"),
+            Self::Denied(said) => write!(f, "{said}; the capture goes on as before"),
             Self::Reach(true) => write!(f, "the coordination engine is in reach"),
             Self::Reach(false) => write!(
                 f,
@@ -148,6 +151,7 @@ impl Node {
     pub fn take(&mut self, event: NodeEvent) -> Vec<Command> {
         match event {
             NodeEvent::Topology(revision, topology) => self.consider(revision, topology),
+            NodeEvent::Denied(said) => vec![Command::Say(Remark::Denied(said))],
             NodeEvent::Refused(refusal) => vec![Command::Say(Remark::Refused(refusal))],
             NodeEvent::Reach(reach) => {
                 let mut commands = vec![Command::Say(Remark::Reach(reach))];

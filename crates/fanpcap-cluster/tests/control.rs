@@ -176,7 +176,7 @@ fn what_is_wrong_with_a_datagram_is_named() {
 fn more_parts_than_any_list_has_are_dropped() {
     let mut assembly = Assembly::default();
     let part = |value| Message {
-        kind: Kind::Report,
+        kind: Kind::Status,
         avps: vec![Avp { code: 65, value }, Avp { code: 66, value: 1 }],
     };
     assert_eq!(assembly.take(part(0x0000_ffff)), None);

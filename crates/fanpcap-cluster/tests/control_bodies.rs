@@ -6,7 +6,6 @@ use fanpcap_buckets::{Slot, layout::BUCKETS};
 use fanpcap_cluster::control::{
     Assembly, Avp, Body, Kind, Leader, Member, State, Status, Term, Wish, divide,
 };
-use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Seat, Topology, Wishes};
 use fanpcap_select::{Key, Selection};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -86,30 +85,6 @@ prop_compose! {
     }
 }
 
-prop_compose! {
-    fn report()(
-        numbers in any::<[u64; 8]>(),
-        node in any::<u32>(),
-        seen in vec(prop_oneof![Just(0), 0..1_u64 << 32, any::<u64>()], BUCKETS),
-        captured in vec(prop_oneof![Just(0), any::<u64>()], BUCKETS),
-    ) -> Report {
-        let all = |counts: Vec<u64>| Box::new(<[u64; BUCKETS]>::try_from(counts).expect("so many"));
-        let [seen, captured] = [seen, captured].map(all);
-        let [boot, since, stamp, revision, ring, marked, sequence, at] = numbers;
-        let summary = Summary {
-            node: NodeId(node),
-            boot,
-            since,
-            stamp,
-            revision: Revision(revision),
-            ring,
-            marked,
-            beacon: Beacon { sequence, seen: at },
-        };
-        Report { summary, seen, captured }
-    }
-}
-
 fn wish() -> impl Strategy<Value = Wish> {
     let node = || any::<u32>().prop_map(NodeId);
     prop_oneof![
@@ -158,6 +133,7 @@ fn large() -> impl Strategy<Value = Body> {
         wishes(),
         members,
         vec(any::<(u32, u32)>(), 0..9),
+        vec("[a-zé]{0,200}", 0..=16),
     );
     prop_oneof![
         update.prop_map(|(to, topology)| Body::TopologyUpdate(Revision(to), Box::new(topology))),
@@ -171,14 +147,14 @@ fn large() -> impl Strategy<Value = Body> {
                 members,
             }))
         }),
-        report().prop_map(|report| Body::Report(Box::new(report))),
-        status.prop_map(|(leader, topology, wishes, members, refused)| {
+        status.prop_map(|(leader, topology, wishes, members, refused, notes)| {
             Body::Status(Box::new(Status {
                 leader,
                 topology,
                 wishes,
                 members,
                 refused,
+                notes,
             }))
         }),
     ]

@@ -9,7 +9,6 @@ use std::io;
 use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
 use crate::conf::Conf;
@@ -38,16 +37,6 @@ pub trait NodeSide {
     ///
     /// [`CoordinationError`]; not where the engine is out of reach.
     fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError>;
-
-    /// Tells the coordinator what the node has counted. A report that is lost is made good by the
-    /// next. Engines that are no place for counts drop it, as etcd is none.
-    ///
-    /// # Errors
-    ///
-    /// [`CoordinationError`]; not where the engine is out of reach.
-    fn report(&mut self, _report: &Report) -> Result<(), CoordinationError> {
-        Ok(())
-    }
 
     /// Control messages that were refused for a wrong key or seal: somebody may forge them. Engines
     /// that have no keys of their own count none.
@@ -94,10 +83,14 @@ pub trait CoordinatorSide {
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError>;
 
-    /// What nodes have reported since the last call.
-    fn reports(&mut self) -> Vec<Report> {
+    /// What is wrong with the engine now, a sentence each, for the operator.
+    fn troubles(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Takes what the coordinator says of the cluster, a sentence each, for who asks for its
+    /// status. Engines that have no place for it drop it.
+    fn publish(&mut self, _notes: Vec<String>) {}
 
     /// Control messages that were refused for a wrong key or seal, as [`NodeSide::forged`].
     fn forged(&self) -> u64 {
@@ -146,6 +139,8 @@ pub struct Picture {
     pub view: View,
     /// Which coordinator leads, as it calls itself; `None` if none does.
     pub leader: Option<String>,
+    /// What an operator should know or do, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Why a coordination engine does not serve.
@@ -198,6 +193,9 @@ pub enum WriteError {
     OutOfReach,
     /// The engine was out of reach afterwards: it may have the topology. Poll, then plan anew.
     Unknown,
+    /// The coordinator could not store the topology, so nobody hears of it. It is stored and sent
+    /// later, or never.
+    Unstored,
     /// The engine does not serve.
     Engine(CoordinationError),
 }
@@ -209,6 +207,7 @@ impl fmt::Display for WriteError {
             Self::Changed => f.write_str("the topology has changed in the meantime"),
             Self::OutOfReach => f.write_str("the coordination engine is out of reach"),
             Self::Unknown => f.write_str("the coordination engine did not say whether it wrote"),
+            Self::Unstored => f.write_str("the coordinator's file can't be written"),
             Self::Engine(error) => error.fmt(f),
         }
     }
@@ -218,7 +217,11 @@ impl std::error::Error for WriteError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Engine(error) => Some(error),
-            Self::NotLeading | Self::Changed | Self::OutOfReach | Self::Unknown => None,
+            Self::NotLeading
+            | Self::Changed
+            | Self::OutOfReach
+            | Self::Unknown
+            | Self::Unstored => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The engine on etcd: what `fanpcap-etcd` does, as the drivers ask for it.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View, Wishes};
-use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
+use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Look, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 
 use crate::conf::{Etcd, Placed};
@@ -98,6 +99,10 @@ impl CoordinatorSide for EtcdCoordinator {
         })
     }
 
+    fn troubles(&self) -> Vec<String> {
+        self.0.denied().map(str::to_owned).into_iter().collect()
+    }
+
     fn resign(&mut self) -> Result<(), CoordinationError> {
         self.0.resign();
         Ok(())
@@ -122,7 +127,7 @@ impl EtcdKeys {
     /// # Errors
     ///
     /// etcd is out of reach, or refuses.
-    pub fn look(&self, wishes: &Wishes) -> Result<(View, Option<String>)> {
+    pub fn look(&self, wishes: &Wishes) -> Result<Look> {
         Ok(coordination::look(&self.client, &self.names, wishes)?)
     }
 
@@ -138,22 +143,27 @@ impl EtcdKeys {
 
 impl OperatorSide for EtcdKeys {
     fn look(&mut self) -> Result<Picture> {
-        let (view, leader) = Self::look(self, &Wishes::default())?;
-        Ok(Picture { view, leader })
+        let look = Self::look(self, &Wishes::default())?;
+        Ok(Picture {
+            view: look.view,
+            leader: look.leader,
+            notes: look.notes,
+        })
     }
 
     fn wish(&mut self, wish: &Wish) -> Result<()> {
+        let refused = Cell::new(None);
         self.change(|desired| {
             let mut wishes = Wishes {
                 drained: std::mem::take(&mut desired.drained),
                 weights: std::mem::take(&mut desired.weights),
                 ..Wishes::default()
             };
-            wish.grant(&mut wishes);
+            refused.set(wish.grant(&mut wishes).err());
             desired.drained = wishes.drained;
             desired.weights = wishes.weights;
         })?;
-        Ok(())
+        refused.get().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

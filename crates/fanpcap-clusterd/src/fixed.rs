@@ -31,6 +31,7 @@ impl OperatorSide for FixedOperator {
                 ..View::default()
             },
             leader: None,
+            notes: Vec::new(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! | key below `/fanpcap/CLUSTER/` | who writes | what |
 //! | --- | --- | --- |
 //! | `nodes/ID` | the node, under its lease | what the node says of itself |
+//! | `nodes/ID/BOOT` | a machine whose id another one has | what it says of itself |
 //! | `ack/ID` | the node, under its lease | the revision that it captures by |
 //! | `coord/LEASE` | coordinators, under their leases | an election as etcd's clients hold it |
 //! | `topology` | the coordinator that leads | the topology; its `mod_revision` is its number |
@@ -20,8 +21,8 @@ mod node;
 mod candidacy;
 mod coordinator;
 
-pub use coordinator::{CoordinatorLink, WriteError, look};
+pub use coordinator::{CoordinatorLink, Look, WriteError, look};
 pub use names::Names;
 pub use node::NodeLink;
 pub use record::Desired;
-pub use view::{CopyOfKeys, view};
+pub use view::{CopyOfKeys, notes, view};

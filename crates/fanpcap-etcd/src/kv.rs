@@ -1,4 +1,4 @@
-//! Keys and values: range, put, delete, transaction.
+//! Keys and values: range, replace, transaction.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -200,11 +200,6 @@ struct WireResponse {
     response_range: Option<WireRange>,
 }
 
-#[derive(Deserialize)]
-struct WireDone {
-    header: Header,
-}
-
 impl Client {
     /// Reads keys as the majority of etcd's members has them.
     ///
@@ -214,19 +209,6 @@ impl Client {
     pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
         self.call::<WireRange>("/v3/kv/range", &keys.fields())
             .map(Range::from)
-    }
-
-    /// Stores a value, under a lease unless that is 0; returns the revision.
-    ///
-    /// A member that was stopped stores what it was sent once it goes on: then the value replaces
-    /// later ones. [`Client::replace`] has no such effect.
-    ///
-    /// # Errors
-    ///
-    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless.
-    pub fn put(&self, key: &[u8], value: &[u8], lease: i64) -> Result<i64, CallError> {
-        let done: WireDone = self.call("/v3/kv/put", &put(key, value, lease))?;
-        Ok(done.header.revision.0)
     }
 
     /// Stores a value in the place of the one of revision `replaces`; 0 for no value.
@@ -259,16 +241,6 @@ impl Client {
             Some(kv) if kv.value == value && kv.lease == lease => Replaced::Stored(kv.mod_revision),
             other => Replaced::Other(other),
         })
-    }
-
-    /// Removes keys; returns the revision. As [`Client::put`], it may come late.
-    ///
-    /// # Errors
-    ///
-    /// No endpoint answered in time, or etcd refused. The keys may be removed nevertheless.
-    pub fn delete(&self, keys: &Keys) -> Result<i64, CallError> {
-        let done: WireDone = self.call("/v3/kv/deleterange", &keys.fields())?;
-        Ok(done.header.revision.0)
     }
 
     /// Does `then` if all conditions hold, else `otherwise`, at once.

@@ -32,7 +32,7 @@ pub(super) mod code {
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding; how many there are says `LENGTH`.
+    /// Four bytes of a topology's encoding, or of a note; how many there are says `LENGTH`.
     pub(in super::super) const BYTES: u8 = 69;
     /// How many bytes `BYTES` carry in all; the last one may carry fewer than four.
     pub(in super::super) const LENGTH: u8 = 70;
@@ -68,22 +68,14 @@ pub(super) mod code {
     pub(in super::super) const RESTORED: u8 = 85;
     /// Number of a coordinator.
     pub(in super::super) const COORDINATOR_ID: u8 = 86;
-    /// Begins a section: 1 the coordinator, 2 its topology, 3 wishes, 4 a node, 5 refusals.
+    /// Begins a section: 1 the coordinator, 2 its topology, 3 wishes, 4 a node, 5 refusals,
+    /// 6 a note to the operator.
     pub(in super::super) const SECTION: u8 = 87;
-    /// The upper half of the next `SEEN`, where it is not 0.
-    pub(in super::super) const SEEN_UPPER: u8 = 88;
-    /// Packets seen of a bucket. The next counts are of the next bucket.
-    pub(in super::super) const SEEN: u8 = 89;
-    /// The upper half of the next `CAPTURED`, where it is not 0.
-    pub(in super::super) const CAPTURED_UPPER: u8 = 90;
-    /// Packets captured of the bucket that the last `SEEN` was of, where not 0.
-    pub(in super::super) const CAPTURED: u8 = 91;
+    // 88 to 91 and 94 were a node's counts. They are not given again.
     /// Milliseconds since a node was last heard of.
     pub(in super::super) const AGE: u8 = 92;
     /// Control messages that were refused: the cause and their number, two values.
     pub(in super::super) const REFUSED: u8 = 93;
-    /// The rest of a report's summary, six values of 64 bits.
-    pub(in super::super) const SUMMARY: u8 = 94;
     /// Session and sequence of the message that a challenge answers, 64 bits each.
     pub(in super::super) const CHALLENGED: u8 = 95;
 }
@@ -136,6 +128,15 @@ impl List {
     pub(super) fn put_wide(&mut self, code: u8, value: u64) -> &mut Self {
         let [upper, lower] = halves(value);
         self.put(code, upper).put(code, lower)
+    }
+
+    /// Writes bytes, four to a value, behind their number.
+    pub(super) fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.put(code::LENGTH, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        for four in bytes.chunks(4) {
+            self.put(code::BYTES, word(four) << (8 * (4 - four.len())));
+        }
+        self
     }
 
     /// Writes an address, without a scope (`fe80::1%eth0`): it means nothing on another machine.

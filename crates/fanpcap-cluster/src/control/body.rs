@@ -3,7 +3,6 @@
 mod member;
 mod topology;
 mod wish;
-mod report;
 mod state;
 
 use std::net::SocketAddr;
@@ -15,10 +14,9 @@ use super::term::Term;
 use crate::coordination::{Announcement, Refusal};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
-use crate::witness::Report;
 
 pub use state::{State, Status};
-pub use wish::Wish;
+pub use wish::{TooManyWishes, Wish};
 
 /// What a control message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +29,8 @@ pub enum Body {
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// The coordinator does not take this node in.
+    /// To a node: the coordinator does not take it in. To the operator: there can be no more
+    /// wishes.
     Refuse(NodeId, Refusal),
     /// Which coordinator is the active one.
     Announce(Leader),
@@ -51,8 +50,6 @@ pub enum Body {
     Synchronise(Box<State>),
     /// A standby wants to become the active coordinator, and has a topology of this revision.
     Elect(Leader, Revision),
-    /// A node's counts.
-    Report(Box<Report>),
     /// What the operator wants.
     Wish(Wish),
     /// The operator asks how the cluster is.
@@ -132,10 +129,36 @@ impl Body {
             Self::Pulse(..) => Kind::Pulse,
             Self::Synchronise(..) => Kind::Synchronise,
             Self::Elect(..) => Kind::Elect,
-            Self::Report(..) => Kind::Report,
             Self::Wish(..) => Kind::Wish,
             Self::Query => Kind::Query,
             Self::Status(..) => Kind::Status,
+        }
+    }
+
+    /// The greatest term that this tells of; the least one if it tells of none.
+    pub(super) fn term(&self) -> Term {
+        let of = |follows: Option<Revision>| follows.map(Term::of).unwrap_or_default();
+        match self {
+            Self::Join(member) => of(member.follows),
+            Self::Heartbeat(member, term) => of(member.follows).max(*term),
+            Self::Accept(_, leader) | Self::Announce(leader) | Self::Pulse(leader, _) => {
+                leader.term
+            }
+            Self::Elect(leader, revision) => leader.term.max(Term::of(*revision)),
+            Self::TopologyUpdate(revision, _) => Term::of(*revision),
+            Self::Acknowledge(number) => Term::of(Revision(*number)),
+            Self::Synchronise(state) => {
+                let topology = state.topology.as_ref().map(|(revision, _)| *revision);
+                let follows = state.members.iter().map(|member| of(member.follows));
+                follows.fold(state.term.max(of(topology)), Term::max)
+            }
+            Self::Refuse(..)
+            | Self::Challenge(_)
+            | Self::Leave(_)
+            | Self::Fetch
+            | Self::Wish(_)
+            | Self::Query
+            | Self::Status(_) => Term::default(),
         }
     }
 
@@ -175,7 +198,6 @@ impl Body {
                 to.put_wide(code::FOLLOWS, revision.0);
             }
             Self::Synchronise(state) => state.write(&mut to),
-            Self::Report(counts) => report::write(&mut to, counts),
             Self::Wish(wish) => wish.write(&mut to),
             Self::Status(status) => status.write(&mut to),
             Self::Challenge(of) => {
@@ -210,7 +232,6 @@ impl Body {
             Kind::Pulse => Self::Pulse(Leader::read(from)?, from.one(code::STATE)?),
             Kind::Elect => Self::Elect(Leader::read(from)?, Revision(from.wide(code::FOLLOWS)?)),
             Kind::Synchronise => Self::Synchronise(Box::new(State::read(from)?)),
-            Kind::Report => Self::Report(Box::new(report::read(from)?)),
             Kind::Wish => Self::Wish(Wish::read(from)?),
             Kind::Status => Self::Status(Box::new(Status::read(from)?)),
             Kind::Challenge => Self::Challenge(from.wides(code::CHALLENGED)?),

@@ -5,10 +5,11 @@
 //! others believe: a term is part of every revision, and a node follows the greatest revision.
 
 mod members;
+mod behind;
 mod election;
 mod requests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,16 +19,13 @@ use super::endpoint::{Cause, Endpoint, Incoming};
 use super::envelope::{Peer, Role};
 use super::outbox::Outbox;
 use super::term::Term;
-use crate::coordination::{View, Wishes};
+use crate::coordination::{Refusal, View, Wishes};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
-use crate::witness::Report;
 
+pub use behind::Trouble;
 use election::Stance;
 use members::Presence;
-
-/// Most reports that wait for the driver: two of each node.
-const REPORTS: usize = 256;
 
 /// Who a coordinator is, and how long it waits for what.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,6 +55,9 @@ pub struct CoordinatorSettings {
     pub settle: Duration,
     /// How long a topology update waits for the acknowledgement before it is sent again.
     pub retry: Duration,
+    /// How long nodes are asked for a newer topology than the coordinator knows. Then it plans
+    /// without: no node has it in memory any more.
+    pub recall: Duration,
 }
 
 impl CoordinatorSettings {
@@ -75,6 +76,7 @@ impl CoordinatorSettings {
             offline: Duration::from_secs(15),
             settle: Duration::from_secs(2),
             retry: Duration::from_millis(500),
+            recall: Duration::from_secs(60),
         }
     }
 }
@@ -86,6 +88,8 @@ pub enum WriteRefused {
     NotLeading,
     /// The cluster's topology is another than the one to replace.
     Changed,
+    /// What this coordinator knows can't be stored.
+    Unstored,
     /// The term has given all its revisions, or the topology is none that nodes can follow.
     Unfit,
 }
@@ -95,6 +99,7 @@ impl fmt::Display for WriteRefused {
         match self {
             Self::NotLeading => write!(f, "this coordinator does not lead"),
             Self::Changed => write!(f, "the cluster's topology has changed in the meantime"),
+            Self::Unstored => write!(f, "the coordinator's file can't be written"),
             Self::Unfit => write!(f, "no node could follow the topology"),
         }
     }
@@ -125,13 +130,22 @@ pub struct CoordinatorEnd {
     /// What standbys are told. Its members are those of the last synchronisation.
     state: State,
     members: BTreeMap<NodeId, Presence>,
+    /// Machines that were refused a short time ago, and when.
+    refusals: BTreeMap<(NodeId, SocketAddr), (Refusal, Duration)>,
     /// Numbers the lists that this process sends. It only grows, unlike the state's number.
     transfers: u32,
     /// The number that the topology has among them.
     transfer: u32,
     view: View,
-    reports: VecDeque<Report>,
+    /// What the operator is told with the status.
+    notes: Vec<String>,
     stored: (Term, u32),
+    /// Whether what is to be stored could not be.
+    is_mute: bool,
+    /// The newest revision of a live node that this coordinator does not know, and since when.
+    unknown: Option<(Revision, Duration)>,
+    /// The newest revision that nobody had to show. It is planned without.
+    forgotten: Option<Revision>,
     pulse_at: Duration,
     announce_at: Duration,
 }
@@ -168,26 +182,29 @@ impl CoordinatorEnd {
             began: now,
             peers: BTreeMap::new(),
             stored: (state.term, state.number),
+            is_mute: false,
+            unknown: None,
+            forgotten: None,
             state,
             members: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             transfers: 0,
             transfer: 0,
             view: View::default(),
-            reports: VecDeque::new(),
+            notes: Vec::new(),
             pulse_at: now,
             announce_at: now,
             settings,
         }
     }
 
-    /// The next datagram to send, and where to.
+    /// The next datagram to send, and where to. There is none while something is
+    /// [to be stored](Self::to_store): nobody hears of what a crash would undo.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.outbox.take()
-    }
-
-    /// The oldest report of a node that was not taken yet.
-    pub fn report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
+        match self.is_stored() {
+            true => self.outbox.take(),
+            false => None,
+        }
     }
 
     /// The active coordinator, as far as this one knows.
@@ -205,18 +222,35 @@ impl CoordinatorEnd {
         &mut self.endpoint
     }
 
-    /// What to store now, so that it is there in the next life; `None`: nothing new.
-    pub fn to_store(&mut self) -> Option<State> {
-        let state = self.told();
-        let is_new = (state.term, state.number) != self.stored;
+    /// What to store now, so that it is there in the next life; `None`: nothing new. Then say
+    /// [`Self::stored`] or [`Self::not_stored`].
+    pub fn to_store(&self) -> Option<State> {
+        (!self.is_stored()).then(|| self.told())
+    }
+
+    /// Notes that this is stored.
+    pub fn stored(&mut self, state: &State) {
         self.stored = (state.term, state.number);
-        is_new.then_some(state)
+        self.is_mute = false;
+    }
+
+    /// Notes that what is to be stored could not be. What waits to be sent is dropped: the protocol
+    /// repeats what matters. This coordinator leads nobody until the state is stored.
+    pub fn not_stored(&mut self) {
+        self.is_mute = true;
+        self.outbox = Outbox::default();
+    }
+
+    fn is_stored(&self) -> bool {
+        (self.state.term, self.state.number) == self.stored
     }
 
     /// What this coordinator knows of the cluster.
     pub fn view(&mut self, now: Duration) -> &View {
         let leads = match &self.stance {
-            Stance::Leading { settled, .. } => now >= *settled && !self.is_behind(),
+            Stance::Leading { settled, .. } => {
+                now >= *settled && !self.is_mute && !self.is_behind()
+            }
             Stance::Standby { .. } | Stance::Candidate { .. } => false,
         };
         self.view.leads = leads;
@@ -244,11 +278,15 @@ impl CoordinatorEnd {
         let Stance::Leading { leader, .. } = &self.stance else {
             return Err(WriteRefused::NotLeading);
         };
+        if self.is_mute {
+            return Err(WriteRefused::Unstored);
+        }
         if self.revision() != replaces {
             return Err(WriteRefused::Changed);
         }
         topology.check().map_err(|_| WriteRefused::Unfit)?;
-        let revision = leader.term.after(replaces).ok_or(WriteRefused::Unfit)?;
+        let last = replaces.max(self.forgotten);
+        let revision = leader.term.after(last).ok_or(WriteRefused::Unfit)?;
         self.stand(now, revision, Box::new(topology.clone()));
         self.synchronise_all();
         self.deliver(now);
@@ -291,6 +329,7 @@ impl CoordinatorEnd {
             }
             Stance::Leading { .. } => {
                 self.expire(now);
+                self.look_behind(now);
                 self.deliver(now);
                 self.pulse(now);
             }
@@ -319,7 +358,10 @@ impl CoordinatorEnd {
         from: SocketAddr,
         datagram: &[u8],
     ) -> Result<(), Cause> {
-        match self.endpoint.open(now, datagram)? {
+        let incoming = self.endpoint.open(now, datagram)?;
+        let clock = self.clock_at(now);
+        self.endpoint.check_term(&incoming, self.term, clock)?;
+        match incoming {
             // Another process has this coordinator's number. It is not heard.
             Incoming::New(peer, _) | Incoming::Challenged(peer) if peer == self.endpoint.me() => {}
             Incoming::New(peer, body) => match peer.role {
@@ -332,6 +374,11 @@ impl CoordinatorEnd {
             Incoming::Hint(_) | Incoming::Nothing => {}
         }
         Ok(())
+    }
+
+    /// The time since 1970, by the clock that this coordinator began with.
+    fn clock_at(&self, now: Duration) -> Duration {
+        self.clock + now.saturating_sub(self.began)
     }
 
     fn say(&mut self, (to, peer): (SocketAddr, Peer), body: &Body, transfer: u32) {

@@ -15,6 +15,7 @@ use super::body::{Body, Leader};
 use super::envelope::{ClusterId, Envelope, Keys, OpenError, Peer, VERSION, first_eight, mac};
 use super::message::{Kind, Message};
 use super::parts::{Assembly, divide};
+use super::term::Term;
 use super::window::Window;
 
 /// Most peers that an endpoint remembers. One more takes the place of the one that was longest
@@ -42,11 +43,13 @@ pub enum Cause {
     Stale = 5,
     /// It is of a version that this one does not speak.
     Version = 6,
+    /// It tells of a term that no coordinator can have: its sender's clock is far ahead.
+    Term = 7,
 }
 
 impl Cause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Foreign,
         Self::Key,
         Self::Seal,
@@ -54,6 +57,7 @@ impl Cause {
         Self::Replay,
         Self::Stale,
         Self::Version,
+        Self::Term,
     ];
 
     fn of(error: OpenError) -> Self {
@@ -155,6 +159,25 @@ impl Endpoint {
     /// How many datagrams were not taken for this cause.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.refused[cause as usize]
+    }
+
+    /// Refuses what comes of a datagram if it tells of a term that no coordinator can have.
+    pub(super) fn check_term(
+        &mut self,
+        incoming: &Incoming,
+        known: Term,
+        clock: Duration,
+    ) -> Result<(), Cause> {
+        let term = match incoming {
+            Incoming::New(_, body) => body.term(),
+            Incoming::Hint(leader) => leader.term,
+            Incoming::Nothing | Incoming::Challenged(_) | Incoming::Answer(_) => return Ok(()),
+        };
+        if term > known && !term.is_plausible(known, clock) {
+            self.refused[Cause::Term as usize] += 1;
+            return Err(Cause::Term);
+        }
+        Ok(())
     }
 
     /// The datagrams that say `body` to a peer; `None` where it is not known who will read them.

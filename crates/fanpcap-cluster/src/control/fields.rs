@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::avp::{AddressCodes, Avp, joined};
+use super::avp::{AddressCodes, Avp, code, joined};
 
 /// Why a list of AVPs is not what its message's type promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +81,23 @@ impl<'a> Fields<'a> {
     /// There is none, or it is greater.
     pub fn short(self, code: u8) -> Result<u16, BodyError> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
+    }
+
+    /// The bytes of the first `LENGTH` and all `BYTES`, at most `most` of them.
+    pub(super) fn bytes(self, most: usize) -> Result<Vec<u8>, BodyError> {
+        let length = usize::try_from(self.one(code::LENGTH)?).unwrap_or(usize::MAX);
+        if length > most {
+            return Err(BodyError::Count(code::BYTES));
+        }
+        let mut bytes = Vec::with_capacity(length + 3);
+        for four in self.all(code::BYTES).take(length.div_ceil(4)) {
+            bytes.extend(four.to_be_bytes());
+        }
+        match bytes.len() >= length {
+            true => bytes.truncate(length),
+            false => return Err(BodyError::Missing(code::BYTES)),
+        }
+        Ok(bytes)
     }
 
     /// The addresses with these codes, in their order, at most `most` of them.

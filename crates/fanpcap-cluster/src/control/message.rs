@@ -53,9 +53,7 @@ kinds! {
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// What a node has seen and captured of each bucket.
-    Report = 26,
-    /// What the operator wants.
+    /// What the operator wants. Number 26 was a node's counts, which go to analyzers now.
     Wish = 27,
     /// The operator asks how the cluster is.
     Query = 28,

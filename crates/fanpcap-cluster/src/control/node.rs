@@ -12,7 +12,6 @@ use super::term::Term;
 use crate::coordination::{Announcement, NodeEvent, Refusal};
 use crate::identity::Revision;
 use crate::topology::Topology;
-use crate::witness::Report;
 
 /// Most addresses of coordinators that are remembered beside those of the settings.
 const LEARNT: usize = 16;
@@ -31,6 +30,8 @@ pub struct NodeSettings {
     pub retry: Duration,
     /// A coordinator that is silent for so long is out of reach (the paper: 15 s).
     pub silence: Duration,
+    /// The time since 1970 when `now` was 0; 0 where that is not known.
+    pub clock: Duration,
 }
 
 impl Default for NodeSettings {
@@ -40,6 +41,7 @@ impl Default for NodeSettings {
             heartbeat: Duration::from_secs(5),
             retry: Duration::from_secs(1),
             silence: Duration::from_secs(15),
+            clock: Duration::ZERO,
         }
     }
 }
@@ -70,7 +72,6 @@ pub struct NodeEnd {
     /// The newest topology that has come, and its number among the lists that are sent.
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
-    reports: u32,
     refusal: Option<Refusal>,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -93,7 +94,6 @@ impl NodeEnd {
             next: Duration::ZERO,
             newest: None,
             transfers: 0,
-            reports: 0,
             refusal: None,
             events: VecDeque::new(),
             outbox: Outbox::default(),
@@ -142,13 +142,6 @@ impl NodeEnd {
     pub fn acknowledge(&mut self, revision: Revision) {
         self.member.follows = self.member.follows.max(Some(revision));
         self.tell(&Body::Acknowledge(revision.0), 0);
-    }
-
-    /// Sends what the node has counted. A report that is lost is made good by the next.
-    pub fn report(&mut self, report: &Report) {
-        self.reports = self.reports.wrapping_add(1);
-        let body = Body::Report(Box::new(report.clone()));
-        self.tell(&body, self.reports);
     }
 
     /// Leaves the cluster. The next [`NodeEnd::tick`] would join again.
@@ -228,7 +221,10 @@ impl NodeEnd {
         if incoming == Err(Cause::Version) && self.following.is_none() {
             self.refuse(Refusal::Version);
         }
-        match incoming? {
+        let incoming = incoming?;
+        let clock = self.settings.clock + now;
+        self.endpoint.check_term(&incoming, self.term, clock)?;
+        match incoming {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => {
                 self.hear(now, from, peer, body);
             }

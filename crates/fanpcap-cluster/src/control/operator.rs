@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::body::{Body, Status, Wish};
+use super::body::{Body, Status, TooManyWishes, Wish};
 use super::endpoint::{Cause, Endpoint, Incoming};
 use super::envelope::{Peer, Role};
 use super::outbox::Outbox;
@@ -27,6 +27,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// The wish stands.
     Granted,
+    /// The wish does not stand.
+    Refused(TooManyWishes),
 }
 
 /// A command's side of the control protocol.
@@ -105,6 +107,7 @@ impl OperatorEnd {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => match body {
                 Body::Status(status) => self.reply = Some(Reply::Status(status)),
                 Body::Acknowledge(_) => self.reply = Some(Reply::Granted),
+                Body::Refuse(..) => self.reply = Some(Reply::Refused(TooManyWishes)),
                 Body::Announce(leader) if !self.coordinators.contains(&leader.address) => {
                     let id = u32::from(leader.number);
                     let role = Role::Coordinator;

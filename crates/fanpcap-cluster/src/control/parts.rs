@@ -7,7 +7,7 @@ use super::message::{Kind, Message};
 /// Most AVPs of a list in one part. With the two that say which part it is, they fit a message.
 const SHARE: usize = 250;
 
-/// Most parts of a list. The longest list is a report of counts that all have 64 bits.
+/// Most parts of a list. The longest list is a coordinator's state in a full cluster.
 const PARTS: usize = 80;
 
 /// The messages that carry a list: one, or its parts. `transfer` tells this list from the sender's

@@ -4,7 +4,8 @@
 //! Whoever is on the monitored link can send a frame like the coordinator's. So each has a number
 //! that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind, its
 //! sequence and, of a topology update, the revision that the control channel has told. A number is
-//! taken once. Nothing of this needs a message: nodes know beacons while no coordinator is in reach.
+//! taken once. Nothing of this needs a message: nodes know beacons while no coordinator is in
+//! reach.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -14,6 +14,17 @@ pub(super) const ROUND: Duration = Duration::from_secs(8);
 /// When the first round by the clock began: 2026, in seconds since 1970.
 const BEGIN: u64 = 1_767_225_600;
 
+/// The greatest round.
+const LAST: u32 = u32::MAX / COORDINATORS as u32;
+
+/// The greatest round by the clock, in 2060. The rounds after it are for elections, one each: a
+/// clock that is far ahead takes none of them.
+const LAST_BY_CLOCK: u32 = LAST / 2;
+
+/// How far a term may be ahead of all that its receiver knows, in rounds: 17 years by the clock, so
+/// that a machine that boots in 1970 is no obstacle.
+const AHEAD: u32 = LAST / 4;
+
 /// The time that one coordinator is the active one: the greater term counts.
 ///
 /// The upper 28 bits are its round. The lower 4 are the coordinator's number, so that no two
@@ -26,13 +37,22 @@ pub struct Term(pub u32);
 
 impl Term {
     /// The term after this one of the coordinator `number`, at the time `clock` since 1970. Rounds
-    /// by the clock last until the year 2094.
+    /// by the clock last until the year 2060; from then on a round is one more than the last.
     pub fn next(self, number: u8, clock: Duration) -> Self {
-        let of_clock = clock.as_secs().saturating_sub(BEGIN) / ROUND.as_secs();
-        let of_clock = u32::try_from(of_clock).unwrap_or(u32::MAX);
-        let after = self.0 / u32::from(COORDINATORS) + 1;
-        let round = after.max(of_clock).min(u32::MAX / u32::from(COORDINATORS));
+        let round = (self.round() + 1).max(by_clock(clock)).min(LAST);
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
+    }
+
+    /// Whether a coordinator may have this term, for a receiver that knows of the term `known` at
+    /// the time `clock` since 1970. One that is far ahead of both is a mistake, and would leave no
+    /// greater term for anybody.
+    pub fn is_plausible(self, known: Self, clock: Duration) -> bool {
+        let greatest = known.round().max(by_clock(clock)).saturating_add(AHEAD);
+        self.round() <= greatest.min(LAST - 1)
+    }
+
+    fn round(self) -> u32 {
+        self.0 / u32::from(COORDINATORS)
     }
 
     /// The term in which a revision was given.
@@ -48,6 +68,12 @@ impl Term {
         let next = Revision(last.checked_add(1)?);
         (Self::of(next) == self).then_some(next)
     }
+}
+
+/// The round of the time `clock` since 1970.
+fn by_clock(clock: Duration) -> u32 {
+    let round = clock.as_secs().saturating_sub(BEGIN) / ROUND.as_secs();
+    u32::try_from(round).unwrap_or(u32::MAX).min(LAST_BY_CLOCK)
 }
 
 impl fmt::Display for Term {
@@ -85,5 +111,27 @@ mod tests {
             Term::default().next(1, at(80)),
             Term::default().next(1, at(87))
         );
+    }
+
+    #[test]
+    fn no_clock_and_no_term_is_the_last() {
+        let year = |year: u64| Duration::from_secs((year - 1970) * 31_556_952);
+        let far = Term::default().next(1, year(2106));
+        assert_eq!(far, Term::default().next(1, year(2500)));
+        assert!(far.next(0, year(2026)) > far && far.next(0, year(2106)) > far);
+        let now = Term::default().next(2, year(2027));
+        let unset = Duration::ZERO;
+        assert!(
+            now.is_plausible(Term::default(), unset),
+            "a clock that is not set"
+        );
+        for (known, clock) in [(now, unset), (Term::default(), year(2027))] {
+            assert!(now.next(0, year(2028)).is_plausible(known, clock));
+            assert!(!far.is_plausible(known, clock));
+        }
+        for known in [now, far, Term(u32::MAX)] {
+            assert!(!Term(u32::MAX).is_plausible(known, year(2106)));
+        }
+        assert!(far.next(0, unset).is_plausible(far, unset));
     }
 }

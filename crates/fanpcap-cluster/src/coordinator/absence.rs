@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::Timing;
 use crate::identity::NodeId;
 
 /// The absences of the last while.
@@ -10,47 +11,96 @@ use crate::identity::NodeId;
 pub(super) struct Absences {
     /// Nodes that were held for dead within the last lease, and when. While too many are absent,
     /// the list is kept.
-    buried: BTreeMap<NodeId, Duration>,
-    /// Too many are absent; since when that is better, if it is.
-    mass: Option<Option<Duration>>,
+    dead: BTreeMap<NodeId, Duration>,
+    /// Too many are absent.
+    mass: Option<Mass>,
+    /// Nodes that stayed away for so long that they count as dead, though too many went at once.
+    given_up: BTreeSet<NodeId>,
+}
+
+/// Too many nodes that are absent at once.
+#[derive(Debug, Default)]
+struct Mass {
+    nodes: BTreeSet<NodeId>,
+    /// Since when it is these nodes and no others.
+    since: Duration,
+    /// Whether at least half of all nodes are heard. Then most likely the others are dead, or cut
+    /// off by themselves. Else it may be the coordinator that is cut off.
+    is_half_heard: bool,
+    /// Since when fewer are absent, if that is so.
+    better: Option<Duration>,
 }
 
 impl Absences {
     /// Whether so many of `all` nodes are lost that none of them is to be held for dead. Ends once
-    /// fewer are lost, for as long as a lease.
+    /// fewer are lost, for as long as a lease; or when no more than half are lost, and the same
+    /// ones for as long as [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,
         lost: &BTreeSet<NodeId>,
         all: usize,
         live: &BTreeSet<NodeId>,
         now: Duration,
-        lease: Duration,
+        timing: &Timing,
     ) -> bool {
+        let lease = timing.lease;
         let is_held = self.mass.is_some();
-        self.buried.retain(|node, when| {
+        self.dead.retain(|node, when| {
             !live.contains(node) && (is_held || now.saturating_sub(*when) < lease)
         });
-        let gone = self
-            .buried
-            .keys()
-            .filter(|node| !lost.contains(node))
-            .count();
-        let (lost, all) = (lost.len() + gone, all + gone);
-        if lost >= 2 && lost * 3 > all {
-            self.mass = Some(None);
-        } else if let Some(better) = &mut self.mass {
-            let better = *better.get_or_insert(now);
-            if now.saturating_sub(better) >= lease || lost == 0 {
+        self.given_up.retain(|node| !live.contains(node));
+        let known: BTreeSet<NodeId> = lost.difference(&self.given_up).copied().collect();
+        let all = all - (lost.len() - known.len());
+        let gone = self.dead.keys().filter(|node| !known.contains(node));
+        let gone = gone.count();
+        let (count, all) = (known.len() + gone, all + gone);
+        if count >= 2 && count * 3 > all {
+            self.hold(known, count * 2 <= all, now);
+            if self.outlasts(now, timing.outlast) {
+                self.give_up();
+            }
+        } else if let Some(mass) = &mut self.mass {
+            let better = *mass.better.get_or_insert(now);
+            if now.saturating_sub(better) >= lease || count == 0 {
                 self.mass = None;
             }
         }
         self.mass.is_some()
     }
 
+    fn hold(&mut self, lost: BTreeSet<NodeId>, is_half_heard: bool, now: Duration) {
+        let mass = self.mass.get_or_insert_with(Mass::default);
+        mass.better = None;
+        if !lost.is_subset(&mass.nodes) {
+            mass.since = now;
+        }
+        mass.nodes = lost;
+        mass.is_half_heard = is_half_heard;
+    }
+
+    fn outlasts(&self, now: Duration, outlast: Duration) -> bool {
+        let outlasts = |mass: &Mass| now.saturating_sub(mass.since) >= outlast;
+        self.is_half_heard() && self.mass.as_ref().is_some_and(outlasts)
+    }
+
+    /// Whether too many nodes are absent, and at least half are heard.
+    pub(super) fn is_half_heard(&self) -> bool {
+        self.mass.as_ref().is_some_and(|mass| mass.is_half_heard)
+    }
+
+    fn give_up(&mut self) {
+        let nodes = self.mass.take().map(|mass| mass.nodes);
+        self.given_up.extend(nodes.into_iter().flatten());
+        self.given_up.extend(self.dead.keys());
+        self.dead.clear();
+    }
+
     /// Notes nodes that are held for dead from now on.
-    pub(super) fn bury(&mut self, nodes: impl Iterator<Item = NodeId>, now: Duration) {
+    pub(super) fn note_dead(&mut self, nodes: impl Iterator<Item = NodeId>, now: Duration) {
         for node in nodes {
-            self.buried.entry(node).or_insert(now);
+            if !self.given_up.contains(&node) {
+                self.dead.entry(node).or_insert(now);
+            }
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
+
+use fanpcap_buckets::layout::BUCKETS;
 
 use crate::identity::NodeId;
 use crate::reshape;
@@ -13,7 +16,13 @@ pub enum Note {
     /// This coordinator is the active one.
     Leads,
     /// Too many nodes are gone at once to hold them for dead.
-    MassExpiry(Vec<NodeId>),
+    MassExpiry {
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// After how long they count as dead; `None` where more than half of the nodes are gone:
+        /// then they never do.
+        limit: Option<Duration>,
+    },
     /// A union does not end, because these nodes do not capture by it yet.
     Waiting(Vec<NodeId>),
     /// A node lives, and waits for its hold-down.
@@ -30,14 +39,22 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Leads => write!(f, "this coordinator is the active one"),
-            Self::MassExpiry(nodes) => write!(
-                f,
-                "nodes {} are gone at once: nothing changes; drain those that are dead",
-                List(nodes)
-            ),
+            Self::MassExpiry { nodes, limit } => {
+                write!(
+                    f,
+                    "nodes {} are gone at once, more than a third of all: nothing changes. \
+                     'fanpcap cluster drain NODE' gives away the buckets of one that is dead",
+                    List(nodes)
+                )?;
+                match limit {
+                    Some(limit) => write!(f, "; after {} s all are", limit.as_secs()),
+                    None => Ok(()),
+                }
+            }
             Self::Waiting(nodes) => write!(
                 f,
-                "a change waits for nodes {}: drain or stop them if they hang",
+                "a change waits for nodes {}: drain ('fanpcap cluster drain NODE') or stop them if \
+                 they hang",
                 List(nodes)
             ),
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
@@ -81,6 +98,8 @@ pub struct Change {
     pub weighed: Vec<(NodeId, u16)>,
     /// Buckets that are captured by two nodes.
     pub moving: usize,
+    /// Whether records go to other analyzers than before.
+    pub redirects: bool,
 }
 
 impl Change {
@@ -113,30 +132,58 @@ impl Change {
             lost: seats.iter().filter(is_lost).map(|seat| seat.node).collect(),
             weighed: weighed.map(|seat| (seat.node, seat.weight)).collect(),
             moving: heirs.map_or(0, |heirs| reshape::moves(&after.owners, heirs)),
+            redirects: before.is_some_and(|before| before.analyzers != after.analyzers),
         }
     }
 }
 
+impl Change {
+    /// Why the topology was written, a word each.
+    fn causes(&self) -> Vec<&'static str> {
+        let causes = [
+            ("first", self.stage == Stage::First),
+            ("selection", self.stage == Stage::Cut),
+            (
+                "join",
+                self.stage != Stage::First && !self.joined.is_empty(),
+            ),
+            ("death", !self.lost.is_empty()),
+            ("drain", self.weighed.iter().any(|(_, weight)| *weight == 0)),
+            ("weight", self.weighed.iter().any(|(_, weight)| *weight > 0)),
+            ("analyzers", self.redirects),
+        ];
+        let causes = causes.into_iter().filter(|(_, holds)| *holds);
+        let causes: Vec<_> = causes.map(|(cause, _)| cause).collect();
+        match (causes.is_empty(), self.stage) {
+            (true, Stage::Stable) => vec!["settled"],
+            (true, _) => vec!["goal"],
+            (false, _) => causes,
+        }
+    }
+}
+
+/// The fields of the audit line, as docs/cluster.md has them.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            Stage::First => "first topology",
+        let phase = match self.stage {
+            Stage::First | Stage::Stable => "stable",
             Stage::Union => "union",
-            Stage::Stable => "stable",
-            Stage::Cut => "another key (packets are missed and doubled meanwhile)",
+            Stage::Cut => "cut",
         };
-        write!(f, "epoch {}: {stage}", self.epoch)?;
-        if self.moving > 0 {
-            write!(f, ", {} buckets move", self.moving)?;
-        }
-        if !self.joined.is_empty() {
-            write!(f, ", joined {}", List(&self.joined))?;
-        }
-        if !self.lost.is_empty() {
-            write!(f, ", lost {}", List(&self.lost))?;
-        }
-        for (node, weight) in &self.weighed {
-            write!(f, ", weight of {node} is {weight}")?;
+        let cause = self.causes().join("+");
+        let moved = self.moving;
+        write!(f, "epoch={} phase={phase} cause={cause} ", self.epoch)?;
+        write!(f, "moved={moved}/{BUCKETS}")?;
+        let weights = self.weighed.iter();
+        let weights: Vec<String> = weights.map(|(node, it)| format!("{node}:{it}")).collect();
+        let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect();
+        let lists: [(&str, Vec<String>); 3] = [
+            ("joined", names(&self.joined)),
+            ("lost", names(&self.lost)),
+            ("weights", weights),
+        ];
+        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            write!(f, " {name}={}", list.join(","))?;
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ fn the_first_topology_has_all_that_come_within_the_hold_down() {
     assert_eq!(lab.changes[1].joined, [NodeId(6)]);
     assert_eq!(
         lab.changes[1].to_string(),
-        "epoch 2: union, 2048 buckets move, joined 00000006"
+        "epoch=2 phase=union cause=join moved=2048/4096 joined=00000006"
     );
 }
 
@@ -219,6 +219,20 @@ fn a_death_in_a_union_gives_it_another_goal() {
 }
 
 #[test]
+fn an_heir_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
+    let mut lab = Lab::with(&[1, 2, 3, 4]);
+    lab.view.wishes.weights = [(NodeId(1), 3), (NodeId(3), 3)].into();
+    lab.run_but(100, &[1, 3]);
+    lab.lose(2);
+    // Node 1 acknowledges 50 ms later, and node 2 is held for dead 50 ms after that.
+    lab.run_but(250, &[3]);
+    assert_eq!(lab.stages(), [Stage::Union]);
+    lab.run_but(150, &[3]);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Union]);
+    assert_eq!(lab.changes[1].lost, [NodeId(2)]);
+}
+
+#[test]
 fn when_many_go_at_once_nothing_changes() {
     let mut lab = Lab::with(&[1, 2, 3, 4, 5]);
     let nodes = lab.view.live.clone();
@@ -227,7 +241,10 @@ fn when_many_go_at_once_nothing_changes() {
     }
     lab.run(60_000);
     assert_eq!(lab.stages(), []);
-    let note = Note::MassExpiry(vec![NodeId(2), NodeId(3)]);
+    let note = Note::MassExpiry {
+        nodes: vec![NodeId(2), NodeId(3)],
+        limit: Some(Duration::from_secs(300)),
+    };
     assert_eq!(lab.notes, [note]);
     lab.view.live = nodes;
     lab.run(10_000);
@@ -235,6 +252,41 @@ fn when_many_go_at_once_nothing_changes() {
     lab.lose(4);
     lab.run(1000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+}
+
+#[test]
+fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
+    let mut lab = Lab::with(&[1, 2, 3, 4, 5]);
+    lab.lose(2);
+    lab.run(100_000);
+    lab.changes.clear();
+    lab.join(2);
+    lab.run(20_000);
+    lab.changes.clear();
+    lab.lose(2);
+    lab.lose(3);
+    lab.run(299_000);
+    assert_eq!(lab.stages(), []);
+    lab.run(2000);
+    assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
+    assert_eq!(lab.changes[0].lost, [NodeId(2), NodeId(3)]);
+    // Those two are no part of what comes next.
+    lab.lose(4);
+    lab.run(2000);
+    assert_eq!(lab.stages().len(), 4);
+    assert_eq!([lab.share(1), lab.share(5)], [2048, 2048]);
+    lab.lose(5);
+    lab.run(400_000);
+    assert_eq!(
+        lab.stages().len(),
+        4,
+        "more than half are gone: the operator decides"
+    );
+    let text = lab.notes.last().expect("a note").to_string();
+    assert!(text.contains("'fanpcap cluster drain NODE'"), "{text}");
+    lab.view.wishes.drained.insert(NodeId(5));
+    lab.run(2000);
+    assert_eq!(lab.share(1), 4096);
 }
 
 #[test]

@@ -112,7 +112,8 @@ impl Life {
         self.end.is_none()
     }
 
-    /// Its verdict while no traffic comes: a port that was blind and gives beacons is blind no more.
+    /// Its verdict while no traffic comes: a port that was blind and gives beacons is blind no
+    /// more.
     pub(super) fn at_rest(&self) -> Verdict {
         let has_beacons = self.last().summary.beacon.sequence > 0;
         if self.verdict == Verdict::Blind && has_beacons {

@@ -10,8 +10,8 @@ use super::span::{Span, signed};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms apart
-/// in that on a busy machine.
+/// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms
+/// apart in that on a busy machine.
 const WAIT: u64 = 100_000_000;
 
 impl Ledger {

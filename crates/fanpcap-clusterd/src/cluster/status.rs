@@ -40,6 +40,46 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What an operator should know or do, a sentence each.
+fn notes(picture: &Picture) -> Vec<String> {
+    let rows = rows(&picture.view);
+    let has_buckets =
+        |row: &&Row| row.live.is_none() && row.weight.is_some_and(|weight| weight > 0);
+    let silent = rows
+        .iter()
+        .filter(has_buckets)
+        .filter(|row| !row.is_drained);
+    let silent = silent.map(|row| {
+        let node = row.node;
+        format!(
+            "node {node} is silent and has buckets: if it is dead, their packets are missed, and \
+             'fanpcap cluster drain {node}' gives them to the others"
+        )
+    });
+    let wishes = &picture.view.wishes;
+    let named: BTreeSet<NodeId> = wishes
+        .drained
+        .iter()
+        .chain(wishes.weights.keys())
+        .copied()
+        .collect();
+    let is_here = |node: &NodeId| rows.iter().any(|row| row.node == *node);
+    let gone = named.into_iter().filter(|node| !is_here(node));
+    let gone = gone.map(|node| {
+        format!(
+            "node {node} is not in the cluster, and an earlier wish stands for it: undo it by \
+             'fanpcap cluster drain {node} --undo' or 'fanpcap cluster weight {node}'"
+        )
+    });
+    picture
+        .notes
+        .iter()
+        .cloned()
+        .chain(silent)
+        .chain(gone)
+        .collect()
+}
+
 /// What is known of a node.
 pub(crate) struct Row {
     pub(crate) node: NodeId,
@@ -139,6 +179,9 @@ fn table(cluster: &str, picture: &Picture) -> String {
             "{node}  {state:<7}  {weight:>6}  {buckets:>7}  {moving:>6}  {address}"
         );
     }
+    for note in notes(picture) {
+        let _ = writeln!(text, "\n{note}");
+    }
     text
 }
 
@@ -168,5 +211,6 @@ fn object(cluster: &str, picture: &Picture) -> Value {
         "coordinator": picture.leader,
         "topology": topology,
         "nodes": nodes.collect::<Vec<_>>(),
+        "notes": notes(picture),
     })
 }

@@ -81,7 +81,7 @@ fn stand(side: &mut dyn OperatorSide, node: NodeId, wish: &Wish) -> Result<ExitC
 #[cfg(test)]
 mod tests {
     use fanpcap_cluster::reshape::{self, Goal, Member};
-    use fanpcap_cluster::{Revision, View, Wishes};
+    use fanpcap_cluster::{Announcement, Live, Revision, View, Wishes};
     use fanpcap_select::Selection;
 
     use super::*;
@@ -94,13 +94,44 @@ mod tests {
     impl OperatorSide for Side {
         fn look(&mut self) -> Result<Picture> {
             let view = self.0.clone();
-            Ok(Picture { view, leader: None })
+            Ok(Picture {
+                view,
+                leader: None,
+                notes: Vec::new(),
+            })
         }
 
         fn wish(&mut self, wish: &Wish) -> Result<()> {
-            wish.grant(&mut self.0.wishes);
+            wish.grant(&mut self.0.wishes)?;
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_wish_too_many_is_refused_with_the_way_out() {
+        let wishes = Wishes {
+            drained: (0..128).map(NodeId).collect(),
+            ..Wishes::default()
+        };
+        let live = [7, 500].map(|node| Live {
+            announcement: Announcement {
+                node: NodeId(node),
+                boot: 1,
+                weight: 1,
+                address: ([10, 0, 0, 1], 1).into(),
+            },
+            acknowledged: None,
+        });
+        let mut side = Side(View {
+            wishes,
+            live: live.to_vec(),
+            ..View::default()
+        });
+        stand(&mut side, NodeId(7), &Wish::Drain(NodeId(7))).unwrap();
+        let error = stand(&mut side, NodeId(500), &Wish::Drain(NodeId(500))).unwrap_err();
+        assert!(error.to_string().contains("128 nodes"), "{error}");
+        stand(&mut side, NodeId(7), &Wish::Restore(NodeId(7))).unwrap();
+        stand(&mut side, NodeId(500), &Wish::Drain(NodeId(500))).unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::coordinator::{Coordinator, TICK, Write};
+use fanpcap_cluster::coordinator::{Coordinator, Note, TICK, Write};
 
 use super::beacons::Beacons;
 use super::metrics::Metrics;
@@ -21,6 +21,8 @@ pub(super) struct Driver<S> {
     say: S,
     leads: bool,
     status: String,
+    /// What the engine has said is wrong. It is told once.
+    troubles: Vec<String>,
     /// The write that failed last, and how. It is told once.
     failed: Option<(Option<Revision>, String)>,
     metrics: Option<Metrics>,
@@ -42,6 +44,7 @@ impl<S: FnMut(&str)> Driver<S> {
             say,
             leads: false,
             status: "standing by".to_owned(),
+            troubles: Vec::new(),
             failed: None,
             metrics,
             written: 0,
@@ -85,17 +88,37 @@ impl<S: FnMut(&str)> Driver<S> {
         for note in step.notes {
             (self.say)(&note.to_string());
         }
+        self.publish();
         match step.write {
             Some(write) => self.write(&write),
             None => Ok(()),
         }
     }
 
+    /// Says what the engine newly finds wrong, and leaves all that holds for who asks.
+    fn publish(&mut self) {
+        let troubles = self.side.troubles();
+        for new in troubles.iter().filter(|new| !self.troubles.contains(new)) {
+            (self.say)(new);
+        }
+        let conditions = self.core.conditions();
+        let conditions = conditions.filter(|note| **note != Note::Leads);
+        let notes = conditions.map(Note::to_string);
+        self.side
+            .publish(notes.chain(troubles.iter().cloned()).collect());
+        self.troubles = troubles;
+    }
+
     /// Writes a topology. If another coordinator was faster, the next look shows what it wrote.
     fn write(&mut self, write: &Write) -> Result<()> {
         let error = match self.side.write(&write.topology, write.replaces) {
             Ok(revision) => {
-                (self.say)(&format!("topology {revision}: {}", write.change));
+                let replaced = write.replaces.map(|revision| revision.to_string());
+                let replaced = replaced.as_deref().unwrap_or("-");
+                let change = &write.change;
+                (self.say)(&format!(
+                    "audit topology={revision} replaces={replaced} {change}"
+                ));
                 self.failed = None;
                 self.written += 1;
                 return Ok(());

@@ -1,6 +1,6 @@
 //! What lets a process speak for a cluster: its keys, and a secret of its own.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::control::{ClusterId, Endpoint, Keys, Peer};
@@ -20,6 +20,12 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")
+}
+
+/// The time since 1970, by the machine's clock.
+pub(super) fn clock() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 /// Between attempts, pulses and ballots, where `heartbeat` is between heartbeats: a second for the

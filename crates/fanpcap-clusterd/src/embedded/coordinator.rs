@@ -3,14 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
     COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Leader, Peer, Role,
     WriteRefused,
 };
-use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Revision, Topology, View, Wishes};
 
 use super::access;
@@ -25,9 +24,19 @@ pub struct EmbeddedCoordinator {
     end: CoordinatorEnd,
     wire: Wire,
     store: Store,
-    /// Why what the coordinator knows could not be stored.
-    unstored: Option<io::Error>,
+    unstored: Option<Unstored>,
 }
+
+/// That the coordinator's file could not be written.
+#[derive(Debug)]
+struct Unstored {
+    error: io::Error,
+    /// When it is tried again, by the socket's time.
+    next: Duration,
+}
+
+/// Between attempts to store.
+const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
     /// The coordinator at the first of the settings' addresses that this machine has. `wishes` are
@@ -67,10 +76,7 @@ impl EmbeddedCoordinator {
         };
         let endpoint = access::endpoint(conf, me)?;
         let (store, stored) = Store::open(directory, ClusterId::of_name(&conf.cluster), number)?;
-        let clock = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let end = CoordinatorEnd::new(wire.now(), clock, settings, endpoint, stored);
+        let end = CoordinatorEnd::new(wire.now(), access::clock(), settings, endpoint, stored);
         Ok(Self {
             end,
             wire,
@@ -89,18 +95,35 @@ impl EmbeddedCoordinator {
         self.end.refused(cause)
     }
 
-    /// Why the coordinator's file could not be written last time. It goes on without.
-    pub fn unstored(&self) -> Option<&io::Error> {
-        self.unstored.as_ref()
-    }
-
-    /// Stores what has changed, then sends: nobody hears of a topology that the file lacks.
+    /// Stores what has changed, then sends. While the file can't be written, nothing is sent, so
+    /// that a standby takes over.
     fn flush(&mut self) {
-        if let Some(state) = self.end.to_store() {
-            self.unstored = self.store.write(&state).err();
-        }
+        self.store();
         while let Some((to, datagram)) = self.end.outgoing() {
             self.wire.send(to, &datagram);
+        }
+    }
+
+    fn store(&mut self) {
+        let now = self.wire.now();
+        let is_early = self.unstored.as_ref().is_some_and(|it| now < it.next);
+        let Some(state) = self.end.to_store() else {
+            return;
+        };
+        if is_early {
+            self.end.not_stored();
+            return;
+        }
+        match self.store.write(&state) {
+            Ok(()) => {
+                self.end.stored(&state);
+                self.unstored = None;
+            }
+            Err(error) => {
+                self.end.not_stored();
+                let next = now + RETRY;
+                self.unstored = Some(Unstored { error, next });
+            }
         }
     }
 }
@@ -155,8 +178,12 @@ impl CoordinatorSide for EmbeddedCoordinator {
         let now = self.wire.now();
         let written = self.end.write(now, topology, replaces);
         self.flush();
+        if self.unstored.is_some() {
+            return Err(WriteError::Unstored);
+        }
         written.map_err(|refused| match refused {
             WriteRefused::NotLeading => WriteError::NotLeading,
+            WriteRefused::Unstored => WriteError::Unstored,
             WriteRefused::Changed => WriteError::Changed,
             WriteRefused::Unfit => WriteError::Engine(CoordinationError::Refused {
                 endpoint: "the control protocol".to_owned(),
@@ -165,8 +192,18 @@ impl CoordinatorSide for EmbeddedCoordinator {
         })
     }
 
-    fn reports(&mut self) -> Vec<Report> {
-        std::iter::from_fn(|| self.end.report()).collect()
+    fn troubles(&self) -> Vec<String> {
+        let unstored = self.unstored.iter().map(|Unstored { error, .. }| {
+            let path = self.store.path().display();
+            format!("{path} can't be written, so this coordinator is silent: {error}")
+        });
+        let troubles = self.end.troubles();
+        let troubles = troubles.iter().map(ToString::to_string);
+        unstored.chain(troubles).collect()
+    }
+
+    fn publish(&mut self, notes: Vec<String>) {
+        self.end.set_notes(notes);
     }
 
     fn forged(&self) -> u64 {

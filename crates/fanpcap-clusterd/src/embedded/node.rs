@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fanpcap_cluster::control::{Cause, NodeEnd, NodeSettings, Peer, Role};
-use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision};
 
 use super::access;
@@ -43,6 +42,7 @@ impl EmbeddedNode {
             heartbeat: embedded.heartbeat,
             retry: access::beat(embedded.heartbeat),
             silence: embedded.offline,
+            clock: access::clock(),
         };
         let end = NodeEnd::new(settings, endpoint, announcement);
         Ok(Self { end, wire })
@@ -92,12 +92,6 @@ impl NodeSide for EmbeddedNode {
 
     fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError> {
         self.end.acknowledge(revision);
-        self.flush();
-        Ok(())
-    }
-
-    fn report(&mut self, report: &Report) -> Result<(), CoordinationError> {
-        self.end.report(report);
         self.flush();
         Ok(())
     }

@@ -39,7 +39,7 @@ impl EmbeddedOperator {
     pub fn status(&self) -> Result<Status> {
         match self.ask(Request::Status)? {
             Reply::Status(status) => Ok(*status),
-            Reply::Granted => bail!("the coordinator sent no status"),
+            Reply::Granted | Reply::Refused(_) => bail!("the coordinator sent no status"),
         }
     }
 
@@ -84,6 +84,7 @@ impl OperatorSide for EmbeddedOperator {
         });
         Ok(Picture {
             leader: Some(status.leader.address.to_string()),
+            notes: status.notes,
             view: View {
                 leads: true,
                 live: live.collect(),
@@ -94,6 +95,9 @@ impl OperatorSide for EmbeddedOperator {
     }
 
     fn wish(&mut self, wish: &Wish) -> Result<()> {
-        self.ask(Request::Wish(*wish)).map(drop)
+        match self.ask(Request::Wish(*wish))? {
+            Reply::Refused(error) => Err(error.into()),
+            Reply::Granted | Reply::Status(_) => Ok(()),
+        }
     }
 }

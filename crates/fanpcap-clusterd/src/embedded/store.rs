@@ -41,6 +41,11 @@ impl Store {
         Ok((Self(path), state))
     }
 
+    /// Where the file is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Replaces what the file has. It has the initial value of the hash, so only its owner may read
     /// it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
@@ -49,8 +54,11 @@ impl Store {
         let options = options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&new)?;
         file.write_all(&state.encode())?;
-        file.sync_data()?;
-        fs::rename(new, &self.0)
+        file.sync_all()?;
+        fs::rename(new, &self.0)?;
+        // The new name is there after a power cut only if the directory is on the disk too.
+        let directory = self.0.parent().unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()
     }
 }
 

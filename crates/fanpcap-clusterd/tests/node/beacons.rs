@@ -1,4 +1,5 @@
-//! Beacons: they show that a mirror port works, and how far nodes are apart. Others can't send them.
+//! Beacons: they show that a mirror port works, and how far nodes are apart. Others can't send
+//! them.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};

@@ -11,7 +11,7 @@ use fanpcap_cluster::{Revision, Topology, View, Wishes};
 
 use super::candidacy::{Candidacy, Term};
 use super::names::Names;
-use super::view::{CopyOfKeys, candidates, revision, view};
+use super::view::{CopyOfKeys, candidates, notes, revision, view};
 use crate::client::Client;
 use crate::election::leader;
 use crate::error::CallError;
@@ -42,6 +42,8 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
+    /// What etcd refuses now, if it did not before.
+    denied: Option<String>,
 }
 
 /// Why a topology was not written.
@@ -102,6 +104,7 @@ impl CoordinatorLink {
             keys: CopyOfKeys::new(),
             term: None,
             has_reached: false,
+            denied: None,
         }
     }
 
@@ -121,14 +124,20 @@ impl CoordinatorLink {
                 News::Term(term) => {
                     self.term = Some(term);
                     self.has_reached = true;
+                    self.denied = None;
                 }
                 News::Refused(error) if !self.has_reached => return Err(error),
-                News::Refused(_) => {}
+                News::Refused(error) => self.denied = Some(error.to_string()),
             }
         }
         self.view = view(&self.names, &self.keys, &self.wishes);
         self.view.leads = self.leads() && self.is_topology_readable();
         Ok(&self.view)
+    }
+
+    /// What etcd refuses now, though it did not before; `None` if nothing.
+    pub fn denied(&self) -> Option<&str> {
+        self.denied.as_deref()
     }
 
     /// Whether this coordinator leads, and its lease lasts.
@@ -203,21 +212,32 @@ impl CoordinatorLink {
     }
 }
 
-/// Reads a cluster's keys once: its view, and who the coordinator that leads says it is.
+/// A cluster's keys at one time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The view of somebody who does not lead.
+    pub view: View,
+    /// Who the coordinator that leads says it is.
+    pub leader: Option<String>,
+    /// What an operator should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Reads a cluster's keys once.
 ///
 /// # Errors
 ///
 /// No endpoint answered in time, or etcd refused.
-pub fn look(
-    client: &Client,
-    names: &Names,
-    wishes: &Wishes,
-) -> Result<(View, Option<String>), CallError> {
+pub fn look(client: &Client, names: &Names, wishes: &Wishes) -> Result<Look, CallError> {
     let kvs = client.range(&names.all())?.kvs.into_iter();
     let keys: CopyOfKeys = kvs.map(|kv| (kv.key.clone(), kv)).collect();
     let leading = leader(candidates(names, &keys));
     let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
-    Ok((view(names, &keys, wishes), leading))
+    Ok(Look {
+        view: view(names, &keys, wishes),
+        leader: leading,
+        notes: notes(names, &keys),
+    })
 }
 
 /// The thread that stands for election.

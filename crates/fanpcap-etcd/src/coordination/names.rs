@@ -1,8 +1,8 @@
 //! The keys of a cluster.
 
-use fanpcap_cluster::NodeId;
+use fanpcap_cluster::{NODES, NodeId};
 
-use crate::kv::Keys;
+use crate::kv::{KeyValue, Keys};
 
 /// The keys of one cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +26,24 @@ impl Names {
     /// What a node says of itself.
     pub fn node(&self, node: NodeId) -> Vec<u8> {
         format!("{}nodes/{node}", self.prefix).into_bytes()
+    }
+
+    /// All nodes, and what machines say that have the id of another.
+    pub(super) fn nodes(&self) -> Keys {
+        Keys::Prefix(format!("{}nodes/", self.prefix).into_bytes())
+    }
+
+    /// What a machine says of itself whose id another machine has.
+    pub(super) fn clone_of(&self, node: NodeId, boot: u64) -> Vec<u8> {
+        format!("{}nodes/{node}/{boot:016x}", self.prefix).into_bytes()
+    }
+
+    /// Whether as many nodes as a cluster can have came before `own`.
+    pub(super) fn is_outside(&self, own: &KeyValue, all: &[KeyValue]) -> bool {
+        let is_node = |kv: &&KeyValue| matches!(self.kind(&kv.key), Some(Kind::Node(_)));
+        let before = all.iter().filter(is_node);
+        let before = before.filter(|kv| kv.create_revision < own.create_revision);
+        before.count() >= NODES
     }
 
     /// Which topology a node captures by.
@@ -55,7 +73,10 @@ impl Names {
         match rest.split_once('/') {
             None if rest == "topology" => Some(Kind::Topology),
             None if rest == "desired" => Some(Kind::Desired),
-            Some(("nodes", id)) => node(id).map(Kind::Node),
+            Some(("nodes", id)) => match id.split_once('/') {
+                None => node(id).map(Kind::Node),
+                Some((id, _)) => node(id).map(Kind::Clone),
+            },
             Some(("ack", id)) => node(id).map(Kind::Ack),
             Some(("coord", _)) => Some(Kind::Candidate),
             _ => None,
@@ -67,6 +88,7 @@ impl Names {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Node(NodeId),
+    Clone(NodeId),
     Ack(NodeId),
     Candidate,
     Topology,
@@ -84,6 +106,8 @@ mod tests {
         assert_eq!(names.node(node), b"/fanpcap/lab/nodes/0000001f");
         assert_eq!(names.kind(&names.node(node)), Some(Kind::Node(node)));
         assert_eq!(names.kind(&names.ack(node)), Some(Kind::Ack(node)));
+        let clone = names.clone_of(node, 5);
+        assert_eq!(names.kind(&clone), Some(Kind::Clone(node)));
         assert_eq!(names.kind(&names.topology()), Some(Kind::Topology));
         assert_eq!(names.kind(&names.desired()), Some(Kind::Desired));
         let candidate = format!("{}/7f", names.election());

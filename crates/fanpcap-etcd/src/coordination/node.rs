@@ -31,6 +31,8 @@ pub struct NodeLink {
     news: Receiver<News>,
     keeper: Option<JoinHandle<()>>,
     has_reached: bool,
+    /// The last refusal. It is told once.
+    denied: Option<String>,
 }
 
 /// What the caller wants.
@@ -59,7 +61,7 @@ impl NodeLink {
             outbox,
             reached: None,
             was_reached: false,
-            is_refused: false,
+            refusal: None,
             ended: Arc::new(AtomicBool::new(false)),
             follows: false,
         };
@@ -68,6 +70,7 @@ impl NodeLink {
             news,
             keeper: Some(thread::spawn(move || keeper.run())),
             has_reached: false,
+            denied: None,
         }
     }
 
@@ -86,7 +89,7 @@ impl NodeLink {
     /// # Errors
     ///
     /// etcd refused, and never was in reach before: a password, a certificate, a permission. Later
-    /// refusals count as an etcd out of reach, as nodes are fail-static.
+    /// refusals are news ([`NodeEvent::Denied`]), as nodes are fail-static.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);
@@ -97,11 +100,20 @@ impl NodeLink {
         for news in first.into_iter().chain(self.news.try_iter()) {
             match news {
                 Ok(event) => {
-                    self.has_reached |= event == NodeEvent::Reach(true);
+                    if event == NodeEvent::Reach(true) {
+                        self.has_reached = true;
+                        self.denied = None;
+                    }
                     events.push(event);
                 }
                 Err(error) if !self.has_reached => return Err(error),
-                Err(_) => {}
+                Err(error) => {
+                    let said = error.to_string();
+                    if self.denied.as_ref() != Some(&said) {
+                        self.denied = Some(said.clone());
+                        events.push(NodeEvent::Denied(said));
+                    }
+                }
             }
         }
         Ok(events)
@@ -133,7 +145,8 @@ struct Keeper {
     /// When etcd answered last.
     reached: Option<Instant>,
     was_reached: bool,
-    is_refused: bool,
+    /// What the node was told last, while it holds.
+    refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,
 }
@@ -169,6 +182,8 @@ impl Keeper {
                 if standing != Standing::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
+                    // For who looks at the cluster. Whether it is stored does not matter here.
+                    let _ = self.registration.note_clone(self.refusal);
                 }
                 return self.ttl * 3 / 10;
             }
@@ -188,17 +203,21 @@ impl Keeper {
     }
 
     fn judge(&mut self, standing: Standing) {
-        match standing {
-            Standing::In if !self.follows => {
-                self.follows = true;
-                self.follow();
+        let refusal = match standing {
+            Standing::Taken(since) if since > self.ttl * PATIENCE => Some(Refusal::TakenId),
+            Standing::Taken(_) | Standing::Silent => return,
+            Standing::Outside => Some(Refusal::Full),
+            Standing::In => None,
+        };
+        if refusal != Some(Refusal::TakenId) && !self.follows {
+            self.follows = true;
+            self.follow();
+        }
+        if self.refusal != refusal {
+            self.refusal = refusal;
+            if let Some(refusal) = refusal {
+                self.tell(Ok(NodeEvent::Refused(refusal)));
             }
-            Standing::Taken(since) if since > self.ttl * PATIENCE && !self.is_refused => {
-                self.is_refused = true;
-                self.tell(Ok(NodeEvent::Refused(Refusal::TakenId)));
-            }
-            Standing::In => self.is_refused = false,
-            Standing::Silent | Standing::Taken(_) => {}
         }
     }
 

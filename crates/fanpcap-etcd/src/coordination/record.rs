@@ -14,6 +14,10 @@ use crate::kv::{Keys, Replaced};
 /// Largest value but for a topology, in bytes.
 const VALUE: usize = 16 << 10;
 
+/// Most nodes that are drained, and most that have weights, in a value that is read. Operators'
+/// commands make no more than half as many.
+const MOST: usize = 2 * NODES;
+
 /// How often a change is tried again that somebody else was faster than.
 const TRIES: usize = 32;
 
@@ -112,8 +116,12 @@ impl Desired {
     ) -> Result<Self, CallError> {
         let key = names.desired();
         for _ in 0..TRIES {
-            let (mut desired, revision) = Self::read(client, names)?;
+            let (before, revision) = Self::read(client, names)?;
+            let mut desired = before.clone();
             change(&mut desired);
+            if desired == before {
+                return Ok(desired);
+            }
             if let Replaced::Stored(_) = client.replace(&key, &desired.to_value(), 0, revision)? {
                 return Ok(desired);
             }
@@ -151,7 +159,7 @@ impl Desired {
                 .map(|(text, weight)| Some((node(text)?, *weight)))
                 .collect::<Option<_>>()?,
         };
-        (desired.drained.len() <= NODES && desired.weights.len() <= NODES).then_some(desired)
+        (desired.drained.len() <= MOST && desired.weights.len() <= MOST).then_some(desired)
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::{Announcement, Revision};
+use fanpcap_cluster::{Announcement, Refusal, Revision};
 
 use super::names::Names;
 use super::record;
 use crate::client::Client;
 use crate::error::CallError;
-use crate::kv::{Keys, Replaced};
+use crate::kv::{Keys, Operation, Replaced};
 
 /// In how many rounds the node's key is looked at once: somebody may have deleted it.
 const LOOK: u32 = 10;
@@ -24,6 +24,8 @@ pub(super) enum Standing {
     Silent,
     /// Its key is in etcd.
     In,
+    /// Its key is in etcd, and as many nodes as a cluster can have came before it.
+    Outside,
     /// Another machine has its id, for at least so long.
     Taken(Duration),
 }
@@ -39,6 +41,9 @@ pub(super) struct Registration {
     acked: Stored<Revision>,
     rounds: u32,
     taken_since: Option<Instant>,
+    is_outside: bool,
+    /// Whether the node has left a key that says that its id is taken.
+    has_noted: bool,
 }
 
 /// A key's value as wanted, and as etcd has it.
@@ -78,6 +83,8 @@ impl Registration {
             acked: Stored::default(),
             rounds: 0,
             taken_since: None,
+            is_outside: false,
+            has_noted: false,
         }
     }
 
@@ -104,7 +111,10 @@ impl Registration {
         }
         self.taken_since = None;
         self.store_ack(announcement, lease)?;
-        Ok(Standing::In)
+        Ok(match self.is_outside {
+            true => Standing::Outside,
+            false => Standing::In,
+        })
     }
 
     /// Ends the lease, and with it the node's keys.
@@ -113,6 +123,25 @@ impl Registration {
             Some(lease) => self.client.revoke(lease),
             None => Ok(()),
         }
+    }
+
+    /// Leaves a key for who looks at the cluster, while the node is refused because its id is
+    /// taken.
+    pub(super) fn note_clone(&mut self, refusal: Option<Refusal>) -> Result<(), CallError> {
+        let is_clone = refusal == Some(Refusal::TakenId);
+        let Some((announcement, lease)) = self.said.wanted.zip(self.lease) else {
+            return Ok(());
+        };
+        let key = self.names.clone_of(announcement.node, announcement.boot);
+        if is_clone && !self.has_noted {
+            let value = record::node(&announcement);
+            self.client.replace(&key, &value, lease, 0)?;
+        } else if !is_clone && self.has_noted {
+            let delete = Operation::Delete(Keys::One(key));
+            self.client.txn(&[], &[delete], &[])?;
+        }
+        self.has_noted = is_clone;
+        Ok(())
     }
 
     /// The lease; a new one if etcd does not know the old one any more.
@@ -126,19 +155,22 @@ impl Registration {
         self.lease = Some(lease);
         self.said.stored = None;
         self.acked.stored = None;
+        self.has_noted = false;
         Ok(lease)
     }
 
-    /// Looks now and then whether the node's key still is there.
+    /// Looks now and then whether the node's key still is there, and among those that count.
     fn look(&mut self, announcement: Announcement) -> Result<(), CallError> {
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds % LOOK == 0 && self.said.stored.is_some() {
             let key = self.names.node(announcement.node);
-            let found = self.client.range(&Keys::One(key))?.kvs;
-            if found.first().map(|kv| kv.lease) != self.lease {
+            let all = self.client.range(&self.names.nodes())?.kvs;
+            let own = all.iter().find(|kv| kv.key == key);
+            if own.map(|kv| kv.lease) != self.lease {
                 self.said.stored = None;
                 self.acked.stored = None;
             }
+            self.is_outside = own.is_some_and(|own| self.names.is_outside(own, &all));
         }
         Ok(())
     }
@@ -159,6 +191,8 @@ impl Registration {
                 Replaced::Stored(revision) => {
                     self.said.revision = revision;
                     self.said.stored = Some(announcement);
+                    // The next round looks which place it has.
+                    self.rounds = LOOK - 1;
                     return Ok(true);
                 }
                 Replaced::Other(None) => self.said.revision = 0,

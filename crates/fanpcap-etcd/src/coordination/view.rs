@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_cluster::{Live, NODES, Revision, Topology, View, Wishes};
+use fanpcap_cluster::{Live, NODES, Refusal, Revision, Topology, View, Wishes};
 
 use super::names::{Kind, Names};
 use super::record::{self, Desired};
@@ -49,7 +49,7 @@ pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
                     view.wishes.weights = desired.weights;
                 }
             }
-            Some(Kind::Ack(_) | Kind::Candidate) | None => {}
+            Some(Kind::Ack(_) | Kind::Candidate | Kind::Clone(_)) | None => {}
         }
     }
     nodes.sort_by_key(|(created, _)| *created);
@@ -65,4 +65,29 @@ pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
         })
         .collect();
     view
+}
+
+/// What an operator should know of the keys, a sentence each.
+pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut nodes = 0;
+    for (key, kv) in keys {
+        match names.kind(key) {
+            Some(Kind::Node(_)) => nodes += 1,
+            Some(Kind::Clone(node)) => {
+                if let Some(said) = record::announcement(node, &kv.value) {
+                    let (address, why) = (said.address, Refusal::TakenId);
+                    let note = format!("the machine at {address}, node {node}, is refused: {why}");
+                    notes.push(note);
+                }
+            }
+            Some(Kind::Ack(_) | Kind::Candidate | Kind::Topology | Kind::Desired) | None => {}
+        }
+    }
+    notes.truncate(NODES);
+    if nodes > NODES {
+        let count = nodes - NODES;
+        notes.push(format!("{count} nodes have no place: the cluster is full"));
+    }
+    notes
 }

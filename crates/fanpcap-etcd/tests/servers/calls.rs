@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_etcd::{Client, Compare, Keys, Operation, Settings};
+use fanpcap_etcd::{CallError, Client, Compare, Keys, Operation, Settings};
 use fanpcap_testkit::{Etcd, netns};
 
 /// A client of all members.
@@ -20,6 +20,31 @@ pub(crate) fn settings(etcd: &Etcd) -> Result<Settings> {
         endpoints: endpoints.collect::<Result<_, _>>()?,
         ..Settings::default()
     })
+}
+
+/// Changes without conditions, which no part of fanpcap makes.
+pub(crate) trait Unconditional {
+    /// Stores a value, under a lease unless that is 0; returns the revision.
+    fn put(&self, key: &[u8], value: &[u8], lease: i64) -> Result<i64, CallError>;
+
+    /// Removes keys; returns the revision.
+    fn delete(&self, keys: &Keys) -> Result<i64, CallError>;
+}
+
+impl Unconditional for Client {
+    fn put(&self, key: &[u8], value: &[u8], lease: i64) -> Result<i64, CallError> {
+        let put = Operation::Put {
+            key: key.to_vec(),
+            value: value.to_vec(),
+            lease,
+        };
+        Ok(self.txn(&[], &[put], &[])?.revision)
+    }
+
+    fn delete(&self, keys: &Keys) -> Result<i64, CallError> {
+        let delete = Operation::Delete(keys.clone());
+        Ok(self.txn(&[], &[delete], &[])?.revision)
+    }
 }
 
 fn put(key: &[u8], value: &[u8]) -> Operation {

@@ -11,6 +11,7 @@ use fanpcap_etcd::{CallError, Client, Keys, Limits, Settings, SetupError, TlsFil
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Etcd, Scratch, netns};
 
+use crate::calls::Unconditional as _;
 use crate::cluster::TTL;
 
 /// Certificates made by openssl.

@@ -98,7 +98,7 @@ pub(crate) fn await_event(
 pub(crate) fn await_topology(link: &mut NodeLink, epoch: u64) -> Result<Revision> {
     let revision = |event: &NodeEvent| match event {
         NodeEvent::Topology(revision, topology) => (topology.epoch == epoch).then_some(*revision),
-        NodeEvent::Refused(_) | NodeEvent::Reach(_) => None,
+        NodeEvent::Refused(_) | NodeEvent::Reach(_) | NodeEvent::Denied(_) => None,
     };
     let events = await_event(link, "the topology", |event| revision(event).is_some())?;
     events.iter().find_map(revision).context("just seen")

@@ -7,7 +7,7 @@ use fanpcap_cluster::{NodeEvent, NodeId, Refusal, View, Wishes};
 use fanpcap_etcd::coordination::{Desired, WriteError, look};
 use fanpcap_testkit::{Etcd, netns};
 
-use crate::calls::{client, settings};
+use crate::calls::{Unconditional as _, client, settings};
 use crate::cluster::{
     NODE, TTL, announcement, await_event, await_topology, await_view, coordinator, names, node,
     topology,
@@ -40,8 +40,10 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
         ensure!(leader.write(&topology(2), None) == Err(WriteError::Changed));
         let second = leader.write(&topology(2), Some(first))?;
         ensure!(second > first && await_topology(&mut node, 2)? == second);
-        let (seen, who) = look(&client(&etcd)?, &names(), &Wishes::default())?;
-        ensure!(who.as_deref() == Some("one") && seen.live.len() == 1 && !seen.leads);
+        let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;
+        ensure!(seen.leader.as_deref() == Some("one") && seen.notes.is_empty());
+        let seen = seen.view;
+        ensure!(seen.live.len() == 1 && !seen.leads);
         ensure!(
             seen.topology
                 .is_some_and(|(revision, _)| revision == second)
@@ -102,6 +104,9 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         let events = await_event(&mut clone, "a refusal", |event| *event == refused)?;
         ensure!(events == [NodeEvent::Reach(true), refused], "{events:?}");
         ensure!(leader.poll(Duration::ZERO)?.live[0].announcement.boot == 1);
+        let look =
+            || -> Result<_> { Ok(look(&self::client(&etcd)?, &names(), &Wishes::default())?) };
+        ensure!(look()?.notes[0].starts_with("the machine at 10.0.0.7:7001, node 00000007,"));
         // The agent dies and is started again before its lease has ended.
         drop(first);
         let begun = Instant::now();
@@ -112,6 +117,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         // The other machine is gone for good: the id is free.
         drop(again);
         await_topology(&mut clone, 1)?;
+        ensure!(look()?.notes.is_empty());
         Ok(())
     })
 }

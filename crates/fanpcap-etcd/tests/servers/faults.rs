@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use fanpcap_etcd::{CallError, Client, Keys, Replaced};
 use fanpcap_testkit::{Etcd, netns};
 
-use crate::calls::{client, settings};
+use crate::calls::{Unconditional as _, client, settings};
 
 #[test]
 #[ignore = "needs root: a network namespace"]

@@ -7,7 +7,7 @@ use fanpcap_etcd::coordination::Desired;
 use fanpcap_etcd::{CallError, Client, Credentials, Keys, Settings};
 use fanpcap_testkit::{Etcd, netns};
 
-use crate::calls::settings;
+use crate::calls::{Unconditional as _, settings};
 use crate::cluster::{NODE, TTL, await_topology, await_view, coordinator, names, node, topology};
 
 /// The page that has the commands: a role for nodes, for coordinators and for operators.

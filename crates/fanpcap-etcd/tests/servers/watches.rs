@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_etcd::{CallError, Client, Follower, Keys};
 use fanpcap_testkit::{Etcd, netns};
 
-use crate::calls::{client, settings};
+use crate::calls::{Unconditional as _, client, settings};
 
 /// Waits until `follower` has `value` for `key`, and returns how long that took.
 fn await_value(follower: &mut Follower, key: &[u8], value: &[u8]) -> Result<Duration> {

@@ -11,6 +11,10 @@ use crate::topology::{NODES, Topology};
 /// Most nodes that a coordinator tells of.
 const TOLD: usize = 2 * NODES;
 
+/// Most notes of a status, and most bytes of one.
+const NOTES: usize = 16;
+const NOTE_BYTES: usize = 400;
+
 /// Most AVPs of a state in a file.
 const MOST_AVPS: usize = 20_000;
 
@@ -42,6 +46,8 @@ pub struct Status {
     pub members: Vec<(Member, u32)>,
     /// Datagrams that the coordinator refused, by cause.
     pub refused: Vec<(u32, u32)>,
+    /// What the coordinator has to say to the operator: at most 16 sentences of 400 bytes.
+    pub notes: Vec<String>,
 }
 
 const STATE: u32 = 1;
@@ -49,6 +55,7 @@ const TOPOLOGY: u32 = 2;
 const WISHES: u32 = 3;
 const MEMBER: u32 = 4;
 const REFUSED: u32 = 5;
+const NOTE: u32 = 6;
 
 impl State {
     pub(super) fn write(&self, to: &mut List) {
@@ -124,6 +131,12 @@ impl Status {
             to.put(code::SECTION, REFUSED);
             to.put(code::REFUSED, *cause).put(code::REFUSED, *count);
         }
+        for note in self.notes.iter().take(NOTES) {
+            to.put(code::SECTION, NOTE);
+            let length = (0..=note.len().min(NOTE_BYTES)).rev();
+            let length = length.into_iter().find(|at| note.is_char_boundary(*at));
+            to.put_bytes(&note.as_bytes()[..length.unwrap_or(0)]);
+        }
     }
 
     pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
@@ -132,6 +145,7 @@ impl Status {
         let mut wishes = Wishes::default();
         let mut members = Vec::new();
         let mut refused = Vec::new();
+        let mut notes = Vec::new();
         for (section, from) in sections(from) {
             match section {
                 STATE => leader = Some(Leader::read(from)?),
@@ -141,6 +155,10 @@ impl Status {
                 REFUSED => {
                     let [cause, count] = halves(from.wide(code::REFUSED)?);
                     refused.push((cause, count));
+                }
+                NOTE if notes.len() < NOTES => {
+                    let bytes = from.bytes(NOTE_BYTES)?;
+                    notes.push(String::from_utf8_lossy(&bytes).into_owned());
                 }
                 _ => {}
             }
@@ -154,6 +172,7 @@ impl Status {
             wishes,
             members,
             refused,
+            notes,
         })
     }
 }

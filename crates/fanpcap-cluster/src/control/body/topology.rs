@@ -5,7 +5,7 @@
 
 use fanpcap_select::Key;
 
-use super::super::avp::{ANALYZER, List, code, halves, joined, word};
+use super::super::avp::{ANALYZER, List, code, halves, joined};
 use super::super::fields::{BodyError, Fields};
 use crate::encoding::MOST_ENCODED;
 use crate::identity::Revision;
@@ -45,25 +45,13 @@ pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
     for analyzer in &topology.analyzers {
         to.put_address(ANALYZER, *analyzer);
     }
-    let bytes = topology.encode();
-    to.put(code::LENGTH, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    for four in bytes.chunks(4) {
-        to.put(code::BYTES, word(four) << (8 * (4 - four.len())));
-    }
+    to.put_bytes(&topology.encode());
 }
 
 pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> {
     let revision = joined(from.one(code::TERM)?, from.one(code::VALIDITY_START)?);
-    let length = usize::try_from(from.one(code::LENGTH)?).unwrap_or(usize::MAX);
-    if length > MOST_ENCODED {
-        return Err(BodyError::Count(code::BYTES));
-    }
-    let mut bytes = Vec::with_capacity(length + 3);
-    for four in from.all(code::BYTES).take(length.div_ceil(4)) {
-        bytes.extend(four.to_be_bytes());
-    }
-    let bytes = bytes.get(..length).ok_or(BodyError::Missing(code::BYTES))?;
-    let topology = Topology::decode(bytes).map_err(|_| BodyError::Value(code::BYTES))?;
+    let bytes = from.bytes(MOST_ENCODED)?;
+    let topology = Topology::decode(&bytes).map_err(|_| BodyError::Value(code::BYTES))?;
     let nodes = topology.seats.iter().map(|seat| seat.node.0);
     if !nodes.eq(from.all(code::NODE_ID)) {
         return Err(BodyError::Value(code::NODE_ID));

@@ -1,5 +1,7 @@
 //! What the operator wants, as AVPs: one wish, and all that stand.
 
+use std::fmt;
+
 use fanpcap_select::Selection;
 
 use super::super::avp::{ANALYZER, List, code};
@@ -9,7 +11,8 @@ use crate::coordination::Wishes;
 use crate::identity::NodeId;
 use crate::topology::{ANALYZERS, NODES};
 
-/// Most nodes that wishes name, of each kind of wish: what a cluster can have, twice.
+/// Most nodes that wishes are read of, of each kind of wish. Fewer are granted ([`Wish::MOST`]), so
+/// that each reader reads what was granted.
 const NAMED: usize = 2 * NODES;
 
 /// What the operator wants of the cluster, beside what stands in the coordinators' settings.
@@ -23,28 +26,56 @@ pub enum Wish {
     Weight(NodeId, Option<u16>),
 }
 
+/// Wishes of this kind name [`Wish::MOST`] other nodes already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooManyWishes;
+
+impl fmt::Display for TooManyWishes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} nodes are drained, or have weights, by earlier wishes: there can be no more; undo \
+             those of nodes that are gone ('fanpcap cluster status' lists them)",
+            Wish::MOST
+        )
+    }
+}
+
+impl std::error::Error for TooManyWishes {}
+
 impl Wish {
+    /// Most nodes that are drained at a time, and most that have weights by a wish.
+    pub const MOST: usize = NODES;
+
+    /// The node that the wish is for.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Drain(node) | Self::Restore(node) | Self::Weight(node, _) => *node,
+        }
+    }
+
     /// Changes what stands. Returns whether that is another now.
     ///
-    /// A wish for one node more than wishes may name changes nothing.
-    pub fn grant(&self, wishes: &mut Wishes) -> bool {
-        let before = wishes.clone();
+    /// # Errors
+    ///
+    /// It names one node more than wishes may. Nothing is changed.
+    pub fn grant(&self, wishes: &mut Wishes) -> Result<bool, TooManyWishes> {
+        let Wishes {
+            drained, weights, ..
+        } = wishes;
         match self {
-            Self::Drain(node) if wishes.drained.len() < NAMED => {
-                wishes.drained.insert(*node);
+            Self::Drain(node) if drained.contains(node) => Ok(false),
+            Self::Drain(_) if drained.len() >= Self::MOST => Err(TooManyWishes),
+            Self::Drain(node) => Ok(drained.insert(*node)),
+            Self::Restore(node) => Ok(drained.remove(node)),
+            Self::Weight(node, None) => Ok(weights.remove(node).is_some()),
+            Self::Weight(node, Some(_))
+                if weights.len() >= Self::MOST && !weights.contains_key(node) =>
+            {
+                Err(TooManyWishes)
             }
-            Self::Restore(node) => {
-                wishes.drained.remove(node);
-            }
-            Self::Weight(node, Some(weight)) if wishes.weights.len() < NAMED => {
-                wishes.weights.insert(*node, *weight);
-            }
-            Self::Weight(node, None) => {
-                wishes.weights.remove(node);
-            }
-            Self::Drain(_) | Self::Weight(..) => {}
+            Self::Weight(node, Some(weight)) => Ok(weights.insert(*node, *weight) != Some(*weight)),
         }
-        *wishes != before
     }
 
     pub(super) fn write(&self, to: &mut List) {

@@ -70,7 +70,7 @@ impl CoordinatorEnd {
     }
 
     pub(super) fn stand_for_election(&mut self, now: Duration) {
-        let clock = self.clock + now.saturating_sub(self.began);
+        let clock = self.clock_at(now);
         let settings = &self.settings;
         let leader = Leader {
             number: settings.number,
@@ -158,6 +158,8 @@ impl CoordinatorEnd {
         if self.leads() {
             self.state = self.told();
             self.members.clear();
+            self.refusals.clear();
+            (self.unknown, self.forgotten) = (None, None);
         }
         self.stance = Stance::Standby { heard: now };
         self.known = None;

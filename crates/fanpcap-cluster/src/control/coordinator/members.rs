@@ -6,14 +6,16 @@ use std::time::Duration;
 use super::super::body::{Body, Member};
 use super::super::envelope::{Peer, Role};
 use super::super::term::Term;
-use super::{CoordinatorEnd, REPORTS};
+use super::CoordinatorEnd;
 use crate::coordination::{Live, Refusal};
 use crate::identity::{NodeId, Revision};
 use crate::topology::NODES;
-use crate::witness::Report;
 
 /// The longest wait between two attempts to send a topology to a node.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Most refused machines that are remembered.
+const REFUSALS: usize = 16;
 
 /// A node that is alive.
 #[derive(Clone, Copy, Debug)]
@@ -59,17 +61,12 @@ impl Presence {
 }
 
 impl CoordinatorEnd {
-    /// Whether a live node follows a newer topology than this coordinator knows.
-    pub(super) fn is_behind(&self) -> bool {
-        let own = self.revision();
-        self.members.values().any(|one| one.member.follows > own)
-    }
-
     /// Strikes out nodes that were silent for too long.
     pub(super) fn expire(&mut self, now: Duration) {
         let offline = self.settings.offline;
         let before = self.members.len();
         self.members.retain(|_, one| now < one.heard + offline);
+        self.refusals.retain(|_, (_, at)| now < *at + offline);
         if self.members.len() != before {
             self.changed();
         }
@@ -135,7 +132,6 @@ impl CoordinatorEnd {
                 self.members.remove(&node);
                 self.changed();
             }
-            Body::Report(report) if report.summary.node == node => self.keep(*report),
             Body::TopologyUpdate(revision, topology) if Some(revision) > self.revision() => {
                 self.see(now, Term::of(revision));
                 if self.leads() {
@@ -162,9 +158,11 @@ impl CoordinatorEnd {
             _ => None,
         };
         if let Some(refusal) = refusal {
+            self.note_refusal(now, (node, from.0), refusal);
             self.say(from, &Body::Refuse(node, refusal), 0);
             return;
         }
+        self.refusals.remove(&(node, from.0));
         member.announcement.address = from.0;
         let was = known.map(|known| known.member);
         // Heartbeats are answered alike: the node may not know yet that this term has begun.
@@ -182,6 +180,15 @@ impl CoordinatorEnd {
         self.deliver(now);
     }
 
+    /// Notes who is refused, for the operator.
+    fn note_refusal(&mut self, now: Duration, who: (NodeId, SocketAddr), why: Refusal) {
+        let offline = self.settings.offline;
+        self.refusals.retain(|_, (_, at)| now < *at + offline);
+        if self.refusals.len() < REFUSALS || self.refusals.contains_key(&who) {
+            self.refusals.insert(who, (why, now));
+        }
+    }
+
     /// Notes which topology a node captures by.
     fn follows(&mut self, now: Duration, node: NodeId, revision: Option<Revision>) {
         let Some(presence) = self.members.get_mut(&node) else {
@@ -193,12 +200,5 @@ impl CoordinatorEnd {
             self.changed();
         }
         self.see(now, revision.map(Term::of).unwrap_or_default());
-    }
-
-    fn keep(&mut self, report: Report) {
-        if self.reports.len() >= REPORTS {
-            self.reports.pop_front();
-        }
-        self.reports.push_back(report);
     }
 }

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::body::{Body, Member, Status};
+use super::super::body::{Body, Member, Status, TooManyWishes, Wish};
 use super::super::endpoint::Cause;
 use super::super::envelope::Peer;
 use super::CoordinatorEnd;
+use crate::coordination::Refusal;
 
 impl CoordinatorEnd {
     #[allow(
@@ -19,13 +20,7 @@ impl CoordinatorEnd {
             return;
         }
         match body {
-            Body::Wish(wish) => {
-                if wish.grant(&mut self.state.wishes) {
-                    self.changed();
-                    self.synchronise_all();
-                }
-                self.say(from, &Body::Acknowledge(u64::from(self.state.number)), 0);
-            }
+            Body::Wish(wish) => self.hear_wish(from, wish),
             Body::Query => {
                 if let Some(status) = self.status(now) {
                     self.transfers = self.transfers.wrapping_add(1);
@@ -34,6 +29,25 @@ impl CoordinatorEnd {
             }
             _ => {}
         }
+    }
+
+    fn hear_wish(&mut self, from: (SocketAddr, Peer), wish: Wish) {
+        let reply = match wish.grant(&mut self.state.wishes) {
+            Ok(is_new) => {
+                if is_new {
+                    self.changed();
+                    self.synchronise_all();
+                }
+                Body::Acknowledge(u64::from(self.state.number))
+            }
+            Err(TooManyWishes) => Body::Refuse(wish.node(), Refusal::Full),
+        };
+        self.say(from, &reply, 0);
+    }
+
+    /// Takes what the operator is to be told with the status.
+    pub fn set_notes(&mut self, notes: Vec<String>) {
+        self.notes = notes;
     }
 
     /// How the cluster is; `None` if another coordinator leads.
@@ -52,6 +66,7 @@ impl CoordinatorEnd {
             wishes: self.state.wishes.clone(),
             members: self.members.values().map(member).collect(),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
+            notes: self.notes.clone(),
         })
     }
 }

@@ -113,7 +113,7 @@ impl Stage {
     /// # Errors
     /// etcd does not say.
     pub(super) fn leader(&self) -> Result<Option<String>> {
-        Ok(self.keys.look(&Wishes::default())?.1)
+        Ok(self.keys.look(&Wishes::default())?.leader)
     }
 
     /// How the cluster selects.
@@ -121,7 +121,7 @@ impl Stage {
     /// # Errors
     /// It has no topology yet.
     pub(super) fn selection(&self) -> Result<Selection> {
-        let (view, _) = self.keys.look(&Wishes::default())?;
+        let view = self.keys.look(&Wishes::default())?.view;
         let (_, topology) = view.topology.context("no topology")?;
         Ok(topology.selection)
     }
@@ -207,7 +207,7 @@ impl Stage {
     /// It does not come to that.
     pub(super) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
-            let (view, _) = self.keys.look(&Wishes::default())?;
+            let view = self.keys.look(&Wishes::default())?.view;
             let Some((revision, topology)) = view.topology else {
                 return Ok(None);
             };

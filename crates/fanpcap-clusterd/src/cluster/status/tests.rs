@@ -1,7 +1,7 @@
 //! The table and the object of a small cluster.
 
 use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
-use fanpcap_cluster::{Announcement, Revision, View};
+use fanpcap_cluster::{Announcement, Revision, View, Wishes};
 use fanpcap_select::Selection;
 
 use super::*;
@@ -44,9 +44,13 @@ fn picture() -> Picture {
             leads: false,
             live: vec![live(1, Some(9)), live(3, None), live(4, None)],
             topology: Some((Revision(9), Box::new(union))),
-            ..View::default()
+            wishes: Wishes {
+                drained: [NodeId(9)].into(),
+                ..Wishes::default()
+            },
         },
         leader: Some("host/7".to_owned()),
+        notes: vec!["something is wrong".to_owned()],
     }
 }
 
@@ -61,6 +65,14 @@ node      state    weight  buckets  moving  address
 00000002  silent        1     1365     683  -
 00000003  behind        1        0    1365  10.0.0.1:7001
 00000004  waiting       -        0       0  10.0.0.1:7001
+
+something is wrong
+
+node 00000002 is silent and has buckets: if it is dead, their packets are missed, and 'fanpcap \
+cluster drain 00000002' gives them to the others
+
+node 00000009 is not in the cluster, and an earlier wish stands for it: undo it by 'fanpcap \
+cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
 ";
     assert_eq!(table("lab", &picture()), expected);
 }
@@ -76,9 +88,11 @@ fn the_object_has_the_same() {
     let topology = json!({"revision": 9, "epoch": 2, "phase": "union"});
     assert_eq!(object["topology"], topology);
     assert_eq!(object["nodes"][3]["state"], "waiting");
+    assert_eq!(object["notes"][0], "something is wrong");
     let empty = Picture {
         view: View::default(),
         leader: None,
+        notes: Vec::new(),
     };
     assert!(table("lab", &empty).contains("no topology yet"));
 }

@@ -107,14 +107,22 @@ fn each_change_leaves_a_line() {
         said[0].starts_with(leads[0]) && said[1].starts_with(leads[1]),
         "{said:?}"
     );
-    let first = "topology 1: epoch 1: first topology, joined 00000001, 00000002";
+    let first = "audit topology=1 replaces=- epoch=1 phase=stable cause=first moved=0/4096 \
+                 joined=00000001,00000002";
     assert_eq!(said[2..], [first]);
     assert!(shared.borrow().has_resigned);
     shared.borrow_mut().view.wishes.drained.insert(NodeId(2));
     let (said, done) = run(&shared, 1000);
     done.unwrap();
-    let union = "topology 2: epoch 2: union, 2048 buckets move, weight of 00000002 is 0";
-    assert_eq!(said[1..], [union, "topology 3: epoch 3: stable"]);
+    let union = "audit topology=2 replaces=1 epoch=2 phase=union cause=drain moved=2048/4096 \
+                 weights=00000002:0";
+    assert_eq!(
+        said[1..],
+        [
+            union,
+            "audit topology=3 replaces=2 epoch=3 phase=stable cause=settled moved=0/4096"
+        ]
+    );
 }
 
 #[test]
@@ -134,7 +142,7 @@ fn who_comes_late_looks_again() {
     done.unwrap();
     assert!(
         said.iter()
-            .any(|line| line.starts_with("not written: epoch 1")),
+            .any(|line| line.starts_with("not written: epoch=1")),
         "{said:?}"
     );
     assert!(shared.borrow().view.topology.is_some());

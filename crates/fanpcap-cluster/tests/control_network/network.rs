@@ -22,6 +22,8 @@ const STEP: Duration = Duration::from_millis(10);
 pub(crate) struct Coordinator {
     pub(crate) end: Option<CoordinatorEnd>,
     pub(crate) stored: Option<State>,
+    /// Nothing can be stored.
+    pub(crate) fails: bool,
 }
 
 /// A node and what it was told.
@@ -95,6 +97,7 @@ impl Network {
         let none = || Coordinator {
             end: None,
             stored: None,
+            fails: false,
         };
         let node = |at| Node {
             end: None,
@@ -239,7 +242,12 @@ impl Network {
             let one = &mut self.coordinators[at];
             let Some(end) = &mut one.end else { continue };
             end.tick(self.now);
-            one.stored = end.to_store().or(one.stored.take());
+            if let (Some(_), true) = (end.to_store(), one.fails) {
+                end.not_stored();
+            } else if let Some(state) = end.to_store() {
+                end.stored(&state);
+                one.stored = Some(state);
+            }
             let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
             for (to, datagram) in out {
                 self.send(coordinator_at(at), to, datagram);

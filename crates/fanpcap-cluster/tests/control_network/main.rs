@@ -1,6 +1,7 @@
 //! Nodes and coordinators over a network in memory: joins, failures, partitions, replays.
 
 mod network;
+mod troubles;
 
 use std::time::Duration;
 

@@ -1,0 +1,184 @@
+//! What is wrong and must not be silent: lost files, full disks, wild clocks, wishes too many.
+
+use std::net::SocketAddr;
+
+use fanpcap_cluster::control::{
+    Body, Cause, CoordinatorEnd, Incoming, Leader, Reply, Request, Role, State, Term,
+    TooManyWishes, Trouble, Wish, WriteRefused,
+};
+use fanpcap_cluster::{NodeId, Refusal};
+
+use crate::network::{Network, coordinator_at, node_at};
+use crate::{SECOND, ask, settled};
+
+/// The coordinators' files and the agents' memory are gone. The tables in the nodes' kernels are
+/// not.
+#[test]
+fn a_topology_that_nobody_can_show_holds_the_cluster_up_for_a_minute() {
+    let (mut network, _, revision) = settled(5, 2, 3);
+    for at in 0..2 {
+        network.coordinators[at].end = None;
+        network.coordinators[at].stored = None;
+    }
+    for at in 0..3 {
+        network.start_node(at);
+        network.nodes[at].follows = Some(revision);
+        let end = network.nodes[at].end.as_mut().expect("alive");
+        end.acknowledge(revision);
+    }
+    (0..2).for_each(|at| network.start_coordinator(at));
+    network.run(40 * SECOND);
+    assert!(network.leaders().is_empty(), "a topology may be shown yet");
+    let troubles = |network: &Network| -> Vec<Trouble> {
+        let all = network.coordinators.iter();
+        let all = all.filter_map(|one| one.end.as_ref());
+        all.flat_map(CoordinatorEnd::troubles).collect()
+    };
+    let nodes = [1, 2, 3].map(NodeId).to_vec();
+    let behind = Trouble::Behind {
+        revision,
+        nodes,
+        limit: 60,
+    };
+    assert_eq!(troubles(&network), [behind]);
+    let Some(Reply::Status(_)) = ask(&mut network, Request::Status) else {
+        panic!("no status");
+    };
+    network.run(50 * SECOND);
+    let leaders = network.leaders();
+    assert_eq!(leaders.len(), 1);
+    assert_eq!(troubles(&network), [Trouble::Forgotten(revision)]);
+    let next = network.write(leaders[0]).expect("it leads");
+    network.run(3 * SECOND);
+    assert!(next > revision);
+    assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
+    assert_eq!(troubles(&network), []);
+}
+
+/// A coordinator whose disk is full says nothing that a crash would undo, and is replaced.
+#[test]
+fn what_is_not_stored_is_not_sent() {
+    let (mut network, leader, revision) = settled(17, 2, 3);
+    network.coordinators[leader].fails = true;
+    let unsaid = network.write(leader).expect("it leads");
+    network.run(SECOND);
+    let end = network.coordinators[leader].end.as_mut().expect("alive");
+    let topology = end.view(network.now).topology.clone();
+    let topology = topology.map(|(_, topology)| *topology).expect("its own");
+    let refused = end.write(network.now, &topology, Some(unsaid));
+    assert_eq!(refused, Err(WriteRefused::Unstored));
+    assert!(network.leaders().is_empty());
+    assert!(
+        network
+            .nodes
+            .iter()
+            .all(|node| node.follows == Some(revision))
+    );
+    network.run(8 * SECOND);
+    assert_eq!(network.leaders(), [1 - leader]);
+    let next = network.write(1 - leader).expect("it leads");
+    network.coordinators[leader].fails = false;
+    network.run(8 * SECOND);
+    assert_eq!(network.leaders(), [1 - leader]);
+    assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
+}
+
+#[test]
+fn who_is_refused_is_named() {
+    let (mut network, leader, _) = settled(7, 1, 3);
+    network.start_node_as(2, 1);
+    network.run(5 * SECOND);
+    let Some(Reply::Status(mut status)) = ask(&mut network, Request::Status) else {
+        panic!("no status");
+    };
+    assert_eq!(status.notes.pop(), None, "its driver adds them");
+    let end = network.coordinators[leader].end.as_mut().expect("alive");
+    let troubles = end.troubles();
+    let clone = Trouble::Refused {
+        node: NodeId(1),
+        address: node_at(2),
+        why: Refusal::TakenId,
+    };
+    assert_eq!(troubles, [clone]);
+    end.set_notes(troubles.iter().map(ToString::to_string).collect());
+    let Some(Reply::Status(status)) = ask(&mut network, Request::Status) else {
+        panic!("no status");
+    };
+    let note = "the machine at 10.0.1.3:7000, node 00000001, is refused: another machine";
+    assert!(status.notes[0].starts_with(note), "{:?}", status.notes);
+}
+
+/// Has somebody with the key, who says that it is the coordinator 9, send this to an address.
+fn forge(network: &mut Network, to: SocketAddr, body: &Body) {
+    let mut forger = network.endpoint(Role::Coordinator, 9);
+    let from = coordinator_at(9);
+    let mut challenges = Vec::new();
+    for round in 0..2 {
+        for datagram in forger.seal(None, body, round) {
+            network.hand(from, to, &datagram);
+        }
+        for at in 0..network.coordinators.len() {
+            let mut end = network.coordinators[at].end.as_mut();
+            challenges.extend(std::iter::from_fn(|| end.as_mut()?.outgoing()));
+        }
+        for node in &mut network.nodes {
+            let mut end = node.end.as_mut();
+            challenges.extend(std::iter::from_fn(|| end.as_mut()?.outgoing()));
+        }
+        for (_, challenge) in challenges.drain(..).filter(|(to, _)| *to == from) {
+            if let Ok(Incoming::Challenged(peer)) = forger.open(network.now, &challenge) {
+                for datagram in forger.seal(Some(peer), body, round) {
+                    network.hand(from, to, &datagram);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_term_that_no_coordinator_can_have_moves_nobody() {
+    let (mut network, leader, revision) = settled(16, 2, 2);
+    let wild = Leader {
+        number: 9,
+        term: Term(u32::MAX),
+        address: coordinator_at(9),
+    };
+    for to in [coordinator_at(0), coordinator_at(1), node_at(0), node_at(1)] {
+        forge(&mut network, to, &Body::Pulse(wild, 7));
+        forge(&mut network, to, &Body::Announce(wild));
+    }
+    let refused = |network: &Network, at: usize| {
+        let end = network.coordinators[at].end.as_ref();
+        end.map(|end| end.refused(Cause::Term))
+    };
+    assert!(refused(&network, 0) > Some(0) && refused(&network, 1) > Some(0));
+    network.run(20 * SECOND);
+    assert_eq!(network.leaders(), [leader]);
+    let end = network.coordinators[leader].end.as_ref().expect("alive");
+    assert_eq!(end.troubles(), [Trouble::Ahead]);
+    assert!(network.write(leader) > Some(revision));
+    network.coordinators[leader].end = None;
+    network.run(8 * SECOND);
+    assert_eq!(
+        network.leaders(),
+        [1 - leader],
+        "there still is a greater term"
+    );
+}
+
+#[test]
+fn a_wish_too_many_is_refused_and_all_others_stand() {
+    let (mut network, _, _) = settled(13, 1, 1);
+    for node in 0..128 {
+        let wish = Request::Wish(Wish::Drain(NodeId(node)));
+        assert_eq!(ask(&mut network, wish), Some(Reply::Granted));
+    }
+    let wish = Request::Wish(Wish::Drain(NodeId(128)));
+    assert_eq!(ask(&mut network, wish), Some(Reply::Refused(TooManyWishes)));
+    let stored = network.coordinators[0].stored.as_ref().map(State::encode);
+    let read = stored.map(|bytes| State::decode(&bytes));
+    let read = read
+        .expect("it has stored")
+        .expect("it reads what it stored");
+    assert_eq!(read.wishes.drained.len(), 128);
+}

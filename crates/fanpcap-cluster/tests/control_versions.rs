@@ -1,0 +1,101 @@
+//! Neighbouring versions of the control protocol: what a later one adds is skipped, and what an
+//! earlier one lacks is not missed.
+
+use std::net::SocketAddr;
+
+use fanpcap_cluster::control::{Avp, Body, Leader, Member, State, Status, Term, Wish};
+use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Wishes};
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 7700))
+}
+
+fn leader() -> Leader {
+    Leader {
+        number: 3,
+        term: Term(77),
+        address: address(),
+    }
+}
+
+fn member(follows: Option<Revision>) -> Member {
+    Member {
+        announcement: Announcement {
+            node: NodeId(5),
+            boot: 6,
+            weight: 7,
+            address: address(),
+        },
+        follows,
+    }
+}
+
+fn status(notes: Vec<String>) -> Body {
+    Body::Status(Box::new(Status {
+        leader: leader(),
+        topology: None,
+        wishes: Wishes::default(),
+        members: vec![(member(Some(Revision(9))), 12)],
+        refused: vec![(1, 2)],
+        notes,
+    }))
+}
+
+fn bodies() -> Vec<Body> {
+    let state = State {
+        term: Term(77),
+        number: 4,
+        members: vec![member(Some(Revision(9)))],
+        ..State::default()
+    };
+    vec![
+        Body::Join(member(None)),
+        Body::Accept(NodeId(5), leader()),
+        Body::Heartbeat(member(Some(Revision(9))), Term(77)),
+        Body::Refuse(NodeId(5), Refusal::Full),
+        Body::Announce(leader()),
+        Body::Challenge([1, 2]),
+        Body::Acknowledge(9),
+        Body::Leave(NodeId(5)),
+        Body::Fetch,
+        Body::Pulse(leader(), 4),
+        Body::Synchronise(Box::new(state)),
+        Body::Elect(leader(), Revision(9)),
+        Body::Wish(Wish::Weight(NodeId(5), Some(2))),
+        Body::Query,
+        status(vec!["a note".to_owned()]),
+    ]
+}
+
+/// AVPs that no version has yet, and a section that no version has.
+fn additions() -> Vec<Avp> {
+    let avp = |(code, value)| Avp { code, value };
+    let section = 87;
+    [(250, 1), (251, u32::MAX), (section, 99), (250, 3), (1, 8)]
+        .map(avp)
+        .to_vec()
+}
+
+#[test]
+fn what_a_later_version_adds_is_skipped() {
+    for body in bodies() {
+        let mut list = body.list();
+        list.extend(additions());
+        assert_eq!(Body::read(body.kind(), &list), Ok(body));
+    }
+}
+
+#[test]
+fn a_status_of_the_version_before_has_no_notes() {
+    let now = status(vec!["one".to_owned(), "two".to_owned()]);
+    let before = status(Vec::new());
+    let note = |avp: &Avp| (avp.code, avp.value) == (87, 6);
+    let mut list = now.list();
+    let notes = list
+        .iter()
+        .position(note)
+        .expect("the notes' first section");
+    list.truncate(notes);
+    assert_eq!(list, before.list());
+    assert_eq!(Body::read(now.kind(), &list), Ok(before));
+}
