@@ -95,6 +95,8 @@ pub struct Delivered<'a> {
     pub node: NodeId,
     /// Its link type (`LINKTYPE_`).
     pub link: u16,
+    /// The topology by which the node captured it.
+    pub revision: Revision,
     /// The packet.
     pub record: Record<'a>,
     /// It came too late to stand in order.
@@ -465,6 +467,7 @@ impl Rules {
         give(&Delivered {
             node,
             link: held.link,
+            revision: Revision(held.revision),
             record: Record {
                 stamp: held.stamp,
                 wire_length: held.wire_length,

@@ -4,6 +4,9 @@ mod clock;
 mod pcapng;
 mod files;
 mod channel;
+#[cfg(feature = "parquet")]
+mod tables;
+mod outlets;
 mod intake;
 mod paper;
 mod part;
@@ -39,6 +42,7 @@ use exports::{Exports, Target};
 use files::Rotation;
 use metrics::Metrics;
 use observer::Observer;
+use outlets::Directories;
 use part::Part;
 use screen::Screen;
 use status::Status;
@@ -55,6 +59,10 @@ pub(crate) struct Arguments {
     /// Writes the packets to pcapng files in this directory
     #[arg(short, long, value_name = "DIR")]
     write: Option<PathBuf>,
+    /// Writes the packets to Parquet files in this directory
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
     /// Begins another file after so many MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     rotate_size: u64,
@@ -148,7 +156,11 @@ fn desk_settings<'a>(
         part,
         keyring,
         clock,
-        directory: arguments.write.as_deref(),
+        directories: Directories {
+            files: arguments.write.as_deref(),
+            #[cfg(feature = "parquet")]
+            tables: arguments.parquet.as_deref(),
+        },
         rotation: Rotation {
             bytes: arguments.rotate_size.saturating_mul(1 << 20),
             time: arguments.rotate_time.saturating_mul(1_000_000_000),

@@ -1,7 +1,6 @@
 //! The analyzer at work: messages in, packets out to files, a status once a second.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,9 +16,10 @@ use fanpcap_cluster::witness::LedgerSettings;
 use super::books::Books;
 use super::clock::Clock;
 use super::exports::Exports;
-use super::files::{Files, Rotation};
+use super::files::Rotation;
 use super::intake::{self, Dropped, Message};
 use super::observer::Sight;
+use super::outlets::{Directories, Outlets};
 use super::paper::{Datagram, Papers};
 use super::part::Part;
 use super::status::Status;
@@ -42,8 +42,7 @@ pub(super) struct Desk {
     clock: Clock,
     analyzer: Analyzer,
     books: Books,
-    files: Option<Files>,
-    exports: Option<Exports>,
+    outlets: Outlets,
     papers: Option<Papers>,
     messages: Receiver<Message>,
     dropped: Arc<Dropped>,
@@ -63,7 +62,7 @@ pub(super) struct DeskSettings<'a> {
     /// With a key on it, only sealed messages are believed.
     pub(super) keyring: &'a Arc<Keyring>,
     pub(super) clock: Clock,
-    pub(super) directory: Option<&'a Path>,
+    pub(super) directories: Directories<'a>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
     /// Whether nodes send records, or counts only.
@@ -80,9 +79,6 @@ impl Desk {
             intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
         let port = settings.dicap_port;
         let papers = port.map(|port| Papers::open(SocketAddr::new(settings.listen.ip(), port)));
-        let files = settings
-            .directory
-            .map(|at| Files::new(at, settings.rotation));
         let ledger = LedgerSettings {
             skew: settings.analyzer.skew,
             begin: settings.clock.now(),
@@ -94,8 +90,7 @@ impl Desk {
             clock: settings.clock,
             analyzer: Analyzer::new(settings.analyzer),
             books: Books::new(ledger, settings.offline, settings.part),
-            files: files.transpose()?,
-            exports: None,
+            outlets: Outlets::open(settings.directories, settings.rotation)?,
             papers: papers.transpose()?,
             messages,
             dropped,
@@ -108,7 +103,7 @@ impl Desk {
 
     /// Exports what is delivered from now on.
     pub(super) fn export(&mut self, exports: Exports) {
-        self.exports = Some(exports);
+        self.outlets.exports = Some(exports);
     }
 
     /// Follows the cluster's topology.
@@ -123,7 +118,7 @@ impl Desk {
                         self.listen
                     )),
                 }
-                if let Some(exports) = &mut self.exports {
+                if let Some(exports) = &mut self.outlets.exports {
                     exports.follow(revision, &topology);
                 }
                 self.analyzer.follow(revision, *topology);
@@ -168,12 +163,7 @@ impl Desk {
         }
         self.next_tick = now + TICK;
         self.release(now);
-        if let Some(exports) = &mut self.exports {
-            exports.flush();
-        }
-        if let Some(files) = &mut self.files {
-            files.flush(now);
-        }
+        self.outlets.flush(now);
         if now < self.next_second {
             return None;
         }
@@ -183,16 +173,16 @@ impl Desk {
     }
 
     fn release(&mut self, now: u64) {
-        let (files, exports) = (&mut self.files, &mut self.exports);
+        let outlets = &mut self.outlets;
         self.analyzer
-            .release(now, |packet| put(files, exports, packet, now));
+            .release(now, |packet| outlets.put(packet, now));
     }
 
     fn take(&mut self, message: &Message) {
         let now = self.clock.now();
         match Head::decode(&message.bytes).map(|head| head.kind) {
             Ok(Kind::Counts) => {
-                if let Some(exports) = &self.exports {
+                if let Some(exports) = &self.outlets.exports {
                     exports.counts(&message.bytes);
                 }
                 self.books
@@ -238,7 +228,7 @@ impl Desk {
                     },
                     late: false,
                 };
-                put(&mut self.files, &mut self.exports, &packet, now);
+                self.outlets.put(&packet, now);
             }
         }
     }
@@ -247,7 +237,7 @@ impl Desk {
     fn figures(&self) -> Vec<(&'static str, u64)> {
         let mut figures = Vec::new();
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        if let Some(exports) = &self.exports {
+        if let Some(exports) = &self.outlets.exports {
             let exported = exports.exported();
             figures.extend([
                 ("exported_packets", read(&exported.packets)),
@@ -271,30 +261,24 @@ impl Desk {
     /// Writes what waits.
     pub(super) fn close(&mut self) -> Status {
         let now = self.clock.now();
-        let (files, exports) = (&mut self.files, &mut self.exports);
-        self.analyzer
-            .flush(|packet| put(files, exports, packet, now));
-        if let Some(exports) = &mut self.exports {
-            exports.flush();
-        }
-        if let Some(files) = &mut self.files {
-            files.flush(now);
-        }
+        let outlets = &mut self.outlets;
+        self.analyzer.flush(|packet| outlets.put(packet, now));
+        self.outlets.finish(now);
         self.books.settle(&self.analyzer, now);
         self.status()
     }
 
     fn status(&self) -> Status {
-        let files = self.files.as_ref();
         let dropped = &self.dropped;
+        let (written, unwritten) = self.outlets.counts();
         Status {
             account: self.books.account(),
             clocks: self.books.clocks(),
             blind: self.blind.clone(),
             missing: self.analyzer.missing(),
             counters: self.analyzer.counters(),
-            written: files.map_or(0, |files| files.written),
-            unwritten: files.map_or(0, |files| files.unwritten),
+            written,
+            unwritten,
             dropped: dropped.datagrams.load(Ordering::Relaxed),
             refused: self.garbage
                 + self.books.refused
@@ -302,20 +286,10 @@ impl Desk {
                 + dropped.unbelieved(),
             refusals: dropped.refused(),
             figures: self.figures(),
-            trouble: files.and_then(|files| files.trouble.clone()),
+            trouble: self.outlets.trouble(),
         }
     }
 }
 
 /// Link type of the paper's headers (`LINKTYPE_ETHERNET`).
 const ETHERNET: u16 = 1;
-
-/// Hands a packet on to files and exports.
-fn put(files: &mut Option<Files>, exports: &mut Option<Exports>, packet: &Delivered<'_>, now: u64) {
-    if let Some(files) = files {
-        files.put(packet, now);
-    }
-    if let Some(exports) = exports {
-        exports.packet(packet);
-    }
-}

@@ -156,13 +156,8 @@ impl Files {
     }
 
     fn try_begin(&mut self, now: u64) -> io::Result<()> {
-        self.retire()?;
-        // Names in the order of time: a digit more comes in the year 2286.
-        let name = format!(
-            "{BEGIN}{:010}.{:09}{END}",
-            now / 1_000_000_000,
-            now % 1_000_000_000
-        );
+        retire(&self.directory, END, self.rotation.keep)?;
+        let name = name(now, END);
         let path = self.directory.join(name);
         let mut file = OpenOptions::new()
             .write(true)
@@ -184,24 +179,31 @@ impl Files {
         });
         Ok(())
     }
+}
 
-    /// Removes the oldest files, so that there is one fewer than may be.
-    fn retire(&self) -> io::Result<()> {
-        let mut old = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            let name = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .unwrap_or_default();
-            if name.starts_with(BEGIN) && name.ends_with(END) {
-                old.push(path);
-            }
+/// The name of a file that begins at `now`. Names are in the order of time: a digit more comes in the
+/// year 2286.
+pub(super) fn name(now: u64, end: &str) -> String {
+    let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
+    format!("{BEGIN}{seconds:010}.{rest:09}{end}")
+}
+
+/// Removes the oldest files that end so, so that there is one fewer than may be.
+pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
+    let mut old = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if name.starts_with(BEGIN) && name.ends_with(end) {
+            old.push(path);
         }
-        old.sort_unstable();
-        let surplus = (old.len() + 1).saturating_sub(self.rotation.keep.max(1));
-        old.iter().take(surplus).try_for_each(fs::remove_file)
     }
+    old.sort_unstable();
+    let surplus = (old.len() + 1).saturating_sub(keep.max(1));
+    old.iter().take(surplus).try_for_each(fs::remove_file)
 }
 
 #[cfg(test)]

@@ -49,7 +49,10 @@ fn desk_with(
         part: Part::WHOLE,
         keyring,
         clock: Clock::start(),
-        directory,
+        directories: Directories {
+            files: directory,
+            ..Directories::default()
+        },
         rotation: Rotation {
             bytes,
             time: 3600 * second,
