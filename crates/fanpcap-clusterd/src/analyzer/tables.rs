@@ -42,6 +42,7 @@ const UNFINISHED: &str = ".parquet.part";
 const END: &str = ".parquet";
 
 /// The Parquet files of a directory.
+#[derive(Debug)]
 pub(super) struct Tables {
     directory: PathBuf,
     rotation: Rotation,
@@ -58,6 +59,7 @@ pub(super) struct Tables {
 }
 
 /// A file that is not whole yet.
+#[derive(Debug)]
 struct Open {
     writer: SerializedFileWriter<File>,
     since: u64,
@@ -68,7 +70,7 @@ struct Open {
 
 /// Records that wait to be written, by column. The kinds of numbers are Parquet's: the bits are
 /// those of numbers without a sign.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Rows {
     time: Vec<i64>,
     node: Vec<i32>,
