@@ -217,6 +217,7 @@ impl Desk {
             for captured in bytes.chunks_exact(PAPER_HEADER_BYTES) {
                 papers.headers += 1;
                 let packet = Delivered {
+                    revision: Revision(0),
                     node: from,
                     link: ETHERNET,
                     record: Record {

@@ -51,7 +51,8 @@ fn desk_with(
         clock: Clock::start(),
         directories: Directories {
             files: directory,
-            ..Directories::default()
+            #[cfg(feature = "parquet")]
+            tables: None,
         },
         rotation: Rotation {
             bytes,

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::Record;
 use fanpcap_testkit::Scratch;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -43,6 +44,7 @@ impl Drop for Small {
 fn put(files: &mut Files, count: u64, now: u64) {
     for number in 0..count {
         let packet = Delivered {
+            revision: Revision(1),
             node: NodeId(1),
             link: 1,
             record: Record {
