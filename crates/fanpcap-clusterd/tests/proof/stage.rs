@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ pub(crate) enum Engine {
     Embedded,
 }
 
+/// Held by the cluster that has the machine: two at once would lose packets to each other.
+static MACHINE: Mutex<()> = Mutex::new(());
+
 /// The cluster. Dropping it ends all processes and takes the selections off.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
@@ -46,6 +50,7 @@ pub(crate) struct Stage {
     lasted: Duration,
     /// Whether an analyzer takes the packets, or tcpdump on each node.
     ships: bool,
+    _machine: MutexGuard<'static, ()>,
 }
 
 /// Which node has each bucket.
@@ -88,6 +93,7 @@ impl Stage {
     }
 
     fn bare(engine: Engine, more: &str) -> Result<Self> {
+        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let mirror = Mirror::new(0)?;
         let scratch = Scratch::new()?;
         let mut etcd = None;
@@ -126,6 +132,7 @@ impl Stage {
             sent: 0,
             lasted: Duration::ZERO,
             ships: more.contains("mode = capture"),
+            _machine: machine,
         })
     }
 
