@@ -55,6 +55,32 @@ fn a_topology_that_nobody_can_show_holds_the_cluster_up_for_a_minute() {
     assert_eq!(troubles(&network), []);
 }
 
+/// The coordinators' files are old copies: no node goes back to what is in them.
+#[test]
+fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
+    let (mut network, leader, old) = settled(5, 2, 3);
+    let copies = [0, 1].map(|at| network.coordinators[at].stored.clone());
+    let newer = network.write(leader).expect("it leads");
+    network.run(3 * SECOND);
+    for (at, copy) in copies.into_iter().enumerate() {
+        network.coordinators[at].end = None;
+        network.coordinators[at].stored = copy;
+    }
+    for at in 0..3 {
+        network.start_node(at);
+        network.nodes[at].follows = None;
+    }
+    for at in 0..2 {
+        network.nodes[at].follows = Some(newer);
+        let end = network.nodes[at].end.as_mut().expect("alive");
+        end.acknowledge(newer);
+    }
+    (0..2).for_each(|at| network.start_coordinator(at));
+    network.run(30 * SECOND);
+    let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
+    assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
+}
+
 /// A coordinator whose disk is full says nothing that a crash would undo, and is replaced.
 #[test]
 fn what_is_not_stored_is_not_sent() {

@@ -44,6 +44,12 @@ impl Presence {
         }
     }
 
+    /// Whether it follows another topology than the coordinator's `own`. Who is behind has nothing
+    /// to give, and only asks for a newer one.
+    fn lacks(&self, own: Option<Revision>, is_behind: bool) -> bool {
+        self.member.follows > own || self.member.follows < own && !is_behind
+    }
+
     /// Where its messages come from, and who sends them.
     pub(super) fn place(&self) -> (SocketAddr, Peer) {
         let announcement = &self.member.announcement;
@@ -75,10 +81,10 @@ impl CoordinatorEnd {
     /// Sends the topology to the nodes that do not follow it, and asks those that follow a newer
     /// one for theirs.
     pub(super) fn deliver(&mut self, now: Duration) {
-        let own = self.revision();
+        let (own, is_behind) = (self.revision(), self.is_behind());
         let mut due = Vec::new();
         for one in self.members.values_mut() {
-            if one.member.follows != own && now >= one.next {
+            if one.lacks(own, is_behind) && now >= one.next {
                 let wait = self.settings.retry * (1 << one.attempts.min(8));
                 one.next = now + wait.min(PATIENCE);
                 one.attempts += 1;
@@ -97,11 +103,9 @@ impl CoordinatorEnd {
 
     /// When [`CoordinatorEnd::deliver`] has something to do.
     pub(super) fn next_delivery(&self) -> Option<Duration> {
-        let own = self.revision();
-        let late = self
-            .members
-            .values()
-            .filter(|one| one.member.follows != own);
+        let (own, is_behind) = (self.revision(), self.is_behind());
+        let members = self.members.values();
+        let late = members.filter(|one| one.lacks(own, is_behind));
         late.map(|one| one.next).min()
     }
 
