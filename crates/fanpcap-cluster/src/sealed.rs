@@ -13,9 +13,9 @@
 //!
 //! A node asks an analyzer for a **token** by a `Hello`, which has a nonce. The analyzer's
 //! `Welcome` has the token, and the nonce in its seal. The node's seals carry the token, so that
-//! nothing counts that was recorded before the analyzer began. A window of sequence numbers stops what
-//! was recorded since. Over TCP the analyzer seals its acknowledgements, with the nonce as their
-//! token.
+//! nothing counts that was recorded before the analyzer began. A window of sequence numbers stops
+//! what was recorded since. Over TCP the analyzer seals its acknowledgements, with the nonce as
+//! their token.
 
 mod refusal;
 mod gate;

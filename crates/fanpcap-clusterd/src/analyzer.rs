@@ -6,6 +6,7 @@ mod files;
 mod channel;
 #[cfg(feature = "parquet")]
 mod tables;
+mod exports;
 mod outlets;
 mod intake;
 mod paper;
@@ -14,7 +15,6 @@ mod offset;
 mod books;
 mod status;
 mod metrics;
-mod exports;
 mod screen;
 mod observer;
 mod desk;

@@ -181,8 +181,8 @@ impl Files {
     }
 }
 
-/// The name of a file that begins at `now`. Names are in the order of time: a digit more comes in the
-/// year 2286.
+/// The name of a file that begins at `now`. Names are in the order of time: a digit more comes in
+/// the year 2286.
 pub(super) fn name(now: u64, end: &str) -> String {
     let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
     format!("{BEGIN}{seconds:010}.{rest:09}{end}")

@@ -1,4 +1,4 @@
-//! Which buckets are this analyzer's: of `n`, bucket `b` goes to the one with number `b` modulo `n`.
+//! Which buckets are this analyzer's: of `n`, number `b` modulo `n` has bucket `b`.
 
 use std::net::SocketAddr;
 
