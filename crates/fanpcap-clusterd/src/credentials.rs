@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_cli::streams;
 use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_linux::wait::hangup::Hangups;
@@ -105,6 +105,10 @@ impl Reloader {
         let conf = Conf::load(&self.path)?;
         conf.check_files()?;
         let (keys, tls) = (keys(&conf)?, tls(&conf)?);
+        ensure!(
+            keys.is_some() || !self.ring.has_keys(),
+            "no 'key_file' any more: restart it to run without a key"
+        );
         self.ring.set(keys);
         self.ring.set_tls(tls);
         Ok(conf)

@@ -161,6 +161,12 @@ impl Entry {
         }
         summary.stamp = summary.stamp.saturating_add_signed(ahead.saturating_neg());
         summary.since = self.since;
+        if summary.beacon.seen != 0 {
+            summary.beacon.seen = summary
+                .beacon
+                .seen
+                .saturating_add_signed(ahead.saturating_neg());
+        }
     }
 
     /// Notes where the accounts of these counters begin, if they are older than the analyzer.

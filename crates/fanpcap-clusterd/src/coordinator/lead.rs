@@ -151,5 +151,9 @@ impl<S: FnMut(&str)> Driver<S> {
         if let Err(error) = self.side.resign() {
             (self.say)(&format!("giving up the lead: {error}"));
         }
+        // The file stays when the process is gone: it must not say that it leads.
+        if let Some(metrics) = &mut self.metrics {
+            metrics.end(self.written, self.side.forged());
+        }
     }
 }

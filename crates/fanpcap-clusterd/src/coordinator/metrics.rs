@@ -41,6 +41,12 @@ impl Metrics {
         self.file.write(&families);
     }
 
+    /// Writes that it leads no more, whenever the last file was written.
+    pub(super) fn end(&mut self, written: u64, forged: u64) {
+        self.last = None;
+        self.write(&View::default(), written, forged);
+    }
+
     fn families(&self, view: &View, written: u64, forged: u64) -> Vec<Family> {
         let one = |kind| {
             move |(name, help, number)| Family {

@@ -24,6 +24,12 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Buckets of a datagram: it stays below 1400 bytes.
 const BUCKETS: usize = 76;
 
+/// Analyzers of before that are remembered.
+const FORMER: usize = 16;
+
+/// Answers that are taken at once: others may send more than an analyzer does.
+const ANSWERS: usize = 64;
+
 /// Between two questions for an analyzer's token.
 const ASK: Duration = Duration::from_millis(100);
 
@@ -37,6 +43,8 @@ pub(super) struct Reporter {
     session: u64,
     keyring: Arc<Keyring>,
     analyzers: Vec<(SocketAddr, Access)>,
+    /// Analyzers of before. One that comes back has the numbers of this session's messages.
+    former: Vec<(SocketAddr, Access)>,
     last: Option<Instant>,
 }
 
@@ -64,6 +72,7 @@ impl Reporter {
             announcement,
             session: now_ns(),
             analyzers: Vec::new(),
+            former: Vec::new(),
             last: None,
         }
     }
@@ -75,11 +84,15 @@ impl Reporter {
 
     /// Tells these analyzers from now on.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
-        let known = std::mem::take(&mut self.analyzers);
+        let mut known = std::mem::take(&mut self.analyzers);
+        known.append(&mut self.former);
         let access = |analyzer: &SocketAddr| known.iter().find(|(known, _)| known == analyzer);
         let access = |analyzer: &SocketAddr| access(analyzer).map_or(Access::default(), |it| it.1);
         let all = analyzers.iter();
         self.analyzers = all.map(|analyzer| (*analyzer, access(analyzer))).collect();
+        known.retain(|(known, _)| !analyzers.contains(known));
+        known.truncate(FORMER);
+        self.former = known;
     }
 
     /// Takes the analyzers' answers, and asks for the tokens that are lacking. A new token has the
@@ -92,7 +105,10 @@ impl Reporter {
             let mut is_new = false;
             let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
             for socket in sockets {
-                while let Ok((length, from)) = socket.recv_from(&mut answer) {
+                for _ in 0..ANSWERS {
+                    let Ok((length, from)) = socket.recv_from(&mut answer) else {
+                        break;
+                    };
                     let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
                         continue;
                     };

@@ -15,6 +15,9 @@ use crate::keyring::{Keyring, random};
 /// Batches that are kept until the analyzer has given a token.
 const KEPT: usize = 1024;
 
+/// Answers that are taken at once: others may send more than an analyzer does.
+const ANSWERS: usize = 64;
+
 /// Between two questions for the token.
 const ASK: Duration = Duration::from_millis(100);
 
@@ -80,7 +83,10 @@ impl Datagrams {
                 return;
             };
             let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
-            while let Ok(length) = self.socket.recv(&mut answer) {
+            for _ in 0..ANSWERS {
+                let Ok(length) = self.socket.recv(&mut answer) else {
+                    break;
+                };
                 match self.pass.hear(keys, &self.head, &answer[..length]) {
                     Ok(Heard::Welcome) => self.is_stale = false,
                     Ok(Heard::Ask) => self.is_stale = true,
