@@ -28,7 +28,7 @@ pub(super) struct Stream {
     received: u64,
     /// Records that came, by bucket.
     pub(super) captured: Box<Counts>,
-    /// The least stamp of its batches.
+    /// The least stamp of its records. Batches without any come before a node counts at all.
     pub(super) began: u64,
     /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
@@ -61,7 +61,7 @@ impl Stream {
             records: (first, first),
             received: 0,
             captured: Box::new([0; BUCKETS]),
-            began: batch.stamp(),
+            began: u64::MAX,
             heard: 0,
             ahead: 0,
         }
@@ -83,7 +83,9 @@ impl Stream {
         self.records.0 = self.records.0.min(batch.origin.first);
         self.records.1 = self.records.1.max(end);
         self.received += u64::from(batch.len());
-        self.began = self.began.min(batch.stamp());
+        if !batch.is_empty() {
+            self.began = self.began.min(batch.stamp());
+        }
         self.heard = now;
         Place::New
     }

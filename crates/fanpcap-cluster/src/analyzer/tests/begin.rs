@@ -114,3 +114,13 @@ fn slots_do_not_keep_the_memory_of_every_burst() {
     // Half a second waits: some 200 of 4096 slots, all of which had records once.
     assert!(analyzer.timeline.slots_with_memory() < 400);
 }
+
+#[test]
+fn a_session_that_had_nothing_to_send_yet_is_of_the_counters_that_came_later() {
+    let mut analyzer = analyzer();
+    let empty = node(OLD).idle(Revision(1), BEGIN).unwrap();
+    let batch = Batch::decode(&empty).unwrap();
+    analyzer.take(&batch, BEGIN).unwrap();
+    let since = BEGIN + 100 * SKEW;
+    assert!(analyzer.received(OLD, batch.head.boot, since).is_some());
+}
