@@ -46,8 +46,10 @@ pub mod control {
     /// Bytes of the row.
     pub const LEN: usize = SUMS + 8 * BUCKETS;
 
-    const NUMBERS_LEN: usize = 8 * in_line::NUMBERS;
-    const _: () = assert!(BEACONS + NUMBERS_LEN <= UPDATES && UPDATES + NUMBERS_LEN <= TABLES);
+    const _: () = {
+        let len = 8 * in_line::NUMBERS;
+        assert!(BEACONS + len <= UPDATES && UPDATES + len <= TABLES);
+    };
 }
 
 /// Offsets in [`COUNTS_MAP`], of lane 0.
