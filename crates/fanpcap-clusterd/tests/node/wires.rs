@@ -90,11 +90,13 @@ fn begin(nodes: usize, more: &str) -> Result<Stage> {
     Ok(stage)
 }
 
+/// Packets that a cluster exports.
+const PACKETS: u64 = 3000;
+
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_collector_of_others_counts_each_packet_of_the_cluster() {
-    if Command::new("nfacctd").arg("-V").output().is_err() {
-        println!("SKIP: no nfacctd (package pmacct)");
+    if is_missing("nfacctd", "pmacct") {
         return;
     }
     netns::within_new(|| {
@@ -110,21 +112,7 @@ fn a_collector_of_others_counts_each_packet_of_the_cluster() {
         let config = stage.scratch.write("nfacctd.conf", &config)?;
         let mut nfacctd = Command::new("nfacctd");
         let nfacctd = Program::start(nfacctd.arg("-f").arg(config), &stage, "nfacctd")?;
-        thread::sleep(Duration::from_secs(1));
-        let analyzer = Program::analyzer(&stage, &["--export", "ipfix://127.0.0.1:2055"])?;
-        for node in 0..3 {
-            stage.start(node)?;
-            stage.await_said(node, "loaded topology")?;
-        }
-        stage.send(0..3000)?;
-        analyzer.await_delivered(3000)?;
-        // Another second's counts, which go with the analyzer's end.
-        thread::sleep(Duration::from_millis(2500));
-        let (_, out) = analyzer.stop("TERM")?;
-        let last: Value = serde_json::from_str(out.lines().last().context("no status")?)?;
-        ensure!(last["figures"]["export_lost_messages"] == 0, "{last}");
-        ensure!(last["figures"]["export_skipped_packets"] == 0, "{last}");
-        thread::sleep(Duration::from_millis(500));
+        export(&mut stage, "ipfix://127.0.0.1:2055")?;
         let (log, out) = nfacctd.stop("INT")?;
         let said = log + &out;
         ensure!(
@@ -136,10 +124,66 @@ fn a_collector_of_others_counts_each_packet_of_the_cluster() {
             let row: Value = serde_json::from_str(line)?;
             packets += row["packets"].as_u64().context("packets")?;
         }
-        ensure!(packets == 3000, "{packets} packets; {said}");
+        ensure!(packets == PACKETS, "{packets} packets; {said}");
         Ok(())
     })
     .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_collector_of_flows_counts_each_packet_of_the_cluster() {
+    if is_missing("nfcapd", "nfdump") {
+        return;
+    }
+    netns::within_new(|| {
+        let mut stage = begin(3, "")?;
+        let flows = stage.scratch.file("flows");
+        fs::create_dir(&flows)?;
+        let mut nfcapd = Command::new("nfcapd");
+        nfcapd.args(["-b", "127.0.0.1", "-p", "2055", "-l"]);
+        let nfcapd = Program::start(nfcapd.arg(flows), &stage, "nfcapd")?;
+        export(&mut stage, "ipfix-flows://127.0.0.1:2055")?;
+        let (log, out) = nfcapd.stop("TERM")?;
+        let said = log + &out;
+        let counted = format!("Flows: {PACKETS}, Packets: {PACKETS}, ");
+        ensure!(
+            said.contains(&counted) && said.contains("Sequence Errors: 0, Bad Packets: 0"),
+            "{said}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Whether a collector is not installed, which is said then.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+fn is_missing(program: &str, package: &str) -> bool {
+    let missing = Command::new(program).arg("-V").output().is_err();
+    if missing {
+        println!("SKIP: no {program} (package {package})");
+    }
+    missing
+}
+
+/// Has three nodes capture packets and an analyzer export them to a collector that has started.
+fn export(stage: &mut Stage, url: &str) -> Result<()> {
+    thread::sleep(Duration::from_secs(1));
+    let analyzer = Program::analyzer(stage, &["--export", url])?;
+    for node in 0..3 {
+        stage.start(node)?;
+        stage.await_said(node, "loaded topology")?;
+    }
+    stage.send(0..PACKETS)?;
+    analyzer.await_delivered(PACKETS)?;
+    // Another second's counts, which go with the analyzer's end.
+    thread::sleep(Duration::from_millis(2500));
+    let (_, out) = analyzer.stop("TERM")?;
+    let last: Value = serde_json::from_str(out.lines().last().context("no status")?)?;
+    ensure!(last["figures"]["export_lost_messages"] == 0, "{last}");
+    ensure!(last["figures"]["export_skipped_packets"] == 0, "{last}");
+    thread::sleep(Duration::from_millis(500));
+    Ok(())
 }
 
 #[test]
