@@ -19,6 +19,7 @@ use crate::record::{Batch, Record};
 use crate::topology::{NODES, Topology};
 use crate::witness::Counts;
 pub use counters::Counters;
+pub use stream::Quiet;
 use stream::{Place, Stream};
 use tenure::{Claim, Standing, Tenures};
 use timeline::{Held, SPAN, Sender, Timeline};
@@ -377,6 +378,21 @@ impl Analyzer {
             *missing.entry(*node).or_default() += stream.missing();
         }
         missing
+    }
+
+    /// Records of a node that were sent and did not come.
+    pub fn missing_of(&self, node: NodeId) -> u64 {
+        let sessions = self
+            .streams
+            .range((node, 0, 0)..=(node, u64::MAX, u64::MAX));
+        sessions.map(|(_, stream)| stream.missing()).sum()
+    }
+
+    /// Since and until when a node has had nothing to send. `None`: it has.
+    pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
+        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
+        let newest = sessions.max_by_key(|(_, stream)| stream.heard);
+        newest.and_then(|(_, stream)| stream.quiet())
     }
 
     /// Whether more bytes wait than may: [`release`](Self::release) is due at once.

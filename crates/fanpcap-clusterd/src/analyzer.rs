@@ -12,6 +12,7 @@ mod intake;
 mod paper;
 mod part;
 mod offset;
+mod shortfall;
 mod books;
 mod status;
 mod metrics;

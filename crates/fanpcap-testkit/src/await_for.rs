@@ -45,7 +45,7 @@ fn patience() -> u32 {
 }
 
 /// Enough for every wait of a test on a loaded machine.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -33,6 +33,19 @@ pub(super) struct Stream {
     /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
+    /// Since the newest batch with records.
+    quiet: Option<Quiet>,
+}
+
+/// A time in which a session had nothing to send, in nanoseconds since 1970 by the node's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quiet {
+    /// All records that came were captured before.
+    pub since: u64,
+    /// All that was captured before has come, or never comes; 0: nobody knows yet.
+    pub until: u64,
+    /// The stamp of the newest empty batch: when the next one was made, nothing of before was left.
+    newest: u64,
 }
 
 /// What a batch is to its session.
@@ -64,7 +77,13 @@ impl Stream {
             began: u64::MAX,
             heard: 0,
             ahead: 0,
+            quiet: None,
         }
+    }
+
+    /// Since and until when the session has had nothing to send, if its newest batch says so.
+    pub(super) fn quiet(&self) -> Option<Quiet> {
+        self.quiet
     }
 
     /// Notes that a batch came at `now`.
@@ -87,6 +106,11 @@ impl Stream {
             self.began = self.began.min(batch.stamp());
         }
         self.heard = now;
+        self.quiet = batch.is_empty().then(|| Quiet {
+            since: self.quiet.map_or(batch.stamp(), |quiet| quiet.since),
+            until: self.quiet.map_or(0, |quiet| quiet.newest),
+            newest: batch.stamp(),
+        });
         Place::New
     }
 

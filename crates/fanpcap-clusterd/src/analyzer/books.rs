@@ -12,6 +12,7 @@ use fanpcap_cluster::witness::{
 
 use super::offset::{Offset, odd};
 use super::part::Part;
+use super::shortfall::Shortfall;
 
 /// Nodes whose reports are put together at once.
 const MOST: usize = 256;
@@ -25,6 +26,10 @@ pub(super) struct Books {
     part: Part,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
+    /// Packets that nodes captured and that never came, of counters that are no more.
+    past: u64,
+    /// Records that were missing, by their numbers, of nodes that are silent for long.
+    silent: BTreeMap<NodeId, u64>,
     /// Reports that were not believed.
     pub(super) refused: u64,
 }
@@ -40,6 +45,7 @@ struct Entry {
     since: u64,
     offset: Offset,
     start: Option<Start>,
+    shortfall: Option<Shortfall>,
     is_live: bool,
 }
 
@@ -62,13 +68,15 @@ impl Books {
             nodes: BTreeMap::new(),
             part,
             offline,
+            past: 0,
+            silent: BTreeMap::new(),
             refused: 0,
         }
     }
 
     /// Accounts for these buckets. Others than before begin new books, at `now` in nanoseconds
     /// since 1970. Returns whether they do.
-    pub(super) fn follow(&mut self, part: Part, now: u64) -> bool {
+    pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;
         }
@@ -79,6 +87,7 @@ impl Books {
         let refused = self.refused;
         *self = Self::new(settings, self.offline, part);
         self.refused = refused;
+        self.silent = analyzer.missing();
         true
     }
 
@@ -101,8 +110,10 @@ impl Books {
             report.captured[bucket] = 0;
         }
         let counters = (report.summary.boot, report.summary.since);
+        let stamp = report.summary.stamp;
         entry.correct(&mut report, now, self.settings.skew);
-        if entry.is_live && entry.counters != counters {
+        let goes_on = entry.counters == counters;
+        if entry.is_live && !goes_on {
             let captured = entry.captured(node, analyzer);
             let since = report.summary.since;
             self.ledger.end(node, since, captured, |_| true);
@@ -114,7 +125,22 @@ impl Books {
         }
         entry.counters = counters;
         let received = analyzer.received(node, counters.0, counters.1);
-        entry.begin(captured, received, self.settings.begin);
+        let gaps = analyzer.missing_of(node);
+        if !goes_on {
+            let before = entry.shortfall.take();
+            let before = before.map_or(0, |it| it.at_rest());
+            self.past += before;
+            let is_new = entry.since >= self.settings.begin;
+            // Those of other counters are in the account of their end.
+            let silent = self.silent.remove(&node).unwrap_or(0);
+            let others = if entry.heard > 0 { gaps } else { silent };
+            entry.shortfall = Some(Shortfall::new(is_new).after(others));
+        }
+        if let (Some(shortfall), Some(came)) = (&mut entry.shortfall, &received) {
+            let quiet = analyzer.quiet(node, counters.0);
+            shortfall.take((stamp, &captured), quiet, came, gaps);
+        }
+        entry.begin(goes_on, captured, received, self.settings.begin);
         entry.heard = now;
     }
 
@@ -128,13 +154,39 @@ impl Books {
             }
         }
         let live = |entry: &Entry| entry.heard.saturating_add(10 * self.offline) >= now;
-        self.nodes.retain(|_, entry| live(entry));
+        self.nodes.retain(|node, entry| {
+            if !live(entry) {
+                self.past += entry.lost();
+                let gaps = Some(analyzer.missing_of(*node)).filter(|gaps| *gaps > 0);
+                self.silent.extend(gaps.map(|gaps| (*node, gaps)));
+            }
+            live(entry)
+        });
         let (doubles, refused) = (analyzer.doubles(), analyzer.refused());
         for bucket in (0..doubles.len()).filter(|bucket| self.part.has(*bucket)) {
             self.ledger.doubles(bucket, doubles[bucket]);
             self.ledger.refused(bucket, refused[bucket]);
         }
         self.ledger.settle();
+    }
+
+    /// Packets that each node captured and that never came, as far as it is known by now; and those
+    /// of all nodes, with those that are no more.
+    pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
+        let mut missing = analyzer.missing();
+        for (node, missing) in &mut missing {
+            let silent = self.silent.get(node).copied().unwrap_or(0);
+            *missing = missing.saturating_sub(silent);
+        }
+        for (node, entry) in &self.nodes {
+            let lost = match &entry.shortfall {
+                Some(shortfall) if entry.is_live => shortfall.by_now(analyzer.missing_of(*node)),
+                _ => entry.lost(),
+            };
+            missing.insert(*node, lost);
+        }
+        let total = self.past + missing.values().sum::<u64>();
+        (missing, total)
     }
 
     pub(super) fn account(&self) -> Account {
@@ -170,9 +222,15 @@ impl Entry {
     }
 
     /// Notes where the accounts of these counters begin, if they are older than the analyzer.
-    fn begin(&mut self, captured: Box<Counts>, received: Option<Box<Counts>>, begin: u64) {
+    fn begin(
+        &mut self,
+        goes_on: bool,
+        captured: Box<Counts>,
+        received: Option<Box<Counts>>,
+        begin: u64,
+    ) {
         let received = received.unwrap_or_else(|| Box::new([0; BUCKETS]));
-        if !self.is_live {
+        if !goes_on {
             self.start = (self.since < begin).then_some(Start {
                 captured,
                 first: received,
@@ -184,13 +242,21 @@ impl Entry {
         self.is_live = true;
     }
 
-    /// What came of the node's packets since its counters began, if it sends packets.
+    /// What never came, as it was known at rest.
+    fn lost(&self) -> u64 {
+        self.shortfall.as_ref().map_or(0, Shortfall::at_rest)
+    }
+
+    /// What the node captured since its counters began, if it sends packets: what came of it, and
+    /// what is known to be lost.
     fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
         let (boot, since) = self.counters;
         let received = analyzer.received(node, boot, since)?;
+        let lost = self.shortfall.as_ref().map(Shortfall::of_buckets);
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let captured = |bucket: usize| {
-            let came = signed(received[bucket]);
+            let lost = lost.map_or(0, |lost| lost[bucket]);
+            let came = signed(received[bucket] + lost);
             let Some(start) = &self.start else {
                 return Span::exactly(came);
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fanpcap_cli::streams;
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Delivered};
+use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Counters, Delivered};
 use fanpcap_cluster::record::{Batch, Head, Kind, PAPER_HEADER_BYTES, Record};
 use fanpcap_cluster::witness::LedgerSettings;
 
@@ -133,7 +133,7 @@ impl Desk {
 
     fn account_for(&mut self, part: Part) {
         let now = self.clock.now();
-        if self.books.follow(part, now) {
+        if self.books.follow(part, &self.analyzer, now) {
             self.analyzer.count_from(now);
             streams::note("fanpcap analyzer: other buckets are its: the accounts begin anew\n");
         }
@@ -272,12 +272,16 @@ impl Desk {
     fn status(&self) -> Status {
         let dropped = &self.dropped;
         let (written, unwritten) = self.outlets.counts();
+        let (missing, export_lost) = self.books.missing(&self.analyzer);
         Status {
             account: self.books.account(),
             clocks: self.books.clocks(),
             blind: self.blind.clone(),
-            missing: self.analyzer.missing(),
-            counters: self.analyzer.counters(),
+            missing,
+            counters: Counters {
+                export_lost,
+                ..self.analyzer.counters()
+            },
             written,
             unwritten,
             dropped: dropped.datagrams.load(Ordering::Relaxed),

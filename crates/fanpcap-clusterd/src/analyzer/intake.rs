@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use fanpcap_cli::streams;
 use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, encode_ack};
 use fanpcap_cluster::sealed::{Entry, Gate, Refusal, SEAL_BYTES};
+use fanpcap_linux::receive_buffer;
 
 use super::channel::Channel;
 use crate::keyring::{Keyring, random};
@@ -19,6 +21,10 @@ use crate::tls;
 
 /// Messages that may wait for the analyzer.
 const QUEUE: usize = 1024;
+
+/// Bytes of datagrams that the kernel keeps: a node's report, once a second, is 120 KiB as the
+/// kernel counts, and all nodes may report at once.
+const BUFFER: u32 = 16 << 20;
 
 /// Connections at once.
 const CONNECTIONS: usize = 256;
@@ -124,6 +130,8 @@ pub(super) fn open(
     keyring: &Arc<Keyring>,
 ) -> Result<(Receiver<Message>, Arc<Dropped>)> {
     let socket = UdpSocket::bind(on).with_context(|| format!("cannot listen on {on} by UDP"))?;
+    // Without the right to, it is what users are allowed.
+    let _ = receive_buffer::force(socket.as_fd(), BUFFER);
     let listener =
         TcpListener::bind(on).with_context(|| format!("cannot listen on {on} by TCP"))?;
     let (to, queue) = sync_channel(QUEUE);

@@ -44,7 +44,7 @@ impl Metrics {
             let (name, help, kind) = figure(name)?;
             Some(self.one(name, help, kind, Number::Whole(count)))
         }));
-        families.extend(self.of_nodes(&status.account.nodes));
+        families.extend(self.of_nodes(status));
         families
     }
 
@@ -90,7 +90,9 @@ impl Metrics {
         families
     }
 
-    fn of_nodes(&self, nodes: &[NodeAccount]) -> Vec<Family> {
+    fn of_nodes(&self, status: &Status) -> Vec<Family> {
+        let nodes = &status.account.nodes;
+        let export = |node: &NodeAccount| status.missing.get(&node.node).copied().unwrap_or(0);
         let each = |number: &dyn Fn(&NodeAccount) -> Number| {
             let sample = |node: &NodeAccount| {
                 let mut labels = self.cluster.clone();
@@ -123,6 +125,12 @@ impl Metrics {
                 help: "Packets of the node that found its ring full, as it says.",
                 kind: Kind::Counter,
                 samples: each(&|it| Number::Whole(it.ring)),
+            },
+            Family {
+                name: "fanpcap_analyzer_node_export_lost_packets_total",
+                help: "Packets that the node captured and that did not come.",
+                kind: Kind::Counter,
+                samples: each(&|it| Number::Whole(export(it))),
             },
         ]
     }
@@ -212,7 +220,7 @@ fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
         ),
         (
             "fanpcap_analyzer_export_lost_records_total",
-            "Records that nodes sent and that did not come.",
+            "Packets that nodes captured and that did not come.",
             counters.export_lost,
         ),
         (

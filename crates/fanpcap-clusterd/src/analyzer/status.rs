@@ -19,7 +19,7 @@ pub(super) struct Status {
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
     /// Why no topology is followed.
     pub(super) blind: Option<String>,
-    /// Records of each node that did not come.
+    /// Packets that each node captured and that did not come.
     pub(super) missing: BTreeMap<NodeId, u64>,
     pub(super) counters: Counters,
     pub(super) written: u64,
@@ -39,6 +39,17 @@ impl Status {
         self.account.nodes.iter().map(|node| node.mirror).sum()
     }
 
+    /// What was lost on the way: in all, and by nodes that live.
+    fn export(&self) -> String {
+        let mut text = self.counters.export_lost.to_string();
+        let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);
+        for (number, (node, lost)) in nodes.enumerate() {
+            text += if number == 0 { ": " } else { ", " };
+            let _ = write!(text, "{node} {lost}");
+        }
+        text
+    }
+
     /// One line for people.
     pub(super) fn line(&self) -> String {
         let total = &self.account.total;
@@ -53,7 +64,7 @@ impl Status {
             total.lost,
             self.account.ring,
             self.mirror(),
-            counters.export_lost,
+            self.export(),
             self.unwritten,
             counters.delivered,
             counters.doubles,

@@ -68,6 +68,16 @@ impl Line {
         nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
     }
 
+    /// Until when the account reaches, in nanoseconds since 1970.
+    pub(crate) fn time(&self) -> u64 {
+        self.0["time"].as_u64().unwrap_or(0)
+    }
+
+    /// Whether a figure is exact.
+    pub(crate) fn is_exact(&self, name: &str) -> bool {
+        self.span(name).is_ok_and(|(least, most)| least == most)
+    }
+
     /// Whether a figure is exact and this.
     pub(crate) fn is(&self, name: &str, number: u64) -> bool {
         let number = i64::try_from(number).unwrap_or(i64::MAX);

@@ -127,8 +127,8 @@ fn planned_changes_miss_nothing_and_doubles_are_counted() {
     netns::within_new(|| {
         let mut stage = Stage::new(Engine::Etcd(1), "")?;
         let moves = change(&mut stage, runs())?;
-        let truth = stage.truth()?;
         let line = stage.await_rest()?;
+        let truth = stage.truth(&line)?;
         println!("{moves:?}, {truth:?}, {:.1} kpps", stage.rate());
         ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
         // Each capture of each tcpdump is in the nodes' counts, and no other.
@@ -148,7 +148,7 @@ fn planned_changes_give_the_analyzer_each_packet_once() {
         let mut stage = Stage::new(Engine::Etcd(1), settings)?;
         let moves = change(&mut stage, runs())?;
         let line = stage.await_rest()?;
-        let truth = stage.truth()?;
+        let truth = stage.truth(&line)?;
         println!("{moves:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
         ensure!(
             (truth.missed, truth.doubles) == (0, 0),

@@ -23,18 +23,15 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// the way to the analyzer, and at its disk.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
-    let (captured, as_much) = line.span("captured")?;
-    ensure!(captured == as_much, "captured is not exact: {line}");
-    let export = captured - line.number("received")?;
-    let analyzer = line.number("analyzer")?;
-    Ok((least + export + analyzer, most + export + analyzer))
+    let others = line.number("export")? + line.number("analyzer")?;
+    Ok((least + others, most + others))
 }
 
 /// Asserts that no packet is in the files twice, and that what is missing is what the analyzer says
 /// was lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
-    let truth = stage.truth()?;
+    let truth = stage.truth(&line)?;
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
     let (least, most) = explained(&line)?;
     let missed = i64::try_from(truth.missed)?;
@@ -54,18 +51,19 @@ fn killed_and_stopped_agents_cost_tcpdump_nothing() {
     netns::within_new(|| {
         let mut stage = Stage::new(Engine::Etcd(1), "")?;
         stage.send();
-        thread::sleep(BEFORE);
+        thread::sleep(BEFORE / 2);
         stage.kill(0)?;
         thread::sleep(BEFORE);
         stage.start(0)?;
         stage.signal(1, "STOP")?;
-        thread::sleep(seconds("FANPCAP_HANG", 8));
+        stage.await_heirs(1)?;
+        thread::sleep(seconds("FANPCAP_HANG", 1));
         stage.signal(1, "CONT")?;
         stage.await_owners(&[0, 1, 2])?;
-        thread::sleep(BEFORE);
+        thread::sleep(BEFORE / 2);
         stage.rest()?;
-        let truth = stage.truth()?;
         let line = stage.await_rest()?;
+        let truth = stage.truth(&line)?;
         println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
         ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
         let captured = truth.captured + truth.doubles;
@@ -75,51 +73,64 @@ fn killed_and_stopped_agents_cost_tcpdump_nothing() {
     .unwrap();
 }
 
+/// An agent that is killed takes along what it had read and not sent. What comes while there is
+/// none waits in the ring.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_killed_agents_packets_are_in_its_ring_or_accounted() {
     netns::within_new(|| {
         let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
+        stage.kill(0)?;
+        stage.send_for(BEFORE)?;
+        stage.start(0)?;
+        let (line, truth) = assert_accounted(&stage)?;
+        let elsewhere = line.number("export")? + line.number("analyzer")?;
+        ensure!(elsewhere == 0, "{truth:?}: {line}");
         stage.send();
         thread::sleep(BEFORE);
         stage.kill(0)?;
-        thread::sleep(BEFORE / 2);
         stage.start(0)?;
-        thread::sleep(2 * BEFORE);
+        thread::sleep(BEFORE);
         stage.rest()?;
-        let (_, truth) = assert_accounted(&stage)?;
-        // Batches that were begun or on their way; a second's packets of a node are 14,000.
-        ensure!(truth.missed < 7000, "{truth:?}");
+        let (line, _) = assert_accounted(&stage)?;
+        ensure!(line.number("analyzer")? == 0, "{line}");
         Ok(())
     })
     .unwrap();
+}
+
+fn hang(engine: Engine, more: &str) -> Result<()> {
+    let mut stage = Stage::new(engine, &format!("{CAPTURE}{more}"))?;
+    stage.send();
+    thread::sleep(BEFORE / 2);
+    stage.signal(1, "STOP")?;
+    stage.await_heirs(1)?;
+    stage.await_owners(&[0, 2])?;
+    thread::sleep(seconds("FANPCAP_HANG", 1));
+    stage.signal(1, "CONT")?;
+    stage.await_owners(&[0, 1, 2])?;
+    thread::sleep(BEFORE / 2);
+    stage.rest()?;
+    let (line, _) = assert_accounted(&stage)?;
+    let fenced = line.number("fenced")?;
+    ensure!(fenced > 0, "its ring had stale records: {line}");
+    Ok(())
 }
 
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn an_agent_that_hangs_goes_on_and_is_accounted() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Embedded, &format!("{CAPTURE}{QUICK}"))?;
-        stage.send();
-        thread::sleep(BEFORE);
-        stage.signal(1, "STOP")?;
-        thread::sleep(seconds("FANPCAP_HANG", 8));
-        stage.signal(1, "CONT")?;
-        stage.await_owners(&[0, 1, 2])?;
-        thread::sleep(BEFORE);
-        stage.rest()?;
-        let (line, _) = assert_accounted(&stage)?;
-        ensure!(
-            line.number("fenced")? > 0,
-            "its ring had stale records: {line}"
-        );
-        Ok(())
-    })
-    .unwrap();
+    netns::within_new(|| hang(Engine::Embedded, QUICK)).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn an_agent_of_etcd_that_hangs_does_so_too() {
+    netns::within_new(|| hang(Engine::Etcd(1), "")).unwrap();
 }
 
 /// Kills a node's machine: its agent, and its port is blind.
-fn dead_machine(engine: Engine, more: &str, limit: Duration) -> Result<()> {
+fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     let mut stage = Stage::new(engine, &format!("{CAPTURE}{more}"))?;
     stage.send();
     thread::sleep(BEFORE);
@@ -131,19 +142,14 @@ fn dead_machine(engine: Engine, more: &str, limit: Duration) -> Result<()> {
     stage.rest()?;
     println!("{engine:?}: heirs after {took:?}");
     let (_, truth) = assert_accounted(&stage)?;
-    ensure!(took <= limit + BUSY, "detected after {took:?}");
     ensure!(truth.missed > 0, "the dead node had packets");
     Ok(())
 }
 
-/// So much longer may things take on a busy machine.
-const BUSY: Duration = Duration::from_secs(2);
-
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_dead_node_of_etcd_has_heirs_and_its_packets_are_accounted() {
-    let limit = Duration::from_millis(5500);
-    netns::within_new(|| dead_machine(Engine::Etcd(1), "", limit)).unwrap();
+    netns::within_new(|| dead_machine(Engine::Etcd(1), "")).unwrap();
 }
 
 /// `FANPCAP_OFFLINE=15` has the times as they are by default.
@@ -153,7 +159,7 @@ fn a_dead_node_of_the_embedded_protocol_has_heirs_too() {
     let limit = seconds("FANPCAP_OFFLINE", 3);
     let (beat, offline) = (limit.as_millis() / 3, limit.as_millis());
     let more = format!("heartbeat = {beat}ms\noffline = {offline}ms\n");
-    netns::within_new(|| dead_machine(Engine::Embedded, &more, limit)).unwrap();
+    netns::within_new(|| dead_machine(Engine::Embedded, &more)).unwrap();
 }
 
 #[test]
@@ -170,8 +176,8 @@ fn a_killed_analyzer_leaves_whole_files_and_its_successor_takes_the_rest() {
         thread::sleep(3 * BEFORE);
         stage.rest()?;
         thread::sleep(5 * BEFORE);
-        let truth = stage.truth()?;
         let line = stage.line().context("a line")?;
+        let truth = stage.truth(&line)?;
         println!("{before:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
         ensure!(before.captured > 0 && truth.doubles == 0, "{truth:?}");
         // What it had in memory, for a second, is gone; what it had not acknowledged comes again.
@@ -190,9 +196,13 @@ fn what_a_full_disk_does_not_take_is_counted() {
             disk = Some(Disk::mount(records)?);
             Ok(())
         })?;
-        stage.send_for(4 * BEFORE)?;
+        stage.send();
+        stage.await_line("a full disk", |line| {
+            line.number("analyzer").is_ok_and(|count| count > 0)
+        })?;
+        thread::sleep(BEFORE);
+        stage.rest()?;
         let (line, truth) = assert_accounted(&stage)?;
-        ensure!(line.number("analyzer")? > 0, "the disk was full: {line}");
         ensure!(line.is("lost", 0), "no node lost any: {truth:?}: {line}");
         drop(disk);
         Ok(())

@@ -22,6 +22,12 @@ use crate::wire::Sender;
 /// Enough for whatever the cluster does on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// Between two looks at what the cluster does.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// For how long nothing changes at rest, in nanoseconds: a node's reports are a second apart.
+const REST: u64 = 2_000_000_000;
+
 /// What coordinates the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
@@ -287,11 +293,14 @@ impl Stage {
     /// Waits until the buckets are as wanted, and all of their nodes capture so.
     pub(crate) fn await_topology(&self, wanted: impl Fn(&Owners) -> bool) -> Result<Owners> {
         let settled = await_for("the topology", PATIENCE, || {
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(LOOK);
             let (Some(owners), revision) = self.owners()? else {
                 return Ok(None);
             };
-            let status = self.ask(&["status", "--json"])?;
+            // On a busy machine what coordinates the cluster may answer late.
+            let Ok(status) = self.ask(&["status", "--json"]) else {
+                return Ok(None);
+            };
             let nodes = status["nodes"].as_array().context("nodes")?;
             let captures = |node: &Value| {
                 node["buckets"] == 0 || node["acknowledged"].as_u64() == Some(revision)
@@ -306,7 +315,10 @@ impl Stage {
     pub(crate) fn await_heirs(&self, node: usize) -> Result<Instant> {
         let id = id(node);
         await_for("heirs", PATIENCE, || {
-            let status = self.ask(&["status", "--json"])?;
+            thread::sleep(LOOK);
+            let Ok(status) = self.ask(&["status", "--json"]) else {
+                return Ok(None);
+            };
             let nodes = status["nodes"].as_array().context("nodes")?;
             let row = nodes.iter().find(|row| row["node"] == id.as_str());
             let has = row.is_some_and(|row| row["buckets"] != 0);
@@ -321,8 +333,13 @@ impl Stage {
     }
 
     /// Waits until the analyzer says something.
-    pub(crate) fn await_line(&self, what: &str, wanted: impl Fn(&Line) -> bool) -> Result<Line> {
+    pub(crate) fn await_line(
+        &self,
+        what: &str,
+        mut wanted: impl FnMut(&Line) -> bool,
+    ) -> Result<Line> {
         let found = await_for(what, PATIENCE, || {
+            thread::sleep(LOOK);
             Ok(self.line().filter(|line| wanted(line)))
         });
         found.with_context(|| {
@@ -335,33 +352,36 @@ impl Stage {
         })
     }
 
-    /// Waits until the analyzer knows exactly what was offered, and that does not change.
+    /// Waits until the analyzer knows exactly what was offered and captured, and nothing changes in
+    /// what the nodes report for a while.
     pub(crate) fn await_rest(&self) -> Result<Line> {
-        let mut last = None;
-        loop {
-            let line =
-                self.await_line("an account at rest", |line| line.is("offered", self.sent))?;
-            if last.as_ref().is_some_and(|last| line.is_as(last)) {
-                return Ok(line);
+        let mut first: Option<Line> = None;
+        self.await_line("an account at rest", |line| {
+            let is_exact = line.is("offered", self.sent) && line.is_exact("captured");
+            let same = first.as_ref().filter(|first| is_exact && line.is_as(first));
+            // Its own time: a line that an analyzer on a busy machine did not replace says nothing.
+            let rested = same.map(|first| line.time().saturating_sub(first.time()));
+            if rested.is_none() {
+                first = is_exact.then(|| line.clone());
             }
-            last = Some(line);
-            thread::sleep(Duration::from_millis(2500));
-        }
+            rested >= Some(REST)
+        })
     }
 
-    /// What was captured: in the analyzer's files, or by all tcpdumps, once nothing comes any more.
-    pub(crate) fn truth(&self) -> Result<Truth> {
+    /// What was captured: in the analyzer's files, or by all tcpdumps, once these have what the
+    /// nodes captured by this line of the analyzer's.
+    pub(crate) fn truth(&self, line: &Line) -> Result<Truth> {
         if self.ships {
             return Truth::of(self.sent, files::numbers(&self.records())?);
         }
-        let counts = || self.readers.iter().map(Reader::count).collect::<Vec<_>>();
-        let mut last = counts();
-        await_for("the last packets", PATIENCE, || {
-            // tcpdump gets its packets within a second.
-            thread::sleep(Duration::from_millis(1500));
-            let now = counts();
-            Ok((std::mem::replace(&mut last, now.clone()) == now).then_some(()))
-        })?;
+        let (captured, _) = line.span("captured")?;
+        let captured = usize::try_from(captured)?;
+        let count = || self.readers.iter().map(Reader::count).sum::<usize>();
+        let all = await_for("tcpdump's packets", PATIENCE, || {
+            thread::sleep(LOOK);
+            Ok((count() >= captured).then_some(()))
+        });
+        all.with_context(|| format!("tcpdump has {} of {captured}", count()))?;
         Truth::of(self.sent, self.readers.iter().flat_map(Reader::numbers))
     }
 

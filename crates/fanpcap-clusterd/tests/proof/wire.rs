@@ -27,9 +27,14 @@ pub(crate) struct Sender {
 impl Sender {
     /// Sends packets with numbers from `first` on, on a device of the calling thread's namespace.
     pub(crate) fn start(device: &'static str, first: u64) -> Self {
+        Self::of_few(device, first, u64::MAX)
+    }
+
+    /// The same; there are `few` different packets only, which come again and again.
+    pub(crate) fn of_few(device: &'static str, first: u64, few: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
-        let thread = thread::spawn(move || send(device, first, &until));
+        let thread = thread::spawn(move || send(device, (first, few), &until));
         Self { stop, thread }
     }
 
@@ -41,16 +46,18 @@ impl Sender {
     }
 }
 
-fn send(device: &str, first: u64, stop: &AtomicBool) -> Result<(u64, Duration)> {
+fn send(device: &str, (first, few): (u64, u64), stop: &AtomicBool) -> Result<(u64, Duration)> {
     let injector = Injector::open(device)?;
     let template = template();
     let begun = Instant::now();
     let mut next = first;
     while !stop.load(Ordering::Relaxed) {
         let due = first + u64::try_from(begun.elapsed().as_micros())? * RATE / 1_000_000;
-        while next < due {
+        // After a pause no more at once than else: a machine that is too slow sends less.
+        if next < due {
             let end = due.min(next + BURST);
-            let frames: Vec<Vec<u8>> = (next..end).map(|it| numbered(&template, it)).collect();
+            let numbers = (next..end).map(|it| first + (it - first) % few);
+            let frames: Vec<Vec<u8>> = numbers.map(|it| numbered(&template, it)).collect();
             injector.send_all(&frames)?;
             next = end;
         }

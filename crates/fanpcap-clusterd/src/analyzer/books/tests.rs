@@ -101,6 +101,38 @@ impl Both {
         }
     }
 
+    fn follow(&mut self, part: Part, now: u64) -> bool {
+        self.books.follow(part, &self.analyzer, now)
+    }
+
+    /// The node's agent is another one: what it had begun is gone.
+    fn restart(&mut self, node: u32, session: u64) {
+        let head = Head {
+            session,
+            ..head(node, Kind::Records)
+        };
+        let builder = BatchBuilder::new(head, 1 << 15, 1);
+        self.batches.insert(node, builder);
+    }
+
+    /// The node has nothing to send, twice within the second before the next report.
+    fn idle(&mut self, node: u32, seconds: u64) {
+        let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
+        let builder = self.batches.entry(node).or_insert_with(new);
+        for tenths in [3, 6] {
+            let now = BEGIN + seconds * SECOND + tenths * SECOND / 10;
+            let bytes = builder.idle(Revision(1), now).unwrap();
+            let batch = Batch::decode(&bytes).unwrap();
+            self.analyzer.take(&batch, now).unwrap();
+        }
+    }
+
+    /// What is known to be lost on the way, of a node and of all.
+    fn export(&self, node: u32) -> (u64, u64) {
+        let (missing, total) = self.books.missing(&self.analyzer);
+        (missing.get(&NodeId(node)).copied().unwrap_or(0), total)
+    }
+
     fn settle(&mut self, seconds: u64) {
         self.books.settle(&self.analyzer, BEGIN + seconds * SECOND);
     }
@@ -223,8 +255,8 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
         // One analyzer more: the accounts begin anew, with the buckets of now.
         let more = [addresses[0], addresses[1], stranger];
         let now = BEGIN + 6 * SECOND;
-        assert!(both.books.follow(Part::of(address, &more).unwrap(), now));
-        assert!(!both.books.follow(Part::of(address, &more).unwrap(), now));
+        assert!(both.follow(Part::of(address, &more).unwrap(), now));
+        assert!(!both.follow(Part::of(address, &more).unwrap(), now));
         for seconds in 7..12u64 {
             let seen = 100 + 3 * (seconds.min(9) - 7);
             let at = Report8 {
@@ -278,4 +310,62 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
         exact(total.lost),
     );
     assert_eq!(figures, (8 * 225, 8 * 225, 0));
+}
+
+/// Node 1 captures all, and its agent is killed after five seconds with three records of each
+/// bucket in its hands. Later the node dies.
+fn killed_agent(age: u64) -> Both {
+    let mut both = Both::new(Part::WHOLE);
+    let age = i64::try_from(age).unwrap();
+    for seconds in 0..60u64 {
+        let come = match seconds {
+            0..=2 => 0,
+            3..=9 => 10 * (seconds - 2),
+            _ => 70,
+        };
+        let at = Report8 {
+            seconds,
+            age,
+            seen: 100 + come,
+            ..Report8::default()
+        };
+        if seconds < 20 {
+            let captured = 100 + come;
+            both.report(1, Report8 { captured, ..at });
+        }
+        both.report(2, at);
+        both.settle(seconds);
+        match seconds {
+            0 if age == 0 => both.records(1, 0, 100),
+            2..5 => both.records(1, seconds, 10),
+            5 => {
+                both.records(1, seconds, 7);
+                both.restart(1, 2);
+            }
+            6..9 => both.records(1, seconds, 10),
+            _ if seconds < 20 => both.idle(1, seconds),
+            _ => {}
+        }
+        match seconds {
+            // While packets come nobody knows: the next ones may be on their way.
+            0..=9 => assert_eq!(both.export(1), (0, 0), "after {seconds} s"),
+            11.. => assert_eq!(both.export(1), (24, 24), "after {seconds} s"),
+            10 => {}
+        }
+    }
+    both
+}
+
+#[test]
+fn what_a_killed_agent_took_along_is_lost_on_the_way_at_rest() {
+    for age in [0, 3600 * SECOND] {
+        let total = killed_agent(age).books.account().total;
+        let offered = if age == 0 { 8 * 170 } else { 8 * 70 };
+        let figures = (
+            exact(total.offered),
+            exact(total.captured),
+            exact(total.lost),
+        );
+        assert_eq!(figures, (offered, offered, 0), "counters {age} ns old");
+    }
 }

@@ -1,0 +1,92 @@
+//! What of a node's captured packets never came.
+//!
+//! A killed agent takes along what it had read and not sent, and no number of a record says so. So
+//! whenever nothing comes any more, what the node says that it captured is compared with what came.
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_cluster::analyzer::Quiet;
+use fanpcap_cluster::witness::Counts;
+
+/// What of one node's packets never came, since its counters were 0.
+#[derive(Debug)]
+pub(super) struct Shortfall {
+    /// What the newest report says that was captured, and the stamp of the first report that said
+    /// so.
+    captured: Box<Counts>,
+    first: u64,
+    /// What had not come when all was at rest first, of counters that are older than the accounts:
+    /// the analyzer of before may have had it.
+    before: Option<Box<Counts>>,
+    /// What never came, of each bucket, when all was at rest last.
+    lost: Box<Counts>,
+    /// Records that were missing before the first rest, by their numbers.
+    early: u64,
+    /// Records that were missing then in all.
+    gaps: u64,
+}
+
+impl Shortfall {
+    /// Of counters that began with the accounts (`is_new`), or before.
+    pub(super) fn new(is_new: bool) -> Self {
+        let zeros = || Box::new([0; BUCKETS]);
+        Self {
+            captured: zeros(),
+            first: 0,
+            before: is_new.then(zeros),
+            lost: zeros(),
+            early: 0,
+            gaps: 0,
+        }
+    }
+
+    /// The same, of a node of which so many records are missing that are not these counters'.
+    pub(super) fn after(self, gaps: u64) -> Self {
+        Self { gaps, ..self }
+    }
+
+    /// Takes what a report of `stamp` says that was captured, by the node's clock. `came` has what
+    /// came of it by now, and `gaps` the records of the node that are missing by their numbers.
+    pub(super) fn take(
+        &mut self,
+        (stamp, captured): (u64, &Counts),
+        quiet: Option<Quiet>,
+        came: &Counts,
+        gaps: u64,
+    ) {
+        if self.first == 0 || self.captured[..] != captured[..] {
+            self.captured.copy_from_slice(captured);
+            self.first = stamp;
+            return;
+        }
+        // All that was captured by the first of these reports has come, and nothing that was
+        // captured after the second.
+        let is_drained = |quiet: &Quiet| quiet.until > self.first && quiet.since <= stamp;
+        if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
+            return;
+        }
+        let lacks = |bucket: usize| captured[bucket].saturating_sub(came[bucket]);
+        let before = self.before.get_or_insert_with(|| {
+            self.early = gaps.saturating_sub(self.gaps);
+            Box::new(std::array::from_fn(lacks))
+        });
+        for (bucket, lost) in self.lost.iter_mut().enumerate() {
+            *lost = lacks(bucket).saturating_sub(before[bucket]);
+        }
+        self.gaps = gaps;
+    }
+
+    /// What never came, of each bucket, when all was at rest last.
+    pub(super) fn of_buckets(&self) -> &Counts {
+        &self.lost
+    }
+
+    /// The same, of all buckets.
+    pub(super) fn at_rest(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    /// What never came by now, as far as it is known: `gaps` records are missing by their numbers.
+    pub(super) fn by_now(&self, gaps: u64) -> u64 {
+        self.at_rest() + self.early + gaps.saturating_sub(self.gaps)
+    }
+}
