@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<Tally> {
     let cases = CASES.to_string();
     let mut tally = Tally::default();
     for (package, test) in PROPERTIES {
-        let target = ["--release", "-p", package, "--test", test];
+        let target = ["--profile", "fuzz", "-p", package, "--test", test];
         tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
     }
     Ok(tally)

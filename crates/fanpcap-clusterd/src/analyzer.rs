@@ -1,6 +1,7 @@
 //! `fanpcap analyzer`: takes the nodes' records and accounts for every packet.
 
 mod clock;
+mod figure;
 mod pcapng;
 mod files;
 mod channel;

@@ -16,6 +16,7 @@ use fanpcap_cluster::witness::LedgerSettings;
 use super::books::Books;
 use super::clock::Clock;
 use super::exports::Exports;
+use super::figure::Figure;
 use super::files::Rotation;
 use super::intake::{self, Dropped, Message};
 use super::observer::Sight;
@@ -235,25 +236,28 @@ impl Desk {
     }
 
     /// Figures of what not every analyzer does.
-    fn figures(&self) -> Vec<(&'static str, u64)> {
+    fn figures(&self) -> Vec<(Figure, u64)> {
         let mut figures = Vec::new();
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(exports) = &self.outlets.exports {
             let exported = exports.exported();
             figures.extend([
-                ("exported_packets", read(&exported.packets)),
-                ("export_lost_messages", read(&exported.lost)),
-                ("export_skipped_packets", read(&exported.skipped)),
+                (Figure::Exported, read(&exported.packets)),
+                (Figure::ExportLost, read(&exported.lost)),
+                (Figure::ExportSkipped, read(&exported.skipped)),
             ]);
         }
         if let Some(papers) = &self.papers {
             let captured = self.books.account().total.captured.least;
             let captured = u64::try_from(captured).unwrap_or(0);
             figures.extend([
-                ("dicap_headers", papers.headers),
-                ("dicap_refused", read(&papers.counts.refused)),
-                ("dicap_dropped", read(&papers.counts.dropped)),
-                ("dicap_missing", captured.saturating_sub(papers.headers)),
+                (Figure::DicapHeaders, papers.headers),
+                (Figure::DicapRefused, read(&papers.counts.refused)),
+                (Figure::DicapDropped, read(&papers.counts.dropped)),
+                (
+                    Figure::DicapMissing,
+                    captured.saturating_sub(papers.headers),
+                ),
             ]);
         }
         figures

@@ -72,7 +72,7 @@ pub(super) struct Exported {
     pub(super) packets: AtomicU64,
     /// Messages that no collector got.
     pub(super) lost: AtomicU64,
-    /// Packets that the thread was too slow for.
+    /// Packets that the thread was too slow for, or that lack a collector.
     pub(super) skipped: AtomicU64,
 }
 
@@ -240,10 +240,13 @@ impl Worker {
             bucket: packet.bucket,
             digest: digest(&frame, selection.initial).0,
         };
-        let Some(domain) = self.domain(packet.node) else {
-            return;
-        };
-        for collector in &mut domain.collectors {
+        let (targets, counts) = (self.targets.len(), Arc::clone(&self.exported));
+        let domain = self.domain(packet.node);
+        let collectors = domain.map_or(&mut [][..], |domain| &mut domain.collectors);
+        if collectors.len() < targets {
+            counts.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+        for collector in collectors {
             collector.packet(time(), &exported);
         }
     }

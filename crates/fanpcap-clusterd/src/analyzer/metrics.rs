@@ -40,9 +40,9 @@ impl Metrics {
         }));
         families.push(self.refusals(status));
         let figures = status.figures.iter();
-        families.extend(figures.filter_map(|&(name, count)| {
-            let (name, help, kind) = figure(name)?;
-            Some(self.one(name, help, kind, Number::Whole(count)))
+        families.extend(figures.map(|&(figure, count)| {
+            let (name, help, kind) = figure.metric();
+            self.one(name, help, kind, Number::Whole(count))
         }));
         families.extend(self.of_nodes(status));
         families
@@ -177,38 +177,6 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
     ]
 }
 
-/// The metric of a figure that not every analyzer has.
-fn figure(name: &str) -> Option<(&'static str, &'static str, Kind)> {
-    Some(match name {
-        "exported_packets" => (
-            "fanpcap_analyzer_exported_packets_total",
-            "Packets that were handed to collectors, once for each of them.",
-            Kind::Counter,
-        ),
-        "export_lost_messages" => (
-            "fanpcap_analyzer_unexported_messages_total",
-            "Messages that a collector did not get.",
-            Kind::Counter,
-        ),
-        "export_skipped_packets" => (
-            "fanpcap_analyzer_unexported_packets_total",
-            "Packets that the export was too slow for.",
-            Kind::Counter,
-        ),
-        "dicap_headers" => (
-            "fanpcap_analyzer_dicap_headers_total",
-            "Headers that came in the datagrams of DiCAP.",
-            Kind::Counter,
-        ),
-        "dicap_missing" => (
-            "fanpcap_analyzer_dicap_missing_headers",
-            "Packets that nodes have captured, less the headers that came.",
-            Kind::Gauge,
-        ),
-        _ => return None,
-    })
-}
-
 /// What only grows, until the analyzer begins anew.
 fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
     let counters = &status.counters;
@@ -307,6 +275,7 @@ mod tests {
     use fanpcap_cluster::analyzer::Counters;
     use fanpcap_cluster::witness::Account;
 
+    use super::super::figure::Figure;
     use super::*;
     use crate::textfile::assert_documented;
 
@@ -337,15 +306,7 @@ mod tests {
             dropped: 0,
             refused: 0,
             refusals: vec![("seal", 5)],
-            figures: [
-                "exported_packets",
-                "export_lost_messages",
-                "export_skipped_packets",
-                "dicap_headers",
-                "dicap_missing",
-            ]
-            .map(|name| (name, 6))
-            .to_vec(),
+            figures: Figure::ALL.map(|figure| (figure, 6)).to_vec(),
             trouble: None,
         };
         let metrics = Metrics::new(None, "lab");

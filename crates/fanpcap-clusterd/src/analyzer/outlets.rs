@@ -79,13 +79,15 @@ impl Outlets {
         }
     }
 
-    /// Records that were written, and those that there was no room for.
+    /// Records that were written, and those that there was no room for: the worse of files and
+    /// tables, which have the same records.
     pub(super) fn counts(&self) -> (u64, u64) {
         let files = self.files.as_ref();
         let counts = files.map_or((0, 0), |files| (files.written, files.unwritten));
         #[cfg(feature = "parquet")]
         let counts = self.tables.as_ref().map_or(counts, |tables| {
-            (counts.0 + tables.written, counts.1 + tables.unwritten)
+            let written = self.files.as_ref().map_or(u64::MAX, |files| files.written);
+            (written.min(tables.written), counts.1.max(tables.unwritten))
         });
         counts
     }

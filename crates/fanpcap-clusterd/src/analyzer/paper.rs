@@ -1,5 +1,6 @@
 //! Takes DiCAP's datagrams: headers of packets, without a time, a number or a seal.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,10 @@ use fanpcap_cluster::record::{DATAGRAM_BYTES, paper_headers};
 /// Datagrams that may wait for the analyzer.
 const QUEUE: usize = 4096;
 
+/// Senders whose datagrams are taken. Whoever reaches the port can send by any address, and each
+/// costs memory.
+pub(super) const SENDERS: usize = 256;
+
 /// How long a socket that fails rests.
 const REST: Duration = Duration::from_millis(10);
 
@@ -27,10 +32,21 @@ pub(super) struct Datagram {
 /// What has become of datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Datagrams that are none of the paper's.
+    /// Datagrams that are none of the paper's, or of senders beyond [`SENDERS`].
     pub(super) refused: AtomicU64,
     /// Headers in datagrams that found the queue full.
     pub(super) dropped: AtomicU64,
+}
+
+/// Those whose datagrams are taken: who came first.
+#[derive(Debug, Default)]
+pub(super) struct Senders(BTreeSet<NodeId>);
+
+impl Senders {
+    /// Whether this one's are.
+    pub(super) fn take(&mut self, sender: NodeId) -> bool {
+        self.0.contains(&sender) || self.0.len() < SENDERS && self.0.insert(sender)
+    }
 }
 
 /// The paper's datagrams that come to an address.
@@ -57,20 +73,22 @@ impl Papers {
         let take = move || {
             // One byte more than a datagram has: what is longer is none.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
+            let mut senders = Senders::default();
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
                     thread::sleep(REST);
                     continue;
                 };
-                let bytes = buffer[..length].to_vec();
-                let Ok(headers) = paper_headers(&bytes) else {
+                let sender = sender(from.ip());
+                let headers = paper_headers(&buffer[..length]).ok();
+                let Some(headers) = headers.filter(|_| senders.take(sender)) else {
                     of_thread.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
                 let headers = headers.len() as u64;
                 let datagram = Datagram {
-                    from: sender(from.ip()),
-                    bytes,
+                    from: sender,
+                    bytes: buffer[..length].to_vec(),
                 };
                 match to.try_send(datagram) {
                     Ok(()) => {}

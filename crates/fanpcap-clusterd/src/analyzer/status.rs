@@ -10,6 +10,7 @@ use fanpcap_cluster::witness::{Account, Span, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::clock::rfc3339;
+use super::figure::Figure;
 
 /// All that is told.
 #[derive(Debug)]
@@ -28,8 +29,8 @@ pub(super) struct Status {
     pub(super) refused: u64,
     /// What was not believed, by the names of the reasons.
     pub(super) refusals: Vec<(&'static str, u64)>,
-    /// Figures of what not every analyzer does, with their names.
-    pub(super) figures: Vec<(&'static str, u64)>,
+    /// What not every analyzer counts.
+    pub(super) figures: Vec<(Figure, u64)>,
     pub(super) trouble: Option<String>,
 }
 
@@ -81,7 +82,8 @@ impl Status {
         for (name, count) in self.refusals.iter().filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; refused ({name}): {count}");
         }
-        for (name, count) in &self.figures {
+        for (figure, count) in &self.figures {
+            let name = figure.name();
             let _ = write!(line, "; {}: {count}", name.replace('_', " "));
         }
         line + "\n"
@@ -154,10 +156,12 @@ impl Status {
                 })
             })
             .collect();
-        let object = |all: &[(&str, u64)]| -> Map<String, Value> {
-            let pair = |(name, count): &(&str, u64)| ((*name).to_owned(), (*count).into());
-            all.iter().map(pair).collect()
-        };
+        let refusals: Map<String, Value> = (self.refusals.iter())
+            .map(|&(name, count)| (name.to_owned(), count.into()))
+            .collect();
+        let figures: Map<String, Value> = (self.figures.iter())
+            .map(|&(figure, count)| (figure.name().to_owned(), count.into()))
+            .collect();
         let value = json!({
             "since": self.account.since,
             "time": self.account.time,
@@ -186,8 +190,8 @@ impl Status {
             "clocks": clocks,
             "no_topology": self.blind,
             "refused": self.refused + counters.refused_batches,
-            "refusals": object(&self.refusals),
-            "figures": object(&self.figures),
+            "refusals": refusals,
+            "figures": figures,
             "trouble": self.trouble,
             "nodes": nodes,
         });

@@ -1,5 +1,7 @@
 //! The paper's datagrams, from a node's shipper to files.
 
+use super::super::figure::Figure;
+use super::super::paper::{SENDERS, Senders};
 use super::*;
 
 #[test]
@@ -13,15 +15,16 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     ship(&mut node, 29);
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(&[1; 53], ("127.0.0.1", port)).unwrap();
-    let figure = |status: &Status, name: &str| {
+    let figure = |status: &Status, of: Figure| {
         let mut all = status.figures.iter();
-        all.find(|(it, _)| *it == name).map(|(_, count)| *count)
+        all.find(|(it, _)| *it == of).map(|(_, count)| *count)
     };
     let status = work_until(&mut desk, |status| {
-        figure(status, "dicap_headers") == Some(29) && figure(status, "dicap_refused") == Some(1)
+        figure(status, Figure::DicapHeaders) == Some(29)
+            && figure(status, Figure::DicapRefused) == Some(1)
     });
-    assert_eq!(figure(&status, "dicap_headers"), Some(29));
-    assert_eq!(figure(&status, "dicap_refused"), Some(1));
+    assert_eq!(figure(&status, Figure::DicapHeaders), Some(29));
+    assert_eq!(figure(&status, Figure::DicapRefused), Some(1));
     assert_eq!((status.written, status.unwritten), (29, 0));
     assert!(status.json().contains("\"dicap_headers\":29"));
     let (packets, _) = packets(&directory);
@@ -31,4 +34,13 @@ fn headers_in_the_papers_datagrams_come_to_files() {
         header
     };
     assert_eq!(packets, (0..29).map(header).collect::<Vec<_>>());
+}
+
+#[test]
+fn senders_are_bounded() {
+    let mut senders = Senders::default();
+    let id = |number: usize| NodeId(u32::try_from(number).unwrap());
+    assert!((0..SENDERS).all(|number| senders.take(id(number))));
+    assert!(!senders.take(id(SENDERS)));
+    assert!(senders.take(id(0)));
 }
