@@ -134,11 +134,15 @@ impl Topology {
             return Err(TopologyError::Nodes);
         }
         self.check_seats()?;
+        let mut taken = [false; NODES];
+        for seat in &self.seats {
+            taken[usize::from(seat.slot.0)] = true;
+        }
+        let sits = |slot: Slot| taken.get(usize::from(slot.0)) == Some(&true);
         let tables = [Some(&self.owners), self.heirs.as_ref()];
-        for owner in tables.into_iter().flatten().flat_map(|table| table.iter()) {
-            if !owner.is_some_and(|slot| self.seats.iter().any(|seat| seat.slot == slot)) {
-                return Err(TopologyError::Owners);
-            }
+        let mut owners = tables.into_iter().flatten().flat_map(|table| table.iter());
+        if !owners.all(|owner| owner.is_some_and(sits)) {
+            return Err(TopologyError::Owners);
         }
         if self.analyzers.len() > ANALYZERS {
             return Err(TopologyError::Analyzers);
