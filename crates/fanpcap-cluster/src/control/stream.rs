@@ -22,7 +22,7 @@ use crate::identity::Revision;
 mod tests;
 
 /// Computes the numbers of a cluster's frames.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Numbers {
     secret: Vec<u8>,
     cluster: ClusterId,
@@ -90,6 +90,11 @@ impl Sender {
         }
     }
 
+    /// Goes on with another key.
+    pub fn set_numbers(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
+
     /// The frames that are due at a time, in seconds since 1970: a beacon each second; and where
     /// packets are selected in turn, an update once all nodes of a topology wait for it, and every
     /// 8 seconds.
@@ -112,6 +117,12 @@ impl Sender {
             }
         }
         due
+    }
+
+    /// Seconds for which no beacon is due, because the clock was set back: nodes take none that is
+    /// older than the last. 0: the clock goes on.
+    pub fn behind(&self, now: u64) -> u64 {
+        self.beacon.saturating_sub(now)
     }
 
     fn frame(&self, kind: Kind, revision: Revision, sequence: u64) -> Due {
@@ -198,6 +209,16 @@ impl Listener {
         }
     }
 
+    /// Goes on with other keys, of which the sender's may still be the one that it had.
+    pub fn set_numbers(&mut self, numbers: Vec<Numbers>) {
+        let is_current = |other: &Numbers| Some(other) == self.numbers.get(self.key);
+        match numbers.iter().position(is_current) {
+            Some(key) => self.key = key,
+            None => (self.key, self.announced) = (0, None),
+        }
+        self.numbers = numbers;
+    }
+
     /// Whether the cluster has a key. Without one, no frame is taken.
     pub fn is_able(&self) -> bool {
         !self.numbers.is_empty()
@@ -234,19 +255,24 @@ impl Listener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // What was lost is not to come later.
-        let lost = begin.max(before + 1)..self.last;
-        let lost = lost.map(|sequence| Due {
-            kind: Kind::Beacon,
+        // What was lost is not to come later. The update of a second comes behind its beacon.
+        let none = |kind, sequence| Due {
+            kind,
             sequence,
             number: 0,
-        });
+        };
+        let lost_beacons = begin.max(before + 1)..self.last;
+        let lost_updates = begin.max(before)..self.last;
         let from = begin.max(upto + 1);
         let beacons = from.max(self.last + 1)..=end;
-        // The update of a second comes behind its beacon. An earlier agent has announced that one.
+        // An earlier agent has announced the update behind the last beacon.
         let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
         let updates = if known == revision { from } else { begin }.max(behind)..=end;
-        lost.chain(beacons.map(|sequence| number(Kind::Beacon, sequence)))
+        let lost_beacons = lost_beacons.map(|sequence| none(Kind::Beacon, sequence));
+        let lost_updates = lost_updates.map(|sequence| none(Kind::Update, sequence));
+        lost_beacons
+            .chain(lost_updates)
+            .chain(beacons.map(|sequence| number(Kind::Beacon, sequence)))
             .chain(updates.map(|sequence| number(Kind::Update, sequence)))
             .collect()
     }

@@ -3,12 +3,10 @@
 use std::io;
 
 use fanpcap_cluster::View;
-use fanpcap_cluster::control::stream::{Due, Numbers, Sender};
+use fanpcap_cluster::control::stream::{Due, Numbers, SILENCE, Sender};
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
 use fanpcap_select::in_line::InLine;
-
-use crate::frames;
 
 /// Sends frames on a device.
 #[derive(Debug)]
@@ -33,21 +31,37 @@ impl Beacons {
         }
     }
 
-    /// Sends what is due. Returns what an operator should know, once.
-    pub(super) fn tick(&mut self, view: &View) -> Option<String> {
-        let due = self.core.due(view, frames::now());
-        if due.is_empty() {
+    /// Goes on with another key.
+    pub(super) fn set_numbers(&mut self, numbers: Numbers) {
+        self.core.set_numbers(numbers);
+    }
+
+    /// Sends what is due at a time, in seconds since 1970. Returns what an operator should know,
+    /// once.
+    pub(super) fn tick(&mut self, view: &View, now: u64) -> Option<String> {
+        let due = self.core.due(view, now);
+        let late = Some(self.core.behind(now));
+        let late = late.filter(|late| view.leads && *late > SILENCE.as_secs());
+        if due.is_empty() && late.is_none() {
             return None;
         }
         let sent = due.iter().try_for_each(|due| self.send(due));
         if sent.is_err() {
             self.port = None;
         }
-        let is_new = self.works.replace(sent.is_ok()) != Some(sent.is_ok());
+        let trouble = match (sent, late) {
+            (Err(error), _) => Some(format!("{error}; trying again each second")),
+            (Ok(()), Some(late)) => Some(format!(
+                "the clock was set back, so that the next one goes out in {late} s; set the clock \
+                 right, or, if it is right now, restart the coordinator"
+            )),
+            (Ok(()), None) => None,
+        };
+        let is_new = self.works.replace(trouble.is_none()) != Some(trouble.is_none());
         let device = &self.device;
-        let line = match sent {
-            Ok(()) => format!("beacons go out on {device}"),
-            Err(error) => format!("no beacons on {device}: {error}; trying again each second"),
+        let line = match trouble {
+            None => format!("beacons go out on {device}"),
+            Some(why) => format!("no beacons on {device}: {why}"),
         };
         is_new.then_some(line)
     }
@@ -74,3 +88,38 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 /// A locally administered address. The device's own would move in the switch's table when another
 /// coordinator takes over.
 const OWN: [u8; 6] = [0x02, b'f', b'a', b'n', 0, 1];
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_cluster::control::ClusterId;
+
+    use super::*;
+
+    #[test]
+    fn who_falls_silent_says_why_once() {
+        let numbers = Numbers::new(vec![1; 32], ClusterId::of_name("lab"));
+        let mut beacons = Beacons::new("absent0", 1, numbers);
+        let mut view = View {
+            leads: true,
+            ..View::default()
+        };
+        let said = beacons.tick(&view, 1000).unwrap();
+        assert!(said.starts_with("no beacons on absent0: "), "{said}");
+        // As if it had worked.
+        beacons.works = Some(true);
+        assert_eq!(beacons.tick(&view, 999), None, "that is nothing");
+        view.leads = false;
+        assert_eq!(
+            beacons.tick(&view, 400),
+            None,
+            "nobody waits for a standby's"
+        );
+        view.leads = true;
+        let said = beacons.tick(&view, 400).unwrap();
+        assert!(
+            said.contains("set back") && said.contains("600 s"),
+            "{said}"
+        );
+        assert_eq!(beacons.tick(&view, 401), None);
+    }
+}

@@ -10,6 +10,7 @@ use super::beacons::Beacons;
 use super::metrics::Metrics;
 use crate::conf::Conf;
 use crate::coordination::{CoordinatorSide, WriteError};
+use crate::frames;
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +82,8 @@ impl<S: FnMut(&str)> Driver<S> {
                 format!("leads {} nodes, topology {revision}", view.live.len())
             }
         };
-        let told = self.beacons.as_mut().and_then(|it| it.tick(view));
+        let beacons = self.beacons.as_mut();
+        let told = beacons.and_then(|beacons| beacons.tick(view, frames::now()));
         if let Some(line) = told {
             (self.say)(&line);
         }
@@ -136,9 +138,18 @@ impl<S: FnMut(&str)> Driver<S> {
 
     /// Takes the keys that the settings name now.
     pub(super) fn reload(&mut self, conf: &Conf) {
-        if let Err(error) = self.side.reload(conf) {
+        let done = self.side.reload(conf).and_then(|()| self.renumber(conf));
+        if let Err(error) = done {
             (self.say)(&format!("the old keys stay: {error:#}"));
         }
+    }
+
+    fn renumber(&mut self, conf: &Conf) -> Result<()> {
+        let first = frames::numbers(conf)?.into_iter().next();
+        if let (Some(beacons), Some(numbers)) = (&mut self.beacons, first) {
+            beacons.set_numbers(numbers);
+        }
+        Ok(())
     }
 
     /// What the coordinator does now, in a line.

@@ -16,6 +16,7 @@ use super::say;
 use super::stream::{Outcome, Stream};
 use crate::coordination::NodeSide;
 use crate::credentials::Reloader;
+use crate::frames;
 use crate::notify::Notify;
 
 /// How long the engine may wait for news.
@@ -109,7 +110,11 @@ impl Agent {
         let Some(conf) = self.reloader.due() else {
             return;
         };
-        if let Err(error) = self.engine.reload(&conf) {
+        let done = self.engine.reload(&conf).and_then(|()| {
+            self.stream.set_numbers(frames::numbers(&conf)?);
+            Ok(())
+        });
+        if let Err(error) = done {
             say(&format!("the old keys stay: {}", streams::words(&error)));
         }
     }

@@ -53,6 +53,11 @@ impl Stream {
         }
     }
 
+    /// Goes on with numbers by these keys.
+    pub(super) fn set_numbers(&mut self, numbers: Vec<Numbers>) {
+        self.listener.set_numbers(numbers);
+    }
+
     /// The device has another BPF program.
     pub(super) fn restart(&mut self) {
         self.listener.restart();

@@ -107,7 +107,9 @@ fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
     let both = [(Kind::Beacon, 108), (Kind::Update, 108)];
     assert_eq!(kinds(&sender.due(&view, 108)), both);
     // Who stands by, or whose clock was set back, sends nothing.
+    assert_eq!(sender.behind(108), 0);
     assert_eq!(kinds(&sender.due(&view, 50)), []);
+    assert_eq!(sender.behind(50), 58);
     view.leads = false;
     assert_eq!(kinds(&sender.due(&view, 200)), []);
 }
@@ -151,6 +153,37 @@ fn a_topologys_update_is_known_to_those_that_wait_for_it_alone() {
 }
 
 #[test]
+fn an_update_that_was_lost_is_not_taken_later() {
+    let (mut sender, view) = (Sender::new(numbers(1)), view());
+    let mut announced = Announced::default();
+    let mut listener = Listener::new(vec![numbers(1)]);
+    announce(&mut announced, listener.due(499, None, Revision(9)));
+    let mut lost = Vec::new();
+    for now in 500..520 {
+        for due in sender.due(&view, now) {
+            match due.kind {
+                Kind::Beacon => assert!(take(&mut announced, &due)),
+                Kind::Update => lost.push(due),
+            }
+        }
+        let heard = Heard {
+            sequence: now,
+            ago: Duration::ZERO,
+        };
+        announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
+        // It may still come behind its own beacon.
+        for due in lost.iter().filter(|due| due.sequence < now) {
+            assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
+        }
+    }
+    assert_eq!(lost.len(), 3);
+    let due = sender.due(&view, 524);
+    for due in due {
+        assert!(take(&mut announced, &due), "{due:?}");
+    }
+}
+
+#[test]
 fn the_other_key_is_tried_while_no_beacon_comes() {
     let mut listener = Listener::new(vec![numbers(1), numbers(2)]);
     let mut announced = Announced::default();
@@ -164,6 +197,50 @@ fn the_other_key_is_tried_while_no_beacon_comes() {
     });
     assert_eq!(taken.count(), 6);
     assert!(!Listener::new(Vec::new()).is_able());
+}
+
+#[test]
+fn keys_change_while_beacons_go_on() {
+    let (old, new) = (numbers(1), numbers(2));
+    let mut listener = Listener::new(vec![old.clone()]);
+    let mut sender = Sender::new(old.clone());
+    let mut announced = Announced::default();
+    let mut heard = None;
+    let both = || vec![old.clone(), new.clone()];
+    let missed = (700..800_u64).filter(|now| {
+        match now {
+            710 => listener.set_numbers(both()),
+            720 => listener.set_numbers(both().into_iter().rev().collect()),
+            730 => sender.set_numbers(new.clone()),
+            750 => listener.set_numbers(vec![new.clone()]),
+            _ => {}
+        }
+        let recent = heard.map(|sequence| Heard {
+            sequence,
+            ago: Duration::from_secs(now - sequence),
+        });
+        announce(&mut announced, listener.due(*now, recent, Revision(1)));
+        let beacon = sender.due(&view(), *now)[0];
+        let is_taken = take(&mut announced, &beacon);
+        heard = if is_taken {
+            Some(beacon.sequence)
+        } else {
+            heard
+        };
+        !is_taken
+    });
+    let missed: Vec<u64> = missed.collect();
+    // Until the other key's turn comes.
+    assert!(
+        missed.iter().all(|now| (730..739).contains(now)),
+        "{missed:?}"
+    );
+    // Whoever is not told of the new key hears nothing any more; a key in its place counts at once.
+    let mut late = Listener::new(vec![old]);
+    announce(&mut announced, late.due(800, None, Revision(1)));
+    late.set_numbers(vec![new]);
+    announce(&mut announced, late.due(800, None, Revision(1)));
+    assert!(take(&mut announced, &sender.due(&view(), 800)[0]));
 }
 
 proptest! {
