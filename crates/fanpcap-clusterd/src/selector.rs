@@ -256,6 +256,13 @@ impl Selector {
         self.store(control::NEXT, next.word());
     }
 
+    /// Takes back what was prepared, and waits until no frame is under way that begins it. What has
+    /// begun then is in the control word, and stays.
+    pub fn take_back(&self) {
+        self.forget_prepared();
+        bpf::wait_for_programs();
+    }
+
     /// Announces the number of a frame of this sequence; 0: it is not to be taken.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {

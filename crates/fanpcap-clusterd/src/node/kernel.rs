@@ -29,6 +29,8 @@ pub(crate) struct Kernel {
     link: Option<Attached>,
     selector: Option<Selector>,
     switched: Option<Instant>,
+    /// A table may wait for the update in the stream.
+    is_prepared: bool,
     /// The driver has no place for a BPF program: several CPUs may serve a queue.
     is_generic: bool,
 }
@@ -77,6 +79,7 @@ impl Kernel {
             link: None,
             selector: None,
             switched: None,
+            is_prepared: true,
             is_generic: false,
         };
         match left {
@@ -117,13 +120,22 @@ impl Kernel {
         self.state.loaded.iter().copied()
     }
 
-    /// The mark of the next table.
-    pub(crate) fn next_mark(&self) -> u32 {
-        let current = match &self.selector {
+    /// The mark of the next table. Takes back what was prepared: else the update in the stream
+    /// could begin that table, with the same mark.
+    pub(crate) fn next_mark(&mut self) -> u32 {
+        if let Some(selector) = self.selector.as_ref().filter(|_| self.is_prepared) {
+            selector.take_back();
+        }
+        self.is_prepared = false;
+        self.mark().wrapping_add(1).max(1)
+    }
+
+    /// The mark of the table that counts.
+    fn mark(&self) -> u32 {
+        match &self.selector {
             Some(selector) => selector.control().mark(),
             None => self.state.loaded.last().map_or(0, |(mark, _)| *mark),
-        };
-        current.wrapping_add(1).max(1)
+        }
     }
 
     /// Maps the ring buffers, for one reader; none where packets pass.
@@ -152,12 +164,11 @@ impl Kernel {
         let program = self.program(orders);
         let code = code(&program)?;
         let is_same = self.state.set.is_some_and(|set| set.code == code);
-        let Some(current) = self.selector.as_ref().filter(|_| is_same) else {
+        if self.selector.is_none() || !is_same {
             return self.replace(&program, code, orders).map(|()| true);
-        };
+        }
         let mark = self.next_mark();
-        self.state
-            .begin(mark, orders.revision, current.control().mark());
+        self.state.begin(mark, orders.revision, self.mark());
         self.hold.set_state(&self.state)?;
         self.wait_for_switch();
         if let Some(selector) = &self.selector {
@@ -183,12 +194,12 @@ impl Kernel {
             return Ok(None);
         }
         let mark = self.next_mark();
-        let current = mark.wrapping_sub(1);
-        self.state.begin(mark, orders.revision, current);
+        self.state.begin(mark, orders.revision, self.mark());
         self.hold.set_state(&self.state)?;
         self.wait_for_switch();
         if let Some(selector) = &self.selector {
             selector.prepare(goal, mark);
+            self.is_prepared = true;
         }
         Ok(Some(Prepared { mark, is_new }))
     }
@@ -339,7 +350,8 @@ fn ring_len(lanes: Lanes) -> u32 {
     u32::try_from(len).unwrap_or(1 << 20)
 }
 
-fn now_ns() -> u64 {
+/// Nanoseconds since 1970.
+pub(super) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -348,3 +360,6 @@ fn now_ns() -> u64 {
 
 /// errno(3).
 const EOPNOTSUPP: i32 = 95;
+
+#[cfg(test)]
+mod tests;
