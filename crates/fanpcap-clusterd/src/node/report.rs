@@ -5,18 +5,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::{ACK_BYTES, Head, Kind, encode_counts};
-use fanpcap_cluster::sealed::{Heard, Pass, SEAL_BYTES};
+use fanpcap_cluster::record::{Head, Kind, encode_counts};
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock;
 use fanpcap_select::native::Causes;
 
-use super::kernel::Kernel;
-use crate::keyring::{Keyring, random};
+use super::kernel::{Kernel, now_ns};
+use crate::keyring::Keyring;
 use crate::selector::Counts;
+use crate::welcome::{ANSWER, ANSWERS, Access};
 
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
@@ -26,12 +26,6 @@ const BUCKETS: usize = 76;
 
 /// Analyzers of before that are remembered.
 const FORMER: usize = 16;
-
-/// Answers that are taken at once: others may send more than an analyzer does.
-const ANSWERS: usize = 64;
-
-/// Between two questions for an analyzer's token.
-const ASK: Duration = Duration::from_millis(100);
 
 /// Tells the analyzers what the node counts.
 #[derive(Debug)]
@@ -46,15 +40,6 @@ pub(super) struct Reporter {
     /// Analyzers of before. One that comes back has the numbers of this session's messages.
     former: Vec<(SocketAddr, Access)>,
     last: Option<Instant>,
-}
-
-/// What lets the node's counts pass an analyzer's gate.
-#[derive(Clone, Copy, Debug, Default)]
-struct Access {
-    pass: Pass,
-    asked: Option<Instant>,
-    /// The token that there is was refused.
-    is_stale: bool,
 }
 
 impl Reporter {
@@ -103,7 +88,7 @@ impl Reporter {
         let is_new = self.keyring.with(|keys| {
             let keys = keys?;
             let mut is_new = false;
-            let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
+            let mut answer = [0; ANSWER];
             for socket in sockets {
                 for _ in 0..ANSWERS {
                     let Ok((length, from)) = socket.recv_from(&mut answer) else {
@@ -112,19 +97,11 @@ impl Reporter {
                     let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
                         continue;
                     };
-                    match access.pass.hear(keys, &head, &answer[..length]) {
-                        Ok(Heard::Welcome) => (access.is_stale, is_new) = (false, true),
-                        Ok(Heard::Ask) => access.is_stale = true,
-                        Ok(Heard::Ack(_)) | Err(_) => {}
-                    }
+                    is_new |= access.hear(keys, &head, &answer[..length]);
                 }
             }
             for (analyzer, access) in analyzers {
-                let is_due = access.asked.is_none_or(|asked| asked.elapsed() >= ASK);
-                if (access.is_stale || !access.pass.is_valid()) && is_due {
-                    access.asked = Some(Instant::now());
-                    let nonce = u64::from_ne_bytes(random().ok()?);
-                    let hello = access.pass.ask(keys, &head, nonce);
+                if let Some(hello) = access.ask(keys, &head) {
                     send_to(sockets, &hello, *analyzer);
                 }
             }
@@ -207,8 +184,8 @@ impl Reporter {
                     message.truncate(length);
                     match keys {
                         // The token comes within milliseconds, and counts are sent then.
-                        Some(_) if !access.pass.is_valid() => continue,
-                        Some(keys) => access.pass.seal(keys, &mut message),
+                        Some(_) if !access.is_valid() => continue,
+                        Some(keys) => access.seal(keys, &mut message),
                         None => {}
                     }
                     send_to(sockets, &message, *analyzer);
@@ -251,11 +228,4 @@ pub(super) struct Sums {
     pub(super) beacons: u64,
     pub(super) updates: u64,
     pub(super) forged: u64,
-}
-
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
 }

@@ -7,19 +7,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::{ACK_BYTES, Head};
-use fanpcap_cluster::sealed::{Heard, Pass, SEAL_BYTES};
+use fanpcap_cluster::record::Head;
 
-use crate::keyring::{Keyring, random};
+use crate::keyring::Keyring;
+use crate::welcome::{ANSWER, ANSWERS, Access};
 
 /// Batches that are kept until the analyzer has given a token.
 const KEPT: usize = 1024;
-
-/// Answers that are taken at once: others may send more than an analyzer does.
-const ANSWERS: usize = 64;
-
-/// Between two questions for the token.
-const ASK: Duration = Duration::from_millis(100);
 
 /// How long a lane that ends waits for the token.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -30,10 +24,7 @@ pub(super) struct Datagrams {
     socket: UdpSocket,
     keyring: Arc<Keyring>,
     head: Head,
-    pass: Pass,
-    asked: Option<Instant>,
-    /// The token that there is was refused.
-    is_stale: bool,
+    access: Access,
     kept: VecDeque<(u64, Vec<u8>)>,
     /// Records that were sent, and that were lost.
     pub(super) sent: u64,
@@ -46,9 +37,7 @@ impl Datagrams {
             socket: socket(to)?,
             keyring,
             head,
-            pass: Pass::default(),
-            asked: None,
-            is_stale: false,
+            access: Access::default(),
             kept: VecDeque::new(),
             sent: 0,
             lost: 0,
@@ -62,10 +51,10 @@ impl Datagrams {
         if !self.keyring.has_keys() {
             return self.put(records, &bytes);
         }
-        if !self.pass.is_valid() {
+        if !self.access.is_valid() {
             self.heed();
         }
-        if self.pass.is_valid() {
+        if self.access.is_valid() {
             return self.put_sealed(records, bytes);
         }
         if self.kept.len() >= KEPT {
@@ -82,27 +71,18 @@ impl Datagrams {
             let Some(keys) = keys else {
                 return;
             };
-            let mut answer = [0; ACK_BYTES + SEAL_BYTES + 1];
+            let mut answer = [0; ANSWER];
             for _ in 0..ANSWERS {
                 let Ok(length) = self.socket.recv(&mut answer) else {
                     break;
                 };
-                match self.pass.hear(keys, &self.head, &answer[..length]) {
-                    Ok(Heard::Welcome) => self.is_stale = false,
-                    Ok(Heard::Ask) => self.is_stale = true,
-                    Ok(Heard::Ack(_)) | Err(_) => {}
-                }
+                self.access.hear(keys, &self.head, &answer[..length]);
             }
-            let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASK);
-            if (self.is_stale || !self.pass.is_valid()) && is_due {
-                self.asked = Some(Instant::now());
-                if let Ok(nonce) = random() {
-                    let hello = self.pass.ask(keys, &self.head, u64::from_ne_bytes(nonce));
-                    let _ = self.socket.send(&hello);
-                }
+            if let Some(hello) = self.access.ask(keys, &self.head) {
+                let _ = self.socket.send(&hello);
             }
         });
-        if self.pass.is_valid() {
+        if self.access.is_valid() {
             while let Some((records, bytes)) = self.kept.pop_front() {
                 self.put_sealed(records, bytes);
             }
@@ -123,7 +103,7 @@ impl Datagrams {
     fn put_sealed(&mut self, records: u64, mut bytes: Vec<u8>) {
         self.keyring.with(|keys| {
             if let Some(keys) = keys {
-                self.pass.seal(keys, &mut bytes);
+                self.access.seal(keys, &mut bytes);
             }
         });
         self.put(records, &bytes);
