@@ -62,7 +62,7 @@ fn check<'a>(
     cluster: u64,
     bytes: &'a [u8],
 ) -> Result<(Head, &'a [u8], Numbers), Refusal> {
-    let head = Head::decode(bytes).map_err(|_| Refusal::Foreign)?;
+    let head = Head::decode(bytes).map_err(Refusal::of_head)?;
     if head.cluster != cluster {
         return Err(Refusal::Foreign);
     }
@@ -73,7 +73,10 @@ fn check<'a>(
         return Err(Refusal::Foreign);
     }
     let (message, seal) = bytes.split_at(head.length);
-    if seal[16] != VERSION || seal[18..NUMBERS] != [0; 6] {
+    if seal[16] != VERSION {
+        return Err(Refusal::Version);
+    }
+    if seal[18..NUMBERS] != [0; 6] {
         return Err(Refusal::Foreign);
     }
     let (sealed, code) = bytes.split_at(bytes.len() - SEAL);

@@ -9,6 +9,7 @@ mod channel;
 mod tables;
 mod exports;
 mod outlets;
+mod places;
 mod intake;
 mod paper;
 mod part;
@@ -38,7 +39,7 @@ use crate::credentials::{self, Reloader};
 use crate::keyring::Keyring;
 use crate::notify::Notify;
 use crate::shipping::Way;
-use clock::Clock;
+use clock::{Clock, Jumps};
 use desk::{Desk, DeskSettings};
 use exports::{Exports, Target};
 use files::Rotation;
@@ -120,6 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
     let mut observer = Observer::start(conf, clock);
+    let mut jumps = Jumps::new(clock);
     let screen = arguments.watch.then(Screen::open).transpose()?;
     let notify = Notify::from_environment();
     notify.ready();
@@ -132,6 +134,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             observer.look_for(revision);
         }
         if let Some(status) = desk.work() {
+            jumps
+                .due(clock::machines())
+                .into_iter()
+                .for_each(|line| say(&line));
             notify.status(status.line().trim_end());
             metrics.write(&status);
             show(&status, arguments.json, screen.as_ref())?;

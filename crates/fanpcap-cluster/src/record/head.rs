@@ -1,7 +1,9 @@
 //! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
 //!
 //! A message is a UDP datagram, or a part of a TCP stream. All numbers are in network byte order.
-//! A seal may stand behind the message (`sealed`); the message does not count it.
+//! A seal may stand behind the message (`sealed`); the message does not count it. Versions of
+//! fanpcap share a cluster: bytes that are 0 here are not looked at, so that a later version may
+//! use them for what can be left out. All else takes another version number, which is refused.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |

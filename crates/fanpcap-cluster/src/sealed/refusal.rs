@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::control::OpenError;
+use crate::record::MessageError;
 
 /// Why a message is not believed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,17 +20,20 @@ pub enum Refusal {
     Stale = 4,
     /// It came before.
     Replay = 5,
+    /// It is of a version that this side does not read.
+    Version = 6,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Foreign,
         Self::Unsealed,
         Self::Key,
         Self::Seal,
         Self::Stale,
         Self::Replay,
+        Self::Version,
     ];
 
     /// Its name in metrics and JSON.
@@ -41,6 +45,18 @@ impl Refusal {
             Self::Seal => "seal",
             Self::Stale => "stale",
             Self::Replay => "replay",
+            Self::Version => "version",
+        }
+    }
+
+    /// Why a message with such a head is not believed.
+    pub fn of_head(error: MessageError) -> Self {
+        match error {
+            MessageError::Version(_) => Self::Version,
+            MessageError::Magic
+            | MessageError::Kind(_)
+            | MessageError::Length(_)
+            | MessageError::Body => Self::Foreign,
         }
     }
 
@@ -69,6 +85,9 @@ impl fmt::Display for Refusal {
             Self::Seal => "the seal of the message is wrong: it was forged or changed",
             Self::Stale => "the message lacks the token that the receiver gives",
             Self::Replay => "the message came before",
+            Self::Version => {
+                "the message is of another version of fanpcap: update the analyzers, then the nodes"
+            }
         })
     }
 }

@@ -14,24 +14,32 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Shakes hands if there is TLS. The stream has time limits for that.
+    /// Shakes hands if there is TLS, until a time at most.
     ///
     /// # Errors
     ///
-    /// One side does not believe the other, or the connection broke.
-    pub(super) fn open(mut stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
+    /// One side does not believe the other, the connection broke, or it took too long.
+    pub(super) fn open(
+        mut stream: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
+        until: Instant,
+    ) -> io::Result<Self> {
         let Some(config) = tls else {
             return Ok(Self::Plain(stream));
         };
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
+        let mut limited = Limited {
+            stream: &mut stream,
+            until,
+        };
         while session.is_handshaking() {
-            if let Err(error) = session.complete_io(&mut stream) {
+            if let Err(error) = session.complete_io(&mut limited) {
                 end(&mut stream);
                 return Err(error);
             }
         }
         while session.wants_write() {
-            session.write_tls(&mut stream)?;
+            session.write_tls(&mut limited)?;
         }
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
@@ -47,6 +55,40 @@ impl Channel {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref(),
         }
+    }
+}
+
+/// A connection that is read and written until a time, however slowly the other side goes on.
+struct Limited<'a> {
+    stream: &'a mut TcpStream,
+    until: Instant,
+}
+
+impl Limited<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(Some(left)),
+        }
+    }
+}
+
+impl Read for Limited<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// In nanoseconds. A clock that is set by less is not told of.
+const SECOND: u64 = 1_000_000_000;
+
 /// The time of day when it began, and a monotonic clock since. Who sets the machine's clock neither
 /// stops an analyzer nor makes all nodes look silent.
 #[derive(Clone, Copy, Debug)]
@@ -12,9 +15,8 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            wall: since.map_or(0, nanoseconds),
+            wall: machines(),
             begun: Instant::now(),
         }
     }
@@ -23,6 +25,45 @@ impl Clock {
     pub(super) fn now(&self) -> u64 {
         self.wall.saturating_add(nanoseconds(self.begun.elapsed()))
     }
+}
+
+/// Notices that the machine's clock was set since an analyzer began.
+#[derive(Debug)]
+pub(super) struct Jumps {
+    clock: Clock,
+    /// Nanoseconds ahead that were told of last.
+    told: i64,
+}
+
+impl Jumps {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, told: 0 }
+    }
+
+    /// What an operator should know, once, when the machine's clock says `machines`.
+    pub(super) fn due(&mut self, machines: u64) -> Option<String> {
+        // Two's complement: right if the clock was set back, too.
+        let ahead = machines.wrapping_sub(self.clock.now()) as i64;
+        if ahead.abs_diff(self.told) < SECOND {
+            return None;
+        }
+        self.told = ahead;
+        let by = ahead.unsigned_abs() / SECOND;
+        let way = if ahead < 0 { "back" } else { "ahead" };
+        Some(match by {
+            0 => "this machine's clock and the analyzer's are the same again".to_owned(),
+            _ => format!(
+                "this machine's clock was set {way} by {by} s since the analyzer began, which goes \
+                 on by the old time: restart the analyzer"
+            ),
+        })
+    }
+}
+
+/// What the machine's clock says, in nanoseconds since 1970.
+pub(super) fn machines() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, nanoseconds)
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -51,6 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_clock_that_was_set_is_told_of_once() {
+        let clock = Clock::start();
+        let mut jumps = Jumps::new(clock);
+        assert_eq!(jumps.due(clock.now() + SECOND / 2), None);
+        assert_eq!(jumps.due(clock.now() - SECOND / 2), None);
+        let said = jumps.due(clock.now() + 60 * SECOND + SECOND / 2).unwrap();
+        assert!(said.contains("set ahead by 60 s") && said.contains("restart the analyzer"));
+        assert_eq!(jumps.due(clock.now() + 60 * SECOND + SECOND / 2), None);
+        let said = jumps.due(clock.now() - 3600 * SECOND - SECOND / 2).unwrap();
+        assert!(said.contains("set back by 3600 s"), "{said}");
+        assert!(jumps.due(clock.now()).unwrap().contains("the same again"));
+    }
+
+    #[test]
     fn times_are_written_as_date_writes_them() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
@@ -59,7 +114,7 @@ mod tests {
             (1_795_448_078, "2026-11-23T15:34:38Z"),
             (4_102_444_800, "2100-01-01T00:00:00Z"),
         ] {
-            assert_eq!(rfc3339(seconds * 1_000_000_000), text);
+            assert_eq!(rfc3339(seconds * SECOND), text);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use fanpcap_cluster::sealed::{Entry, Gate, Refusal, SEAL_BYTES};
 use fanpcap_linux::receive_buffer;
 
 use super::channel::Channel;
+use super::places::{Place, Places};
 use crate::keyring::{Keyring, random};
 use crate::tls;
 
@@ -26,11 +27,12 @@ const QUEUE: usize = 1024;
 /// kernel counts, and all nodes may report at once.
 const BUFFER: u32 = 16 << 20;
 
-/// Connections at once.
-const CONNECTIONS: usize = 256;
-
 /// How long a connection waits for bytes before it looks for what is to be acknowledged.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// A connection is closed that has not brought a message that is believed after so long, however
+/// slowly it goes on.
+const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// A connection that begins a message and does not end it is closed after so long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,7 +53,7 @@ pub(super) struct Message {
 pub(super) struct Dropped {
     /// Datagrams that found the queue full.
     pub(super) datagrams: AtomicU64,
-    /// Connections that sent garbage, or that were too many.
+    /// Connections that sent garbage or nothing, or that were too many.
     pub(super) connections: AtomicU64,
     /// Messages that were not believed, by [`Refusal`].
     refused: [AtomicU64; Refusal::ALL.len()],
@@ -192,7 +194,7 @@ fn take_datagrams(socket: &UdpSocket, mut gate: Gate, post: &Post) {
 }
 
 fn accept(listener: &TcpListener, post: &Post) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Places::default();
     let dropped = &post.dropped;
     loop {
         let Ok((stream, from)) = listener.accept() else {
@@ -200,14 +202,13 @@ fn accept(listener: &TcpListener, post: &Post) {
             thread::sleep(LOOK);
             continue;
         };
-        if open.load(Ordering::Relaxed) >= CONNECTIONS {
+        let Some(place) = places.take(from.ip()) else {
             dropped.connections.fetch_add(1, Ordering::Relaxed);
             continue;
-        }
-        open.fetch_add(1, Ordering::Relaxed);
-        let (post, of_thread) = (post.clone(), Arc::clone(&open));
+        };
+        let post = post.clone();
         let begun = start("connection", move || {
-            if let Err(ended) = serve(stream, &post) {
+            if let Err(ended) = serve(stream, place, &post) {
                 match ended {
                     Ended::Refused(refusal) => post.dropped.refuse(refusal, from),
                     Ended::Tls(why) => post.dropped.refuse_certificate(&why, from),
@@ -216,10 +217,8 @@ fn accept(listener: &TcpListener, post: &Post) {
                     }
                 }
             }
-            of_thread.fetch_sub(1, Ordering::Relaxed);
         });
         if begun.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
             dropped.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -249,19 +248,20 @@ impl From<Refusal> for Ended {
 }
 
 /// Takes a connection's messages until it ends.
-fn serve(stream: TcpStream, post: &Post) -> Result<(), Ended> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn serve(stream: TcpStream, mut place: Place, post: &Post) -> Result<(), Ended> {
+    let proof = Instant::now() + PROOF;
     let tls = post.keyring.tls().map(|tls| tls.server);
-    let mut stream = Channel::open(stream, tls)?;
+    let mut stream = Channel::open(stream, tls, proof)?;
     stream.stream().set_read_timeout(Some(LOOK))?;
+    stream.stream().set_write_timeout(Some(PATIENCE))?;
     let mut acks = Acks::new(post)?;
     loop {
+        let until = place.is_strangers().then_some(proof);
         let mut bytes = vec![0; HEAD_BYTES];
-        if !fill(&mut stream, &mut bytes, Some(&mut acks))? {
+        if !fill(&mut stream, &mut bytes, Some(&mut acks), until)? {
             return Ok(());
         }
-        let head = Head::decode(&bytes).map_err(|_| Refusal::Foreign)?;
+        let head = Head::decode(&bytes).map_err(Refusal::of_head)?;
         if !stream.is_tls() {
             acks.check(head.kind)?;
         } else if head.cluster != post.cluster {
@@ -270,7 +270,7 @@ fn serve(stream: TcpStream, post: &Post) -> Result<(), Ended> {
         let seal = if acks.is_sealed { SEAL_BYTES } else { 0 };
         bytes.resize(head.length + seal, 0);
         let rest = &mut bytes[HEAD_BYTES..];
-        if !rest.is_empty() && !fill(&mut stream, rest, None)? {
+        if !rest.is_empty() && !fill(&mut stream, rest, None, until)? {
             return Err(Ended::Broken);
         }
         let opened = match stream.is_tls() {
@@ -281,6 +281,7 @@ fn serve(stream: TcpStream, post: &Post) -> Result<(), Ended> {
             Entry::Message(message) => {
                 let length = message.len();
                 bytes.truncate(length);
+                place.prove();
             }
             Entry::Answer(answer) => {
                 stream.write_all(&answer)?;
@@ -352,12 +353,20 @@ impl Acks {
     }
 }
 
-/// Fills a buffer from a connection. Returns whether there was anything. While nothing has come
-/// yet, it waits for [`IDLE`] and tells what is to be told.
-fn fill(stream: &mut Channel, buffer: &mut [u8], mut acks: Option<&mut Acks>) -> io::Result<bool> {
+/// Fills a buffer from a connection, `until` a time if one is given. Returns whether there was
+/// anything. While nothing has come yet, it waits for [`IDLE`] and tells what is to be told.
+fn fill(
+    stream: &mut Channel,
+    buffer: &mut [u8],
+    mut acks: Option<&mut Acks>,
+    until: Option<Instant>,
+) -> io::Result<bool> {
     let mut there = 0;
     let mut begun = Instant::now();
     while there < buffer.len() {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return Err(ErrorKind::TimedOut.into());
+        }
         match stream.read(&mut buffer[there..]) {
             Ok(0) if there == 0 => return Ok(false),
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

@@ -16,6 +16,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 mod paper;
 mod tls;
+mod strangers;
 
 use super::*;
 use crate::keyring::Keyring;

@@ -8,10 +8,10 @@ use super::*;
 use crate::tls::{Tls, TlsFiles};
 
 /// Certificates made by openssl; `None` where it is not there.
-struct Authority(Scratch);
+pub(super) struct Authority(Scratch);
 
 impl Authority {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let authority = Self(Scratch::new().unwrap());
         if Command::new("openssl").arg("version").output().is_err() {
             println!("SKIP: no openssl");
@@ -32,7 +32,7 @@ impl Authority {
     }
 
     /// A certificate for this address, signed by `ca`.
-    fn make(&self, ca: &str, name: &str, address: &str, times: &str) {
+    pub(super) fn make(&self, ca: &str, name: &str, address: &str, times: &str) {
         let text = format!("subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n");
         self.0.write("extensions", &text).unwrap();
         let path = |name: &str| self.path(name);
@@ -50,7 +50,7 @@ impl Authority {
     }
 
     /// A ring with a key and this certificate.
-    fn ring(&self, name: &str) -> Arc<Keyring> {
+    pub(super) fn ring(&self, name: &str) -> Arc<Keyring> {
         let ring = ring(Some(1));
         self.put(&ring, name);
         ring
@@ -91,7 +91,7 @@ fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
     }
 }
 
-const DAYS: &str = "-days 2";
+pub(super) const DAYS: &str = "-days 2";
 /// Begins and ends in the same second.
 const NONE: &str = "-days 0";
 

@@ -1,0 +1,125 @@
+//! Neighbouring versions of what nodes send to analyzers: bytes that a later version may use are
+//! skipped, and another version of the messages is refused, with the reason.
+
+use fanpcap_cluster::control::{Key, Keys};
+use fanpcap_cluster::record::{
+    Batch, BatchBuilder, Head, Kind, MessageError, Record, decode_ack, decode_counts, encode_ack,
+    encode_counts,
+};
+use fanpcap_cluster::sealed::{Entry, Gate, Heard, Pass, Refusal};
+use fanpcap_cluster::witness::{Beacon, Chunk, Summary};
+use fanpcap_cluster::{NodeId, Revision};
+
+const CLUSTER: u64 = 7;
+
+/// Where the version of a message is.
+const VERSION: usize = 4;
+
+fn head(kind: Kind) -> Head {
+    Head {
+        kind,
+        length: 0,
+        cluster: CLUSTER,
+        node: NodeId(2),
+        boot: 3,
+        session: 4,
+    }
+}
+
+fn batch() -> Vec<u8> {
+    let mut builder = BatchBuilder::new(head(Kind::Records), 1400, 1);
+    let record = Record {
+        stamp: 1 << 60,
+        wire_length: 60,
+        bucket: 9,
+        marked: true,
+        captured: &[5; 52],
+    };
+    assert_eq!(builder.push(Revision(1), &record), None);
+    builder.flush().expect("a batch")
+}
+
+fn counts() -> Vec<u8> {
+    let summary = Summary {
+        node: NodeId(2),
+        boot: 3,
+        since: 4,
+        stamp: 5,
+        revision: Revision(6),
+        ring: 7,
+        marked: 8,
+        beacon: Beacon::default(),
+    };
+    let chunk = Chunk {
+        summary,
+        first: 0,
+        counts: vec![(2, 1); 76],
+    };
+    encode_counts(&head(Kind::Counts), &chunk)
+}
+
+/// A message with these bytes set to what a later version may have there.
+fn with(mut message: Vec<u8>, unused: &[(usize, usize)]) -> Vec<u8> {
+    for (from, to) in unused {
+        let bytes = &mut message[*from..*to];
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        bytes.fill(0xab);
+    }
+    message
+}
+
+#[test]
+fn bytes_that_a_later_version_uses_are_skipped() {
+    let (now, later) = (batch(), with(batch(), &[(6, 8), (76, 80)]));
+    assert_eq!(Batch::decode(&later), Batch::decode(&now));
+    let (now, later) = (counts(), with(counts(), &[(6, 8), (100, 104)]));
+    assert_eq!(decode_counts(&later), decode_counts(&now));
+    let ack = || encode_ack(&head(Kind::Records), 9);
+    assert_eq!(decode_ack(&with(ack(), &[(6, 8)])), decode_ack(&ack()));
+}
+
+#[test]
+fn another_version_is_refused_with_the_reason() {
+    let mut later = batch();
+    later[VERSION] += 1;
+    assert_eq!(Batch::decode(&later), Err(MessageError::Version(2)));
+    assert_eq!(Refusal::of_head(MessageError::Version(2)), Refusal::Version);
+    assert!(
+        Refusal::Version
+            .to_string()
+            .contains("update the analyzers")
+    );
+    let keys = Keys {
+        current: Key::new(vec![1; 32]).unwrap(),
+        other: None,
+    };
+    let mut gate = Gate::new(CLUSTER, [1; 32]);
+    assert_eq!(
+        gate.open(None, &later),
+        Err(Refusal::Version),
+        "without a key"
+    );
+    let mut pass = Pass::default();
+    let hello = pass.ask(&keys, &head(Kind::Records), 99);
+    let Ok(Entry::Answer(welcome)) = gate.open(Some(&keys), &hello) else {
+        panic!("no welcome");
+    };
+    let mut sealed = later.clone();
+    pass.seal(&keys, &mut sealed);
+    assert_eq!(gate.open(Some(&keys), &sealed), Err(Refusal::Version));
+    let mut sealed = batch();
+    pass.seal(&keys, &mut sealed);
+    let at = batch().len() + 16;
+    sealed[at] += 1;
+    assert_eq!(
+        gate.open(Some(&keys), &sealed),
+        Err(Refusal::Version),
+        "the seal's"
+    );
+    // The node says the same of an analyzer's answer.
+    let mut later = welcome.clone();
+    later[VERSION] += 1;
+    let heard = |pass: &mut Pass, answer: &[u8]| pass.hear(&keys, &head(Kind::Records), answer);
+    assert_eq!(heard(&mut pass, &later), Err(Refusal::Version));
+    assert_eq!(heard(&mut pass, &welcome), Ok(Heard::Welcome));
+}
