@@ -34,7 +34,7 @@ use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_linux::wait::stop;
 
-use crate::conf::{Conf, Mode, PATH};
+use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::keyring::Keyring;
 use crate::notify::Notify;
@@ -98,7 +98,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
-    conf.check_files()?;
+    conf.check_files(Role::Analyzer)?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
         listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
@@ -106,8 +106,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         format!("{listen} is none of 'analyzers' in the settings: name one of them with --listen")
     })?;
     stop::on_signals().context("catching signals")?;
-    let keyring = credentials::keyring(&conf)?;
-    let mut reloader = Reloader::new(&arguments.config, Arc::clone(&keyring), say)?;
+    let keyring = credentials::keyring(&conf, Role::Analyzer)?;
+    let mut reloader = Reloader::new(&arguments.config, Role::Analyzer, Arc::clone(&keyring), say)?;
     if !keyring.has_keys() {
         say(credentials::OPEN);
     }

@@ -87,6 +87,17 @@ pub struct Records {
     pub key: Placed<PathBuf>,
 }
 
+/// Who reads the settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Takes no records, so that it needs no certificate for them.
+    Coordinator,
+    /// Sends records.
+    Node,
+    /// Takes records.
+    Analyzer,
+}
+
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -170,19 +181,27 @@ impl Conf {
         self.key_files.iter().map(read).collect()
     }
 
-    /// Checks the files that the settings name.
+    /// The certificates of records, for those who send or take some.
+    pub fn records(&self, role: Role) -> Option<&Records> {
+        match role {
+            Role::Coordinator => None,
+            Role::Node | Role::Analyzer => self.records.as_ref(),
+        }
+    }
+
+    /// Checks the files that the settings name and that `role` needs.
     ///
     /// # Errors
     ///
     /// The first that can't be read, or that other users can read and must not.
-    pub fn check_files(&self) -> Result<(), Report> {
+    pub fn check_files(&self, role: Role) -> Result<(), Report> {
         self.keys()?;
         let mut files: Vec<(&Placed<PathBuf>, bool)> = Vec::new();
         if let Some(Records {
             ca,
             certificate,
             key,
-        }) = &self.records
+        }) = self.records(role)
         {
             files.extend([(ca, false), (certificate, false), (key, true)]);
         }

@@ -18,7 +18,7 @@ use fanpcap_cluster::coordinator::{Coordinator, Timing};
 use fanpcap_linux::wait::stop;
 use fanpcap_select::Selection;
 
-use crate::conf::{Conf, Engine, PATH};
+use crate::conf::{Conf, Engine, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
@@ -41,9 +41,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
-    conf.check_files()?;
+    conf.check_files(Role::Coordinator)?;
     stop::on_signals().context("catching signals")?;
-    let mut reloader = Reloader::new(&arguments.config, credentials::keyring(&conf)?, say)?;
+    let keyring = credentials::keyring(&conf, Role::Coordinator)?;
+    let mut reloader = Reloader::new(&arguments.config, Role::Coordinator, keyring, say)?;
     let wishes = Wishes {
         selection: selection(&conf).context("drawing the hash's initial value")?,
         analyzers: conf.analyzers.clone(),

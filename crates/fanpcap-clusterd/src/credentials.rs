@@ -8,7 +8,7 @@ use fanpcap_cli::streams;
 use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_linux::wait::hangup::Hangups;
 
-use crate::conf::Conf;
+use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;
 use crate::tls::{Tls, TlsFiles};
 
@@ -32,9 +32,9 @@ pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     }))
 }
 
-/// The certificates that the settings name; `None`: they name none.
-fn tls(conf: &Conf) -> Result<Option<Tls>> {
-    let Some(files) = &conf.records else {
+/// The certificates that the settings name; `None`: they name none, or `role` needs none.
+fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
+    let Some(files) = conf.records(role) else {
         return Ok(None);
     };
     let files = TlsFiles {
@@ -45,14 +45,14 @@ fn tls(conf: &Conf) -> Result<Option<Tls>> {
     Ok(Some(Tls::load(&files)?))
 }
 
-/// A ring with what the settings name.
+/// A ring with what the settings name and `role` needs.
 ///
 /// # Errors
 ///
 /// A file can't be read, is no good, or other users can read it.
-pub(crate) fn keyring(conf: &Conf) -> Result<Arc<Keyring>> {
+pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
     let ring = Keyring::new(keys(conf)?);
-    ring.set_tls(tls(conf)?);
+    ring.set_tls(tls(conf, role)?);
     Ok(Arc::new(ring))
 }
 
@@ -60,20 +60,22 @@ pub(crate) fn keyring(conf: &Conf) -> Result<Arc<Keyring>> {
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: PathBuf,
+    role: Role,
     ring: Arc<Keyring>,
     hangups: Hangups,
     say: fn(&str),
 }
 
 impl Reloader {
-    /// Reads the settings in `path` anew for `ring`, and tells `say` of it.
+    /// Reads the settings in `path` anew for `ring` as `role` needs them, and tells `say` of it.
     ///
     /// # Errors
     ///
     /// SIGHUP can't be caught.
-    pub(crate) fn new(path: &Path, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
+    pub(crate) fn new(path: &Path, role: Role, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),
+            role,
             ring,
             hangups: Hangups::catch().context("catching SIGHUP")?,
             say,
@@ -103,8 +105,8 @@ impl Reloader {
 
     fn read(&self) -> Result<Conf> {
         let conf = Conf::load(&self.path)?;
-        conf.check_files()?;
-        let (keys, tls) = (keys(&conf)?, tls(&conf)?);
+        conf.check_files(self.role)?;
+        let (keys, tls) = (keys(&conf)?, tls(&conf, self.role)?);
         ensure!(
             keys.is_some() || !self.ring.has_keys(),
             "no 'key_file' any more: restart it to run without a key"
@@ -112,5 +114,35 @@ impl Reloader {
         self.ring.set(keys);
         self.ring.set_tls(tls);
         Ok(conf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_coordinator_needs_no_certificate_of_records() {
+        let scratch = Scratch::new().unwrap();
+        let key = scratch.write("key", &"k".repeat(32)).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let text = format!(
+            "cluster = lab\nkey_file = {}\ncoordinators = 10.0.0.1:7700\nmode = capture\n\
+             analyzers = 10.0.0.9:7710\ntransport = tcp\nrecords_ca = /absent/ca\n\
+             records_certificate = /absent/c\nrecords_key = /absent/k\n",
+            key.display()
+        );
+        let conf = Conf::parse(&text, "c").unwrap();
+        for role in [Role::Node, Role::Analyzer] {
+            conf.check_files(role).unwrap_err();
+            keyring(&conf, role).unwrap_err();
+        }
+        conf.check_files(Role::Coordinator).unwrap();
+        assert!(keyring(&conf, Role::Coordinator).unwrap().has_keys());
     }
 }

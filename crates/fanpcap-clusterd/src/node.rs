@@ -22,7 +22,7 @@ use fanpcap_cluster::{Announcement, NodeId};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
 
-use crate::conf::{Conf, Mode, PATH};
+use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
-    conf.check_files()?;
+    conf.check_files(Role::Node)?;
     let name = arguments.interface.as_ref().or(conf.device.as_ref());
     let name = name.context("no device: name it with -i, or 'device = NAME' in the settings")?;
     let device = Device::find(name)?;
@@ -74,8 +74,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         device.check()?;
     }
     stop::on_signals().context("catching signals")?;
-    let keyring = credentials::keyring(&conf)?;
-    let reloader = Reloader::new(&arguments.config, Arc::clone(&keyring), say)?;
+    let keyring = credentials::keyring(&conf, Role::Node)?;
+    let reloader = Reloader::new(&arguments.config, Role::Node, Arc::clone(&keyring), say)?;
     if !keyring.has_keys() && !conf.analyzers.is_empty() {
         say(credentials::OPEN);
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use fanpcap_cli::streams;
 
 use super::doctor;
-use crate::conf::{Conf, PATH};
+use crate::conf::{Conf, PATH, Role};
 
 /// Says what is wrong with a cluster.conf, and with the keys and certificates that it names
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let conf = Conf::load(&arguments.file)?;
-    conf.check_files()?;
+    conf.check_files(Role::Node)?;
     let (file, cluster) = (arguments.file.display(), &conf.cluster);
     streams::print(&format!("{file}: no mistakes; cluster {cluster}\n"))?;
     Ok(ExitCode::SUCCESS)

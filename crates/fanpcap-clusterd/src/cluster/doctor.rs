@@ -13,7 +13,7 @@ use fanpcap_linux::netlink::{address, link, route};
 use fanpcap_linux::{bpf, wait::clock};
 use serde_json::{Value, json};
 
-use crate::conf::{Conf, Engine};
+use crate::conf::{Conf, Engine, Role};
 use crate::{engine, hold};
 
 /// How long doctor waits for a coordinator's reply.
@@ -98,7 +98,7 @@ impl Facts {
         };
         facts.is_adrift = !clock::is_synchronized();
         facts.device = conf.device.as_deref().map(Device::read).transpose()?;
-        match conf.check_files() {
+        match conf.check_files(Role::Node) {
             Ok(()) => facts.unled = unled(conf),
             Err(mistake) => facts.mistake = Some(mistake),
         }
@@ -216,8 +216,8 @@ fn orphan(device: &str) -> Finding {
         effect: "loses",
         place: device.to_owned(),
         what: "it has a cluster's selection, and no 'fanpcap node' runs on it".to_owned(),
-        why: "packets of other nodes are dropped by a topology that grows old: what this node should \
-              take over is lost",
+        why: "packets of other nodes are dropped by a topology that grows old: what this node \
+              should take over is lost",
         fix: format!("systemctl start fanpcap-node    # or: fanpcap node -i {device} --detach"),
     }
 }
