@@ -1,10 +1,14 @@
 //! What the cluster's values hold: JSON, so that `etcdctl get` shows it.
+//!
+//! Versions of fanpcap share a cluster. Fields that a later one adds are skipped, and kept where a
+//! value is changed; a field that is added here must have a default, for values of before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use fanpcap_cluster::{Announcement, NODES, NodeId, Revision};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::names::Names;
 use crate::client::Client;
@@ -75,6 +79,8 @@ pub struct Desired {
     pub drained: BTreeSet<NodeId>,
     /// Weights that count in the place of what nodes say.
     pub weights: BTreeMap<NodeId, u16>,
+    /// Fields of a later version, which a change keeps.
+    others: Map<String, Value>,
 }
 
 /// The value of [`Desired`]: node ids as everywhere, 8 hexadecimal digits.
@@ -83,6 +89,8 @@ pub struct Desired {
 struct DesiredRecord {
     drained: Vec<String>,
     weights: BTreeMap<String, u16>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 impl Desired {
@@ -140,6 +148,7 @@ impl Desired {
             weights: weights
                 .map(|(node, weight)| (node.to_string(), *weight))
                 .collect(),
+            others: self.others.clone(),
         };
         serde_json::to_vec(&record).unwrap_or_default()
     }
@@ -158,6 +167,7 @@ impl Desired {
             weights: weights
                 .map(|(text, weight)| Some((node(text)?, *weight)))
                 .collect::<Option<_>>()?,
+            others: record.others,
         };
         (desired.drained.len() <= MOST && desired.weights.len() <= MOST).then_some(desired)
     }
@@ -189,6 +199,7 @@ mod tests {
             let desired = Desired {
                 drained: drained.into_iter().map(NodeId).collect(),
                 weights: weights.into_iter().map(|(id, weight)| (NodeId(id), weight)).collect(),
+                ..Desired::default()
             };
             prop_assert_eq!(Desired::from_value(&desired.to_value()), Some(desired));
         }
@@ -199,6 +210,58 @@ mod tests {
             let _ = acknowledged(&bytes);
             let _ = Desired::from_value(&bytes);
         }
+    }
+
+    /// What a later version may add to any value.
+    const MORE: &str = "\"color\":\"blue\",\"lists\":[1,{\"deep\":null}],\"big\":1e3";
+
+    #[test]
+    fn a_later_versions_fields_are_skipped_and_kept() {
+        let value = format!("{{\"drained\":[\"0000000a\"],{MORE},\"weights\":{{\"0b\":7}}}}");
+        let mut desired = Desired::from_value(value.as_bytes()).unwrap();
+        assert_eq!(desired.drained, [NodeId(10)].into());
+        assert_eq!(desired.weights, [(NodeId(11), 7)].into());
+        // An operator of this version drains another node.
+        desired.drained.insert(NodeId(12));
+        let written: Value = serde_json::from_slice(&desired.to_value()).unwrap();
+        let drained: Value = vec!["0000000a", "0000000c"].into();
+        let kept: Value = serde_json::from_str(&format!("{{{MORE}}}")).unwrap();
+        assert_eq!(written["drained"], drained);
+        for (name, value) in kept.as_object().unwrap() {
+            assert_eq!(written[name], *value, "{name}");
+        }
+        assert_eq!(written.as_object().unwrap().len(), 5);
+        let said = announcement(NodeId(1), &node_with(MORE)).unwrap();
+        assert_eq!((said.boot, said.weight), (0x5b, 3));
+    }
+
+    fn node_with(more: &str) -> Vec<u8> {
+        format!("{{\"boot\":\"5b\",{more},\"weight\":3,\"address\":\"10.0.0.1:0\"}}").into()
+    }
+
+    #[test]
+    fn an_earlier_version_reads_what_it_knows() {
+        // As an earlier version has written it, without what is newer.
+        for (value, drained, weights) in [
+            ("{}", 0, 0),
+            ("{\"drained\":[\"1\"]}", 1, 0),
+            ("{\"weights\":{\"1\":2}}", 0, 1),
+        ] {
+            let desired = Desired::from_value(value.as_bytes()).unwrap();
+            assert_eq!(
+                (desired.drained.len(), desired.weights.len()),
+                (drained, weights)
+            );
+            let again = Desired::from_value(&desired.to_value());
+            assert_eq!(
+                again,
+                Some(desired),
+                "nothing is added that it would not know"
+            );
+        }
+        // Every version has these: a value of fewer is none.
+        let least = node_with("\"more\":0");
+        assert!(announcement(NodeId(1), &least).is_some());
     }
 
     #[test]
