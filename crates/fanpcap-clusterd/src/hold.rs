@@ -1,9 +1,8 @@
 //! What a node leaves in the kernel, so that it outlives the agent: the link of its BPF program,
 //! the BPF program and the maps, pinned in a BPF file system of the agent's own.
 //!
-//! All is below `/run/fanpcap/cluster`, which only root can enter:
-//!
-//! A BPF file system has no dots in names.
+//! All is below `/run/fanpcap/cluster`, which only root can enter. A BPF file system has no dots in
+//! names.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -13,7 +12,6 @@
 //! | `bpf/NETNS-IFINDEX/ID/` | the BPF program of number ID and its maps |
 //! | `NETNS/IFINDEX.lock` | byte 0 is locked by the agent, [`TURN`] by the XDP engine's members |
 //! | `NETNS/IFINDEX.state` | what the agent has to remember: see [`State`] |
-//!
 //! | `mount/lock` | locked while an agent makes or removes its places in these directories |
 //!
 //! A set of maps is pinned before the link runs its BPF program, and is found by the number of the

@@ -84,7 +84,8 @@ fn begin(nodes: usize, more: &str) -> Result<Stage> {
     let key = stage.scratch.write("key", &"k".repeat(32))?;
     fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     stage.settings(&format!(
-        "mode = capture\nheader = 80\nanalyzers = {ANALYZER}:7710\ntransport = tcp\nkey_file = {}\n{more}",
+        "mode = capture\nheader = 80\nanalyzers = {ANALYZER}:7710\ntransport = tcp\n\
+         key_file = {}\n{more}",
         key.display()
     ))?;
     Ok(stage)
