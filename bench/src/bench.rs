@@ -188,6 +188,20 @@ impl Bench {
         program.start(&self.scratch)
     }
 
+    /// Starts a reader on the system's library that sends to an IPv4 address and port; else as
+    /// [`Bench::read_at`].
+    pub(crate) fn ship_at(
+        &self,
+        device: &str,
+        settings: Settings,
+        work: Work,
+        to: &str,
+    ) -> Result<Member> {
+        let what = (Side::System, settings, work);
+        let program = self.reader.program(device, what, Some(self.reader_cpu));
+        program.args(["-A", to]).start(&self.scratch)
+    }
+
     /// Starts a reader on a seat.
     pub(crate) fn seat(
         &self,

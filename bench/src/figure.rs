@@ -26,6 +26,8 @@ pub(crate) enum Figure {
     CapturedPps,
     /// The same as a percentage of the frames sent.
     CapturedShare,
+    /// What of the frames sent nobody has counted, in percent.
+    LostShare,
     /// Packets that the application says it has handled.
     Handled,
     /// The same, per second of sending.
@@ -74,6 +76,10 @@ pub(crate) enum Figure {
     ServedMs,
     /// Size of the library's file.
     SizeMb,
+    /// Packets that are too many in their part of a histogram, in percent.
+    OutsideUniform,
+    /// By how much the busiest node is above its share, in percent.
+    Imbalance,
 }
 
 /// Which values are better; figures for information only have none.
@@ -92,6 +98,7 @@ impl Figure {
             Self::ApplicationDropped => ("application dropped", LOWER, 0),
             Self::CapturedPps => ("captured, packets/s", HIGHER, 0),
             Self::CapturedShare => ("captured, % of sent", HIGHER, 2),
+            Self::LostShare => ("lost, % of sent", LOWER, 2),
             Self::Handled => ("handled by the program", TOLD, 0),
             Self::HandledPps => ("handled, packets/s", HIGHER, 0),
             Self::SentPps => ("sent, frames/s", HIGHER, 0),
@@ -116,6 +123,8 @@ impl Figure {
             Self::Lost => ("packets lost", LOWER, 0),
             Self::ServedMs => ("its flows at others after, ms", LOWER, 1),
             Self::SizeMb => ("size, MB", LOWER, 3),
+            Self::OutsideUniform => ("outside of uniform, %", LOWER, 2),
+            Self::Imbalance => ("busiest node above its share, %", LOWER, 2),
         }
     }
 

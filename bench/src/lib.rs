@@ -31,6 +31,7 @@ mod trial;
 mod outside;
 mod rows;
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -121,6 +122,13 @@ enum Verb {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
+    // A process of a cluster, which the row `dicap-headers` starts.
+    if env::args()
+        .nth(1)
+        .is_some_and(|verb| ["node", "analyzer"].contains(&&*verb))
+    {
+        return fanpcap_clusterd::main();
+    }
     streams::ended(run(&Arguments::parse()))
 }
 

@@ -68,6 +68,8 @@ pub(crate) enum Work {
     Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
+    /// Sends the first bytes of each packet, of so many packets in a datagram, as DiCAP does.
+    Ship(u32),
     /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,
     /// Counts packets, and measures the age of each probe.
@@ -286,6 +288,7 @@ fn with(program: Program, settings: Settings, work: Work) -> Program {
         Work::Count => program,
         Work::Skip => program.arg("-S"),
         Work::Busy(ns) => program.args(["-w", &ns.to_string()]),
+        Work::Ship(headers) => program.args(["-H", &headers.to_string()]),
         Work::Receive => program.arg("-R"),
         Work::Time => program.arg("-L"),
         Work::TimePolling => program.args(["-L", "-P"]),

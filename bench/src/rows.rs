@@ -8,6 +8,8 @@ mod dicap;
 mod fanout;
 mod flood;
 mod generator;
+mod headers;
+mod identification;
 mod latency;
 mod membership;
 mod peers;
@@ -57,6 +59,8 @@ pub(crate) static ROWS: &[&Row] = &[
     &placement::LINKS,
     &paper::PAPER,
     &dicap::DICAP,
+    &headers::HEADERS,
+    &identification::IDS,
 ];
 
 #[cfg(test)]

@@ -413,3 +413,42 @@ fn each_packet_has_one_node() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("4 nodes capture, times 1 node"), "{said}");
 }
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF, cgroups"]
+fn a_node_and_libpcap_send_headers_to_an_analyzer() {
+    let scratch = Scratch::new().unwrap();
+    needs::libpcap_headers().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
+        .args("dicap-headers dicap-ids --shared --rounds 1 --milliseconds 100".split(' '))
+        .args(["--driver", "none", "--output"])
+        .arg(scratch.file("results"))
+        .env_remove("FANPCAP_CAPTURES")
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    let report = |row: &str| -> serde_json::Value {
+        let json = fs::read(scratch.file("results").join(row)).unwrap();
+        serde_json::from_slice(&json).unwrap()
+    };
+    let report_of_headers = report("dicap-headers.json");
+    let goals = report_of_headers["goals"].as_array().unwrap();
+    assert_eq!(goals.len(), 15);
+    for column in ["each", "full", "node"] {
+        let of = |goal: &serde_json::Value, name: &str| {
+            goal["rounds"][0][column][name].as_f64().unwrap()
+        };
+        let counted: f64 = goals.iter().map(|goal| of(goal, "captured_pps")).sum();
+        assert!(counted > 0.0, "{column}: {said}");
+        let mut lost = goals.iter().map(|goal| of(goal, "lost_share"));
+        assert!(lost.all(|it| (0.0..=100.0).contains(&it)), "{said}");
+    }
+    let report_of_ids = report("dicap-ids.json");
+    let round = &report_of_ids["goals"][0]["rounds"][0];
+    // Generated packets have identifications at random.
+    assert!(
+        round["paper"]["outside_uniform"].as_f64().unwrap() < 2.0,
+        "{round}"
+    );
+}

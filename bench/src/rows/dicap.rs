@@ -1,5 +1,5 @@
-//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Table 1
-//! and Fig. 8, in shape.
+//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Fig. 8, in
+//! shape.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -47,7 +47,7 @@ const THOUSANDTHS: u32 = 150;
 /// Each packet is so much work: the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
 /// A ring for 70 ms: what it holds at the end is a small part of a run.
-const SETTINGS: Settings = Settings {
+pub(super) const SETTINGS: Settings = Settings {
     snaplen: Some(96),
     immediate: true,
     buffer: Some(128 * 1024),
@@ -134,10 +134,7 @@ fn run_on(
     let started = (0..mirror.count()).map(|node| Node::start(bench, mirror, node));
     let started = started.collect::<Result<Vec<_>>>()?;
     pause(SETTLE)?;
-    let cpu = bench.generator_cpu;
-    // A thread of its own: it stays on the CPU.
-    let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pps, time)).join());
-    let sent = sent.expect("the generator does not panic")?;
+    let sent = sent(bench, even(pps)?, time)?;
     pause(GRACE)?;
     let ended = started.into_iter().map(|node| node.end(bench));
     let told = ended.collect::<Result<Vec<_>>>()?;
@@ -219,9 +216,21 @@ impl Node {
     }
 }
 
-/// Sends different packets at a rate, from the generator's CPU, which also does the mirror's and
-/// the nodes' receive path.
-fn send(cpu: usize, pps: f64, time: Duration) -> Result<Sent> {
+/// An even pace.
+pub(super) fn even(pps: f64) -> Result<Pace> {
+    Ok(Pace::Even(format!("{pps:.0}pps").parse::<Rate>()?))
+}
+
+/// Sends different packets from the generator's CPU, which also does the mirror's and the nodes'
+/// receive path.
+pub(super) fn sent(bench: &Bench, pace: Pace, time: Duration) -> Result<Sent> {
+    let cpu = bench.generator_cpu;
+    // A thread of its own: it stays on the CPU.
+    let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pace, time)).join());
+    sent.expect("the generator does not panic")
+}
+
+fn send(cpu: usize, pace: Pace, time: Duration) -> Result<Sent> {
     let description = Description {
         // So many that chance makes no node's share greater by more than a hundredth.
         flows: 1 << 16,
@@ -231,7 +240,7 @@ fn send(cpu: usize, pps: f64, time: Duration) -> Result<Sent> {
     let mut sender = Sender::open(WIRE, description.pool()?, Choice::Portable)?;
     let plan = Plan {
         until: Until::Elapsed(time),
-        pace: Pace::Even(format!("{pps:.0}pps").parse::<Rate>()?),
+        pace,
     };
     sender.send(&plan, &AtomicBool::new(false))
 }
@@ -262,8 +271,6 @@ pub(super) const DICAP: Row = Row {
         whole("4 nodes at 0.95 of what they take, %", "four"),
     ],
     published: &[
-        "DiCAP, Table 1 (1 node, Pentium 4, 1 Gbit/s), loss at 119, 232, 380, 492 and 620 kpps: libpcap 0, 10, 75, \
-         90 and 93 %, PF_RING 0, 1, 28, 83 and 96 %, DiCAP's own capture of headers 0 % at all",
         "DiCAP, Fig. 8 (libpcap behind it): 512 bytes, 270 kpps: 1 node about 50 %, 2 nodes 100 %; 256 bytes, 480 \
          kpps: 2 nodes 5 times 1 node, 4 nodes 100 %; 40 bytes, 625 kpps: 2 nodes twice 1 node, 4 nodes 10 times, 5 \
          nodes 100 %. More than N times, as libpcap thrashed on one node; here each node has its own share of a CPU",
