@@ -50,8 +50,9 @@ pub struct CoordinatorSettings {
     pub announce: Duration,
     /// A node that is silent for so long is offline (the paper: 15 s).
     pub offline: Duration,
-    /// How long a coordinator that knows no nodes waits for them before its view leads: longer than
-    /// nodes without a coordinator wait between attempts.
+    /// How long a coordinator that begins to lead waits for nodes before its view leads: longer
+    /// than nodes without a coordinator wait between attempts. If it knows nodes, it waits from
+    /// when it has heard the first of them, and no longer than until it has heard all.
     pub settle: Duration,
     /// How long a topology update waits for the acknowledgement before it is sent again.
     pub retry: Duration,
@@ -130,8 +131,14 @@ pub struct CoordinatorEnd {
     /// What standbys are told. Its members are those of the last synchronisation.
     state: State,
     members: BTreeMap<NodeId, Presence>,
+    /// Whether it leads, and knew nodes when it began to.
+    inherits: bool,
+    /// Whether it leads, and nodes were sent the topology that it knows when it last looked.
+    gives: bool,
     /// Machines that were refused a short time ago, and when.
     refusals: BTreeMap<(NodeId, SocketAddr), (Refusal, Duration)>,
+    /// When a term was last refused that no coordinator can have, if that was a short time ago.
+    ahead: Option<Duration>,
     /// Numbers the lists that this process sends. It only grows, unlike the state's number.
     transfers: u32,
     /// The number that the topology has among them.
@@ -187,7 +194,10 @@ impl CoordinatorEnd {
             forgotten: None,
             state,
             members: BTreeMap::new(),
+            inherits: false,
+            gives: false,
             refusals: BTreeMap::new(),
+            ahead: None,
             transfers: 0,
             transfer: 0,
             view: View::default(),
@@ -247,13 +257,7 @@ impl CoordinatorEnd {
 
     /// What this coordinator knows of the cluster.
     pub fn view(&mut self, now: Duration) -> &View {
-        let leads = match &self.stance {
-            Stance::Leading { settled, .. } => {
-                now >= *settled && !self.is_mute && !self.is_behind()
-            }
-            Stance::Standby { .. } | Stance::Candidate { .. } => false,
-        };
-        self.view.leads = leads;
+        self.view.leads = self.is_settled(now) && !self.is_mute && !self.is_behind();
         self.view.live = self.members.values().map(Presence::live).collect();
         self.view.wishes.clone_from(&self.state.wishes);
         let revision =
@@ -360,7 +364,8 @@ impl CoordinatorEnd {
     ) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, datagram)?;
         let clock = self.clock_at(now);
-        self.endpoint.check_term(&incoming, self.term, clock)?;
+        let checked = self.endpoint.check_term(&incoming, self.term, clock);
+        checked.inspect_err(|_| self.ahead = Some(now))?;
         match incoming {
             // Another process has this coordinator's number. It is not heard.
             Incoming::New(peer, _) | Incoming::Challenged(peer) if peer == self.endpoint.me() => {}

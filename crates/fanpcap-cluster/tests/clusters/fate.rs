@@ -5,6 +5,9 @@ use crate::store::Time;
 
 const SECOND: Time = 1_000_000;
 
+/// How long a run lasts.
+pub(crate) const END: Time = 80 * SECOND;
+
 /// A kind of run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Weather {

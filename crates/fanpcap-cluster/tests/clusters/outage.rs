@@ -12,7 +12,7 @@ fn each(nodes: usize, chairs: usize, blows: &[(Time, Blow)], look: impl Fn(&Worl
     for seed in 1_000_000..1_000_020 {
         let scene = Scene::scripted(nodes, chairs, blows);
         let world = World::run(seed, &scene, false);
-        let verdict = proof::judge(&world, &scene);
+        let verdict = proof::judge(&world.judged(), &scene);
         let verdict = verdict.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         look(&world, verdict.longest);
     }

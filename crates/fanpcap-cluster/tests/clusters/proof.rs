@@ -4,19 +4,20 @@
 //! missed, if each node got to it by up to [`SKEW`] later than the first. A packet of time `t` is
 //! certainly captured if some node captures its bucket from `t` to `t + SKEW`.
 
+pub(crate) mod lineage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_cluster::Phase;
 use fanpcap_cluster::node::Orders;
+use fanpcap_cluster::{Phase, Revision, Topology};
 use fanpcap_select::Claim;
 
-use crate::fate::{Scene, Weather};
+use crate::fate::{END, Scene, Weather};
 use crate::machines::Machine;
 use crate::store::Time;
-use crate::world::{END, World};
 
 /// By how much later one node may process a packet than another: the longest that was measured.
 const SKEW: Time = 100_000;
@@ -31,7 +32,9 @@ pub(crate) enum Broken {
     Lost { bucket: usize, at: Time },
     /// When all is over, a bucket has not exactly one owner.
     Unsettled { bucket: usize, owners: usize },
-    /// The run ends within a change, or without a topology.
+    /// Two topologies have one revision.
+    Repeated(Revision),
+    /// The run ends within a change, without a topology, or without one coordinator that leads.
     Unfinished,
 }
 
@@ -55,6 +58,7 @@ impl fmt::Display for Broken {
             Self::Unsettled { bucket, owners } => {
                 write!(f, "bucket {bucket} has {owners} owners in the end")
             }
+            Self::Repeated(revision) => write!(f, "there are two topologies {revision}"),
             Self::Unfinished => write!(f, "the last topology is no stable one"),
         }
     }
@@ -73,30 +77,58 @@ pub(crate) struct Verdict {
     pub(crate) is_lossy: bool,
     /// The longest loss.
     pub(crate) longest: Time,
+    /// The longest loss while the owner by each branch of a fork worked; 0 for none.
+    pub(crate) forked: Time,
+    /// The longest loss while the owner's machine had started again and captured by an older
+    /// topology than before; 0 for none.
+    pub(crate) stale: Time,
+}
+
+/// How a run ends.
+pub(crate) enum End<'a> {
+    /// The topology that stands, if one coordinator leads and there is one.
+    Stands(Option<&'a Topology>),
+    /// No node was ever due a bucket.
+    Nobody,
+}
+
+/// From a time on, the topologies that count, by their places. Several do in a fork.
+#[derive(Debug)]
+pub(crate) struct Era {
+    pub(crate) from: Time,
+    pub(crate) heads: Vec<usize>,
+}
+
+/// What is judged.
+pub(crate) struct Run<'a> {
+    pub(crate) machines: &'a [Machine],
+    pub(crate) topologies: Vec<&'a Topology>,
+    pub(crate) eras: Vec<Era>,
+    /// When each machine captured by an older topology than before it started again.
+    pub(crate) stale: Vec<Spans>,
+    pub(crate) end: End<'a>,
 }
 
 /// Times from one to another, in order.
-type Spans = Vec<(Time, Time)>;
+pub(crate) type Spans = Vec<(Time, Time)>;
 
 /// Says whether the run kept all promises.
-pub(crate) fn judge(world: &World, scene: &Scene) -> Result<Verdict, Broken> {
-    let machines = &world.machines;
+pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
+    let machines = run.machines;
     let mut verdict = Verdict {
         loads: machines.iter().map(|machine| machine.segments.len()).sum(),
         is_lossy: false,
         longest: 0,
+        forked: 0,
+        stale: 0,
     };
     marks(machines)?;
-    let owners = owners(world);
+    let tables = tables(run);
     let serving: Vec<Spans> = machines
         .iter()
         .map(|machine| eroded(spans(machine, |_| true)))
         .collect();
-    // The capture begins when all owners of the first topology have a table.
-    let first = owners.first().map_or(&[][..], |(_, nodes)| nodes);
-    let begins = first.iter().map(|node| serving[usize::from(*node)].first());
-    let began = begins.map(|span| span.map_or(END, |(from, _)| *from)).max();
-    let began = began.unwrap_or(END);
+    let began = began(run, &tables, &serving);
     let mut known = BTreeSet::new();
     for bucket in 0..BUCKETS {
         let claims = machines.iter().flat_map(|machine| &machine.segments);
@@ -104,7 +136,7 @@ pub(crate) fn judge(world: &World, scene: &Scene) -> Result<Verdict, Broken> {
         let mut story: Vec<u8> = claims
             .map(|claim| claim.map_or(9, |claim| claim as u8))
             .collect();
-        story.extend(owners.iter().map(|(_, nodes)| nodes[bucket]));
+        story.extend(tables.iter().map(|nodes| nodes[bucket]));
         if !known.insert(story) {
             continue;
         }
@@ -112,37 +144,93 @@ pub(crate) fn judge(world: &World, scene: &Scene) -> Result<Verdict, Broken> {
             .iter()
             .map(|machine| spans(machine, |orders| takes(orders, bucket)))
             .collect();
-        missed(bucket, &captured, &owners, &serving)?;
+        let owners = owners(run, &tables, bucket);
+        let forks = forks(&owners);
+        let missed = missed(&captured, &owners, &serving);
+        let unforked = beyond(&missed, &forks);
+        let unexplained = beyond(&unforked, &stale(&owners, &run.stale));
+        if let Some((at, _)) = unexplained.first() {
+            return Err(Broken::Missed { bucket, at: *at });
+        }
+        verdict.stale = verdict.stale.max(longest(&unforked));
+        verdict.forked = verdict.forked.max(longest(&within(&missed, &forks)));
         let lost = gaps(union(captured), began, END);
-        if let Some((at, _)) = lost.first().filter(|_| scene.weather == Weather::Calm) {
-            return Err(Broken::Lost { bucket, at: *at });
+        if scene.weather == Weather::Calm {
+            let unexplained = beyond(&lost, &forks);
+            if let Some((at, _)) = unexplained.first() {
+                return Err(Broken::Lost { bucket, at: *at });
+            }
         }
         verdict.is_lossy |= !lost.is_empty();
-        let longest = lost.iter().map(|(from, to)| to - from).max();
-        verdict.longest = verdict.longest.max(longest.unwrap_or(0));
+        verdict.longest = verdict.longest.max(longest(&lost));
     }
-    settled(world)?;
+    settled(run)?;
     Ok(verdict)
+}
+
+/// The capture begins when all owners of the first topology have a table.
+fn began(run: &Run<'_>, tables: &[Vec<u8>], serving: &[Spans]) -> Time {
+    let first = run.eras.first().map_or(&[][..], |era| &era.heads);
+    let first = first.iter().flat_map(|head| &tables[*head]);
+    let begins = first.map(|node| serving[usize::from(*node)].first());
+    let began = begins.map(|span| span.map_or(END, |(from, _)| *from)).max();
+    began.unwrap_or(END)
+}
+
+fn longest(spans: &Spans) -> Time {
+    let longest = spans.iter().map(|(from, to)| to - from).max();
+    longest.unwrap_or(0)
 }
 
 fn takes(orders: &Orders, bucket: usize) -> bool {
     orders.claims.of(bucket) != Claim::Elsewhere
 }
 
-/// When each topology was in force, and the number of the node that owned each bucket.
-fn owners(world: &World) -> Vec<(Time, Vec<u8>)> {
-    let history = world.store.history.iter();
-    let table = |topology: &fanpcap_cluster::Topology| {
+/// The number of the node that owns each bucket, by each topology that counted; nothing for others.
+fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
+    let counts: BTreeSet<usize> = run
+        .eras
+        .iter()
+        .flat_map(|era| &era.heads)
+        .copied()
+        .collect();
+    let mut tables = Vec::new();
+    for (place, topology) in run.topologies.iter().enumerate() {
         let mut nodes = [0; 256];
         for seat in &topology.seats {
             let node = u8::try_from(seat.node.0 - 1);
             nodes[usize::from(seat.slot.0)] = node.expect("few nodes");
         }
         let slots = topology.owners.iter().flatten();
-        slots.map(|slot| nodes[usize::from(slot.0)]).collect()
-    };
-    history
-        .map(|(at, _, topology)| (*at, table(topology)))
+        let table = slots.map(|slot| nodes[usize::from(slot.0)]);
+        let table = if counts.contains(&place) {
+            table.collect()
+        } else {
+            vec![0; BUCKETS]
+        };
+        tables.push(table);
+    }
+    tables
+}
+
+/// From when to when whose a bucket was; several in a fork whose branches differ.
+type Owners = Vec<(Time, Time, BTreeSet<u8>)>;
+
+fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {
+    let mut owners = Owners::new();
+    for (at, era) in run.eras.iter().enumerate() {
+        let to = run.eras.get(at + 1).map_or(END, |next| next.from);
+        let nodes = era.heads.iter().map(|head| tables[*head][bucket]);
+        owners.push((era.from, to, nodes.collect()));
+    }
+    owners
+}
+
+/// When the branches of a fork differed about a bucket.
+fn forks(owners: &Owners) -> Spans {
+    let forks = owners.iter().filter(|(.., nodes)| nodes.len() > 1);
+    forks
+        .map(|(from, to, _)| (from.saturating_sub(SKEW), *to))
         .collect()
 }
 
@@ -201,25 +289,47 @@ fn gaps(spans: Spans, from: Time, to: Time) -> Spans {
     gaps
 }
 
-/// While a bucket's owner works, none of its packets is missed. If the owner changes before the
-/// last node has processed the packet, both owners must work.
-fn missed(
-    bucket: usize,
-    captured: &[Spans],
-    owners: &[(Time, Vec<u8>)],
-    serving: &[Spans],
-) -> Result<(), Broken> {
+/// What is left of spans beside others.
+fn beyond(spans: &Spans, others: &Spans) -> Spans {
+    let others = union(vec![others.clone()]);
+    let parts = spans.iter().flat_map(|(from, to)| {
+        let inside = others
+            .iter()
+            .filter(|other| other.1 > *from && other.0 < *to);
+        gaps(inside.copied().collect(), *from, *to)
+    });
+    parts.collect()
+}
+
+/// The parts of spans that are within others.
+fn within(spans: &Spans, others: &Spans) -> Spans {
+    beyond(spans, &beyond(spans, others))
+}
+
+/// When packets were missed though the owner worked, by each branch of a fork. If the owner changes
+/// before the last node has processed the packet, both owners must work.
+fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     let mut excused: Vec<Spans> = captured.iter().cloned().map(eroded).collect();
-    for (at, (from, nodes)) in owners.iter().enumerate() {
-        let to = owners.get(at + 1).map_or(END, |(to, _)| *to);
-        let owner = serving[usize::from(nodes[bucket])].clone();
-        excused.push(gaps(owner, from.saturating_sub(SKEW), to));
+    for (from, to, nodes) in owners {
+        for node in nodes {
+            let owner = serving[usize::from(*node)].clone();
+            excused.push(gaps(owner, from.saturating_sub(SKEW), *to));
+        }
     }
-    let began = owners.first().map_or(END, |(from, _)| *from);
-    match gaps(union(excused), began, END).first() {
-        Some((at, _)) => Err(Broken::Missed { bucket, at: *at }),
-        None => Ok(()),
+    let began = owners.first().map_or(END, |(from, ..)| *from);
+    gaps(union(excused), began, END)
+}
+
+/// When the owner of a bucket captured by an older topology than before it started again.
+fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
+    let mut spans = Spans::new();
+    for (from, to, nodes) in owners {
+        for (begin, end) in nodes.iter().flat_map(|node| &stale[usize::from(*node)]) {
+            let span = ((*begin).max(*from).saturating_sub(SKEW), *end.min(to));
+            spans.extend(Some(span).filter(|(from, to)| from < to));
+        }
     }
+    spans
 }
 
 /// By one topology, either one node captures a bucket, or two do and mark what they send.
@@ -251,13 +361,17 @@ fn marks(machines: &[Machine]) -> Result<(), Broken> {
 }
 
 /// When all is over, the cluster is as it was planned: stable, and each bucket has one owner.
-fn settled(world: &World) -> Result<(), Broken> {
-    let last = world.store.topology.as_ref();
-    if !last.is_some_and(|(_, topology)| topology.phase() == Phase::Stable) {
+fn settled(run: &Run<'_>) -> Result<(), Broken> {
+    let is_stable = |topology: &Topology| topology.phase() == Phase::Stable;
+    let last = match run.end {
+        End::Stands(last) => last,
+        End::Nobody => return Ok(()),
+    };
+    if !last.is_some_and(is_stable) {
         return Err(Broken::Unfinished);
     }
     for bucket in 0..BUCKETS {
-        let tables = world
+        let tables = run
             .machines
             .iter()
             .filter_map(|it| it.segments.last()?.orders.as_ref());

@@ -9,12 +9,10 @@ use fanpcap_cluster::node::{Command, Orders};
 use fanpcap_cluster::{NodeEvent, NodeId, Revision, Topology};
 
 use crate::dice::Dice;
-use crate::fate::{Blow, Scene};
+use crate::fate::{Blow, END, Scene};
 use crate::machines::{Chair, Machine};
+use crate::proof::{End, Era, Run};
 use crate::store::{Store, Time};
-
-/// How long a run lasts.
-pub(crate) const END: Time = 80_000_000;
 
 const MILLI: Time = 1000;
 
@@ -95,6 +93,24 @@ impl World {
             world.happen(event);
         }
         world
+    }
+
+    /// What is judged of the run: each topology counts until the next one is written.
+    pub(crate) fn judged(&self) -> Run<'_> {
+        let history = self.store.history.iter();
+        let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();
+        let history = self.store.history.iter().enumerate();
+        let era = |(place, (at, ..)): (usize, &(Time, _, _))| Era {
+            from: *at,
+            heads: vec![place],
+        };
+        Run {
+            machines: &self.machines,
+            eras: history.map(era).collect(),
+            stale: vec![Vec::new(); self.machines.len()],
+            end: End::Stands(topologies.last().copied()),
+            topologies,
+        }
     }
 
     fn at(&mut self, time: Time, event: Event) {

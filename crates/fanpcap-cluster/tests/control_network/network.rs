@@ -41,6 +41,8 @@ pub(crate) struct Network {
     /// Datagrams lost and doubled, of a thousand.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
+    /// How long a coordinator that begins to lead waits for nodes.
+    pub(crate) settle: Duration,
     /// Pairs of addresses between which nothing passes.
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
     /// All that was ever sent, if it is kept.
@@ -111,6 +113,7 @@ impl Network {
             nodes: (0..nodes as u64).map(node).collect(),
             lost: 0,
             doubled: 0,
+            settle: Duration::from_secs(2),
             cut: BTreeSet::new(),
             log: None,
             written: BTreeMap::new(),
@@ -146,6 +149,7 @@ impl Network {
         let mut settings = CoordinatorSettings::new(number, coordinator_at(at));
         let others = (0..self.coordinators.len()).filter(|other| *other != at);
         settings.others = others.map(coordinator_at).collect();
+        settings.settle = self.settle;
         let endpoint = self.endpoint(Role::Coordinator, u32::from(number));
         let stored = self.coordinators[at].stored.clone();
         let end = CoordinatorEnd::new(self.now, CLOCK + self.now, settings, endpoint, stored);

@@ -9,7 +9,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::endpoint::Cause;
 use super::super::term::Term;
 use super::{CoordinatorEnd, Stance};
 use crate::coordination::Refusal;
@@ -30,7 +29,8 @@ pub enum Trouble {
     },
     /// No node could show this topology. The coordinator plans without it.
     Forgotten(Revision),
-    /// Somebody tells of a term that no coordinator can have.
+    /// Somebody tells of a term that no coordinator can have, or did until less than the time ago
+    /// after which a silent node is offline.
     Ahead,
     /// A machine is refused.
     Refused {
@@ -129,7 +129,7 @@ impl CoordinatorEnd {
         let refused = self.refusals.iter();
         let refused =
             refused.map(|(&(node, address), &(why, _))| Trouble::Refused { node, address, why });
-        let ahead = (self.refused(Cause::Term) > 0).then_some(Trouble::Ahead);
+        let ahead = self.ahead.map(|_| Trouble::Ahead);
         let own = behind.into_iter().chain(forgotten).chain(ahead);
         own.chain(refused).collect()
     }

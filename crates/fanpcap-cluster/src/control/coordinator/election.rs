@@ -30,8 +30,12 @@ pub(super) enum Stance {
     Standby { heard: Duration },
     /// It wants to lead, and does if nobody objects until then.
     Candidate { leader: Leader, until: Duration },
-    /// It leads. What it knows of nodes is complete from that time on.
-    Leading { leader: Leader, settled: Duration },
+    /// It leads. What it knows of nodes is complete from that time on, or as soon as all nodes that
+    /// the last one knew were heard; `None` before one of them was.
+    Leading {
+        leader: Leader,
+        settled: Option<Duration>,
+    },
 }
 
 impl Stance {
@@ -96,13 +100,11 @@ impl CoordinatorEnd {
     }
 
     /// Becomes the active coordinator. The nodes that the last one knew have the time to say that
-    /// they live.
+    /// they live, and what they follow: this coordinator may have missed what the last one wrote.
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let known = std::mem::take(&mut self.state.members);
-        let settled = match known.is_empty() {
-            true => now + self.settings.settle,
-            false => now,
-        };
+        let settled = known.is_empty().then(|| now + self.settings.settle);
+        self.inherits = settled.is_none();
         self.stance = Stance::Leading { leader, settled };
         self.known = Some(leader);
         self.term = leader.term;
@@ -113,7 +115,7 @@ impl CoordinatorEnd {
             .wishes
             .analyzers
             .clone_from(&self.settings.wishes.analyzers);
-        let presence = |member| Presence::new(now, member);
+        let presence = |member| Presence::inherited(now, member);
         let members = known.into_iter().map(presence);
         self.members = members
             .map(|one| (one.member.announcement.node, one))
@@ -129,6 +131,24 @@ impl CoordinatorEnd {
             .collect::<Vec<_>>()
         {
             self.say((address, peer), &Body::Announce(leader), 0);
+        }
+    }
+
+    /// Whether this coordinator leads, and knows what the nodes follow. It has waited a while for
+    /// those that the last one knew from when it heard the first of them; or it holds them for
+    /// dead.
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
+        let Stance::Leading { settled, .. } = &self.stance else {
+            return false;
+        };
+        let waits = settled.is_none_or(|settled| now < settled);
+        !waits || self.inherits && self.members.values().all(|one| one.is_heard)
+    }
+
+    /// Notes that a node was heard.
+    pub(super) fn begin_to_settle(&mut self, now: Duration) {
+        if let Stance::Leading { settled, .. } = &mut self.stance {
+            settled.get_or_insert(now + self.settings.settle);
         }
     }
 

@@ -22,16 +22,27 @@ const REFUSALS: usize = 16;
 pub(super) struct Presence {
     pub(super) member: Member,
     pub(super) heard: Duration,
+    /// Whether this coordinator has heard it. Else the last one has.
+    pub(super) is_heard: bool,
     /// When the topology is sent to it again, and how often it was.
     next: Duration,
     attempts: u32,
 }
 
 impl Presence {
-    pub(super) fn new(now: Duration, member: Member) -> Self {
+    /// A node that the last coordinator knew.
+    pub(super) fn inherited(now: Duration, member: Member) -> Self {
+        Self {
+            is_heard: false,
+            ..Self::new(now, member)
+        }
+    }
+
+    fn new(now: Duration, member: Member) -> Self {
         Self {
             member,
             heard: now,
+            is_heard: true,
             next: now,
             attempts: 0,
         }
@@ -44,10 +55,10 @@ impl Presence {
         }
     }
 
-    /// Whether it follows another topology than the coordinator's `own`. Who is behind has nothing
-    /// to give, and only asks for a newer one.
-    fn lacks(&self, own: Option<Revision>, is_behind: bool) -> bool {
-        self.member.follows > own || self.member.follows < own && !is_behind
+    /// Whether it follows another topology than the coordinator's `own`. Who is behind, or may be,
+    /// has nothing to give, and only asks for a newer one.
+    fn lacks(&self, own: Option<Revision>, gives: bool) -> bool {
+        self.member.follows > own || self.member.follows < own && gives
     }
 
     /// Where its messages come from, and who sends them.
@@ -67,12 +78,13 @@ impl Presence {
 }
 
 impl CoordinatorEnd {
-    /// Strikes out nodes that were silent for too long.
+    /// Strikes out nodes that were silent for too long, and troubles that are as old.
     pub(super) fn expire(&mut self, now: Duration) {
         let offline = self.settings.offline;
         let before = self.members.len();
         self.members.retain(|_, one| now < one.heard + offline);
         self.refusals.retain(|_, (_, at)| now < *at + offline);
+        self.ahead = self.ahead.filter(|at| now < *at + offline);
         if self.members.len() != before {
             self.changed();
         }
@@ -81,10 +93,11 @@ impl CoordinatorEnd {
     /// Sends the topology to the nodes that do not follow it, and asks those that follow a newer
     /// one for theirs.
     pub(super) fn deliver(&mut self, now: Duration) {
-        let (own, is_behind) = (self.revision(), self.is_behind());
+        self.gives = self.is_settled(now) && !self.is_behind();
+        let (own, gives) = (self.revision(), self.gives);
         let mut due = Vec::new();
         for one in self.members.values_mut() {
-            if one.lacks(own, is_behind) && now >= one.next {
+            if one.lacks(own, gives) && now >= one.next {
                 let wait = self.settings.retry * (1 << one.attempts.min(8));
                 one.next = now + wait.min(PATIENCE);
                 one.attempts += 1;
@@ -103,9 +116,9 @@ impl CoordinatorEnd {
 
     /// When [`CoordinatorEnd::deliver`] has something to do.
     pub(super) fn next_delivery(&self) -> Option<Duration> {
-        let (own, is_behind) = (self.revision(), self.is_behind());
+        let (own, gives) = (self.revision(), self.gives);
         let members = self.members.values();
-        let late = members.filter(|one| one.lacks(own, is_behind));
+        let late = members.filter(|one| one.lacks(own, gives));
         late.map(|one| one.next).min()
     }
 
@@ -175,12 +188,13 @@ impl CoordinatorEnd {
             .members
             .entry(node)
             .or_insert_with(|| Presence::new(now, member));
-        presence.heard = now;
+        (presence.heard, presence.is_heard) = (now, true);
         presence.member = member;
         if was != Some(member) {
             presence.expect(now);
             self.changed();
         }
+        self.begin_to_settle(now);
         self.deliver(now);
     }
 
@@ -198,7 +212,7 @@ impl CoordinatorEnd {
         let Some(presence) = self.members.get_mut(&node) else {
             return;
         };
-        presence.heard = now;
+        (presence.heard, presence.is_heard) = (now, true);
         if presence.member.follows < revision {
             presence.member.follows = revision;
             self.changed();

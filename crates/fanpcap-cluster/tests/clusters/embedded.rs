@@ -1,0 +1,304 @@
+//! Clusters on the embedded engine: the control protocol's state machines over a network that
+//! delays, loses, doubles and reorders, with somebody on it who has no key.
+
+mod chairs;
+mod nodes;
+mod faults;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fanpcap_cluster::control::{
+    ClusterId, Endpoint, Key, Keys, NodeEnd, OperatorEnd, Peer, Request, Role, Wish,
+};
+use fanpcap_cluster::node::Orders;
+
+use crate::dice::Dice;
+use crate::fate::{END, Scene, Weather};
+use crate::machines::Machine;
+use crate::proof::lineage::{self, Written};
+use crate::proof::{self, Broken, End, Run, Verdict};
+use crate::store::Time;
+use chairs::Chair;
+
+const MILLI: Time = 1000;
+const STEP: Time = 10 * MILLI;
+
+/// The time since 1970 when a run begins.
+const CLOCK: Duration = Duration::from_secs(1_800_000_000);
+
+/// Between heartbeats, and until a node is offline: a third of the usual times.
+const HEARTBEAT: Duration = Duration::from_micros(1_666_666);
+const OFFLINE: Duration = Duration::from_secs(5);
+
+/// How long nodes are asked for a topology that the coordinator does not know: a sixth of that.
+const RECALL: Duration = Duration::from_secs(10);
+
+/// How many datagrams the intruder remembers.
+const REMEMBERED: usize = 500;
+
+/// What is on its way.
+enum Event {
+    Datagram(SocketAddr, SocketAddr, Vec<u8>),
+    Loaded(usize, u64, Rc<Orders>, bool),
+}
+
+/// A cluster on the embedded engine, and all that happens to it.
+pub(crate) struct Network {
+    now: Time,
+    dice: Dice,
+    weather: Weather,
+    pub(crate) machines: Vec<Machine>,
+    ends: Vec<Option<NodeEnd>>,
+    /// When each machine boots, and when its agent starts.
+    boots: Vec<Time>,
+    agents: Vec<Time>,
+    chairs: Vec<Chair>,
+    operators: Vec<OperatorEnd>,
+    way: BTreeMap<(Time, u64), Event>,
+    sent: u64,
+    lives: u64,
+    heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
+    drained: Vec<bool>,
+    outlast: Duration,
+    /// All topologies that a leader has written, in the order of time.
+    pub(crate) written: Vec<Written>,
+    talks: bool,
+}
+
+const NEVER: Time = Time::MAX;
+
+fn address(net: u8, at: usize) -> SocketAddr {
+    let host = u8::try_from(at + 1).expect("few");
+    SocketAddr::from(([10, 0, net, host], 7000))
+}
+
+fn chair_at(at: usize) -> SocketAddr {
+    address(0, at)
+}
+
+fn node_at(at: usize) -> SocketAddr {
+    address(1, at)
+}
+
+fn operator_at(at: usize) -> SocketAddr {
+    address(2, at)
+}
+
+fn place(of: SocketAddr, net: u8) -> Option<usize> {
+    let SocketAddr::V4(of) = of else { return None };
+    let [_, _, own, host] = of.ip().octets();
+    (own == net && host > 0).then(|| usize::from(host) - 1)
+}
+
+impl Network {
+    /// Runs the cluster of a seed to its end.
+    pub(crate) fn run(seed: u64, scene: &Scene, talks: bool) -> Self {
+        let mut network = Self::new(seed, scene, talks);
+        let mut blows = scene.blows(&mut network.dice);
+        blows.sort_by_key(|(at, _)| *at);
+        let mut blows = VecDeque::from(blows);
+        while network.now < END {
+            network.now += STEP;
+            while blows.front().is_some_and(|(at, _)| *at <= network.now) {
+                if let Some((_, blow)) = blows.pop_front() {
+                    network.suffer(blow);
+                }
+            }
+            network.deliver();
+            (0..network.chairs.len()).for_each(|at| network.step_chair(at));
+            (0..network.machines.len()).for_each(|at| network.step_machine(at));
+            network.step_operators();
+            network.intrude();
+        }
+        network
+    }
+
+    /// Says whether the run kept all promises.
+    pub(crate) fn judge(&mut self, scene: &Scene) -> Result<Verdict, Broken> {
+        let last = self.last();
+        let machines = self.machines.iter();
+        let stale: Result<Vec<_>, _> = machines
+            .map(|machine| lineage::stale(machine, &self.written))
+            .collect();
+        let run = Run {
+            machines: &self.machines,
+            topologies: self.written.iter().map(|one| &*one.topology).collect(),
+            eras: lineage::eras(&self.machines, &self.written)?,
+            stale: stale?,
+            end: match self.written.is_empty() && self.has_nobody() {
+                true => End::Nobody,
+                false => End::Stands(last.as_deref()),
+            },
+        };
+        proof::judge(&run, scene)
+    }
+
+    fn new(seed: u64, scene: &Scene, talks: bool) -> Self {
+        let mut dice = Dice::new(seed ^ 0xe4be);
+        let nodes = 0..scene.nodes;
+        let boots = nodes.map(|node| match scene.begins_late(node) {
+            true => dice.between(15_000 * MILLI, 32_000 * MILLI),
+            false => dice.between(0, 1_500 * MILLI),
+        });
+        let boots: Vec<Time> = boots.collect();
+        let outlast = Duration::from_secs(dice.between(12, 40));
+        Self {
+            now: 0,
+            weather: scene.weather,
+            machines: (1..).take(scene.nodes).map(Machine::new).collect(),
+            ends: (0..scene.nodes).map(|_| None).collect(),
+            agents: vec![NEVER; scene.nodes],
+            boots,
+            chairs: (0..scene.chairs).map(|_| Chair::new(outlast)).collect(),
+            operators: Vec::new(),
+            way: BTreeMap::new(),
+            sent: 0,
+            lives: 0,
+            heard: VecDeque::new(),
+            drained: vec![false; scene.nodes],
+            outlast,
+            written: Vec::new(),
+            dice,
+            talks,
+        }
+    }
+
+    #[expect(clippy::print_stdout, reason = "a run's story")]
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.talks {
+            println!("{:>9.3} s  {}", self.now as f64 / 1e6, what());
+        }
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_micros(self.now)
+    }
+
+    fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
+        self.lives += 1;
+        let mut secret = [role as u8; 32];
+        secret[..8].copy_from_slice(&self.lives.to_be_bytes());
+        let keys = Keys {
+            current: Key::new(vec![7; 32]).expect("32 bytes"),
+            other: None,
+        };
+        Endpoint::new(Peer { role, id }, ClusterId(1), keys, secret)
+    }
+
+    fn put(&mut self, delay: Time, event: Event) {
+        self.sent += 1;
+        self.way.insert((self.now + delay, self.sent), event);
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+        if self.dice.one_in(8) {
+            self.heard.push_back((from, to, datagram.clone()));
+            if self.heard.len() > REMEMBERED {
+                self.heard.pop_front();
+            }
+        }
+        let copies = match self.dice.between(0, 40) {
+            0 => 0,
+            1 => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let late = if self.dice.one_in(40) { 1000 } else { 20 };
+            let delay = self.dice.between(MILLI / 2, late * MILLI);
+            self.put(delay, Event::Datagram(from, to, datagram.clone()));
+        }
+    }
+
+    /// Whether a participant at this address hears the one at the other.
+    fn is_cut(&self, one: SocketAddr, other: SocketAddr) -> bool {
+        let is_cut = |here: SocketAddr, there: SocketAddr| {
+            let node = place(here, 1).and_then(|at| self.machines.get(at));
+            let chair = place(here, 0).and_then(|at| self.chairs.get(at));
+            let from_all = |chair: &Chair| {
+                let is_spared = place(there, 1).is_some_and(|node| node % 2 == 0);
+                !(chair.is_half_cut && is_spared)
+            };
+            node.is_some_and(|node| node.cut > self.now)
+                || chair.is_some_and(|chair| chair.cut > self.now && from_all(chair))
+        };
+        is_cut(one, other) || is_cut(other, one)
+    }
+
+    fn deliver(&mut self) {
+        let later = self.way.split_off(&(self.now + 1, 0));
+        for (_, event) in std::mem::replace(&mut self.way, later) {
+            match event {
+                Event::Datagram(from, to, datagram) => self.hand(from, to, datagram),
+                Event::Loaded(node, life, orders, is_good) => {
+                    self.loaded(node, life, orders, is_good);
+                }
+            }
+        }
+    }
+
+    fn hand(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+        if self.is_cut(from, to) {
+            return;
+        }
+        let (now, time) = (self.now, self.time());
+        // What stands still reads its socket later.
+        let idle = match (place(to, 0), place(to, 1)) {
+            (Some(at), _) => self.chairs.get(at).map_or(0, |chair| chair.stopped),
+            (_, Some(at)) => self.machines.get(at).map_or(0, Machine::idle_until),
+            _ => 0,
+        };
+        if idle > now {
+            return self.put(idle - now + MILLI, Event::Datagram(from, to, datagram));
+        }
+        let chair = place(to, 0).and_then(|at| self.chairs.get_mut(at)?.end.as_mut());
+        let node = place(to, 1).and_then(|at| self.ends.get_mut(at)?.as_mut());
+        let operator = place(to, 2).and_then(|at| self.operators.get_mut(at));
+        // What is refused is counted there.
+        let _ = chair.map(|end| end.receive(time, from, &datagram));
+        let _ = node.map(|end| end.receive(time, from, &datagram));
+        let _ = operator.map(|end| end.receive(time, from, &datagram));
+    }
+
+    fn step_operators(&mut self) {
+        let time = self.time();
+        self.operators.retain_mut(|end| end.reply().is_none());
+        let Some(end) = self.operators.first_mut() else {
+            return;
+        };
+        end.tick(time);
+        let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
+        for (to, datagram) in out {
+            self.send(operator_at(0), to, datagram);
+        }
+    }
+
+    /// Has the operator ask for this until there is a reply, or he wants something else.
+    fn wish(&mut self, wish: Wish) {
+        let id = u32::try_from(self.lives).unwrap_or(0);
+        let endpoint = self.endpoint(Role::Operator, id);
+        let all = (0..self.chairs.len()).map(chair_at).collect();
+        let operator = OperatorEnd::new(all, endpoint, Request::Wish(wish));
+        self.operators = vec![operator];
+    }
+
+    /// Somebody without the key sends again what was sent, to whom he likes, and changes bits.
+    fn intrude(&mut self) {
+        if self.heard.is_empty() || !self.dice.one_in(5) {
+            return;
+        }
+        let at = self.dice.place(self.heard.len());
+        let (from, to, mut datagram) = self.heard[at].clone();
+        let other = self.dice.place(self.heard.len());
+        let (strange, elsewhere, _) = self.heard[other].clone();
+        let from = if self.dice.one_in(2) { from } else { strange };
+        let to = if self.dice.one_in(2) { to } else { elsewhere };
+        if self.dice.one_in(3) {
+            let bit = self.dice.place(datagram.len() * 8);
+            datagram[bit / 8] ^= 1 << (bit % 8);
+        }
+        self.put(MILLI, Event::Datagram(from, to, datagram));
+    }
+}

@@ -1,0 +1,104 @@
+//! Which topologies counted when, in a cluster whose coordinators may not hear each other.
+//!
+//! Each topology replaces one that its coordinator knew. In a **fork** two replace the same one, or
+//! a coordinator that knows none plans a first one again. No rule leads from one branch to the
+//! other, so what nodes capture is judged by the newest topologies of all branches in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fanpcap_cluster::{Revision, Topology};
+
+use super::{Broken, Era, Spans};
+use crate::fate::END;
+use crate::machines::{Machine, Segment};
+use crate::store::Time;
+
+/// A topology that a coordinator has written.
+pub(crate) struct Written {
+    pub(crate) revision: Revision,
+    pub(crate) replaces: Option<Revision>,
+    pub(crate) topology: Box<Topology>,
+}
+
+/// From when on which topologies counted, by their places in `written`: those by which a node
+/// captures, without those that another one of them has come from.
+pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
+    let family = Family::new(written)?;
+    let times = machines.iter().flat_map(|machine| &machine.segments);
+    let times: BTreeSet<Time> = times.map(|segment| segment.from).collect();
+    let mut eras: Vec<Era> = Vec::new();
+    for from in times {
+        let used: BTreeSet<usize> = machines
+            .iter()
+            .filter_map(|machine| family.used(machine, from))
+            .collect();
+        let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
+        let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
+        // Without any node at work nothing changes.
+        if !heads.is_empty() && eras.last().is_none_or(|last| last.heads != heads) {
+            eras.push(Era { from, heads });
+        }
+    }
+    Ok(eras)
+}
+
+/// When a machine that had started again captured by an older topology than before: a coordinator
+/// that was cut off knew no newer one. Its buckets are those of a dead node until then.
+pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
+    let family = Family::new(written)?;
+    let mut spans = Spans::new();
+    let mut newest = None;
+    for (at, segment) in machine.segments.iter().enumerate() {
+        let Some(place) = family.place(segment) else {
+            continue;
+        };
+        let to = machine.segments.get(at + 1).map_or(END, |next| next.from);
+        match newest {
+            Some(newest) if family.comes_from(newest, place) => spans.push((segment.from, to)),
+            _ => newest = Some(place),
+        }
+    }
+    Ok(spans)
+}
+
+/// Which topology comes from which.
+struct Family {
+    places: BTreeMap<Revision, usize>,
+    parents: Vec<Option<usize>>,
+}
+
+impl Family {
+    fn new(written: &[Written]) -> Result<Self, Broken> {
+        let mut places = BTreeMap::new();
+        let mut parents = Vec::new();
+        for (place, one) in written.iter().enumerate() {
+            parents.push(one.replaces.and_then(|of| places.get(&of).copied()));
+            if places.insert(one.revision, place).is_some() {
+                return Err(Broken::Repeated(one.revision));
+            }
+        }
+        Ok(Self { places, parents })
+    }
+
+    /// The topology by which a machine captures at a time.
+    fn used(&self, machine: &Machine, at: Time) -> Option<usize> {
+        let segments = machine.segments.iter();
+        self.place(segments.take_while(|segment| segment.from <= at).last()?)
+    }
+
+    fn place(&self, segment: &Segment) -> Option<usize> {
+        let orders = segment.orders.as_ref()?;
+        self.places.get(&orders.revision).copied()
+    }
+
+    fn comes_from(&self, one: usize, other: usize) -> bool {
+        let mut at = self.parents[one];
+        while let Some(parent) = at {
+            if parent == other {
+                return true;
+            }
+            at = self.parents[parent];
+        }
+        false
+    }
+}
