@@ -1,5 +1,5 @@
-//! Any bytes as a sealed message or as an analyzer's answer: refused, as nobody guesses a seal. With
-//! a right seal: believed once, and never with a byte changed.
+//! Any bytes as a sealed message or as an analyzer's answer: refused, as nobody guesses a seal.
+//! With a right seal: believed once, and never with a byte changed.
 #![no_main]
 
 use fanpcap_cluster::NodeId;

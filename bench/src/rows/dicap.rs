@@ -1,5 +1,5 @@
-//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Fig. 8, in
-//! shape.
+//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Fig. 8,
+//! in shape.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;

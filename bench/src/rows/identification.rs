@@ -1,5 +1,5 @@
-//! How evenly the identification of IPv4 is spread over packets, and nodes that share by it: DiCAP's
-//! Fig. 7, in shape.
+//! How evenly the identification of IPv4 is spread over packets, and nodes that share by it:
+//! DiCAP's Fig. 7, in shape.
 
 use std::env;
 use std::fs;
