@@ -8,9 +8,9 @@ mod timeline;
 mod twins;
 mod tenure;
 mod counters;
+mod refusal;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -19,6 +19,7 @@ use crate::record::{Batch, Record};
 use crate::topology::{NODES, Topology};
 use crate::witness::Counts;
 pub use counters::Counters;
+pub use refusal::Refusal;
 pub use stream::Quiet;
 use stream::{Place, Stream};
 use tenure::{Claim, Standing, Tenures};
@@ -62,32 +63,6 @@ pub struct AnalyzerSettings {
 /// A node that hung or was cut off sends what it captured so much later, in nanoseconds, and its
 /// doubles are still found.
 const LATE: u64 = 120_000_000_000;
-
-/// Why a batch was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// It is another cluster's.
-    Cluster,
-    /// The analyzer follows as many nodes or sessions as it can.
-    Full,
-    /// The batch came before.
-    Again,
-    /// It is so old that nobody knows whether it came before.
-    Old,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cluster => "a batch of another cluster",
-            Self::Full => "a batch of one session more than an analyzer can follow",
-            Self::Again => "a batch that came before",
-            Self::Old => "a batch that is too old",
-        })
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// A packet of the cluster's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -68,6 +68,12 @@ impl Line {
         nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
     }
 
+    /// A count of a node that lives.
+    pub(crate) fn of_node(&self, node: &str, name: &str) -> Option<i64> {
+        let nodes = self.0["nodes"].as_array()?;
+        nodes.iter().find(|it| it["node"] == node)?[name].as_i64()
+    }
+
     /// Until when the account reaches, in nanoseconds since 1970.
     pub(crate) fn time(&self) -> u64 {
         self.0["time"].as_u64().unwrap_or(0)
