@@ -142,7 +142,9 @@ impl Scales {
             let Some((from, to)) = self.ends() else {
                 break;
             };
-            let free = (0..owners.len()).filter(|&bucket| owners[bucket] == from);
+            // What came in this round stays: each bucket moves once.
+            let is_free = |&bucket: &usize| [owners[bucket], load.owners[bucket]] == [from; 2];
+            let free = (0..owners.len()).filter(is_free);
             match self.biggest(free, load.packets, from, to) {
                 Some((bucket, weight)) => {
                     self.carry(weight, from, to);

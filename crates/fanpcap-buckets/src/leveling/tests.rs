@@ -158,6 +158,23 @@ fn idle_buckets_alone_move_where_live_flows_stay() {
 }
 
 #[test]
+fn a_bucket_that_came_in_a_round_stays_until_the_next() {
+    let packets = [
+        720_519, 720_521, 108_489, 293_211, 0, 383_487, 20_377, 314_432, 589_896, 878, 201_278,
+    ];
+    let weights = [3, 0, 2, 3, 2, 4, 4];
+    let seed = 9_736_287_507_793_175_118_u64 | 1;
+    let owners: Vec<usize> = (0..11)
+        .map(|bucket: u64| usize::try_from(bucket.wrapping_mul(seed) % 7).unwrap())
+        .collect();
+    let load = load(&packets, &owners, &weights);
+    let round = Leveling::default().round(&load, Moves::All);
+    let mut moved: Vec<usize> = round.shifts.iter().map(|shift| shift.bucket).collect();
+    moved.sort_unstable();
+    assert!(moved.windows(2).all(|two| two[0] != two[1]), "{round:?}");
+}
+
+#[test]
 fn nothing_comes_of_no_packets() {
     let load = load(&[0; 16], &[0; 16], &[1, 1]);
     let round = Leveling::default().round(&load, Moves::All);

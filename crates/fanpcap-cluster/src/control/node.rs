@@ -229,9 +229,11 @@ impl NodeEnd {
                 self.hear(now, from, peer, body);
             }
             Incoming::Hint(leader) => self.court(now, leader),
-            Incoming::Challenged(peer) => match self.following {
+            // It is where our message arrived.
+            Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
-                    self.tell(&Body::Heartbeat(self.member, self.term), 0)
+                    to.address = from;
+                    self.tell(&Body::Heartbeat(self.member, self.term), 0);
                 }
                 _ => self.join(from, Some(peer)),
             },
@@ -283,6 +285,9 @@ impl NodeEnd {
         }
         self.term = leader.term;
         self.refusal = None;
+        // Who sends a lost answer again from elsewhere must not draw the heartbeats there.
+        let known = self.following.filter(|to| to.peer == peer);
+        let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {
             leader,
             peer,

@@ -254,3 +254,29 @@ fn a_wish_too_many_is_refused_and_all_others_stand() {
         .expect("it reads what it stored");
     assert_eq!(read.wishes.drained.len(), 128);
 }
+
+/// Somebody without the key is faster than the coordinator's answers, and sends each to the node
+/// from another address.
+#[test]
+fn answers_from_elsewhere_do_not_draw_heartbeats_there() {
+    for elsewhere in [node_at(1), coordinator_at(7)] {
+        let (mut network, leader, _) = settled(5, 1, 2);
+        let mut raced = 0;
+        for _ in 0..4000 {
+            network.log = Some(Vec::new());
+            network.run(SECOND / 100);
+            let log = network.log.take().expect("it is kept");
+            let answers = log
+                .into_iter()
+                .filter(|(from, to, _)| (*from, *to) == (coordinator_at(leader), node_at(0)));
+            for (_, to, answer) in answers {
+                network.hand(elsewhere, to, &answer);
+                raced += 1;
+            }
+            assert_eq!(crate::live(&mut network, leader), 2, "{:?}", network.now);
+        }
+        assert!(raced >= 6, "{raced}");
+        let lost = NodeEvent::Reach(false);
+        assert!(!network.nodes[0].events.contains(&lost));
+    }
+}
