@@ -20,11 +20,14 @@ pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// How many packets the analyzer's figures say were lost, at least and at most: by the nodes, on
-/// the way to the analyzer, and at its disk.
+/// the way to the analyzer, and at its disk. What was lost on the way may be packets that another
+/// node captured too: as many as were captured more than once.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let others = line.number("export")? + line.number("analyzer")?;
-    Ok((least + others, most + others))
+    let (captured, offered) = (line.span("captured")?.1, line.span("offered")?.0);
+    let spare = (captured - (offered - most)).clamp(0, others);
+    Ok((least + others - spare, most + others))
 }
 
 /// Asserts that no packet is in the files twice, and that what is missing is what the analyzer says
