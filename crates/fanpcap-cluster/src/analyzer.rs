@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use fanpcap_buckets::layout::BUCKETS;
 
 use crate::identity::{NodeId, Revision};
-use crate::record::{Batch, Record};
+use crate::record::{Batch, Head, Record};
 use crate::topology::{NODES, Topology};
 use crate::witness::Counts;
 pub use counters::Counters;
@@ -285,9 +285,10 @@ impl Analyzer {
         counters.batches += 1;
         counters.received += u64::from(batch.len());
         for record in batch.records() {
-            let (late, ahead) = self.timeline.hold(sender, &record);
-            counters.late += u64::from(late);
-            counters.ahead += u64::from(ahead);
+            let put = self.timeline.hold(sender, &record);
+            counters.late += u64::from(put.late);
+            counters.ahead += u64::from(put.ahead);
+            stream.until = stream.until.max(put.until);
             stream.captured[usize::from(record.bucket)] += 1;
             first = first.min(record.stamp);
             // By another topology than the newest, any bucket may move.
@@ -316,6 +317,19 @@ impl Analyzer {
         }
         rules.counters.hurried += hurried;
         rules.forget(self.timeline.due());
+    }
+
+    /// Grows while records are given out ([`release`](Self::release)).
+    pub fn given(&self) -> u64 {
+        self.timeline.given()
+    }
+
+    /// What [`given`](Self::given) is at least once all records that came of a batch's session by
+    /// now have been given out or refused. Never less than before, of one session.
+    pub fn due(&self, batch: &Head) -> u64 {
+        let session = (batch.node, batch.boot, batch.session);
+        let stream = self.streams.get(&session);
+        stream.map_or(0, |stream| stream.until)
     }
 
     /// Gives out everything, as before an end.

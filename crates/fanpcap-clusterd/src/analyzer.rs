@@ -13,6 +13,7 @@ mod places;
 mod intake;
 mod paper;
 mod part;
+mod receipts;
 mod offset;
 mod shortfall;
 mod books;
@@ -26,6 +27,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -147,6 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     notify.stopping();
     drop(screen);
     let status = desk.close();
+    thread::sleep(FAREWELL);
     metrics.write(&status);
     show(&status, arguments.json, None)?;
     Ok(ExitCode::SUCCESS)
@@ -191,6 +195,9 @@ fn desk_settings<'a>(
         },
     }
 }
+
+/// At the end the connections have so long to tell nodes what was written.
+const FAREWELL: Duration = Duration::from_millis(50);
 
 /// A node that reported nothing for so long, in nanoseconds, is dead.
 const OFFLINE: u64 = 15_000_000_000;

@@ -10,7 +10,7 @@ use crate::witness::Counts;
 const WINDOW: u64 = (WORDS * 64) as u64;
 
 /// Words of the window, a bit for each batch.
-const WORDS: usize = 64;
+const WORDS: usize = 256;
 
 /// A session that is met at a later batch than this began when the analyzer was out of reach.
 const FIRST: u64 = 1024;
@@ -33,6 +33,8 @@ pub(super) struct Stream {
     /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
+    /// All records that came are given out with so many slots of the timeline.
+    pub(super) until: u64,
     /// Since the newest batch with records.
     quiet: Option<Quiet>,
 }
@@ -77,6 +79,7 @@ impl Stream {
             began: u64::MAX,
             heard: 0,
             ahead: 0,
+            until: 0,
             quiet: None,
         }
     }

@@ -41,6 +41,17 @@ pub(super) struct Sender {
     pub(super) link: u16,
 }
 
+/// Where a record was put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Put {
+    /// It came after its slot was given out.
+    pub(super) late: bool,
+    /// It is further ahead than there are slots.
+    pub(super) ahead: bool,
+    /// It is given out with so many slots ([`Timeline::given`]).
+    pub(super) until: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Slot {
     held: Vec<Held>,
@@ -56,6 +67,8 @@ pub(super) struct Timeline {
     spare: Vec<Slot>,
     /// The first slot that was not given out.
     due: u64,
+    /// Slots that were given out: grows whatever the time does.
+    given: u64,
     bytes: usize,
 }
 
@@ -65,6 +78,7 @@ impl Timeline {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             spare: Vec::new(),
             due: 0,
+            given: 0,
             bytes: 0,
         }
     }
@@ -72,6 +86,11 @@ impl Timeline {
     /// Bytes held, of packets and of what is known of them.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Slots that were given out.
+    pub(super) fn given(&self) -> u64 {
+        self.given
     }
 
     #[cfg(test)]
@@ -92,12 +111,13 @@ impl Timeline {
         }
     }
 
-    /// Holds a record back. Returns whether it is late, or too far ahead; it is kept all the same.
-    pub(super) fn hold(&mut self, sender: Sender, record: &Record<'_>) -> (bool, bool) {
+    /// Holds a record back. One that is late or too far ahead is kept all the same.
+    pub(super) fn hold(&mut self, sender: Sender, record: &Record<'_>) -> Put {
         let number = record.stamp >> SLOT_BITS;
         let late = number < self.due;
         let last = self.due + SLOTS - 1;
-        let slot = &mut self.slots[place(number.clamp(self.due, last))];
+        let at = number.clamp(self.due, last);
+        let slot = &mut self.slots[place(at)];
         if slot.held.capacity() == 0 {
             *slot = self.spare.pop().unwrap_or_default();
         }
@@ -116,7 +136,11 @@ impl Timeline {
         });
         slot.bytes.extend_from_slice(record.captured);
         self.bytes += size_of::<Held>() + record.captured.len();
-        (late, number > last)
+        Put {
+            late,
+            ahead: number > last,
+            until: self.given + (at - self.due) + 1,
+        }
     }
 
     /// Gives out what is older than `time`. Times that went back by more than the slots hold begin
@@ -138,6 +162,7 @@ impl Timeline {
     pub(super) fn release_one(&mut self, give: &mut impl FnMut(&Held, &[u8])) {
         let mut slot = std::mem::take(&mut self.slots[place(self.due)]);
         self.due += 1;
+        self.given += 1;
         if slot.held.is_empty() {
             return;
         }

@@ -144,7 +144,15 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        let unbooked = |bucket: usize| Span::default() - booked.captured(bucket);
+        // What it had captured by its first report, less what can have come since the begin.
+        let first = &life.reports[0];
+        let unbooked = |bucket: usize| {
+            let mut booked = booked.captured(bucket);
+            let come = self.offered(&others, bucket).most.max(0);
+            let least = signed(first.captured[bucket]).saturating_sub(come);
+            booked.least = booked.least.max(least);
+            Span::default() - booked
+        };
         Some((
             Box::new(std::array::from_fn(before)),
             Box::new(std::array::from_fn(unbooked)),

@@ -23,6 +23,7 @@ use super::observer::Sight;
 use super::outlets::{Directories, Outlets};
 use super::paper::{Datagram, Papers};
 use super::part::Part;
+use super::receipts::Receipts;
 use super::status::Status;
 use crate::keyring::Keyring;
 
@@ -44,6 +45,7 @@ pub(super) struct Desk {
     analyzer: Analyzer,
     books: Books,
     outlets: Outlets,
+    receipts: Receipts,
     papers: Option<Papers>,
     messages: Receiver<Message>,
     dropped: Arc<Dropped>,
@@ -92,6 +94,7 @@ impl Desk {
             analyzer: Analyzer::new(settings.analyzer),
             books: Books::new(ledger, settings.offline, settings.part),
             outlets: Outlets::open(settings.directories, settings.rotation)?,
+            receipts: Receipts::default(),
             papers: papers.transpose()?,
             messages,
             dropped,
@@ -165,6 +168,7 @@ impl Desk {
         self.next_tick = now + TICK;
         self.release(now);
         self.outlets.flush(now);
+        self.receipts.settle(self.analyzer.given());
         if now < self.next_second {
             return None;
         }
@@ -196,7 +200,8 @@ impl Desk {
                     if let Some(lacks) = &message.lacks {
                         // A connection has batches in order: what did not come before this one is
                         // lost at the node, or an analyzer before this one had it.
-                        lacks.fetch_max(batch.origin.sequence + 1, Ordering::AcqRel);
+                        let due = self.analyzer.due(&batch.head);
+                        self.receipts.owe(due, lacks, batch.origin.sequence);
                     }
                 }
                 Err(_) => self.garbage += 1,
@@ -269,6 +274,7 @@ impl Desk {
         let outlets = &mut self.outlets;
         self.analyzer.flush(|packet| outlets.put(packet, now));
         self.outlets.finish(now);
+        self.receipts.settle(self.analyzer.given());
         self.books.settle(&self.analyzer, now);
         self.status()
     }

@@ -4,6 +4,8 @@
 //! disk is full, packets are counted and not written, and a new file begins as soon as there is
 //! room.
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,6 +16,7 @@ use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
 
 use super::pcapng;
+use written::Written;
 
 /// Bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
@@ -41,6 +44,8 @@ pub(super) struct Rotation {
 pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
+    /// What the analyzer before this one had written.
+    before: Written,
     open: Option<Open>,
     buffer: Vec<u8>,
     /// Packets in the buffer.
@@ -66,13 +71,15 @@ struct Open {
 }
 
 impl Files {
-    /// Files in a directory, which is made if it is not there.
+    /// Files in a directory, which is made if it is not there. What its newest files end with is
+    /// not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
+            before: Written::read(directory)?,
             open: None,
             buffer: Vec::new(),
             buffered: 0,
@@ -85,6 +92,10 @@ impl Files {
 
     /// Writes a packet, at `now` in nanoseconds since 1970.
     pub(super) fn put(&mut self, packet: &Delivered<'_>, now: u64) {
+        if self.before.has(packet) {
+            self.written += 1;
+            return;
+        }
         if self.open.is_none() && !self.begin(now) {
             self.unwritten += 1;
             return;
@@ -96,7 +107,7 @@ impl Files {
         let key = (packet.node, packet.link);
         let buffer = &mut self.buffer;
         let interface = *open.interfaces.entry(key).or_insert_with(|| {
-            pcapng::interface(buffer, packet.link, &format!("node {}", packet.node));
+            pcapng::interface(buffer, packet.link, &pcapng::interface_name(packet.node));
             next
         });
         pcapng::packet(buffer, interface, packet);
@@ -188,16 +199,18 @@ pub(super) fn name(now: u64, end: &str) -> String {
     format!("{BEGIN}{seconds:010}.{rest:09}{end}")
 }
 
+/// Whether a file has such a name.
+fn is_ours(path: &Path, end: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(BEGIN) && name.ends_with(end))
+}
+
 /// Removes the oldest files that end so, so that there is one fewer than may be.
 pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
     let mut old = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        if name.starts_with(BEGIN) && name.ends_with(end) {
+        if is_ours(&path, end) {
             old.push(path);
         }
     }

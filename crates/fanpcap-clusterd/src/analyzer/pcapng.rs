@@ -1,6 +1,8 @@
 //! pcapng blocks (draft-ietf-opsawg-pcapng), each whole in one buffer.
 
+use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
+use fanpcap_cluster::record::Record;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -19,6 +21,17 @@ pub(super) fn section(to: &mut Vec<u8>) {
         to.extend_from_slice(&0u16.to_le_bytes());
         to.extend_from_slice(&u64::MAX.to_le_bytes());
     });
+}
+
+/// The name of a node's interface.
+pub(super) fn interface_name(node: NodeId) -> String {
+    format!("node {node}")
+}
+
+/// Bytes that a packet had on the wire, as far as the file says it: not fewer than were captured.
+pub(super) fn wire_length(record: &Record<'_>) -> u32 {
+    let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
+    record.wire_length.max(captured)
 }
 
 /// An interface whose stamps are in nanoseconds.
@@ -41,7 +54,7 @@ pub(super) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
         // The upper word comes first, in either byte order.
         to.extend_from_slice(&record.stamp.rotate_left(32).to_le_bytes());
         to.extend_from_slice(&length.to_le_bytes());
-        to.extend_from_slice(&record.wire_length.max(length).to_le_bytes());
+        to.extend_from_slice(&wire_length(record).to_le_bytes());
         to.extend_from_slice(record.captured);
         pad(to, record.captured.len());
     });

@@ -105,6 +105,8 @@ struct Worker {
     shipper: Shipper,
     shipped: Arc<Mutex<Shipped>>,
     records: Option<Records>,
+    /// Parts of the ring buffers that were no records.
+    corrupt: u64,
     marks: VecDeque<(u32, Revision)>,
     flushed: Instant,
 }
@@ -115,6 +117,7 @@ impl Worker {
             shipper,
             shipped,
             records: None,
+            corrupt: 0,
             marks: VecDeque::new(),
             flushed: Instant::now(),
         }
@@ -182,7 +185,12 @@ impl Worker {
                 Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
                 Ok(None) => break,
                 // The rest of the lane's part counts as read.
-                Err(_) => {}
+                Err(corrupt) => {
+                    self.corrupt += 1;
+                    if self.corrupt.is_power_of_two() {
+                        say(&format!("ring buffer: {corrupt}; {} so far", self.corrupt));
+                    }
+                }
             }
         }
         records.release();

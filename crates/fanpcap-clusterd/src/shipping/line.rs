@@ -14,14 +14,21 @@ use fanpcap_cluster::record::Head;
 use super::link::{Link, LinkError};
 use crate::keyring::Keyring;
 
-/// Batches that may wait for an acknowledgement. An analyzer knows of so many whether they came.
-const WINDOW: usize = 2048;
+/// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
+/// has written, after about a second. It knows of twice as many whether they came.
+const WINDOW: usize = 8192;
+
+/// Batches that are sent before others are taken.
+const BURST: usize = 64;
+
+/// How long the line waits for a batch before it looks for acknowledgements.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// After so long without an acknowledgement the connection is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// After so long without an acknowledgement the connection is given up, and the rest at the end.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A batch on its way: its number, its records, its bytes.
 #[derive(Clone, Debug)]
@@ -48,8 +55,13 @@ pub(super) struct Line {
     head: Head,
     keyring: Arc<Keyring>,
     shared: Arc<Shared>,
+    /// What is not acknowledged, the oldest first.
     waiting: VecDeque<Sent>,
+    /// Batches of `waiting` that were sent over the link.
+    sent: usize,
     link: Option<Link>,
+    /// Not before then there is another connection.
+    next_try: Instant,
     /// What the analyzer lacked, and when that changed last.
     heard: (u64, Instant),
 }
@@ -67,7 +79,9 @@ impl Line {
             keyring,
             shared,
             waiting: VecDeque::new(),
+            sent: 0,
             link: None,
+            next_try: Instant::now(),
             heard: (0, Instant::now()),
         }
     }
@@ -77,19 +91,13 @@ impl Line {
     pub(super) fn run(mut self, batches: &Receiver<Sent>) -> u64 {
         let mut end: Option<Instant> = None;
         loop {
-            let has_room = self.waiting.len() < WINDOW;
-            if has_room && end.is_none() {
-                match batches.recv_timeout(Duration::from_millis(20)) {
-                    Ok(batch) => self.send(batch),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => {
-                        end = Some(Instant::now() + 2 * PATIENCE)
-                    }
-                }
-            } else {
+            if end.is_some() || self.waiting.len() >= WINDOW {
                 thread::sleep(Duration::from_millis(1));
+            } else if self.take(batches).is_err() {
+                end = Some(Instant::now() + PATIENCE);
             }
             self.heed();
+            self.send();
             let is_done = end.is_some_and(|end| self.waiting.is_empty() || Instant::now() > end);
             if is_done {
                 if let Some(link) = self.link.take() {
@@ -100,34 +108,48 @@ impl Line {
         }
     }
 
-    fn send(&mut self, batch: Sent) {
-        let written = match &mut self.link {
-            Some(link) => link.send(&batch.bytes),
-            None => Ok(()),
+    /// Takes the batches that come. Waits for one if there is nothing to send. An error: the sender
+    /// is gone.
+    fn take(&mut self, batches: &Receiver<Sent>) -> Result<(), RecvTimeoutError> {
+        let is_busy = self.link.is_some() && self.sent < self.waiting.len();
+        let wait = if is_busy { Duration::ZERO } else { LOOK };
+        match batches.recv_timeout(wait) {
+            Ok(batch) => self.waiting.push_back(batch),
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(gone) => return Err(gone),
+        }
+        let room = WINDOW - self.waiting.len();
+        self.waiting.extend(batches.try_iter().take(room));
+        Ok(())
+    }
+
+    /// Sends some of what was not sent yet.
+    fn send(&mut self) {
+        let Some(link) = &mut self.link else {
+            return;
         };
-        self.waiting.push_back(batch);
-        if written.is_err() {
-            self.hang_up();
+        for batch in self.waiting.iter().skip(self.sent).take(BURST) {
+            if link.send(&batch.bytes).is_err() {
+                return self.hang_up();
+            }
+            self.sent += 1;
         }
     }
 
     /// Drops what is acknowledged; connects where there is no connection.
     fn heed(&mut self) {
         let Some(link) = &mut self.link else {
-            self.connect();
+            if Instant::now() >= self.next_try {
+                self.connect();
+            }
             return;
         };
         let lacks = link.lacks();
-        while self
-            .waiting
-            .front()
-            .is_some_and(|batch| batch.sequence < lacks)
-        {
-            if let Some(batch) = self.waiting.pop_front() {
-                self.shared
-                    .shipped
-                    .fetch_add(batch.records, Ordering::Relaxed);
-            }
+        while let Some(batch) = self.waiting.front().filter(|it| it.sequence < lacks) {
+            let records = batch.records;
+            self.shared.shipped.fetch_add(records, Ordering::Relaxed);
+            self.waiting.pop_front();
+            self.sent = self.sent.saturating_sub(1);
         }
         if link.is_over() {
             self.hang_up();
@@ -148,24 +170,20 @@ impl Line {
             }
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
-        thread::sleep(RETRY);
+        self.next_try = Instant::now() + RETRY;
     }
 
-    /// Connects, and sends all that is not acknowledged.
+    /// Connects. All that is not acknowledged is sent again.
     fn connect(&mut self) {
         match Link::open(self.analyzer, self.head, &self.keyring) {
-            Ok(mut link) => {
-                let mut batches = self.waiting.iter();
-                let again = batches.try_for_each(|batch| link.send(&batch.bytes));
+            Ok(link) => {
                 self.link = Some(link);
+                self.sent = 0;
                 self.heard = (0, Instant::now());
-                if again.is_err() {
-                    self.hang_up();
-                }
             }
             Err(error) => {
                 self.say(&error);
-                thread::sleep(RETRY);
+                self.next_try = Instant::now() + RETRY;
             }
         }
     }

@@ -124,3 +124,33 @@ fn a_session_that_had_nothing_to_send_yet_is_of_the_counters_that_came_later() {
     let since = BEGIN + 100 * SKEW;
     assert!(analyzer.received(OLD, batch.head.boot, since).is_some());
 }
+
+#[test]
+fn a_batch_is_done_when_all_of_it_was_given_out() {
+    let mut analyzer = analyzer();
+    let mut given = Vec::new();
+    let bytes = batch_of(
+        0,
+        &[
+            record(BEGIN, false, b"a"),
+            record(BEGIN + 2000 * MS, false, b"b"),
+        ],
+    );
+    let first = Batch::decode(&bytes).unwrap();
+    analyzer.take(&first, BEGIN).unwrap();
+    let due = analyzer.due(&first.head);
+    assert_eq!(analyzer.take(&first, BEGIN), Err(Refusal::Again));
+    assert_eq!(analyzer.due(&first.head), due, "it is not done for that");
+    let mut release = |analyzer: &mut Analyzer, now| {
+        analyzer.release(now, |delivered| given.push(delivered.record.captured[0]));
+        (analyzer.given() >= due, given.len())
+    };
+    assert_eq!(release(&mut analyzer, BEGIN), (false, 0));
+    // All clocks are set back.
+    assert_eq!(release(&mut analyzer, BEGIN - 900_000 * MS), (true, 2));
+    let stranger = Head {
+        node: NEW,
+        ..first.head
+    };
+    assert_eq!(analyzer.due(&stranger), 0);
+}

@@ -191,6 +191,33 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
 }
 
 #[test]
+fn an_analyzer_that_comes_amid_packets_knows_nearly_what_was_captured_before_it() {
+    let mut both = Both::new(Part::WHOLE);
+    let age = i64::try_from(3600 * SECOND).unwrap();
+    for seconds in 0..20u64 {
+        // Node 1, which the ledger begins with, captures nothing, and node 2 all.
+        let come = seconds.min(9) * 10;
+        for node in [1, 2] {
+            let at = Report8 {
+                seconds,
+                age,
+                seen: 1000 + come,
+                captured: u64::from(node - 1) * (700 + come),
+                ..Report8::default()
+            };
+            both.report(node, at);
+        }
+        both.settle(seconds);
+    }
+    let total = both.books.account().total;
+    assert_eq!(exact(total.offered), 8 * 90);
+    let Span { least, most } = total.captured;
+    assert!(least <= 8 * 90 && 8 * 90 <= most, "{total:?}");
+    // What came within two reports.
+    assert!(most - least <= 8 * 20, "{total:?}");
+}
+
+#[test]
 fn an_analyzer_that_comes_at_rest_is_exact_about_a_node_that_dies() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();

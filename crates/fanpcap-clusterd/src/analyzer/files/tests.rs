@@ -1,5 +1,6 @@
-//! A disk that is full.
+//! Files of an analyzer that was killed, and a disk that is full.
 
+use std::ops::Range;
 use std::process::Command;
 
 use fanpcap_cluster::Revision;
@@ -42,13 +43,17 @@ impl Drop for Small {
 }
 
 fn put(files: &mut Files, count: u64, now: u64) {
-    for number in 0..count {
+    put_some(files, 0..count, now, now);
+}
+
+fn put_some(files: &mut Files, numbers: Range<u64>, from: u64, now: u64) {
+    for number in numbers {
         let packet = Delivered {
             revision: Revision(1),
             node: NodeId(1),
             link: 1,
             record: Record {
-                stamp: now + number,
+                stamp: from + number,
                 wire_length: 1400,
                 bucket: 1,
                 marked: false,
@@ -68,12 +73,48 @@ fn packets(directory: &Path) -> u64 {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "pcapng") {
             let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
-            while let Some(block) = reader.next_block() {
-                count += u64::from(matches!(block.unwrap(), Block::EnhancedPacket(_)));
+            // A killed analyzer's file may be cut off.
+            while let Some(Ok(block)) = reader.next_block() {
+                count += u64::from(matches!(block, Block::EnhancedPacket(_)));
             }
         }
     }
     count
+}
+
+const ROTATION: Rotation = Rotation {
+    bytes: 1 << 30,
+    time: u64::MAX,
+    keep: 3,
+};
+
+#[test]
+fn what_a_killed_analyzer_had_written_is_not_written_again() {
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.file("records");
+    let now = 1_000 * RETRY;
+    let mut killed = Files::new(&directory, ROTATION).unwrap();
+    put_some(&mut killed, 0..50, now, now);
+    // Two files, and the second ends amid a packet.
+    killed.open = None;
+    put_some(&mut killed, 50..100, now, now + 1);
+    let last = killed.open.as_ref().unwrap().path.clone();
+    let length = fs::metadata(&last).unwrap().len();
+    File::options()
+        .write(true)
+        .open(&last)
+        .unwrap()
+        .set_len(length - 700)
+        .unwrap();
+    drop(killed);
+    let mut files = Files::new(&directory, ROTATION).unwrap();
+    put_some(&mut files, 40..120, now, now + 2);
+    // A packet that equals one of before, but is a later one.
+    put_some(&mut files, 110..111, now + 1000, now + 2);
+    assert_eq!((files.written, files.unwritten), (81, 0));
+    // Each of 120 packets once, and the later one.
+    drop(files);
+    assert_eq!(packets(&directory), 121);
 }
 
 #[test]
@@ -81,12 +122,7 @@ fn packets(directory: &Path) -> u64 {
 fn a_full_disk_costs_new_packets_which_are_counted_and_no_old_file() {
     let scratch = Scratch::new().unwrap();
     let small = Small::mount(scratch.file("small"));
-    let rotation = Rotation {
-        bytes: 1 << 30,
-        time: u64::MAX,
-        keep: 3,
-    };
-    let mut files = Files::new(&small.0, rotation).unwrap();
+    let mut files = Files::new(&small.0, ROTATION).unwrap();
     let mut now = 1_000 * RETRY;
     put(&mut files, 20, now);
     assert_eq!((files.written, files.unwritten), (20, 0));

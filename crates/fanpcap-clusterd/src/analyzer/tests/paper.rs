@@ -10,7 +10,9 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     let directory = scratch.file("records");
     let (listen, port) = (free_port(), free_port().port());
     let ring = ring(None);
-    let mut desk = desk_with(listen, &ring, Some(&directory), 1 << 30, Some(port));
+    let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
+    settings.dicap_port = Some(port);
+    let mut desk = Desk::open(&settings).unwrap();
     let mut node = shipper(1, Way::Paper(Some(port)), listen, &ring);
     ship(&mut node, 29);
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();

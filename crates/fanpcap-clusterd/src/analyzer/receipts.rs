@@ -1,0 +1,56 @@
+//! What nodes are told of their batches: these are written, and need not be sent again.
+//!
+//! A batch that came waits in memory for a while. It is acknowledged when all of its records are in
+//! the files or refused, so that a killed analyzer takes nothing along: the nodes send it again, to
+//! its successor.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Batches that are not acknowledged yet.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    /// By what the analyzer has given out once a batch is done: where its connection tells which
+    /// batch it lacks, and the batch after this one.
+    waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
+}
+
+impl Receipts {
+    /// Acknowledges a batch, and those before it, once so much has been given out.
+    pub(super) fn owe(&mut self, due: u64, lacks: &Arc<AtomicU64>, sequence: u64) {
+        let receipt = (Arc::clone(lacks), sequence.saturating_add(1));
+        self.waiting.entry(due).or_default().push(receipt);
+    }
+
+    /// So much has been given out, and written.
+    pub(super) fn settle(&mut self, given: u64) {
+        let left = self.waiting.split_off(&given.saturating_add(1));
+        let done = std::mem::replace(&mut self.waiting, left);
+        for (lacks, next) in done.into_values().flatten() {
+            lacks.fetch_max(next, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_acknowledged_when_all_of_it_is_given_out() {
+        let (one, other) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let mut receipts = Receipts::default();
+        receipts.owe(5, &one, 0);
+        receipts.owe(7, &one, 1);
+        receipts.owe(6, &other, 9);
+        let told = |receipts: &mut Receipts, given| {
+            receipts.settle(given);
+            [&one, &other].map(|lacks| lacks.load(Ordering::Acquire))
+        };
+        assert_eq!(told(&mut receipts, 4), [0, 0]);
+        assert_eq!(told(&mut receipts, 6), [1, 10]);
+        assert_eq!(told(&mut receipts, 7), [2, 10]);
+        assert!(receipts.waiting.is_empty());
+    }
+}
