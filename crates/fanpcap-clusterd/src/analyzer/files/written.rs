@@ -70,21 +70,17 @@ impl Written {
         };
         let mut names = Vec::new();
         while let Some(Ok(block)) = reader.next_block() {
-            match block {
-                Block::InterfaceDescription(interface) => {
-                    names.push(name(&interface));
+            if let Block::InterfaceDescription(interface) = block {
+                names.push(name(&interface));
+            } else if let Block::EnhancedPacket(packet) = block {
+                let name = names.get(packet.interface_id as usize);
+                let name = name.map_or("", String::as_str);
+                let stamp = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(0);
+                self.newest = self.newest.max(stamp);
+                if last.len() == room {
+                    last.pop_front();
                 }
-                Block::EnhancedPacket(packet) => {
-                    let name = names.get(packet.interface_id as usize);
-                    let stamp = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(0);
-                    let name = name.map_or("", String::as_str);
-                    self.newest = self.newest.max(stamp);
-                    if last.len() == room {
-                        last.pop_front();
-                    }
-                    last.push_back(self.number(name, stamp, packet.original_len, &packet.data));
-                }
-                _ => {}
+                last.push_back(self.number(name, stamp, packet.original_len, &packet.data));
             }
         }
         Ok(last)
@@ -125,9 +121,10 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// An interface's name.
 fn name(interface: &InterfaceDescriptionBlock<'_>) -> String {
-    let name = |option: &InterfaceDescriptionOption<'_>| match option {
-        InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
-        _ => None,
-    };
-    interface.options.iter().find_map(name).unwrap_or_default()
+    for option in &interface.options {
+        if let InterfaceDescriptionOption::IfName(name) = option {
+            return name.to_string();
+        }
+    }
+    String::new()
 }
