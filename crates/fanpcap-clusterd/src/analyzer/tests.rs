@@ -240,10 +240,9 @@ fn headers_a_second(keyring: &Arc<Keyring>) {
         number("FANPCAP_HEADERS", 200_000),
         number("FANPCAP_RATE", 400_000),
     );
-    let begin = Instant::now();
     let sender = thread::spawn(move || {
         let captured = [0x55; 52];
-        let begin = now();
+        let (begin, started) = (now(), Instant::now());
         for number in 0..count {
             let bucket = u16::try_from(number % 4096).unwrap();
             let stamp = begin + number * 1_000_000_000 / rate;
@@ -259,13 +258,13 @@ fn headers_a_second(keyring: &Arc<Keyring>) {
                 thread::yield_now();
             }
         }
-        node.close()
+        let took = started.elapsed();
+        (node.close(), took)
     });
     while !sender.is_finished() {
         desk.work();
     }
-    let took = begin.elapsed();
-    let shipped = sender.join().unwrap();
+    let (shipped, took) = sender.join().unwrap();
     let status = desk.close();
     println!(
         "{shipped:?}, {:?}: {:.2} M headers/s",
