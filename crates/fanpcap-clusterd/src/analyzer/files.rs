@@ -79,7 +79,7 @@ impl Files {
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
-            before: Written::read(directory)?,
+            before: Written::read(directory),
             open: None,
             buffer: Vec::new(),
             buffered: 0,
@@ -92,7 +92,7 @@ impl Files {
 
     /// Writes a packet, at `now` in nanoseconds since 1970.
     pub(super) fn put(&mut self, packet: &Delivered<'_>, now: u64) {
-        if self.before.has(packet) {
+        if self.before.has(packet, now) {
             self.written += 1;
             return;
         }

@@ -4,9 +4,9 @@ use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::record::Record;
 
-const SECTION: u32 = 0x0a0d_0d0a;
-const INTERFACE: u32 = 1;
-const PACKET: u32 = 6;
+pub(super) const SECTION: u32 = 0x0a0d_0d0a;
+pub(super) const INTERFACE: u32 = 1;
+pub(super) const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
 /// Options: an interface's name, and the resolution of its stamps.

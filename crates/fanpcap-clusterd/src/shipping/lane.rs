@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -14,14 +14,11 @@ use fanpcap_cluster::sealed::SEAL_BYTES;
 
 use super::Way;
 use super::datagrams::{Datagrams, socket};
-use super::line::{Line, Sent, Shared};
+use super::line::{Line, Sent, Shared, WINDOW};
 use crate::keyring::Keyring;
 
 /// Bytes of a batch over TCP.
 const BATCH: usize = 32 << 10;
-
-/// Batches that may wait for the line's thread.
-const QUEUE: usize = 256;
 
 /// What became of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,7 +55,7 @@ enum Outlet {
     Paper(UdpSocket, PaperBuilder),
     Tcp {
         builder: BatchBuilder,
-        batches: SyncSender<Sent>,
+        batches: Sender<Sent>,
         shared: Arc<Shared>,
         thread: JoinHandle<u64>,
     },
@@ -84,7 +81,7 @@ impl Lane {
                 Outlet::Paper(socket(to)?, PaperBuilder::default())
             }
             Way::Tcp => {
-                let (batches, queue) = sync_channel(QUEUE);
+                let (batches, queue) = channel();
                 let shared = Arc::new(Shared::default());
                 let line = Line::new(to, head, keyring, Arc::clone(&shared));
                 let thread = thread::Builder::new()
@@ -153,14 +150,19 @@ impl Lane {
             // Has no batches.
             Outlet::Paper(..) => {}
             Outlet::Tcp {
-                builder, batches, ..
+                builder,
+                batches,
+                shared,
+                ..
             } => {
                 let batch = Sent {
                     sequence,
                     records,
                     bytes,
                 };
-                if batches.try_send(batch).is_err() {
+                let has_room = shared.held.fetch_add(1, Ordering::Relaxed) < WINDOW;
+                if !has_room || batches.send(batch).is_err() {
+                    shared.held.fetch_sub(1, Ordering::Relaxed);
                     builder.take_back();
                     self.counts.lost += records;
                 }

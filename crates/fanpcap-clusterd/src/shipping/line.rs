@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::keyring::Keyring;
 
 /// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
 /// has written, after about a second. It knows of twice as many whether they came.
-const WINDOW: usize = 8192;
+pub(super) const WINDOW: usize = 8192;
 
 /// Batches that are sent before others are taken.
 const BURST: usize = 64;
@@ -41,6 +41,8 @@ pub(super) struct Sent {
 /// What a line's thread and its lane both know.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
+    /// Batches that wait for an acknowledgement.
+    pub(super) held: AtomicUsize,
     /// Records that the analyzer has.
     pub(super) shipped: AtomicU64,
     /// Connections that were lost.
@@ -91,7 +93,7 @@ impl Line {
     pub(super) fn run(mut self, batches: &Receiver<Sent>) -> u64 {
         let mut end: Option<Instant> = None;
         loop {
-            if end.is_some() || self.waiting.len() >= WINDOW {
+            if end.is_some() {
                 thread::sleep(Duration::from_millis(1));
             } else if self.take(batches).is_err() {
                 end = Some(Instant::now() + PATIENCE);
@@ -101,7 +103,8 @@ impl Line {
             let is_done = end.is_some_and(|end| self.waiting.is_empty() || Instant::now() > end);
             if is_done {
                 if let Some(link) = self.link.take() {
-                    let _ = link.close();
+                    let (lacks, _) = link.close();
+                    self.forget(lacks);
                 }
                 return self.waiting.iter().map(|batch| batch.records).sum();
             }
@@ -118,8 +121,7 @@ impl Line {
             Err(RecvTimeoutError::Timeout) => return Ok(()),
             Err(gone) => return Err(gone),
         }
-        let room = WINDOW - self.waiting.len();
-        self.waiting.extend(batches.try_iter().take(room));
+        self.waiting.extend(batches.try_iter());
         Ok(())
     }
 
@@ -144,14 +146,9 @@ impl Line {
             }
             return;
         };
-        let lacks = link.lacks();
-        while let Some(batch) = self.waiting.front().filter(|it| it.sequence < lacks) {
-            let records = batch.records;
-            self.shared.shipped.fetch_add(records, Ordering::Relaxed);
-            self.waiting.pop_front();
-            self.sent = self.sent.saturating_sub(1);
-        }
-        if link.is_over() {
+        let (lacks, is_over) = (link.lacks(), link.is_over());
+        self.forget(lacks);
+        if is_over {
             self.hang_up();
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
@@ -163,9 +160,22 @@ impl Line {
         }
     }
 
+    /// Forgets the batches that the analyzer has.
+    fn forget(&mut self, lacks: u64) {
+        while let Some(batch) = self.waiting.front().filter(|it| it.sequence < lacks) {
+            let records = batch.records;
+            self.shared.shipped.fetch_add(records, Ordering::Relaxed);
+            self.shared.held.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.pop_front();
+            self.sent = self.sent.saturating_sub(1);
+        }
+    }
+
     fn hang_up(&mut self) {
         if let Some(link) = self.link.take() {
-            if let Some(error) = link.close() {
+            let (lacks, error) = link.close();
+            self.forget(lacks);
+            if let Some(error) = error {
                 self.say(&error);
             }
             self.shared.broken.fetch_add(1, Ordering::Relaxed);

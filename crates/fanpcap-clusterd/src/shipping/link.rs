@@ -151,9 +151,9 @@ impl Link {
         self.lacks.load(Ordering::Acquire)
     }
 
-    /// Ends it. Returns why it had ended before, if it had. What cannot be written any more may
-    /// have a reason that is still on its way.
-    pub(super) fn close(self) -> Option<LinkError> {
+    /// Ends it. Returns the first batch that the analyzer lacks, and why it had ended before, if it
+    /// had. What cannot be written any more may have a reason that is still on its way.
+    pub(super) fn close(self) -> (u64, Option<LinkError>) {
         let until = Instant::now() + REASON;
         while !self.is_over() && Instant::now() < until {
             thread::sleep(REASON / 20);
@@ -162,6 +162,7 @@ impl Link {
         let Self {
             stream,
             acks,
+            lacks,
             mut guard,
             ..
         } = self;
@@ -169,8 +170,8 @@ impl Link {
             secured.close();
         }
         let _ = stream.shutdown(Shutdown::Both);
-        let ended = acks.join().ok()?;
-        ended.err().filter(|_| is_over)
+        let ended = acks.join().ok().and_then(Result::err);
+        (lacks.load(Ordering::Acquire), ended.filter(|_| is_over))
     }
 
     /// Whether the analyzer has ended it.

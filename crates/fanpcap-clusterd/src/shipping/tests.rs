@@ -121,6 +121,41 @@ fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     assert!(shipped.lost > 0 && records == shipped.sent && last - records <= shipped.lost);
 }
 
+/// A batch of one record each.
+fn ship_each(shipper: &mut Shipper, count: u64) {
+    for number in 0..count {
+        ship(shipper, number..number + 1);
+        shipper.flush(Revision(1), 0);
+    }
+}
+
+#[test]
+fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = gone.local_addr().unwrap();
+    drop(gone);
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[to]).unwrap();
+    ship_each(&mut shipper, 9000);
+    assert_eq!(shipper.shipped().lost, 9000 - 8192);
+    let listener = TcpListener::bind(to).unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut there = 0;
+        while there < 8000 {
+            let bytes = message(&mut stream).unwrap();
+            there += u64::from(Batch::decode(&bytes).unwrap().len());
+        }
+        // All but the last are acknowledged, and it is gone before the node hears that.
+        let bytes = message(&mut stream).unwrap();
+        let head = Batch::decode(&bytes).unwrap().head;
+        stream.write_all(&encode_ack(&head, 8000)).unwrap();
+    });
+    let shipped = shipper.close();
+    reader.join().unwrap();
+    assert_eq!((shipped.sent, shipped.lost), (8000, 1000));
+}
+
 #[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
     let unused = TcpListener::bind("127.0.0.1:0")

@@ -3,28 +3,30 @@
 //! A killed analyzer may have written packets that it had not acknowledged. Nodes send them again,
 //! so the end of the files that are there is read, and what stands there is not written again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufReader};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Delivered;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::{END, is_ours};
-use crate::analyzer::pcapng;
+use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};
 
-/// Packets that are known: more than an analyzer writes between two acknowledgements. They take
-/// about 20 MB.
-const MOST: usize = 1 << 20;
+/// Bytes that are read: more than an analyzer writes between two acknowledgements.
+const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// A node sends what an analyzer lacks within this, in nanoseconds: then nothing is known any more.
+/// Nanoseconds after the first packet in which nodes send again what the analyzer before this one
+/// had not acknowledged.
 const LONG: u64 = 600_000_000_000;
+
+/// Most bytes of a block that a killed analyzer had not written to its end.
+const CUT: usize = 1 << 17;
+
+/// So many blocks one before the other are no accident.
+const CHAIN: usize = 8;
 
 /// The packets that were written last.
 #[derive(Debug)]
@@ -32,99 +34,116 @@ pub(super) struct Written {
     /// Nobody who sends packets can make two of one number.
     hasher: RandomState,
     packets: HashSet<u64>,
-    /// The newest stamp among them.
-    newest: u64,
+    /// Until then nodes may send them again; 0: no packet has come yet.
+    until: u64,
 }
 
 impl Written {
-    /// Reads the end of the newest files of a directory.
-    ///
-    /// # Errors
-    ///
-    /// The directory or a file can't be read. A file that is damaged is known up to there.
-    pub(super) fn read(directory: &Path) -> Result<Self> {
+    /// Reads the end of the newest files of a directory. Says what can't be read.
+    pub(super) fn read(directory: &Path) -> Self {
         let mut written = Self {
             hasher: RandomState::new(),
             packets: HashSet::new(),
-            newest: 0,
+            until: 0,
         };
-        let files = files(directory).with_context(|| format!("reading {}", directory.display()))?;
-        for path in files.iter().rev() {
-            let room = MOST.saturating_sub(written.packets.len());
-            if room == 0 {
-                break;
-            }
-            let last = written.last_of(path, room);
-            let last = last.with_context(|| format!("reading {}", path.display()))?;
-            written.packets.extend(last);
-        }
-        Ok(written)
-    }
-
-    /// The last packets of a file, at most `room`.
-    fn last_of(&mut self, path: &Path, room: usize) -> io::Result<VecDeque<u64>> {
-        let mut last = VecDeque::new();
-        let file = BufReader::with_capacity(1 << 20, File::open(path)?);
-        let Ok(mut reader) = PcapNgReader::new(file) else {
-            return Ok(last);
-        };
-        let mut names = Vec::new();
-        while let Some(Ok(block)) = reader.next_block() {
-            if let Block::InterfaceDescription(interface) = block {
-                names.push(name(&interface));
-            } else if let Block::EnhancedPacket(packet) = block {
-                let name = names.get(packet.interface_id as usize);
-                let name = name.map_or("", String::as_str);
-                let stamp = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(0);
-                self.newest = self.newest.max(stamp);
-                if last.len() == room {
-                    last.pop_front();
+        let mut room = MOST;
+        for path in files(directory).iter().rev() {
+            match end_of(path, room) {
+                Ok(bytes) => {
+                    room -= bytes.len() as u64;
+                    let packets = packets(&bytes).map(|packet| written.hasher.hash_one(packet));
+                    written.packets.extend(packets);
                 }
-                last.push_back(self.number(name, stamp, packet.original_len, &packet.data));
+                Err(error) => streams::note(&format!(
+                    "fanpcap analyzer: cannot read {}: {error}: packets that stand there may be \
+                     written again\n",
+                    path.display()
+                )),
             }
         }
-        Ok(last)
+        written
     }
 
-    /// Whether a packet stands in the files already.
-    pub(super) fn has(&mut self, packet: &Delivered<'_>) -> bool {
-        let record = &packet.record;
-        if record.stamp > self.newest {
-            if record.stamp - self.newest > LONG {
-                self.packets = HashSet::new();
-            }
-            return false;
+    /// Whether a packet that comes at `now`, in nanoseconds since 1970, stands in the files already.
+    pub(super) fn has(&mut self, packet: &Delivered<'_>, now: u64) -> bool {
+        if self.until == 0 {
+            self.until = now.saturating_add(LONG);
+        } else if now > self.until {
+            self.packets = HashSet::new();
         }
         if self.packets.is_empty() {
             return false;
         }
-        let name = pcapng::interface_name(packet.node);
-        let wire_length = pcapng::wire_length(record);
-        let number = self.number(&name, record.stamp, wire_length, record.captured);
-        self.packets.remove(&number)
-    }
-
-    fn number(&self, node: &str, stamp: u64, wire_length: u32, captured: &[u8]) -> u64 {
-        self.hasher.hash_one((node, stamp, wire_length, captured))
+        let record = &packet.record;
+        let stored: Stored<'_> = (record.stamp, pcapng::wire_length(record), record.captured);
+        self.packets.remove(&self.hasher.hash_one(stored))
     }
 }
 
-/// The files of a directory, the oldest first.
-fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory)?;
-    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-    let mut paths = paths?;
-    paths.retain(|path| is_ours(path, END));
+/// The files of a directory, the oldest first. One that can't be read has none: writing will say so.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(|path| is_ours(path, END)).collect();
     paths.sort_unstable();
-    Ok(paths)
+    paths
 }
 
-/// An interface's name.
-fn name(interface: &InterfaceDescriptionBlock<'_>) -> String {
-    for option in &interface.options {
-        if let InterfaceDescriptionOption::IfName(name) = option {
-            return name.to_string();
-        }
+/// The last bytes of a file, at most `most`. Blocks end at multiples of four bytes.
+fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len() & !3;
+    let begin = length.saturating_sub(most & !3);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = Vec::new();
+    file.take(length - begin).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A packet in a file: its stamp in nanoseconds, its bytes on the wire, and what was captured.
+type Stored<'a> = (u64, u32, &'a [u8]);
+
+/// The packets that these bytes end with, the last one first. A block that was cut off at the end
+/// is left out.
+fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
+    let cuts = (0..=CUT.min(bytes.len())).step_by(4);
+    let whole = cuts.map(|cut| &bytes[..bytes.len() - cut]);
+    let is_whole = |bytes: &&[u8]| {
+        let mut before = blocks(bytes).map(|(before, _)| before);
+        before.by_ref().take(CHAIN).count() == CHAIN
+            || blocks(bytes)
+                .last()
+                .is_some_and(|(left, _)| left.is_empty())
+    };
+    let bytes = whole.clone().find(is_whole).unwrap_or_default();
+    blocks(bytes).filter_map(|(_, block)| stored(block))
+}
+
+/// The blocks that these bytes end with, the last one first, each with what stands before it.
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
+}
+
+fn last_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = word(bytes, bytes.len().checked_sub(4)?)?;
+    let begin = bytes.len().checked_sub(length as usize)?;
+    let is_kind = [SECTION, INTERFACE, PACKET].contains(&word(bytes, begin)?);
+    let is_block = is_kind && length >= 12 && word(bytes, begin + 4)? == length;
+    is_block.then(|| bytes.split_at(begin))
+}
+
+/// The packet of a block.
+fn stored(block: &[u8]) -> Option<Stored<'_>> {
+    if word(block, 0)? != PACKET {
+        return None;
     }
-    String::new()
+    let stamp = u64::from(word(block, 12)?) << 32 | u64::from(word(block, 16)?);
+    let captured = word(block, 20)? as usize;
+    let captured = block.get(28..28usize.checked_add(captured)?)?;
+    Some((stamp, word(block, 24)?, captured))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at.checked_add(4)?)?;
+    word.try_into().ok().map(u32::from_le_bytes)
 }
