@@ -229,3 +229,6 @@ pub(super) struct Sums {
     pub(super) updates: u64,
     pub(super) forged: u64,
 }
+
+#[cfg(test)]
+mod tests;

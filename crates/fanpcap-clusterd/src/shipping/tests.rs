@@ -194,3 +194,23 @@ fn datagrams_are_batches_or_the_papers() {
     assert_eq!(paper_headers(&datagram[..len]).unwrap().len(), 28);
     assert_eq!(analyzer.recv(&mut datagram).unwrap(), 52);
 }
+
+#[test]
+fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
+    let analyzers = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
+    let mut sessions = BTreeSet::new();
+    for analyzer in [0, 1, 0].map(|at| &analyzers[at]) {
+        let limit = Some(Duration::from_secs(20));
+        analyzer.set_read_timeout(limit).unwrap();
+        shipper.follow(&[analyzer.local_addr().unwrap()]).unwrap();
+        ship(&mut shipper, 0..3);
+        shipper.flush(Revision(1), 9);
+        let mut datagram = [0; 2000];
+        let length = analyzer.recv(&mut datagram).unwrap();
+        let batch = Batch::decode(&datagram[..length]).unwrap();
+        // Numbers begin anew: by those of an old session it would be a double.
+        assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
+        assert!(sessions.insert(batch.head.session), "{sessions:?}");
+    }
+}
