@@ -118,31 +118,4 @@ impl Reloader {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-
-    use fanpcap_testkit::Scratch;
-
-    use super::*;
-
-    #[test]
-    fn a_coordinator_needs_no_certificate_of_records() {
-        let scratch = Scratch::new().unwrap();
-        let key = scratch.write("key", &"k".repeat(32)).unwrap();
-        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
-        let text = format!(
-            "cluster = lab\nkey_file = {}\ncoordinators = 10.0.0.1:7700\nmode = capture\n\
-             analyzers = 10.0.0.9:7710\ntransport = tcp\nrecords_ca = /absent/ca\n\
-             records_certificate = /absent/c\nrecords_key = /absent/k\n",
-            key.display()
-        );
-        let conf = Conf::parse(&text, "c").unwrap();
-        for role in [Role::Node, Role::Analyzer] {
-            conf.check_files(role).unwrap_err();
-            keyring(&conf, role).unwrap_err();
-        }
-        conf.check_files(Role::Coordinator).unwrap();
-        assert!(keyring(&conf, Role::Coordinator).unwrap().has_keys());
-    }
-}
+mod tests;

@@ -1,0 +1,142 @@
+//! Keys that a process starts with, and what a SIGHUP makes of them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fanpcap_cluster::NodeId;
+use fanpcap_cluster::record::{Head, Kind};
+use fanpcap_cluster::sealed::{Entry, Gate, Pass};
+use fanpcap_linux::process::child;
+use fanpcap_testkit::Scratch;
+
+use super::*;
+
+fn write_key(scratch: &Scratch, byte: &str) -> PathBuf {
+    let key = scratch.write("key", &byte.repeat(32)).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    key
+}
+
+#[test]
+fn a_coordinator_needs_no_certificate_of_records() {
+    let scratch = Scratch::new().unwrap();
+    let key = write_key(&scratch, "k");
+    let text = format!(
+        "cluster = lab\nkey_file = {}\ncoordinators = 10.0.0.1:7700\nmode = capture\n\
+         analyzers = 10.0.0.9:7710\ntransport = tcp\nrecords_ca = /absent/ca\n\
+         records_certificate = /absent/c\nrecords_key = /absent/k\n",
+        key.display()
+    );
+    let conf = Conf::parse(&text, "c").unwrap();
+    for role in [Role::Node, Role::Analyzer] {
+        conf.check_files(role).unwrap_err();
+        keyring(&conf, role).unwrap_err();
+    }
+    conf.check_files(Role::Coordinator).unwrap();
+    assert!(keyring(&conf, Role::Coordinator).unwrap().has_keys());
+}
+
+/// What a reloader has said.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn say(line: &str) {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    said.push(line.to_owned());
+}
+
+/// A reloader, and the files that it reads.
+struct Machine {
+    scratch: Scratch,
+    ring: Arc<Keyring>,
+    reloader: Reloader,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let scratch = Scratch::new().unwrap();
+        let key = write_key(&scratch, "1");
+        let path = write_conf(&scratch, &format!("key_file = {}\n", key.display()));
+        let ring = keyring(&Conf::load(&path).unwrap(), Role::Node).unwrap();
+        let reloader = Reloader::new(&path, Role::Node, Arc::clone(&ring), say).unwrap();
+        Self {
+            scratch,
+            ring,
+            reloader,
+        }
+    }
+
+    /// Sends SIGHUP to this process, and waits for what is said of it. Returns that, and whether
+    /// there are new settings.
+    fn hang_up(&mut self) -> (String, bool) {
+        const SIGHUP: i32 = 1;
+        child::signal(process::id(), SIGHUP).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let is_new = self.reloader.due().is_some();
+            let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(line) = said.pop() {
+                assert!(said.is_empty(), "{said:?}");
+                return (line, is_new);
+            }
+            assert!(!is_new && Instant::now() < until, "nothing is said");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the ring has the key that is 32 times this.
+    fn has(&self, byte: u8) -> bool {
+        let key = |byte| Key::new(vec![byte; 32]).unwrap();
+        let of_sender = Keys {
+            current: key(byte),
+            other: None,
+        };
+        let head = Head {
+            kind: Kind::Hello,
+            length: 0,
+            cluster: 1,
+            node: NodeId(1),
+            boot: 1,
+            session: 1,
+        };
+        let hello = Pass::default().ask(&of_sender, &head, 1);
+        let mut gate = Gate::new(1, [0; 32]);
+        let opens = |keys: Option<&Keys>| {
+            let opened = gate.open(keys, &hello);
+            matches!(opened, Ok(Entry::Answer(_)))
+        };
+        self.ring.with(opens)
+    }
+}
+
+fn write_conf(scratch: &Scratch, keys: &str) -> PathBuf {
+    let text = format!("cluster = lab\nengine = fixed\nnodes = 1\n{keys}");
+    scratch.write("cluster.conf", &text).unwrap()
+}
+
+/// One test: a SIGHUP is the whole process's.
+#[test]
+fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
+    let mut machine = Machine::new();
+    assert!(machine.has(b'1') && !machine.has(b'2'));
+    fs::remove_file(machine.scratch.file("key")).unwrap();
+    let (said, is_new) = machine.hang_up();
+    assert!(said.starts_with("the old keys and certificates stay: ") && !is_new);
+    let file = machine.scratch.file("key").display().to_string();
+    assert!(said.contains(&file), "{said}");
+    assert!(machine.has(b'1'));
+    // It is read again only after the next signal.
+    let key = write_key(&machine.scratch, "2");
+    assert!(machine.reloader.due().is_none() && machine.has(b'1'));
+    let (said, is_new) = machine.hang_up();
+    assert!(said.starts_with("keys and certificates were read anew") && is_new);
+    assert!(machine.has(b'2') && !machine.has(b'1'));
+    // Who removes the setting must not open the machine to strangers unawares.
+    write_conf(&machine.scratch, "");
+    let (said, is_new) = machine.hang_up();
+    assert!(said.contains("no 'key_file' any more: restart it") && !is_new);
+    assert!(key.exists() && machine.has(b'2'));
+}
