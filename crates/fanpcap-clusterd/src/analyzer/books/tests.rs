@@ -9,6 +9,8 @@ use fanpcap_cluster::witness::{Beacon, Summary};
 
 use super::*;
 
+mod beacons;
+
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_000_000 * SECOND;
 const SKEW: u64 = SECOND / 4;
@@ -67,7 +69,12 @@ impl Both {
                 revision: Revision(1),
                 ring: 0,
                 marked: 0,
-                beacon: Beacon::default(),
+                beacon: at
+                    .beacon
+                    .map_or(Beacon::default(), |(sequence, ago)| Beacon {
+                        sequence,
+                        seen: clock(now - ago),
+                    }),
             },
             seen: counts(at.seen),
             captured: counts(at.captured),
@@ -146,6 +153,8 @@ struct Report8 {
     age: i64,
     seen: u64,
     captured: u64,
+    /// The last beacon, and how many nanoseconds ago it came.
+    beacon: Option<(u64, u64)>,
 }
 
 fn exact(span: Span) -> i64 {
@@ -320,6 +329,7 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
                 age: if node == 2 { hour } else { 0 },
                 seen: 9 * seconds.min(25),
                 captured: 3 * seconds.min(25),
+                ..Report8::default()
             };
             both.report(node, at);
         }
