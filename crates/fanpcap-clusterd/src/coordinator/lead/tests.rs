@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use fanpcap_cluster::coordinator::Timing;
 use fanpcap_cluster::{Announcement, Live, NodeId, Topology, View};
+use fanpcap_testkit::Scratch;
 
 use super::*;
 use crate::coordination::CoordinationError;
@@ -158,4 +159,33 @@ fn an_engine_that_refuses_ends_the_coordinator() {
     }));
     let (_, done) = run(&shared, 2000);
     done.unwrap_err();
+}
+
+/// The file stays when the process is gone.
+#[test]
+fn the_last_metrics_say_that_it_leads_no_more() {
+    let scratch = Scratch::new().unwrap();
+    let file = scratch.file("metrics");
+    let has = |line: &str| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let line = format!("\nfanpcap_coordinator_{line}\n");
+        text.contains(&line)
+    };
+    let shared = shared(true, &[1, 2]);
+    let side = Box::new(Side(Rc::clone(&shared), View::default()));
+    let core = Coordinator::new(Timing::default());
+    let metrics = Metrics::new(file.clone(), "lab");
+    let mut driver = Driver::new(side, core, Some(metrics), |_: &str| {});
+    let mut now = Duration::ZERO;
+    while shared.borrow().view.topology.is_none() {
+        assert!(now < Duration::from_secs(10), "no topology");
+        driver.step(|| now).unwrap();
+        now += TICK / 2;
+    }
+    assert!(has("leads{cluster=\"lab\"} 1"));
+    assert!(has("node_buckets{cluster=\"lab\",node=\"00000001\"} 0"));
+    driver.resign();
+    assert!(has("leads{cluster=\"lab\"} 0"));
+    assert!(has("topologies_written_total{cluster=\"lab\"} 1"));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("_node_"));
 }
