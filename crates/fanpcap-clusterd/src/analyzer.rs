@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// Where to listen, by UDP and TCP: one of the analyzers' addresses in the settings
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Writes the packets to pcapng files in this directory
+    /// Writes the packets to pcapng files in this directory, which no other analyzer has
     #[arg(short, long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// Writes the packets to Parquet files in this directory

@@ -55,7 +55,7 @@ pub struct Conf {
     pub header: u16,
     /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
     pub selection: Selection,
-    /// Where records go; empty in distribution mode.
+    /// Where counts go, and records in capture mode.
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
     pub transport: Way,
