@@ -137,7 +137,7 @@ fn stored(block: &[u8]) -> Option<Stored<'_>> {
     if word(block, 0)? != PACKET {
         return None;
     }
-    let stamp = u64::from(word(block, 12)?) << 32 | u64::from(word(block, 16)?);
+    let stamp = (u64::from(word(block, 12)?) << 32) | u64::from(word(block, 16)?);
     let captured = word(block, 20)? as usize;
     let captured = block.get(28..28usize.checked_add(captured)?)?;
     Some((stamp, word(block, 24)?, captured))
