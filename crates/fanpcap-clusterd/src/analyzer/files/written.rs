@@ -64,7 +64,7 @@ impl Written {
         written
     }
 
-    /// Whether a packet that comes at `now`, in nanoseconds since 1970, stands in the files already.
+    /// Whether a packet that comes at `now`, in nanoseconds since 1970, stands in the files.
     pub(super) fn has(&mut self, packet: &Delivered<'_>, now: u64) -> bool {
         if self.until == 0 {
             self.until = now.saturating_add(LONG);
@@ -80,7 +80,7 @@ impl Written {
     }
 }
 
-/// The files of a directory, the oldest first. One that can't be read has none: writing will say so.
+/// The files of a directory, the oldest first. Who can't read it hears so when writing.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
