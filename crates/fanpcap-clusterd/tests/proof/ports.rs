@@ -37,7 +37,6 @@ fn a_port_that_lacks_one_packet_of_a_thousand_is_named() {
         let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
         stage.mirror.set_loss(1, 0.001)?;
         // From rest to rest the analyzer knows exactly what each port lacked.
-        stage.await_rest()?;
         let before = stage.mirror.forwarded(1)?;
         stage.send_for(Duration::from_secs(4))?;
         let line = assert_named(&stage, 1, "its port loses")?;

@@ -91,10 +91,12 @@ impl Stage {
                 stage.readers.push(reader);
             }
         }
-        // What passes before the first report is known within a span only.
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
+        // What passes until the second report of each is known within a span only: if the node
+        // that the ledger begins with died, nobody would know more.
+        stage.await_rest()?;
         Ok(stage)
     }
 
