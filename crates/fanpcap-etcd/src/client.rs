@@ -84,7 +84,8 @@ impl Client {
         })
     }
 
-    /// Asks one endpoint after the other.
+    /// Asks one endpoint after the other, until one answers or the deadline has come. An attempt
+    /// that the deadline cuts off says less than the one before it, which is the error then.
     pub(crate) fn by_some_endpoint<T>(
         &self,
         deadline: Instant,
@@ -93,6 +94,7 @@ impl Client {
         let count = self.endpoints.len();
         let mut at = self.preferred.load(Ordering::Relaxed) % count;
         let mut asked = 0;
+        let mut before = None;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match ask(&self.endpoints[at], left.min(self.limits.attempt)) {
@@ -102,14 +104,19 @@ impl Client {
                     return answer;
                 }
             };
+            if Instant::now() >= deadline {
+                return Err(before.unwrap_or(error));
+            }
             at = (at + 1) % count;
             asked += 1;
             if asked % count == 0 {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left <= PAUSE {
+                    return Err(error);
+                }
                 thread::sleep(PAUSE);
             }
-            if Instant::now() >= deadline {
-                return Err(error);
-            }
+            before = Some(error);
         }
     }
 
@@ -165,5 +172,36 @@ impl Token {
             Self::Given(token) => Some(token),
             Self::Unknown | Self::Needless => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_the_deadline_cuts_off_hides_no_error() {
+        let settings = Settings {
+            endpoints: vec!["http://127.0.0.1:1".parse().unwrap()],
+            ..Settings::default()
+        };
+        let client = Client::new(&settings).unwrap();
+        let endpoint = String::from("a");
+        let reason = String::from("of the authority");
+        let told = CallError::Certificate { endpoint, reason };
+        let mut attempts = 0;
+        let deadline = Instant::now() + 2 * PAUSE;
+        let answer = client.by_some_endpoint(deadline, |endpoint, within| {
+            attempts += 1;
+            if attempts == 1 {
+                return Err::<(), _>(told.clone());
+            }
+            thread::sleep(within);
+            Err(CallError::Unreachable {
+                endpoint: endpoint.to_string(),
+                reason: String::from("too late"),
+            })
+        });
+        assert_eq!((answer, attempts), (Err(told), 2));
     }
 }
