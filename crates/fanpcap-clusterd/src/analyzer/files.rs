@@ -1,8 +1,8 @@
 //! The files that an analyzer writes: pcapng, one after the other, the oldest removed.
 //!
-//! A file has whole blocks at all times, so that it is valid when the analyzer is killed. When the
-//! disk is full, packets are counted and not written, and a new file begins as soon as there is
-//! room.
+//! Whole blocks are written, so that a file is valid when the analyzer is killed, but that its last
+//! packet may be cut off: the next analyzer writes that one again. When the disk is full, packets
+//! are counted and not written, and a new file begins as soon as there is room.
 
 mod written;
 
@@ -199,22 +199,25 @@ pub(super) fn name(now: u64, end: &str) -> String {
     format!("{BEGIN}{seconds:010}.{rest:09}{end}")
 }
 
-/// Whether a file has such a name.
-fn is_ours(path: &Path, end: &str) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with(BEGIN) && name.ends_with(end))
+/// The files of a directory that have such a name, the oldest first. What only has the name, as a
+/// pipe, is none of them: to open a pipe would wait for its writer.
+fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(BEGIN) && name.ends_with(end) && entry.file_type()?.is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
 }
 
 /// Removes the oldest files that end so, so that there is one fewer than may be.
 pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
-    let mut old = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if is_ours(&path, end) {
-            old.push(path);
-        }
-    }
-    old.sort_unstable();
+    let old = ours(directory, end)?;
     let surplus = (old.len() + 1).saturating_sub(keep.max(1));
     old.iter().take(surplus).try_for_each(fs::remove_file)
 }

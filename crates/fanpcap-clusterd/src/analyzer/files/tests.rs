@@ -107,6 +107,15 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
         .set_len(length - 700)
         .unwrap();
     drop(killed);
+    // Nobody writes to this pipe: to read it would wait for ever.
+    let pipe = directory.join("records-9999999999.000000000.pcapng");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let mut files = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut files, 40..120, now, now + 2);
     // A packet that equals one of before, but is a later one.
@@ -114,6 +123,7 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     assert_eq!((files.written, files.unwritten), (81, 0));
     // Each of 120 packets once, and the later one.
     drop(files);
+    fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);
 }
 

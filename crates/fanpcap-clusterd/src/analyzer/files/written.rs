@@ -4,15 +4,15 @@
 //! so the end of the files that are there is read, and what stands there is not written again.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Delivered;
 
-use super::{END, is_ours};
+use super::{END, ours};
 use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};
 
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.
@@ -47,7 +47,9 @@ impl Written {
             until: 0,
         };
         let mut room = MOST;
-        for path in files(directory).iter().rev() {
+        // Who can't list the directory hears so when writing.
+        let files = ours(directory, END).unwrap_or_default();
+        for path in files.iter().rev() {
             match end_of(path, room) {
                 Ok(bytes) => {
                     room -= bytes.len() as u64;
@@ -80,15 +82,6 @@ impl Written {
     }
 }
 
-/// The files of a directory, the oldest first. Who can't read it hears so when writing.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = paths.filter(|path| is_ours(path, END)).collect();
-    paths.sort_unstable();
-    paths
-}
-
 /// The last bytes of a file, at most `most`. Blocks end at multiples of four bytes.
 fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
@@ -107,16 +100,13 @@ type Stored<'a> = (u64, u32, &'a [u8]);
 /// is left out.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     let cuts = (0..=CUT.min(bytes.len())).step_by(4);
-    let whole = cuts.map(|cut| &bytes[..bytes.len() - cut]);
-    let is_whole = |bytes: &&[u8]| {
-        let mut before = blocks(bytes).map(|(before, _)| before);
-        before.by_ref().take(CHAIN).count() == CHAIN
-            || blocks(bytes)
-                .last()
-                .is_some_and(|(left, _)| left.is_empty())
+    let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);
+    let is_whole = |part: &&[u8]| {
+        let last = blocks(part).take(CHAIN).enumerate().last();
+        last.is_some_and(|(at, (before, _))| at + 1 == CHAIN || before.is_empty())
     };
-    let bytes = whole.clone().find(is_whole).unwrap_or_default();
-    blocks(bytes).filter_map(|(_, block)| stored(block))
+    let whole = parts.find(is_whole).unwrap_or_default();
+    blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
 /// The blocks that these bytes end with, the last one first, each with what stands before it.
