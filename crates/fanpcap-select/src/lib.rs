@@ -23,7 +23,7 @@ pub mod native;
 
 pub use claims::{Claim, Claims, in_turn};
 pub use control::Control;
-pub use digest::digest;
+pub use digest::{PAYLOAD, digest};
 pub use keys::{Keys, Number};
 pub use program::{Action, Program};
 pub use selection::{Key, Selection};

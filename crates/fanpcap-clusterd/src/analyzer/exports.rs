@@ -19,7 +19,7 @@ use fanpcap_cluster::record::decode_counts;
 use fanpcap_cluster::witness::{Assembly, Report};
 use fanpcap_cluster::{NodeId, Revision, Topology};
 use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
-use fanpcap_select::{Key, Selection, digest};
+use fanpcap_select::{Key, PAYLOAD, Selection, digest};
 use fanpcap_wire::Frame;
 
 use crate::export::Collector;
@@ -43,9 +43,7 @@ const REST: Duration = Duration::from_millis(1);
 /// How long the thread waits for news before it looks for what has waited for long enough.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Buckets, and the bytes of payload that the hash covers.
 const BUCKETS: u32 = 4096;
-const PAYLOAD: u32 = 16;
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -351,7 +349,7 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
     match selection.key {
         Key::Packet => Some(Algorithm::Bob(Hash {
             modulus: BUCKETS,
-            payload_len: PAYLOAD,
+            payload_len: u32::try_from(PAYLOAD).expect("few bytes"),
             initial: None,
         })),
         Key::RoundRobin => Some(Algorithm::Systematic {

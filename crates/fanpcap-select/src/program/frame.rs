@@ -9,6 +9,8 @@ use crate::digest::{PAYLOAD, V4, V6};
 const LINK: usize = 14;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
+/// The payload that counts is read in words.
+const READ: usize = PAYLOAD.next_multiple_of(4);
 
 /// The number as a load in the machine's order gives it.
 pub(super) fn raw(number: u16) -> i32 {
@@ -19,7 +21,7 @@ pub(super) fn raw(number: u16) -> i32 {
 /// belongs to the packet.
 pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     let (six, slow) = (asm.label(), asm.label());
-    head(asm, LINK + V4_HEADER + PAYLOAD, slow);
+    head(asm, LINK + V4_HEADER + READ, slow);
     asm.load(Width::Half, R3, R1, 12);
     asm.jump_if(If::Equal, R3, raw(0x86dd), six);
     asm.jump_if(If::NotEqual, R3, raw(0x0800), slow);
@@ -27,11 +29,11 @@ pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     asm.jump_if(If::NotEqual, R3, 0x45, slow);
     long_enough(asm, 16, V4_HEADER + PAYLOAD, slow);
     asm.set(R7, R1);
-    let fields = [18, 26, 30, 34, 38, 42, 46].map(|at| Word::whole(R7, at));
+    let fields = [18, 26, 30, 34, 38, 42].map(|at| Word::whole(R7, at));
     hash(asm, &fields, V4, initial);
     done(asm, keyed);
     asm.bind(six);
-    reach(asm, LINK + V6_HEADER + PAYLOAD, R3, slow);
+    reach(asm, LINK + V6_HEADER + READ, R3, slow);
     asm.load(Width::Byte, R3, R1, 14);
     asm.alu(Op::And, R3, 0xf0);
     asm.jump_if(If::NotEqual, R3, 0x60, slow);
@@ -41,7 +43,7 @@ pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
         bytes: 3,
         ..Word::whole(R7, 18)
     };
-    let behind = (22..70).step_by(4).map(|at| Word::whole(R7, at));
+    let behind = (22..66).step_by(4).map(|at| Word::whole(R7, at));
     let fields: Vec<Word> = std::iter::once(lengths).chain(behind).collect();
     hash(asm, &fields, V6, initial);
     done(asm, keyed);

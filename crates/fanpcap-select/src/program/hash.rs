@@ -35,19 +35,26 @@ impl Word {
     }
 }
 
-/// Puts the hash of a key into r3. `len` is the key's length in bytes, of which no more than 8 lie
-/// behind the last block of 12. Clobbers r0 to r3.
+/// Puts the hash of a key into r3. `len` is the key's length in bytes. The third word behind the
+/// last block of 12 bytes is read whole, and three bytes of it count. Clobbers r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
     asm.alu32(Op::Move, R1, START as i32);
     asm.alu32(Op::Move, R2, START as i32);
     asm.alu32(Op::Move, R3, initial as i32);
-    let mut blocks = words.chunks_exact(3);
-    for block in &mut blocks {
+    let (blocks, rest) = words.split_at(len / 12 * 3);
+    for block in blocks.chunks_exact(3) {
         add(asm, block);
         mix(asm);
     }
     asm.alu32(Op::Add, R3, offset(len));
-    add(asm, blocks.remainder());
+    add(asm, rest.get(..2).unwrap_or(rest));
+    if let Some(last) = rest.get(2) {
+        // The lowest byte is the length's. A fourth byte of the word is shifted out.
+        debug_assert_eq!(len % 12, 11, "three bytes of the last word count");
+        last.load(asm);
+        asm.alu32(Op::Left, R0, 8);
+        asm.alu32(Op::Add, R3, R0);
+    }
     mix(asm);
 }
 
