@@ -22,11 +22,9 @@ const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 /// had not acknowledged.
 const LONG: u64 = 600_000_000_000;
 
-/// Most bytes of a block that a killed analyzer had not written to its end.
-const CUT: usize = 1 << 17;
-
-/// So many blocks one before the other are no accident.
-const CHAIN: usize = 8;
+/// No block has so many bytes. So blocks one before the other that have more are no packet's
+/// content that looks like them.
+const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 
 /// The packets that were written last.
 #[derive(Debug)]
@@ -99,11 +97,11 @@ type Stored<'a> = (u64, u32, &'a [u8]);
 /// The packets that these bytes end with, the last one first. A block that was cut off at the end
 /// is left out.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
-    let cuts = (0..=CUT.min(bytes.len())).step_by(4);
+    let cuts = (0..=BLOCK.min(bytes.len())).step_by(4);
     let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);
     let is_whole = |part: &&[u8]| {
-        let last = blocks(part).take(CHAIN).enumerate().last();
-        last.is_some_and(|(at, (before, _))| at + 1 == CHAIN || before.is_empty())
+        let is_enough = |before: &[u8]| before.is_empty() || part.len() - before.len() > BLOCK;
+        blocks(part).any(|(before, _)| is_enough(before))
     };
     let whole = parts.find(is_whole).unwrap_or_default();
     blocks(whole).filter_map(|(_, block)| stored(block))
@@ -136,4 +134,92 @@ fn stored(block: &[u8]) -> Option<Stored<'_>> {
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at.checked_add(4)?)?;
     word.try_into().ok().map(u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_cluster::record::Record;
+    use fanpcap_cluster::{NodeId, Revision};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// A packet's content of this length, which looks like packets' blocks.
+    fn content(length: usize) -> Vec<u8> {
+        let mut block = vec![0; 32];
+        block[..4].copy_from_slice(&PACKET.to_le_bytes());
+        for at in [4, 28] {
+            block[at..at + 4].copy_from_slice(&32_u32.to_le_bytes());
+        }
+        block.into_iter().cycle().take(length).collect()
+    }
+
+    /// A file of packets of these lengths, where the first one's block begins, and where each ends.
+    fn file(lengths: &[usize]) -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = Vec::new();
+        pcapng::section(&mut bytes);
+        pcapng::interface(&mut bytes, 1, "node");
+        let mut marks = vec![bytes.len()];
+        for (stamp, length) in (0..).zip(lengths) {
+            let packet = Delivered {
+                revision: Revision(1),
+                node: NodeId(1),
+                link: 1,
+                record: Record {
+                    stamp,
+                    wire_length: 1500,
+                    bucket: 1,
+                    marked: false,
+                    captured: &content(*length),
+                },
+                late: false,
+            };
+            pcapng::packet(&mut bytes, 0, &packet);
+            marks.push(bytes.len());
+        }
+        (bytes, marks)
+    }
+
+    /// A file has words of pcapng, which any bytes hardly have.
+    fn words() -> impl Strategy<Value = Vec<u32>> {
+        let known = prop::sample::select(vec![SECTION, INTERFACE, PACKET, 12, 16, 32, u32::MAX]);
+        vec(prop_oneof![known, 0..64_u32, any::<u32>()], 0..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn no_file_makes_it_panic(words in words(), cut in 0..4_usize) {
+            let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+            let read = packets(&bytes[..bytes.len().saturating_sub(cut)]).count();
+            prop_assert!(read <= bytes.len() / 12);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn a_cut_costs_no_whole_packet(
+            lengths in vec(0..1500_usize, 1..40),
+            begin in any::<prop::sample::Index>(),
+            end in any::<prop::sample::Index>(),
+        ) {
+            let (bytes, marks) = file(&lengths);
+            let end = end.index(bytes.len() + 1) & !3;
+            let begin = begin.index(end + 1) & !3;
+            let whole = (0..).zip(marks.windows(2));
+            let whole: Vec<(u64, &[usize])> = whole
+                .filter(|(_, mark)| mark[0] >= begin && mark[1] <= end)
+                .collect();
+            let bytes_of_whole: usize = whole.iter().map(|(_, mark)| mark[1] - mark[0]).sum();
+            let read: Vec<u64> = packets(&bytes[begin..end]).map(|(stamp, ..)| stamp).collect();
+            // Of a part of a file only blocks of more bytes than one has are known as such.
+            if begin == 0 || bytes_of_whole > BLOCK {
+                let expected: Vec<u64> = whole.into_iter().rev().map(|(stamp, _)| stamp).collect();
+                prop_assert_eq!(read, expected);
+            }
+        }
+    }
 }
