@@ -1,6 +1,9 @@
 //! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame,
 //! and the parts of steering programs.
 
+use std::sync::Mutex;
+use std::thread;
+
 use anyhow::Result;
 
 use crate::tally::Tally;
@@ -24,13 +27,28 @@ const PROPERTIES: [(&str, &str); 10] = [
     ("fanpcap-steer-testkit", "classic"),
 ];
 
+/// So many at a time: the last property of each takes a CPU alone.
+const AT_A_TIME: usize = 2;
+
 pub(crate) fn run() -> Result<Tally> {
     println!("  {CASES} generated inputs for each property");
-    let cases = CASES.to_string();
-    let mut tally = Tally::default();
-    for (package, test) in PROPERTIES {
-        let target = ["--profile", "fuzz", "-p", package, "--test", test];
-        tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
-    }
-    Ok(tally)
+    let left = Mutex::new(PROPERTIES.iter());
+    let next = || left.lock().expect("no holder panics").next();
+    let work = || -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some((package, test)) = next() {
+            let target = ["--profile", "fuzz", "-p", package, "--test", test];
+            let cases = CASES.to_string();
+            tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
+        }
+        Ok(tally)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
+        let mut sum = Tally::default();
+        for worker in workers {
+            sum += worker.join().expect("no test tier panics")?;
+        }
+        Ok(sum)
+    })
 }
