@@ -262,9 +262,9 @@ impl<'a> Found<'a> {
 
     fn transport(&self) -> Way {
         match self.word(Key::Transport) {
-            Some("tcp") => Way::Tcp,
+            Some("udp") => Way::Udp(DATAGRAM),
             Some("dicap") => Way::Paper(self.port(Key::DicapPort)),
-            _ => Way::Udp(DATAGRAM),
+            _ => Way::Tcp,
         }
     }
 

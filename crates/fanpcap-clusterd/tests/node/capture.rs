@@ -21,7 +21,9 @@ use crate::stage::Stage;
 fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
     netns::within_new(|| {
         let mut stage = Stage::bare(3)?;
-        stage.settings("mode = capture\nheader = 80\nanalyzers = 192.0.2.254:7710\n")?;
+        stage.settings(
+            "mode = capture\ntransport = udp\nheader = 80\nanalyzers = 192.0.2.254:7710\n",
+        )?;
         let analyzer = UdpSocket::bind((HOST, 7710))?;
         analyzer.set_read_timeout(Some(Duration::from_millis(100)))?;
         let stop = Arc::new(AtomicBool::new(false));
