@@ -20,6 +20,11 @@ use crate::keyring::Keyring;
 /// Bytes of a batch over TCP.
 const BATCH: usize = 32 << 10;
 
+/// With so many batches that wait for an acknowledgement, of which a quiet node has some twenty,
+/// only full ones are sent: else a quiet node's small ones would fill the window while its analyzer
+/// is gone.
+const BEHIND: usize = 512;
+
 /// What became of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shipped {
@@ -119,10 +124,14 @@ impl Lane {
         }
     }
 
-    /// Sends what waits; or, `now` not being 0, that there is nothing to send.
+    /// Sends what waits; or, `now` not being 0, that there is nothing to send, unless the analyzer
+    /// is far behind.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
         if let Outlet::Udp(datagrams, _) = &mut self.outlet {
             datagrams.heed();
+        }
+        if now > 0 && self.is_behind() {
+            return;
         }
         match &mut self.outlet {
             Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
@@ -141,6 +150,14 @@ impl Lane {
                     self.send_paper(&datagram);
                 }
             }
+        }
+    }
+
+    /// Whether the analyzer has acknowledged nothing for long.
+    fn is_behind(&self) -> bool {
+        match &self.outlet {
+            Outlet::Tcp { shared, .. } => shared.held.load(Ordering::Relaxed) >= BEHIND,
+            Outlet::Udp(..) | Outlet::Paper(..) => false,
         }
     }
 

@@ -157,6 +157,23 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
 }
 
 #[test]
+fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[gone.local_addr().unwrap()]).unwrap();
+    drop(gone);
+    // A quarter of an hour without packets, and one with one packet every tenth of a second.
+    for now in 1..9000 {
+        shipper.flush(Revision(1), now);
+    }
+    for number in 0..9000 {
+        ship(&mut shipper, number..number + 1);
+        shipper.flush(Revision(1), 9000 + number);
+    }
+    assert_eq!(shipper.shipped().lost, 0);
+}
+
+#[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
     let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()
