@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fanpcap_cli::streams;
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
 
@@ -215,11 +216,22 @@ fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Removes the oldest files that end so, so that there is one fewer than may be.
+/// Removes the oldest files that end so, so that there is one fewer than may be. One that can't be
+/// removed is named, and stays: what comes must be written all the same.
 pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
     let old = ours(directory, end)?;
     let surplus = (old.len() + 1).saturating_sub(keep.max(1));
-    old.iter().take(surplus).try_for_each(fs::remove_file)
+    for path in old.iter().take(surplus) {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => streams::note(&format!(
+                "fanpcap analyzer: cannot remove {}: {error}: remove it, or there are more files \
+                 than there should be\n",
+                path.display()
+            )),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
 
-/// A small file system in memory, which ends with this value.
+/// A mount, which ends with this value.
 struct Small(PathBuf);
 
 impl Small {
@@ -19,6 +19,14 @@ impl Small {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]);
         assert!(mount.arg(&at).status().unwrap().success());
+        Self(at)
+    }
+
+    /// Mounts a file on itself: it can't be removed.
+    fn bind(at: PathBuf) -> Self {
+        let mut mount = Command::new("mount");
+        mount.arg("--bind").args([&at, &at]);
+        assert!(mount.status().unwrap().success());
         Self(at)
     }
 
@@ -125,6 +133,27 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     drop(files);
     fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);
+}
+
+#[test]
+#[ignore = "needs root: mounts a file"]
+fn an_old_file_that_stays_keeps_nothing_from_being_written() {
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.file("records");
+    let rotation = Rotation {
+        keep: 2,
+        ..ROTATION
+    };
+    let mut files = Files::new(&directory, rotation).unwrap();
+    let mut oldest = None;
+    for now in (1..5).map(|file| file * RETRY) {
+        put(&mut files, 10, now);
+        let open = files.open.take().unwrap();
+        oldest.get_or_insert_with(|| Small::bind(open.path));
+    }
+    assert_eq!((files.written, files.unwritten), (40, 0));
+    // The one that stays, and the two newest.
+    assert_eq!(packets(&directory), 30);
 }
 
 #[test]

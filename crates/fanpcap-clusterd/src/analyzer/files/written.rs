@@ -3,7 +3,7 @@
 //! A killed analyzer may have written packets that it had not acknowledged. Nodes send them again,
 //! so the end of the files that are there is read, and what stands there is not written again.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -31,7 +31,8 @@ const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 pub(super) struct Written {
     /// Nobody who sends packets can make two of one number.
     hasher: RandomState,
-    packets: HashSet<u64>,
+    /// How often each stands in the files.
+    packets: HashMap<u64, u32>,
     /// Until then nodes may send them again; 0: no packet has come yet.
     until: u64,
 }
@@ -41,7 +42,7 @@ impl Written {
     pub(super) fn read(directory: &Path) -> Self {
         let mut written = Self {
             hasher: RandomState::new(),
-            packets: HashSet::new(),
+            packets: HashMap::new(),
             until: 0,
         };
         let mut room = MOST;
@@ -51,8 +52,10 @@ impl Written {
             match end_of(path, room) {
                 Ok(bytes) => {
                     room -= bytes.len() as u64;
-                    let packets = packets(&bytes).map(|packet| written.hasher.hash_one(packet));
-                    written.packets.extend(packets);
+                    for packet in packets(&bytes) {
+                        let number = written.hasher.hash_one(packet);
+                        *written.packets.entry(number).or_default() += 1;
+                    }
                 }
                 Err(error) => streams::note(&format!(
                     "fanpcap analyzer: cannot read {}: {error}: packets that stand there may be \
@@ -69,14 +72,22 @@ impl Written {
         if self.until == 0 {
             self.until = now.saturating_add(LONG);
         } else if now > self.until {
-            self.packets = HashSet::new();
+            self.packets = HashMap::new();
         }
         if self.packets.is_empty() {
             return false;
         }
         let record = &packet.record;
         let stored: Stored<'_> = (record.stamp, pcapng::wire_length(record), record.captured);
-        self.packets.remove(&self.hasher.hash_one(stored))
+        let number = self.hasher.hash_one(stored);
+        let Some(left) = self.packets.get_mut(&number) else {
+            return false;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.packets.remove(&number);
+        }
+        true
     }
 }
 
@@ -116,7 +127,8 @@ fn last_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = word(bytes, bytes.len().checked_sub(4)?)?;
     let begin = bytes.len().checked_sub(length as usize)?;
     let is_kind = [SECTION, INTERFACE, PACKET].contains(&word(bytes, begin)?);
-    let is_block = is_kind && length >= 12 && word(bytes, begin + 4)? == length;
+    let is_length = (12..=BLOCK).contains(&(length as usize));
+    let is_block = is_kind && is_length && word(bytes, begin + 4)? == length;
     is_block.then(|| bytes.split_at(begin))
 }
 
