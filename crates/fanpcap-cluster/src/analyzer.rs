@@ -9,6 +9,7 @@ mod twins;
 mod tenure;
 mod counters;
 mod refusal;
+mod sessions;
 
 use std::collections::BTreeMap;
 
@@ -360,30 +361,6 @@ impl Analyzer {
         now.saturating_add_signed(*ahead.select_nth_unstable(at).1)
     }
 
-    /// Records of each node that were sent and did not come.
-    pub fn missing(&self) -> BTreeMap<NodeId, u64> {
-        let mut missing = BTreeMap::new();
-        for ((node, _, _), stream) in &self.streams {
-            *missing.entry(*node).or_default() += stream.missing();
-        }
-        missing
-    }
-
-    /// Records of a node that were sent and did not come.
-    pub fn missing_of(&self, node: NodeId) -> u64 {
-        let sessions = self
-            .streams
-            .range((node, 0, 0)..=(node, u64::MAX, u64::MAX));
-        sessions.map(|(_, stream)| stream.missing()).sum()
-    }
-
-    /// Since and until when a node has had nothing to send. `None`: it has.
-    pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
-        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
-        let newest = sessions.max_by_key(|(_, stream)| stream.heard);
-        newest.and_then(|(_, stream)| stream.quiet())
-    }
-
     /// Whether more bytes wait than may: [`release`](Self::release) is due at once.
     pub fn is_full(&self) -> bool {
         self.timeline.bytes() > self.settings.most_held
@@ -409,21 +386,6 @@ impl Analyzer {
     /// Records that were refused for their topology (fenced, foreign, unknown), by bucket.
     pub fn refused(&self) -> &Counts {
         &self.rules.refused
-    }
-
-    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970
-    /// by the node's clock; by bucket. `None`: there was no such session.
-    pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
-        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
-        let after = |began: u64| began.saturating_add(self.settings.skew) >= since;
-        let mut sum: Option<Box<Counts>> = None;
-        for (_, stream) in sessions.filter(|(_, stream)| after(stream.began)) {
-            let sum = sum.get_or_insert_with(|| Box::new([0; BUCKETS]));
-            for (sum, captured) in sum.iter_mut().zip(stream.captured.iter()) {
-                *sum += captured;
-            }
-        }
-        sum
     }
 }
 

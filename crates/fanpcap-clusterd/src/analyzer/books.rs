@@ -54,10 +54,12 @@ struct Entry {
 struct Start {
     /// What the first report says that was captured.
     captured: Box<Counts>,
-    /// What had come of it by the first report, and by the second one: what was on its way lies
-    /// between.
+    /// What had come of it by the first report.
     first: Box<Counts>,
+    /// What had come when all of it had: what was on its way lies between.
     second: Option<Box<Counts>>,
+    /// When the first report was made, by the node's clock.
+    stamp: u64,
 }
 
 impl Books {
@@ -129,7 +131,7 @@ impl Books {
         if !goes_on {
             let before = entry.shortfall.take();
             let before = before.map_or(0, |it| it.at_rest());
-            self.past += before;
+            self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
             // Those of other counters are in the account of their end.
             let silent = self.silent.remove(&node).unwrap_or(0);
@@ -140,7 +142,11 @@ impl Books {
             let quiet = analyzer.quiet(node, counters.0);
             shortfall.take((stamp, &captured), quiet, came, gaps);
         }
-        entry.begin(goes_on, captured, received, self.settings.begin);
+        match goes_on {
+            true => entry.end_start(received, analyzer.reached(node, counters.0), &self.settings),
+            false => entry.start(stamp, captured, received, self.settings.begin),
+        }
+        entry.is_live = true;
         entry.heard = now;
     }
 
@@ -156,7 +162,7 @@ impl Books {
         let live = |entry: &Entry| entry.heard.saturating_add(10 * self.offline) >= now;
         self.nodes.retain(|node, entry| {
             if !live(entry) {
-                self.past += entry.lost();
+                self.past = self.past.saturating_add(entry.lost());
                 let gaps = Some(analyzer.missing_of(*node)).filter(|gaps| *gaps > 0);
                 self.silent.extend(gaps.map(|gaps| (*node, gaps)));
             }
@@ -185,7 +191,9 @@ impl Books {
             };
             missing.insert(*node, lost);
         }
-        let total = self.past + missing.values().sum::<u64>();
+        let total = missing
+            .values()
+            .fold(self.past, |sum, it| sum.saturating_add(*it));
         (missing, total)
     }
 
@@ -221,25 +229,38 @@ impl Entry {
         }
     }
 
-    /// Notes where the accounts of these counters begin, if they are older than the analyzer.
-    fn begin(
+    /// Notes with their first report, made at `stamp`, where the accounts of these counters begin,
+    /// if they are older than the analyzer.
+    fn start(
         &mut self,
-        goes_on: bool,
+        stamp: u64,
         captured: Box<Counts>,
         received: Option<Box<Counts>>,
         begin: u64,
     ) {
-        let received = received.unwrap_or_else(|| Box::new([0; BUCKETS]));
-        if !goes_on {
-            self.start = (self.since < begin).then_some(Start {
-                captured,
-                first: received,
-                second: None,
-            });
-        } else if let Some(start) = self.start.as_mut().filter(|start| start.second.is_none()) {
-            start.second = Some(received);
+        self.start = (self.since < begin).then_some(Start {
+            captured,
+            first: received.unwrap_or_else(|| Box::new([0; BUCKETS])),
+            second: None,
+            stamp,
+        });
+    }
+
+    /// Notes what had come when all had come that the first report says: a node may have kept much
+    /// of it for this analyzer.
+    fn end_start(
+        &mut self,
+        received: Option<Box<Counts>>,
+        reached: Option<u64>,
+        settings: &LedgerSettings,
+    ) {
+        let Some(start) = self.start.as_mut().filter(|start| start.second.is_none()) else {
+            return;
+        };
+        let has_come = |reached| reached >= start.stamp.saturating_add(settings.skew);
+        if reached.is_none_or(has_come) {
+            start.second = Some(received.unwrap_or_else(|| Box::new([0; BUCKETS])));
         }
-        self.is_live = true;
     }
 
     /// What never came, as it was known at rest.
@@ -256,15 +277,15 @@ impl Entry {
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let captured = |bucket: usize| {
             let lost = lost.map_or(0, |lost| lost[bucket]);
-            let came = signed(received[bucket] + lost);
+            let came = signed(received[bucket].saturating_add(lost));
             let Some(start) = &self.start else {
                 return Span::exactly(came);
             };
             let second = start.second.as_ref().unwrap_or(&received);
-            let before = signed(start.captured[bucket]);
+            let before = signed(start.captured[bucket]).saturating_add(came);
             Span {
-                least: before + came - signed(second[bucket]),
-                most: before + came - signed(start.first[bucket]),
+                least: before.saturating_sub(signed(second[bucket])),
+                most: before.saturating_sub(signed(start.first[bucket])),
             }
         };
         Some(Box::new(std::array::from_fn(captured)))

@@ -82,11 +82,16 @@ impl Shortfall {
 
     /// The same, of all buckets.
     pub(super) fn at_rest(&self) -> u64 {
-        self.lost.iter().sum()
+        self.lost
+            .iter()
+            .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
     /// What never came by now, as far as it is known: `gaps` records are missing by their numbers.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
-        self.at_rest() + self.early + gaps.saturating_sub(self.gaps)
+        let newer = gaps.saturating_sub(self.gaps);
+        self.at_rest()
+            .saturating_add(self.early)
+            .saturating_add(newer)
     }
 }

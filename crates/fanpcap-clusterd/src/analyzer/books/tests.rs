@@ -87,13 +87,18 @@ impl Both {
 
     /// So many records of a node for each of the eight buckets come.
     fn records(&mut self, node: u32, seconds: u64, count: u64) {
+        self.records_of(node, (seconds, 0), count);
+    }
+
+    /// The same, of records that were captured so many seconds ago.
+    fn records_of(&mut self, node: u32, (seconds, ago): (u64, u64), count: u64) {
         let now = BEGIN + seconds * SECOND;
         let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
         let builder = self.batches.entry(node).or_insert_with(new);
         let mut come = Vec::new();
         for number in 0..count * 8 {
             let record = Record {
-                stamp: now + number,
+                stamp: now - ago * SECOND + number,
                 wire_length: 60,
                 bucket: u16::try_from(number % 8).unwrap(),
                 marked: false,
@@ -197,6 +202,37 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
         holds(total.lost, 0) && total.lost.most <= 8 * 40,
         "{total:?}"
     );
+}
+
+#[test]
+fn what_a_node_had_kept_for_an_analyzer_is_no_capture_of_its_time() {
+    let mut both = Both::new(Part::WHOLE);
+    let age = i64::try_from(3600 * SECOND).unwrap();
+    for seconds in 0..60u64 {
+        // Node 1 had kept fifty of each bucket, which come within five seconds. Then it captures
+        // ten more of each, and dies.
+        let come = if seconds < 7 { 0 } else { 10 };
+        let at = Report8 {
+            seconds,
+            age,
+            seen: 1000 + come,
+            ..Report8::default()
+        };
+        if seconds < 10 {
+            let captured = 700 + come;
+            both.report(1, Report8 { captured, ..at });
+            match seconds {
+                0..5 => both.records_of(1, (seconds, 10), 10),
+                7 => both.records(1, seconds, 10),
+                _ => {}
+            }
+        }
+        both.report(2, at);
+        both.settle(seconds);
+    }
+    let total = both.books.account().total;
+    let Span { least, most } = total.captured;
+    assert!(least <= 8 * 10 && 8 * 10 <= most, "{total:?}");
 }
 
 #[test]
