@@ -85,7 +85,8 @@ impl Client {
     }
 
     /// Asks one endpoint after the other, until one answers or the deadline has come. An attempt
-    /// that the deadline cuts off says less than the one before it, which is the error then.
+    /// that the deadline cuts off says less than the one before it at the same endpoint, which is
+    /// the error then.
     pub(crate) fn by_some_endpoint<T>(
         &self,
         deadline: Instant,
@@ -94,7 +95,7 @@ impl Client {
         let count = self.endpoints.len();
         let mut at = self.preferred.load(Ordering::Relaxed) % count;
         let mut asked = 0;
-        let mut before = None;
+        let mut before = vec![None; count];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match ask(&self.endpoints[at], left.min(self.limits.attempt)) {
@@ -105,8 +106,9 @@ impl Client {
                 }
             };
             if Instant::now() >= deadline {
-                return Err(before.unwrap_or(error));
+                return Err(before[at].take().unwrap_or(error));
             }
+            before[at] = Some(error.clone());
             at = (at + 1) % count;
             asked += 1;
             if asked % count == 0 {
@@ -116,7 +118,6 @@ impl Client {
                 }
                 thread::sleep(PAUSE);
             }
-            before = Some(error);
         }
     }
 
@@ -179,29 +180,54 @@ impl Token {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_attempt_that_the_deadline_cuts_off_hides_no_error() {
+    fn client(endpoints: &[&str]) -> Client {
         let settings = Settings {
-            endpoints: vec!["http://127.0.0.1:1".parse().unwrap()],
+            endpoints: endpoints.iter().map(|it| it.parse().unwrap()).collect(),
             ..Settings::default()
         };
-        let client = Client::new(&settings).unwrap();
-        let endpoint = String::from("a");
-        let reason = String::from("of the authority");
-        let told = CallError::Certificate { endpoint, reason };
+        Client::new(&settings).unwrap()
+    }
+
+    fn told() -> CallError {
+        CallError::Certificate {
+            endpoint: "a".to_owned(),
+            reason: "of the authority".to_owned(),
+        }
+    }
+
+    fn cut_off(within: Duration) -> CallError {
+        thread::sleep(within);
+        CallError::Unreachable {
+            endpoint: "b".to_owned(),
+            reason: "too late".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_the_deadline_cuts_off_hides_no_error() {
+        let client = client(&["http://127.0.0.1:1"]);
         let mut attempts = 0;
         let deadline = Instant::now() + 2 * PAUSE;
-        let answer = client.by_some_endpoint(deadline, |endpoint, within| {
+        let answer = client.by_some_endpoint(deadline, |_, within| {
             attempts += 1;
-            if attempts == 1 {
-                return Err::<(), _>(told.clone());
-            }
-            thread::sleep(within);
-            Err(CallError::Unreachable {
-                endpoint: endpoint.to_string(),
-                reason: String::from("too late"),
+            Err::<(), _>(if attempts == 1 {
+                told()
+            } else {
+                cut_off(within)
             })
         });
-        assert_eq!((answer, attempts), (Err(told), 2));
+        assert_eq!((answer, attempts), (Err(told()), 2));
+    }
+
+    /// Waiting does not mend a certificate, but may bring the other endpoint back.
+    #[test]
+    fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
+        let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);
+        let deadline = Instant::now() + PAUSE;
+        let answer = client.by_some_endpoint(deadline, |endpoint, within| {
+            let is_first = endpoint.authority.ends_with(":1");
+            Err::<(), _>(if is_first { told() } else { cut_off(within) })
+        });
+        assert!(matches!(answer, Err(CallError::Unreachable { .. })));
     }
 }
