@@ -7,7 +7,8 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::account::{Account, BucketAccount, NodeAccount};
 use super::ledger::Ledger;
 use super::life::{Around, Life, Spans};
-use super::span::{Span, signed};
+use super::report::Summary;
+use super::span::{Span, signed, sum};
 
 impl Ledger {
     /// The witnesses that live, with their reports around a time.
@@ -79,7 +80,7 @@ impl Ledger {
                 Some(captured) => captured[bucket],
                 None if end.owned[bucket] => Span {
                     least: reported,
-                    most: reported + self.unseen(life, &others, bucket),
+                    most: reported.saturating_add(self.unseen(life, &others, bucket)),
                 },
                 None => Span::exactly(reported),
             };
@@ -98,30 +99,21 @@ impl Ledger {
             .as_ref()
             .map_or(0, |before| before[bucket].least);
         let known = before.saturating_add(signed(life.last().seen[bucket]));
-        (self.offered_now(others, bucket).most - known).max(0)
+        let offered = self.offered_now(others, bucket).most;
+        offered.saturating_sub(known).max(0)
     }
 
     /// What became of all packets until the time of the reports that all live nodes have sent.
     pub fn account(&self) -> Account {
         let witnesses = self.witnesses(self.time);
         let captured: Vec<_> = self.lives.iter().map(|life| self.captured(life)).collect();
-        let marks = self
-            .lives
-            .iter()
-            .map(|life| life.last().summary.marked)
-            .sum::<u64>();
-        let marked = signed(marks.saturating_add(self.past_marked));
+        let marked = signed(self.sum(self.past_marked, |summary| summary.marked));
         let mut account = Account {
             nodes: self.nodes(),
             since: self.settings.begin,
             time: self.time,
             apart: self.apart(),
-            ring: self.past_ring
-                + self
-                    .lives
-                    .iter()
-                    .map(|life| life.last().summary.ring)
-                    .sum::<u64>(),
+            ring: self.sum(self.past_ring, |summary| summary.ring),
             ..Account::default()
         };
         for bucket in 0..BUCKETS {
@@ -139,6 +131,12 @@ impl Ledger {
         account
     }
 
+    /// What all lives have told last, beside what `past` ones had.
+    fn sum(&self, past: u64, count: impl Fn(&Summary) -> u64) -> u64 {
+        let lives = self.lives.iter().map(|life| count(&life.last().summary));
+        lives.fold(past, u64::saturating_add)
+    }
+
     fn bucket(
         &self,
         bucket: usize,
@@ -152,8 +150,9 @@ impl Ledger {
             Span::exactly(signed(self.doubles[bucket]))
         } else {
             let greatest = shares.map(|share| share.most).max().unwrap_or(0);
-            let most = marked.min(captured.most - greatest).max(0);
-            let least = (captured.least - offered.most).max(0);
+            let beyond = captured.most.saturating_sub(greatest);
+            let most = marked.min(beyond).max(0);
+            let least = captured.least.saturating_sub(offered.most).max(0);
             Span {
                 least,
                 most: most.max(least),
@@ -205,7 +204,7 @@ impl Ledger {
 /// Packets that a life marked, at most: all that it captured after its last report may be marked.
 pub(super) fn marked(life: &Life, captured: &Spans) -> u64 {
     let unseen: i64 = match life.end {
-        Some(_) => captured.iter().map(|span| span.most - span.least).sum(),
+        Some(_) => sum(captured.iter().map(|it| it.most.saturating_sub(it.least))),
         None => 0,
     };
     life.last()

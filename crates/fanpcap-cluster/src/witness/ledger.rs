@@ -28,7 +28,7 @@ pub struct LedgerSettings {
 pub enum ReportError {
     /// It is older than one that the ledger has, or is it again.
     Old,
-    /// A count is less than before, or more was captured than seen.
+    /// A count is less than before, or more was captured than seen, or more than can be.
     Counts,
     /// The cluster has as many nodes as it can have.
     Full,
@@ -97,8 +97,7 @@ impl Ledger {
     /// The report is dropped.
     pub fn take(&mut self, report: Report) -> Result<(), ReportError> {
         let summary = report.summary;
-        let pairs = report.seen.iter().zip(report.captured.iter());
-        if summary.stamp < summary.since || pairs.clone().any(|(seen, captured)| captured > seen) {
+        if !report.is_possible() {
             return Err(ReportError::Counts);
         }
         self.go_on(&summary);
@@ -149,11 +148,12 @@ impl Ledger {
             return;
         };
         for (past, captured) in self.past.iter_mut().zip(booked.captured.iter()) {
-            past.least -= captured.least;
-            past.most -= captured.most;
+            past.least = past.least.saturating_sub(captured.least);
+            past.most = past.most.saturating_sub(captured.most);
         }
-        self.past_marked -= booked.marked;
-        self.past_ring -= booked.life.last().summary.ring;
+        self.past_marked = self.past_marked.saturating_sub(booked.marked);
+        let ring = booked.life.last().summary.ring;
+        self.past_ring = self.past_ring.saturating_sub(ring);
         let life = Life {
             end: None,
             ..booked.life

@@ -60,7 +60,22 @@ pub struct Chunk {
     pub counts: Vec<(u64, u64)>,
 }
 
+/// No count is greater: a bucket that gets ten million packets a second has as many after three
+/// years. The sum of all buckets fits into 63 bits.
+pub(super) const MOST: u64 = 1 << 50;
+
 impl Report {
+    /// Whether its counts can be, as far as it says by itself: anybody may have sent it.
+    pub(super) fn is_possible(&self) -> bool {
+        let Summary { since, stamp, .. } = self.summary;
+        let [ring, marked] = [self.summary.ring, self.summary.marked];
+        let mut pairs = self.seen.iter().zip(self.captured.iter());
+        let beacon = self.summary.beacon.sequence;
+        since <= stamp
+            && [ring, marked, beacon].iter().all(|count| *count <= MOST)
+            && pairs.all(|(seen, captured)| captured <= seen && *seen <= MOST)
+    }
+
     /// The report in chunks of `buckets` buckets or fewer, at least one.
     pub fn chunks(&self, buckets: usize) -> impl Iterator<Item = Chunk> + '_ {
         let step = buckets.clamp(1, BUCKETS);

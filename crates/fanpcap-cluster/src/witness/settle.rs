@@ -6,7 +6,7 @@ use super::balance::marked;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::life::{Around, Booked, Life, Spans, zeros};
-use super::span::{Span, signed};
+use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
@@ -179,7 +179,8 @@ impl Ledger {
             };
             for (bucket, offered) in resting.iter().enumerate() {
                 if let Some(offered) = *offered {
-                    let lacks = offered.least - (before[bucket] + seen[bucket]).most;
+                    let known = (before[bucket] + seen[bucket]).most;
+                    let lacks = offered.least.saturating_sub(known);
                     life.mirror = life.mirror.saturating_add(lacks.max(0));
                     before[bucket] = offered - seen[bucket];
                 }
@@ -198,14 +199,15 @@ impl Ledger {
         let offered: Vec<Span> = (0..BUCKETS)
             .map(|bucket| self.offered_now(&witnesses, bucket))
             .collect();
-        let total: i64 = offered.iter().map(|span| span.least).sum();
+        let total = sum(offered.iter().map(|span| span.least));
         let lacks = |(life, around): &(&Life, Around<'_>)| {
             let seen = |bucket| {
                 life.offered(around, bucket)
                     .map_or(i64::MAX, |seen| seen.most)
             };
-            let lacks = (0..BUCKETS).map(|bucket| (offered[bucket].least - seen(bucket)).max(0));
-            (life.node, life.mirror.saturating_add(lacks.sum()))
+            let lacks = |bucket: usize| offered[bucket].least.saturating_sub(seen(bucket)).max(0);
+            let lacks = sum((0..BUCKETS).map(lacks));
+            (life.node, life.mirror.saturating_add(lacks))
         };
         let lacks: Vec<(NodeId, i64)> = witnesses.iter().map(lacks).collect();
         for (node, lacks) in lacks {
@@ -218,9 +220,7 @@ impl Ledger {
 
     fn offered_in_all(&self) -> i64 {
         let witnesses = self.witnesses(self.time);
-        (0..BUCKETS)
-            .map(|bucket| self.offered_now(&witnesses, bucket).least)
-            .sum()
+        sum((0..BUCKETS).map(|bucket| self.offered_now(&witnesses, bucket).least))
     }
 
     /// Books the ended lives whose end all reports have reached.
@@ -238,15 +238,17 @@ impl Ledger {
             for (bucket, captured) in captured.iter().enumerate() {
                 self.past[bucket] += *captured;
                 if let Some(before) = &life.before {
-                    let seen = before[bucket].least + signed(life.last().seen[bucket]);
+                    let seen = signed(life.last().seen[bucket]);
+                    let seen = before[bucket].least.saturating_add(seen);
                     let floor = &mut self.floor[bucket];
                     floor.least = floor.least.max(seen);
                     floor.most = floor.most.max(floor.least);
                 }
             }
             let marked = marked(life, &captured);
-            self.past_marked += marked;
-            self.past_ring += life.last().summary.ring;
+            self.past_marked = self.past_marked.saturating_add(marked);
+            let ring = life.last().summary.ring;
+            self.past_ring = self.past_ring.saturating_add(ring);
             self.remember(life, captured, marked);
         }
         self.lives.retain(|life| !due(life));

@@ -73,6 +73,11 @@ impl fmt::Display for Span {
     }
 }
 
+/// The sum of numbers, or the greatest number there is.
+pub(super) fn sum(numbers: impl Iterator<Item = i64>) -> i64 {
+    numbers.fold(0, i64::saturating_add)
+}
+
 /// A count as a signed number.
 pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

@@ -2,6 +2,7 @@
 
 mod model;
 mod named;
+mod hostile;
 
 use proptest::prelude::*;
 

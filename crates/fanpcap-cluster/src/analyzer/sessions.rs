@@ -1,0 +1,63 @@
+//! What of the nodes' sessions came, and what did not.
+
+use std::collections::BTreeMap;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::Analyzer;
+use super::stream::{Quiet, Stream};
+use crate::identity::NodeId;
+use crate::witness::Counts;
+
+impl Analyzer {
+    /// Records of each node that were sent and did not come.
+    pub fn missing(&self) -> BTreeMap<NodeId, u64> {
+        let mut missing = BTreeMap::new();
+        for ((node, _, _), stream) in &self.streams {
+            *missing.entry(*node).or_default() += stream.missing();
+        }
+        missing
+    }
+
+    /// Records of a node that were sent and did not come.
+    pub fn missing_of(&self, node: NodeId) -> u64 {
+        let sessions = self
+            .streams
+            .range((node, 0, 0)..=(node, u64::MAX, u64::MAX));
+        sessions.map(|(_, stream)| stream.missing()).sum()
+    }
+
+    /// Since and until when a node has had nothing to send. `None`: it has.
+    pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
+        self.newest(node, boot)?.quiet()
+    }
+
+    /// Up to when what a node captured has come, or never comes, but for what its CPUs read in
+    /// another order; in nanoseconds since 1970 by the node's clock. `None`: it has no session.
+    pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
+        let stream = self.newest(node, boot)?;
+        Some(stream.heard.saturating_add_signed(stream.ahead))
+    }
+
+    /// The session that was heard last.
+    fn newest(&self, node: NodeId, boot: u64) -> Option<&Stream> {
+        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
+        let newest = sessions.max_by_key(|(_, stream)| stream.heard);
+        newest.map(|(_, stream)| stream)
+    }
+
+    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970
+    /// by the node's clock; by bucket. `None`: there was no such session.
+    pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
+        let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
+        let after = |began: u64| began.saturating_add(self.settings.skew) >= since;
+        let mut sum: Option<Box<Counts>> = None;
+        for (_, stream) in sessions.filter(|(_, stream)| after(stream.began)) {
+            let sum = sum.get_or_insert_with(|| Box::new([0; BUCKETS]));
+            for (sum, captured) in sum.iter_mut().zip(stream.captured.iter()) {
+                *sum += captured;
+            }
+        }
+        sum
+    }
+}
