@@ -123,7 +123,7 @@ impl Desk {
                     )),
                 }
                 if let Some(exports) = &mut self.outlets.exports {
-                    exports.follow(revision, &topology);
+                    exports.follow(revision, topology.selection);
                 }
                 self.analyzer.follow(revision, *topology);
             }

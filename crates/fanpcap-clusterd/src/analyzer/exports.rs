@@ -17,7 +17,7 @@ use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::record::decode_counts;
 use fanpcap_cluster::witness::{Assembly, Report};
-use fanpcap_cluster::{NodeId, Revision, Topology};
+use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
 use fanpcap_select::{Key, PAYLOAD, Selection, digest};
 use fanpcap_wire::Frame;
@@ -80,6 +80,8 @@ pub(super) struct Exports {
     to: Option<SyncSender<News>>,
     thread: Option<JoinHandle<()>>,
     waiting: Vec<Owned>,
+    /// The newest topology, while the thread does not have it.
+    topology: Option<(Revision, Selection)>,
     exported: Arc<Exported>,
 }
 
@@ -104,6 +106,7 @@ impl Exports {
             to: Some(to),
             thread: Some(thread.context("starting a thread")?),
             waiting: Vec::new(),
+            topology: None,
             exported,
         })
     }
@@ -126,15 +129,28 @@ impl Exports {
     pub(super) fn flush(&mut self) {
         let packets = std::mem::take(&mut self.waiting);
         let count = packets.len() as u64;
-        if count > 0 && !self.tell(News::Packets(packets)) {
+        let is_current = self.tell_topology();
+        if count > 0 && !(is_current && self.tell(News::Packets(packets))) {
             self.exported.skipped.fetch_add(count, Ordering::Relaxed);
         }
     }
 
     /// Packets are exported as of this topology from now on.
-    pub(super) fn follow(&mut self, revision: Revision, topology: &Topology) {
+    pub(super) fn follow(&mut self, revision: Revision, selection: Selection) {
         self.flush();
-        self.tell(News::Topology(revision, topology.selection));
+        self.topology = Some((revision, selection));
+        self.tell_topology();
+    }
+
+    /// Hands the newest topology on, unless the thread has it. Returns whether the thread has it:
+    /// packets of after it must not be exported as of one before.
+    fn tell_topology(&mut self) -> bool {
+        let Some((revision, selection)) = self.topology else {
+            return true;
+        };
+        let is_told = self.tell(News::Topology(revision, selection));
+        self.topology = self.topology.filter(|_| !is_told);
+        is_told
     }
 
     /// Takes a message with a part of what a node has counted.
@@ -158,6 +174,9 @@ impl Drop for Exports {
     fn drop(&mut self) {
         let packets = std::mem::take(&mut self.waiting);
         if let Some(to) = self.to.take() {
+            if let Some((revision, selection)) = self.topology.take() {
+                let _ = to.send(News::Topology(revision, selection));
+            }
             let _ = to.send(News::Packets(packets));
         }
         if let Some(thread) = self.thread.take() {
@@ -383,4 +402,43 @@ fn open(target: &Target, node: NodeId) -> Option<Collector> {
 fn time() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topology_that_finds_the_queue_full_comes_before_later_packets() {
+        let (to, news) = sync_channel(2);
+        let mut exports = Exports {
+            to: Some(to),
+            thread: None,
+            waiting: Vec::new(),
+            topology: None,
+            exported: Arc::default(),
+        };
+        let packet = || Owned {
+            node: NodeId(1),
+            stamp: 1,
+            wire_len: 60,
+            bucket: 7,
+            frame: Vec::new(),
+        };
+        for _ in 0..2 {
+            exports.waiting.push(packet());
+            exports.flush();
+        }
+        exports.follow(Revision(2), Selection::default());
+        exports.waiting.push(packet());
+        exports.flush();
+        assert_eq!(exports.exported.skipped.load(Ordering::Relaxed), 1);
+        assert_eq!(news.try_iter().count(), 2);
+        exports.waiting.push(packet());
+        exports.flush();
+        assert!(matches!(news.recv(), Ok(News::Topology(Revision(2), _))));
+        assert!(matches!(news.recv(), Ok(News::Packets(_))));
+        exports.flush();
+        assert!(news.try_recv().is_err());
+    }
 }
