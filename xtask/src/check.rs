@@ -13,6 +13,7 @@ pub(crate) fn run() -> Result<Tally> {
     tool(&mut tally, "formatting", "fmt --all --check")?;
     tool(&mut tally, "lints", LINTS)?;
     tool(&mut tally, "dependencies", "deny --all-features check")?;
+    tally.check("fuzz targets", &fuzz_targets());
     tally.check("the library's dependencies", &library_dependencies());
     sources::check(&mut tally)?;
     house::check(&mut tally);
@@ -35,6 +36,19 @@ fn tool(tally: &mut Tally, name: &str, line: &str) -> Result<()> {
     let outcome = tree::run(&mut tree::cargo(&arguments)?);
     tally.check(name, &outcome.map(|()| format!("cargo {subcommand}")));
     Ok(())
+}
+
+/// They are a workspace of their own, so that nothing else compiles them. Without libFuzzer, which
+/// only a link would need.
+fn fuzz_targets() -> Result<String> {
+    let line = "check --quiet --locked --bins --manifest-path fuzz/Cargo.toml";
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let mut cargo = tree::cargo(&arguments)?;
+    cargo.env("CUSTOM_LIBFUZZER_PATH", "/dev/null");
+    // Crates of others are checked already.
+    cargo.env("CARGO_TARGET_DIR", tree::target()?);
+    tree::run(&mut cargo)?;
+    Ok("cargo check".to_owned())
 }
 
 const LIBRARY_TREE: &str = "tree -p fanpcap-abi -e normal --prefix none --format {p}";

@@ -167,7 +167,7 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
         (
             "fanpcap_analyzer_mirror_lost_packets",
             "Packets that the ports of live nodes did not give them.",
-            status.account.nodes.iter().map(|node| node.mirror).sum(),
+            status.mirror(),
         ),
         (
             "fanpcap_analyzer_write_fails",

@@ -37,7 +37,8 @@ pub(super) struct Status {
 impl Status {
     /// Packets that did not reach the ports of the nodes, as far as it is certain.
     pub(super) fn mirror(&self) -> i64 {
-        self.account.nodes.iter().map(|node| node.mirror).sum()
+        let mirrors = self.account.nodes.iter().map(|node| node.mirror);
+        mirrors.fold(0, i64::saturating_add)
     }
 
     /// What was lost on the way: in all, and by nodes that live.
