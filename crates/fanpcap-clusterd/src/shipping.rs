@@ -22,6 +22,9 @@ use crate::keyring::Keyring;
 pub use lane::Shipped;
 use lane::{Lane, Retired};
 
+/// Lanes that keep records for analyzers of earlier lists, each no more than 256 MiB.
+const RETIRED: usize = 8;
+
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -110,6 +113,8 @@ impl Shipper {
             lane.flush(Revision::default(), 0);
             self.retired.push(lane.retire());
         }
+        let surplus = self.retired.len().saturating_sub(RETIRED);
+        self.retired.iter().take(surplus).for_each(Retired::end);
         self.analyzers = analyzers.to_vec();
         Ok(())
     }
@@ -157,6 +162,7 @@ impl Shipper {
             self.retired.push(lane.retire());
         }
         let mut all = self.past;
+        self.retired.iter().for_each(Retired::end);
         self.retired.drain(..).for_each(|lane| all += lane.close());
         all
     }

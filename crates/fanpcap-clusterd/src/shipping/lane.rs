@@ -223,7 +223,7 @@ impl Lane {
         Some(trouble.clone()).filter(|text| !text.is_empty())
     }
 
-    /// Takes no more records. What was sent is acknowledged later, or never.
+    /// Takes no more records. What was sent is acknowledged later.
     pub(super) fn retire(mut self) -> Retired {
         let line = match self.outlet {
             Outlet::Tcp {
@@ -272,8 +272,16 @@ impl Retired {
             .is_none_or(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits until all is acknowledged, or patience ends.
+    /// Gives up what is not acknowledged within some seconds.
+    pub(super) fn end(&self) {
+        if let Some((shared, _)) = &self.line {
+            shared.ends.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all is acknowledged, or given up.
     pub(super) fn close(mut self) -> Shipped {
+        self.end();
         let lost = match self.line.take() {
             Some((shared, thread)) => {
                 let lost = thread.join().unwrap_or(0);

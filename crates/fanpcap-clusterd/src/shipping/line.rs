@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -49,6 +49,8 @@ pub(super) struct Shared {
     pub(super) broken: AtomicU64,
     /// Why there is no connection; empty: there is one.
     pub(super) trouble: Mutex<String>,
+    /// The rest is given up after a while.
+    pub(super) ends: AtomicBool,
 }
 
 /// A connection that is made anew as often as it breaks.
@@ -88,20 +90,26 @@ impl Line {
         }
     }
 
-    /// Sends what comes until its sender is gone, then what is left for as long as the patience
-    /// lasts. Returns the records that the analyzer did not acknowledge.
+    /// Sends what comes until its sender is gone, then what is left; once the line is to end, for as
+    /// long as the patience lasts. Returns the records that the analyzer did not acknowledge.
     pub(super) fn run(mut self, batches: &Receiver<Sent>) -> u64 {
+        let mut is_whole = false;
         let mut end: Option<Instant> = None;
         loop {
-            if end.is_some() {
+            if is_whole {
                 thread::sleep(Duration::from_millis(1));
-            } else if self.take(batches).is_err() {
-                end = Some(Instant::now() + PATIENCE);
+            } else {
+                is_whole = self.take(batches).is_err();
+            }
+            // Without its lane nobody could tell the line to end.
+            let is_alone = Arc::strong_count(&self.shared) == 1;
+            if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
+                end.get_or_insert_with(|| Instant::now() + PATIENCE);
             }
             self.heed();
             self.send();
-            let is_done = end.is_some_and(|end| self.waiting.is_empty() || Instant::now() > end);
-            if is_done {
+            let is_over = self.waiting.is_empty() || end.is_some_and(|end| Instant::now() > end);
+            if is_whole && is_over {
                 if let Some(link) = self.link.take() {
                     let (lacks, _) = link.close();
                     self.forget(lacks);

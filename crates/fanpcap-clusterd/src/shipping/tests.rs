@@ -174,6 +174,42 @@ fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
 }
 
 #[test]
+fn another_list_of_analyzers_gives_nothing_up() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = gone.local_addr().unwrap();
+    drop(gone);
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[to]).unwrap();
+    ship_each(&mut shipper, 100);
+    shipper
+        .follow(&[to, "127.0.0.1:1".parse().unwrap()])
+        .unwrap();
+    // Longer than the patience at the end.
+    std::thread::sleep(Duration::from_secs(11));
+    shipper.flush(Revision(1), 0);
+    let listener = TcpListener::bind(to).unwrap();
+    let reader = std::thread::spawn(move || {
+        // The lane of the old list, and the one of the new.
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut there = 0;
+            while there < 100 {
+                let Some(bytes) = message(&mut stream) else {
+                    break;
+                };
+                let batch = Batch::decode(&bytes).unwrap();
+                there += u64::from(batch.len());
+                let next = batch.origin.sequence + 1;
+                stream.write_all(&encode_ack(&batch.head, next)).unwrap();
+            }
+        }
+    });
+    let shipped = shipper.close();
+    drop(reader);
+    assert_eq!((shipped.sent, shipped.lost), (100, 0));
+}
+
+#[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
     let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()
