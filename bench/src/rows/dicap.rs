@@ -68,6 +68,11 @@ static ALIKE: Nodes = Nodes {
     what: "at 5 times what one takes",
     load: |_| 5.0,
 };
+/// All that the nodes can take: what comes unevenly is lost.
+static FULL: Nodes = Nodes {
+    what: "each at what it takes",
+    load: |nodes| nodes as f64,
+};
 /// What the nodes together ought to take.
 static WITHIN: Nodes = Nodes {
     what: "each at 0.95 of what it takes",
@@ -257,6 +262,10 @@ const fn whole(what: &'static str, of: &'static str) -> Goal {
     Goal::ratio(what, &WITHIN, Figure::CapturedShare, Must::AtLeast(99.5)).alone(of)
 }
 
+const fn full(what: &'static str, of: &'static str) -> Goal {
+    Goal::ratio(what, &FULL, Figure::CapturedShare, Must::Free).alone(of)
+}
+
 pub(super) const DICAP: Row = Row {
     name: "dicap",
     what: "1, 2 and 4 nodes behind a mirror port, libpcap behind the selection: DiCAP's Fig. 8",
@@ -269,6 +278,9 @@ pub(super) const DICAP: Row = Row {
         whole("1 node at 0.95 of what it takes, %", "one"),
         whole("2 nodes at 0.95 of what they take, %", "two"),
         whole("4 nodes at 0.95 of what they take, %", "four"),
+        full("1 node at what it takes, %", "one"),
+        full("2 nodes at what they take, %", "two"),
+        full("4 nodes at what they take, %", "four"),
     ],
     published: &[
         "DiCAP, Fig. 8 (libpcap behind it): 512 bytes, 270 kpps: 1 node about 50 %, 2 nodes 100 %; 256 bytes, 480 \
