@@ -1,11 +1,14 @@
 //! Planned changes: nodes are drained, leave, join and get other weights, and no packet is missed.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::netns;
 
+use crate::books::{Line, Truth};
+use crate::files;
 use crate::stage::{Engine, Owners, Stage, id};
 
 /// A planned change of one node.
@@ -121,47 +124,99 @@ fn change(stage: &mut Stage, changes: usize) -> Result<Moves> {
     Ok(moves)
 }
 
+/// Asserts that the packets that were sent are of all nodes' buckets.
+fn assert_shared(line: &Line) -> Result<()> {
+    let captured = |node: usize| line.of_node(&id(node), "captured");
+    let all = (0..3).all(|node| captured(node) > Some(0));
+    ensure!(all, "a node captured nothing: {line}");
+    Ok(())
+}
+
+/// Distribution mode: tcpdump on the nodes has all packets, and `fanpcap cluster merge` removes the
+/// doubles from what they have.
+fn distribution(engine: Engine) -> Result<()> {
+    let mut stage = Stage::new(engine, "")?;
+    let moves = change(&mut stage, runs())?;
+    let line = stage.await_rest()?;
+    let truth = stage.truth(&line)?;
+    println!("{moves:?}, {truth:?}, {:.1} kpps", stage.rate());
+    ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+    ensure!(truth.doubles > 0, "no packet came while buckets moved");
+    assert_shared(&line)?;
+    // Each capture of each tcpdump is in the nodes' counts, and no other.
+    let captured = truth.captured + truth.doubles;
+    ensure!(line.is("captured", captured), "{captured} captured: {line}");
+    line.assert_within("doubles", truth.doubles)?;
+    line.assert_within("lost", truth.missed)?;
+    assert_merged(&stage, truth)
+}
+
+/// Asserts that the merge of what tcpdump has kept on the nodes has each packet once, and that the
+/// command says so.
+fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
+    let merged = stage.scratch.file("merged.pcap");
+    let paths = [stage.kept(0), stage.kept(1), stage.kept(2), merged.clone()];
+    let names: Option<Vec<_>> = paths.iter().map(|path| path.to_str()).collect();
+    let names = names.context("a path that is no UTF-8")?;
+    stage.cluster(&[&["merge"], &names[..3], &["--output", names[3]]].concat())?;
+    let left = Truth::of(stage.sent, files::numbers_of_pcap(&merged)?)?;
+    ensure!(
+        (left.captured, left.doubles, left.missed) == (stage.sent, 0, 0),
+        "{truth:?} was merged to {left:?}"
+    );
+    let said = fs::read_to_string(stage.scratch.file("operator.log"))?;
+    let last = said.lines().last().unwrap_or_default();
+    let (written, removed) = (stage.sent, truth.doubles);
+    let wanted = format!("{written} packets written, {removed} doubles removed");
+    ensure!(last == wanted, "{wanted:?}, but merge said {last:?}");
+    Ok(())
+}
+
+/// Capture mode: the analyzer's files have each packet once.
+fn capture(engine: Engine) -> Result<()> {
+    let settings = "mode = capture\ntransport = tcp\n";
+    let mut stage = Stage::new(engine, settings)?;
+    let moves = change(&mut stage, runs())?;
+    let line = stage.await_rest()?;
+    let truth = stage.truth(&line)?;
+    println!("{moves:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
+    ensure!(
+        (truth.missed, truth.doubles) == (0, 0),
+        "{truth:?}: {line}\n{}",
+        stage.said()
+    );
+    ensure!(line.is("lost", 0), "{line}");
+    let [received, removed] = ["received", "removed"].map(|name| line.number(name));
+    let (received, removed) = (received?, removed?);
+    ensure!(removed > 0, "no packet came while buckets moved: {line}");
+    assert_shared(&line)?;
+    ensure!(
+        received - removed == i64::try_from(truth.offered)?,
+        "{line}"
+    );
+    line.assert_within("doubles", u64::try_from(removed)?)
+}
+
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
-fn planned_changes_miss_nothing_and_doubles_are_counted() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(1), "")?;
-        let moves = change(&mut stage, runs())?;
-        let line = stage.await_rest()?;
-        let truth = stage.truth(&line)?;
-        println!("{moves:?}, {truth:?}, {:.1} kpps", stage.rate());
-        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
-        // Each capture of each tcpdump is in the nodes' counts, and no other.
-        let captured = truth.captured + truth.doubles;
-        ensure!(line.is("captured", captured), "{captured} captured: {line}");
-        line.assert_within("doubles", truth.doubles)?;
-        line.assert_within("lost", truth.missed)
-    })
-    .unwrap();
+fn planned_changes_miss_nothing_and_doubles_are_counted_and_merged() {
+    netns::within_new(|| distribution(Engine::Embedded)).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn planned_changes_of_etcd_miss_nothing_either_and_doubles_are_counted_and_merged() {
+    netns::within_new(|| distribution(Engine::Etcd(1))).unwrap();
 }
 
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn planned_changes_give_the_analyzer_each_packet_once() {
-    netns::within_new(|| {
-        let settings = "mode = capture\ntransport = tcp\n";
-        let mut stage = Stage::new(Engine::Etcd(1), settings)?;
-        let moves = change(&mut stage, runs())?;
-        let line = stage.await_rest()?;
-        let truth = stage.truth(&line)?;
-        println!("{moves:?}, {truth:?}, {:.1} kpps: {line}", stage.rate());
-        ensure!(
-            (truth.missed, truth.doubles) == (0, 0),
-            "{truth:?}: {line}\n{}",
-            stage.said()
-        );
-        ensure!(line.is("lost", 0), "{line}");
-        let [received, removed] = ["received", "removed"].map(|name| line.number(name));
-        ensure!(
-            received? - removed? == i64::try_from(truth.offered)?,
-            "{line}"
-        );
-        Ok(())
-    })
-    .unwrap();
+    netns::within_new(|| capture(Engine::Embedded)).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn planned_changes_of_etcd_do_so_too() {
+    netns::within_new(|| capture(Engine::Etcd(1))).unwrap();
 }

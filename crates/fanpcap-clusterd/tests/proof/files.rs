@@ -1,9 +1,11 @@
-//! The analyzer's files: which packets they have, read block by block.
+//! Files of packets, the analyzer's and merged ones: which packets they have.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use pcap_file::pcap::PcapReader;
 
 use crate::wire;
 
@@ -24,6 +26,19 @@ pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
     for path in paths {
         let bytes = fs::read(&path)?;
         blocks(&bytes, &mut numbers).with_context(|| path.display().to_string())?;
+    }
+    Ok(numbers)
+}
+
+/// The numbers of the packets in a pcap file, in its order.
+///
+/// # Errors
+/// The file is no pcap file, or is cut off.
+pub(crate) fn numbers_of_pcap(path: &Path) -> Result<Vec<u64>> {
+    let mut reader = PcapReader::new(BufReader::new(File::open(path)?))?;
+    let mut numbers = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        numbers.extend(wire::number(&packet?.data));
     }
     Ok(numbers)
 }

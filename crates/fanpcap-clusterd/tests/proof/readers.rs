@@ -1,6 +1,8 @@
 //! tcpdump on the nodes, as any user would start it: what each has captured.
 
-use std::io::{BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,8 +20,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Starts tcpdump on a node.
-    pub(crate) fn start(mirror: &Mirror, node: usize) -> Result<Self> {
+    /// Starts tcpdump on a node. What it writes is kept in a new file.
+    pub(crate) fn start(mirror: &Mirror, node: usize, kept: &Path) -> Result<Self> {
         let mut command = Command::new("tcpdump");
         command
             .args(["-n", "-U", "-Z", "root", "-s", "80", "-B", "65536", "-i"])
@@ -28,7 +30,9 @@ impl Reader {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = mirror.on_node(node, || Ok(command.spawn()?))?;
-        let mut from = BufReader::new(child.stdout.take().context("tcpdump's output")?);
+        let from = child.stdout.take().context("tcpdump's output")?;
+        let kept = File::create(kept)?;
+        let mut from = BufReader::new(Kept { from, kept });
         // The file's header comes once it captures.
         from.read_exact(&mut [0; 24]).context("tcpdump's header")?;
         let numbers = Arc::new(Mutex::new(Vec::new()));
@@ -49,6 +53,20 @@ impl Reader {
     }
 }
 
+/// A stream of which all that is read is in a file, too.
+struct Kept {
+    from: ChildStdout,
+    kept: File,
+}
+
+impl Read for Kept {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(to)?;
+        self.kept.write_all(&to[..length])?;
+        Ok(length)
+    }
+}
+
 impl Drop for Reader {
     fn drop(&mut self) {
         // An error says that it has ended already.
@@ -58,7 +76,7 @@ impl Drop for Reader {
 }
 
 /// Takes packets out of a pcap stream until it ends.
-fn take(mut from: BufReader<ChildStdout>, found: &Mutex<Vec<u64>>) {
+fn take(mut from: impl Read, found: &Mutex<Vec<u64>>) {
     let mut head = [0; 16];
     let mut captured = vec![0; 1 << 16];
     while from.read_exact(&mut head).is_ok() {

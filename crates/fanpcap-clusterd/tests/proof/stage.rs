@@ -87,7 +87,7 @@ impl Stage {
         stage.await_owners(&[0, 1, 2])?;
         if !stage.ships {
             for node in 0..3 {
-                let reader = Reader::start(&stage.mirror, node)?;
+                let reader = Reader::start(&stage.mirror, node, &stage.kept(node))?;
                 stage.readers.push(reader);
             }
         }
@@ -397,6 +397,11 @@ impl Stage {
     /// Where the analyzer's files are.
     pub(crate) fn records(&self) -> PathBuf {
         self.scratch.file("records")
+    }
+
+    /// The pcap file of all that a node's tcpdump has written.
+    pub(crate) fn kept(&self, node: usize) -> PathBuf {
+        self.scratch.file(&format!("{}.pcap", id(node)))
     }
 
     /// What all programs have said.

@@ -1,5 +1,6 @@
 //! Packets that carry their number, 40,000 a second, until they are stopped.
 
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,10 +86,11 @@ fn template() -> Vec<u8> {
     headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
 }
 
-/// The number stands where the selection looks, and behind the mark.
+/// The number stands where the selection looks, and behind the mark. Only the first three bytes of
+/// a datagram's payload count, so the lowest three of the number are there.
 fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = template.to_vec();
-    frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_be_bytes());
+    frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
     frame[NUMBER + 12..NUMBER + 20].copy_from_slice(&number.to_be_bytes());
     frame
 }
@@ -97,7 +99,7 @@ fn numbered(template: &[u8], number: u64) -> Vec<u8> {
 pub(crate) fn number(captured: &[u8]) -> Option<u64> {
     let bytes = captured.get(NUMBER..NUMBER + 12)?;
     let (number, mark) = bytes.split_at(8);
-    (mark == MARK).then_some(u64::from_be_bytes(number.try_into().ok()?))
+    (mark == MARK).then_some(u64::from_le_bytes(number.try_into().ok()?))
 }
 
 /// Behind the headers of Ethernet, IPv4 and UDP.
@@ -113,4 +115,16 @@ fn a_packet_has_its_number() {
         assert_eq!(number(&frame), Some(it));
         assert_eq!(fanpcap_testkit::traffic::sequence_of(&frame), Some(it));
     }
+}
+
+#[test]
+fn numbers_decide_which_bucket_a_packet_has() {
+    let template = template();
+    let of = |number: u64| {
+        let bytes = &numbered(&template, number);
+        let (hash, _) = fanpcap_select::digest(&fanpcap_wire::Frame { bytes, tag: None }, 1);
+        hash
+    };
+    let hashes: HashSet<u32> = (0..1000).map(of).collect();
+    assert!(hashes.len() > 990, "{} hashes", hashes.len());
 }
