@@ -1,5 +1,6 @@
 //! Packets that carry their number, 40,000 a second, until they are stopped.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_gen::headers::{self, IPV4, Ipv4};
+use fanpcap_select::{Keys, Selection};
 use fanpcap_testkit::Injector;
+use fanpcap_wire::Frame;
 
 /// Packets a second.
 const RATE: u64 = 42_000;
@@ -85,10 +89,11 @@ fn template() -> Vec<u8> {
     headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
 }
 
-/// The number stands where the selection looks, and behind the mark.
+/// The number stands where the selection looks, and behind the mark. The selection's hash covers
+/// the first 3 bytes of it only ([`fanpcap_select::PAYLOAD`]), so the low ones come first.
 fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = template.to_vec();
-    frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_be_bytes());
+    frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
     frame[NUMBER + 12..NUMBER + 20].copy_from_slice(&number.to_be_bytes());
     frame
 }
@@ -97,7 +102,20 @@ fn numbered(template: &[u8], number: u64) -> Vec<u8> {
 pub(crate) fn number(captured: &[u8]) -> Option<u64> {
     let bytes = captured.get(NUMBER..NUMBER + 12)?;
     let (number, mark) = bytes.split_at(8);
-    (mark == MARK).then_some(u64::from_be_bytes(number.try_into().ok()?))
+    (mark == MARK).then_some(u64::from_le_bytes(number.try_into().ok()?))
+}
+
+/// The buckets of the packets with these numbers.
+pub(crate) fn buckets(
+    selection: Selection,
+    numbers: impl IntoIterator<Item = u64>,
+) -> impl Iterator<Item = usize> {
+    let template = template();
+    let mut keys = Keys::new(selection);
+    numbers.into_iter().map(move |number| {
+        let bytes = &numbered(&template, number);
+        keys.number(&Frame { bytes, tag: None }, 0).bucket
+    })
 }
 
 /// Behind the headers of Ethernet, IPv4 and UDP.
@@ -113,4 +131,10 @@ fn a_packet_has_its_number() {
         assert_eq!(number(&frame), Some(it));
         assert_eq!(fanpcap_testkit::traffic::sequence_of(&frame), Some(it));
     }
+}
+
+#[test]
+fn packets_are_in_all_buckets() {
+    let found: BTreeSet<usize> = buckets(Selection::default(), 0..100_000).collect();
+    assert_eq!(found.len(), BUCKETS);
 }
