@@ -7,6 +7,7 @@ mod files;
 mod books;
 mod stage;
 mod changes;
+mod several;
 mod deaths;
 mod outages;
 mod ports;

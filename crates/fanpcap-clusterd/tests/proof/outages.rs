@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{await_for, netns};
 
 use crate::deaths::{QUICK, assert_accounted};
-use crate::stage::{Engine, LOOK, PATIENCE, Stage, seconds};
+use crate::stage::{Engine, LOOK, PATIENCE, Stage, id, seconds};
 
 /// Records go to the analyzer, and are acknowledged.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
@@ -40,8 +40,7 @@ fn etcds_leader_then_its_quorum_then_the_coordinator_die_and_nothing_is_missed()
         let outage = seconds("FANPCAP_OUTAGE", 7);
         without_etcd(&mut stage, outage)?;
         let owners = stage.await_owners(&[0, 1, 2])?;
-        let (_, after) = stage.owners()?;
-        ensure!(before == after, "topology {before}, then {after}");
+        assert_unchanged(&stage, before)?;
         ensure!(owners.iter().all(Option::is_some), "all buckets");
         let killed = Instant::now();
         let dead = stage.kill_coordinator()?;
@@ -105,4 +104,69 @@ fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
 #[ignore = "needs root: namespaces, XDP"]
 fn a_node_that_was_cut_off_from_etcd_does_so_too() {
     netns::within_new(|| cut_off(Engine::Etcd(1), "")).unwrap();
+}
+
+/// Stops the agents of two nodes, and waits until their leases have ended.
+///
+/// Each agent keeps its lease alive at a time of its own, and a node whose lease ends 100 ms before
+/// the other's counts as dead by itself. etcd starts all leases anew when it is started
+/// ([`fanpcap_etcd::Lease::ttl`]): so these two end at once.
+fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
+    for node in nodes {
+        stage.signal(node, "STOP")?;
+    }
+    let etcd = stage.etcd.as_mut().context("an etcd")?;
+    etcd.kill(0)?;
+    etcd.restart(0)?;
+    etcd.await_leader()?;
+    let begun = Instant::now();
+    let [one, other] = nodes.map(id);
+    let line = format!("nodes {one}, {other} are gone at once");
+    await_for(&line, PATIENCE, || {
+        thread::sleep(LOOK);
+        Ok(stage.said().contains(&line).then_some(()))
+    })
+    .with_context(|| stage.said())?;
+    println!("the coordinator says so after {:?}", begun.elapsed());
+    Ok(())
+}
+
+/// Asserts that the topology is the one of before.
+fn assert_unchanged(stage: &Stage, before: u64) -> Result<()> {
+    let (_, after) = stage.owners()?;
+    ensure!(
+        before == after,
+        "topology {before}, then {after}\n{}",
+        stage.said()
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn two_of_three_agents_hang_and_nothing_changes_or_is_missed() {
+    netns::within_new(|| {
+        let mut stage = Stage::new(Engine::Etcd(1), "")?;
+        let (_, before) = stage.owners()?;
+        stage.send();
+        thread::sleep(BEFORE);
+        hang(&mut stage, [0, 1])?;
+        thread::sleep(seconds("FANPCAP_HANG", 3));
+        assert_unchanged(&stage, before)?;
+        let status = stage.cluster(&["status"])?;
+        for node in [0, 1].map(id) {
+            let silent = format!("node {node} is silent and has buckets");
+            ensure!(status.contains(&silent), "{status}");
+        }
+        for node in [0, 1] {
+            stage.signal(node, "CONT")?;
+        }
+        // All say again that they capture by the topology in force.
+        stage.await_owners(&[0, 1, 2])?;
+        thread::sleep(BEFORE);
+        assert_unchanged(&stage, before)?;
+        stage.rest()?;
+        assert_once(&stage)
+    })
+    .unwrap();
 }

@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// For how long nothing changes at rest, in nanoseconds: a node's reports are a second apart.
-const REST: u64 = 2_000_000_000;
+pub(crate) const REST: u64 = 2_000_000_000;
 
 /// What coordinates the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,9 +124,11 @@ impl Stage {
                 format!("key_file = {key}\ncoordinators = {HOST}:7700\n")
             }
         };
-        let text = format!(
-            "cluster = proof\n{coordination}analyzers = {HOST}:7710\nhold_down = 0s\n{more}"
-        );
+        let analyzers = match more.contains("analyzers =") {
+            true => String::new(),
+            false => format!("analyzers = {HOST}:7710\n"),
+        };
+        let text = format!("cluster = proof\n{coordination}{analyzers}hold_down = 0s\n{more}");
         scratch.write("cluster.conf", &text)?;
         Ok(Self {
             mirror,
@@ -145,7 +147,7 @@ impl Stage {
     }
 
     /// The program with a subcommand. What it says goes to a file, behind what was said before.
-    fn program(&self, name: &str, words: &[&str]) -> Result<Command> {
+    pub(crate) fn program(&self, name: &str, words: &[&str]) -> Result<Command> {
         let path = self.scratch.file(&format!("{name}.log"));
         let log = File::options().create(true).append(true).open(path)?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
@@ -408,7 +410,7 @@ impl Stage {
     pub(crate) fn said(&self) -> String {
         let agents = (0..self.agents.len()).map(|node| format!("agent{node}"));
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
-        let others = ["analyzer", "operator"].map(str::to_owned);
+        let others = ["analyzer", "analyzer1", "operator"].map(str::to_owned);
         let said = agents.chain(coordinators).chain(others).map(|name| {
             let path = self.scratch.file(&format!("{name}.log"));
             let text = fs::read_to_string(path).unwrap_or_default();
