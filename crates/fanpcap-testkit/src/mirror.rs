@@ -24,6 +24,7 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const INLET: &str = "inlet";
 /// Joins the control devices of all nodes.
 const BRIDGE: &str = "control";
+const ADDRESS: &str = "02:00:00:00:00:fe";
 
 /// Nodes behind a mirror port, each in a network namespace of its own, and a control network that
 /// joins them with the calling thread's namespace.
@@ -46,8 +47,10 @@ impl Mirror {
     /// Namespaces or devices can't be created (this needs root).
     pub fn new(count: usize) -> Result<Self> {
         netns::enter_quiet()?;
+        // A bridge without an address of its own takes the least of its ports'. With each port that
+        // joins it may be another, and nodes would send to the old one for half a minute.
         veth::ip(&format!(
-            "link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0"
+            "link add {BRIDGE} address {ADDRESS} type bridge forward_delay 0 mcast_snooping 0"
         ))?;
         veth::ip(&format!("address add {HOST}/24 dev {BRIDGE}"))?;
         veth::ip(&format!("link set {BRIDGE} up"))?;
