@@ -11,7 +11,8 @@ const STEP: usize = 3 + 8 * 8;
 
 fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
     let [since, stamp, ring, marked, sequence, beacon, seen, captured] = numbers;
-    let counts = |count: u64| Box::new(std::array::from_fn(|b| if b % 64 == 0 { count } else { 0 }));
+    let counts =
+        |count: u64| Box::new(std::array::from_fn(|b| if b % 64 == 0 { count } else { 0 }));
     Report {
         summary: Summary {
             node: NodeId(u32::from(node % 4)),
@@ -21,7 +22,10 @@ fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
             revision: Revision(1),
             ring,
             marked,
-            beacon: Beacon { sequence, seen: beacon },
+            beacon: Beacon {
+                sequence,
+                seen: beacon,
+            },
         },
         seen: counts(seen),
         captured: counts(captured),

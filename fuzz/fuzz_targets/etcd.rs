@@ -12,7 +12,12 @@ fuzz_target!(|input: &[u8]| {
     };
     let names = Names::new("lab");
     let node = NodeId(7);
-    let keys = [names.node(node), names.ack(node), names.topology(), names.desired()];
+    let keys = [
+        names.node(node),
+        names.ack(node),
+        names.topology(),
+        names.desired(),
+    ];
     let kv = KeyValue {
         key: keys[usize::from(first % 4)].clone(),
         value: value.to_vec(),

@@ -1,0 +1,69 @@
+//! An analyzer and a ledger take any messages that can be read.
+#![no_main]
+
+use fanpcap_buckets::Slot;
+use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings};
+use fanpcap_cluster::record::{Batch, decode_counts};
+use fanpcap_cluster::witness::{Assembly, Ledger, LedgerSettings};
+use fanpcap_cluster::{NodeId, Revision, Seat, Topology};
+use fanpcap_select::Selection;
+use libfuzzer_sys::fuzz_target;
+
+/// A topology of two nodes in which some buckets move from one to the other.
+fn topology(node: NodeId) -> Topology {
+    let seat = |slot: u8, node: u32| Seat {
+        slot: Slot(slot),
+        node: NodeId(node),
+        weight: 1,
+    };
+    Topology {
+        epoch: 1,
+        selection: Selection::default(),
+        seats: vec![seat(0, node.0), seat(1, node.0.wrapping_add(1))],
+        owners: Box::new(std::array::from_fn(|bucket| {
+            Some(Slot(u8::from(bucket % 3 == 0)))
+        })),
+        heirs: Some(Box::new(std::array::from_fn(|bucket| {
+            Some(Slot(u8::from(bucket % 2 == 0)))
+        }))),
+        analyzers: Vec::new(),
+    }
+}
+
+fn account(bytes: &[u8]) {
+    let Ok((_, chunk)) = decode_counts(bytes) else {
+        return;
+    };
+    let mut ledger = Ledger::new(LedgerSettings {
+        skew: 1000,
+        begin: 0,
+        analyzed: false,
+    });
+    if let Some(report) = Assembly::default().take(&chunk) {
+        let _ = ledger.take(report);
+        ledger.settle();
+        ledger.account();
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    account(bytes);
+    let Ok(batch) = Batch::decode(bytes) else {
+        return;
+    };
+    let mut analyzer = Analyzer::new(AnalyzerSettings {
+        cluster: batch.head.cluster,
+        hold: 1000,
+        skew: 100,
+        most_held: 1 << 20,
+        seed: 1,
+        begin: 0,
+    });
+    analyzer.follow(Revision(1), topology(batch.head.node));
+    analyzer.know(1 << 60);
+    let mut given = 0;
+    let _ = analyzer.take(&batch, 1 << 60);
+    analyzer.release(1 << 61, |_| given += 1);
+    analyzer.flush(|_| given += 1);
+    assert!(given <= usize::from(batch.len()));
+});
