@@ -11,6 +11,10 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
+/// A third of 6000 packets, more or less. All TCP packets of a flow have one number there, so that
+/// half of the packets are in the buckets of few flows.
+pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
+
 /// A mirror port with nodes, each with an agent and a reader.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
