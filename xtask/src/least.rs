@@ -23,7 +23,8 @@ const LINTS: &str = "clippy --workspace --all-targets --quiet -- -D warnings";
 /// The library as users get it, whose size has a limit.
 const LIBRARY: &str = "build --release --quiet -p fanpcap-abi";
 /// What is optimized otherwise compiles all the same.
-const COMMANDS: &str = "build --quiet -p fanpcap-cli -p fanpcap-bench -p fanpcap-clusterd";
+const COMMANDS: &str = "build --quiet -p fanpcap-cli -p fanpcap-bench -p fanpcap-clusterd \
+                        --features fanpcap-clusterd/parquet";
 /// The checks, and what cargo is to do for the first of them.
 const CHECKS: [&str; 4] = [
     "least: lints",

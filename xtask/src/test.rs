@@ -66,8 +66,8 @@ const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
 const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
 /// The command, its traffic generator and the bench; exports, with the collectors of others.
 const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench -p fanpcap-ipfix";
-/// What a cluster's nodes agree by.
-const CLUSTER: &str = "-p fanpcap-etcd -p fanpcap-clusterd";
+/// What a cluster's nodes agree by, and its programs, with all that they can write.
+const CLUSTER: &str = "-p fanpcap-etcd -p fanpcap-clusterd --features fanpcap-clusterd/parquet";
 
 impl Tier {
     fn run(self) -> Result<Tally> {
