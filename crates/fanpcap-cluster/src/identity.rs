@@ -14,8 +14,8 @@ impl fmt::Display for NodeId {
 
 /// Orders all topologies that a cluster ever had: the greater is the newer.
 ///
-/// etcd's `mod_revision`, or the coordinator's term (upper half) and its count of topologies (lower
-/// half). It is in every record: an analyzer can tell what a node sent that was fenced off.
+/// etcd's `mod_revision`, or the coordinator's term (upper half) and a count that begins anywhere
+/// (lower half). It is in every record: an analyzer can tell what a node sent that was fenced off.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Revision(pub u64);
 

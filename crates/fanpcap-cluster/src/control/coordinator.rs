@@ -131,6 +131,8 @@ pub struct CoordinatorEnd {
     /// What standbys are told. Its members are those of the last synchronisation.
     state: State,
     members: BTreeMap<NodeId, Presence>,
+    /// Whether the active coordinator has yet to be shown a newer topology than its own.
+    shows: bool,
     /// Whether it leads, and knew nodes when it began to.
     inherits: bool,
     /// Whether it leads, and nodes were sent the topology that it knows when it last looked.
@@ -194,6 +196,7 @@ impl CoordinatorEnd {
             forgotten: None,
             state,
             members: BTreeMap::new(),
+            shows: false,
             inherits: false,
             gives: false,
             refusals: BTreeMap::new(),
@@ -290,7 +293,8 @@ impl CoordinatorEnd {
         }
         topology.check().map_err(|_| WriteRefused::Unfit)?;
         let last = replaces.max(self.forgotten);
-        let revision = leader.term.after(last).ok_or(WriteRefused::Unfit)?;
+        let revision = leader.term.after(last, self.endpoint.begin());
+        let revision = revision.ok_or(WriteRefused::Unfit)?;
         self.stand(now, revision, Box::new(topology.clone()));
         self.synchronise_all();
         self.deliver(now);

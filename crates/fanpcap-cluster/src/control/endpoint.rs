@@ -151,6 +151,12 @@ impl Endpoint {
         self.me
     }
 
+    /// Where this process begins to count what it must not number like an earlier process of the
+    /// same participant: drawn at random, with as many numbers left as a process can need.
+    pub(super) fn begin(&self) -> u32 {
+        u32::try_from(self.session >> 33).unwrap_or(0)
+    }
+
     /// Replaces the keys. What was sealed with a key that is not among them is refused from now on.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;

@@ -31,7 +31,8 @@ const AHEAD: u32 = LAST / 4;
 /// coordinators ever have one term, whatever they could not hear of each other. Term 0 is nobody's.
 ///
 /// A coordinator's next round is greater than all it knows, and not less than what the clock says:
-/// one that has lost its file does not take a term of its earlier life again.
+/// one that has lost its file does not take a term of its earlier life again, unless the terms were
+/// ahead of its clock. Then the counts of the two lives differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 
@@ -61,9 +62,11 @@ impl Term {
         Self(upper)
     }
 
-    /// The first revision of this term that is newer than `last`; `None` if there is none.
-    pub fn after(self, last: Option<Revision>) -> Option<Revision> {
-        let begin = super::avp::joined(self.0, 0);
+    /// The first revision of this term that is newer than `last`; `None` if there is none. The
+    /// count of a term begins after `begin`, which each process has drawn: one that has lost its
+    /// file may have a term of its earlier life again, and must not give a revision twice.
+    pub fn after(self, last: Option<Revision>, begin: u32) -> Option<Revision> {
+        let begin = super::avp::joined(self.0, begin);
         let last = last.map_or(begin, |last| last.0.max(begin));
         let next = Revision(last.checked_add(1)?);
         (Self::of(next) == self).then_some(next)
@@ -92,14 +95,17 @@ mod tests {
         let first = Term::default().next(3, never);
         assert_eq!(first, Term(16 + 3));
         assert!(first.next(0, never) > first && Term::default().next(2, never) != first);
-        let one = first.after(None).unwrap();
+        let one = first.after(None, 0).unwrap();
         assert_eq!(Term::of(one), first);
-        assert_eq!(first.after(Some(one)), Some(Revision(one.0 + 1)));
+        assert_eq!(first.after(Some(one), 0), Some(Revision(one.0 + 1)));
         assert_eq!(
-            first.next(1, never).after(Some(one)),
+            first.next(1, never).after(Some(one), 0),
             Some(Revision((33 << 32) + 1))
         );
-        assert_eq!(first.after(Some(Revision(200 << 32))), None);
+        assert_eq!(first.after(Some(Revision(200 << 32)), 0), None);
+        let drawn = first.after(None, 700).unwrap();
+        assert_eq!(drawn, Revision(one.0 + 700));
+        assert_eq!(first.after(Some(drawn), 700), Some(Revision(one.0 + 701)));
         assert_eq!(Term(u32::MAX).next(15, never), Term(u32::MAX));
         let at = |seconds| Duration::from_secs(BEGIN + seconds);
         assert_eq!(Term::default().next(1, at(80)), Term(161));

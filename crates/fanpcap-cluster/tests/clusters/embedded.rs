@@ -21,7 +21,7 @@ use crate::machines::Machine;
 use crate::proof::lineage::{self, Written};
 use crate::proof::{self, Broken, End, Run, Verdict};
 use crate::store::Time;
-use chairs::Chair;
+use chairs::{Chair, Last};
 
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
@@ -128,9 +128,12 @@ impl Network {
             topologies: self.written.iter().map(|one| &*one.topology).collect(),
             eras: lineage::eras(&self.machines, &self.written)?,
             stale: stale?,
-            end: match self.written.is_empty() && self.has_nobody() {
-                true => End::Nobody,
-                false => End::Stands(last.as_deref()),
+            end: match &last {
+                Some(Last {
+                    topology: None,
+                    has_nobody: true,
+                }) => End::Nobody,
+                last => End::Stands(last.as_ref().and_then(|last| last.topology.as_deref())),
             },
         };
         proof::judge(&run, scene)

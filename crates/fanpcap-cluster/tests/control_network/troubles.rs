@@ -82,6 +82,67 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
 }
 
+/// Elections that follow each other fast bring the terms ahead of the clock. Then a coordinator
+/// that loses its file may have a term again; the network asserts that no revision comes twice.
+#[test]
+fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
+    let term = |network: &Network| {
+        let end = network.coordinators[0].end.as_ref();
+        end.and_then(CoordinatorEnd::leader).expect("it leads").term
+    };
+    let repeats = |elections: u32| {
+        let (mut network, ..) = settled(3, 1, 2);
+        for _ in 0..elections {
+            network.start_coordinator(0);
+            network.run(7 * SECOND);
+        }
+        network.write(0).expect("it leads");
+        let before = term(&network);
+        // Nobody who has heard of the term is left.
+        network.nodes.iter_mut().for_each(|node| node.end = None);
+        network.coordinators[0].stored = None;
+        network.start_coordinator(0);
+        network.run(11 * SECOND);
+        (0..2).for_each(|at| network.start_node(at));
+        network.run(7 * SECOND);
+        network.write(0).expect("it leads");
+        term(&network) == before
+    };
+    assert!((0..24).any(repeats), "in none of the cases it matters");
+}
+
+/// The nodes' agents have started again and have no topology to show. The leader was cut off when
+/// it was written. The coordinator that wrote it stands by.
+#[test]
+fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
+    let (mut network, leader, old) = settled(5, 2, 3);
+    part(&mut network, &[1 - leader], &[]);
+    let newer = network.write(leader).expect("it leads");
+    network.run(20 * SECOND);
+    for at in 0..3 {
+        network.start_node(at);
+        network.nodes[at].follows = Some(newer);
+        let end = network.nodes[at].end.as_mut().expect("alive");
+        end.acknowledge(newer);
+    }
+    network.lost = 200;
+    network.cut.clear();
+    let knows = |network: &mut Network| {
+        let end = network.coordinators[1 - leader].end.as_mut();
+        let topology = &end.expect("alive").view(network.now).topology;
+        topology.as_ref().map(|(revision, _)| *revision)
+    };
+    let begin = network.now;
+    while knows(&mut network) != Some(newer) {
+        network.run(SECOND / 100);
+        assert!(network.now - begin < 20 * SECOND, "it is shown soon");
+    }
+    assert!(network.leaders().is_empty(), "it hears the nodes first");
+    network.run(20 * SECOND);
+    assert_eq!(network.leaders(), [1 - leader]);
+    assert!(network.write(1 - leader) > Some(newer) && newer > old);
+}
+
 /// A coordinator that was cut off leads by what it knew then. A node whose machine has started
 /// again is the first that it hears, and the others follow a newer topology.
 #[test]

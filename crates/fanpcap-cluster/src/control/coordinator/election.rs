@@ -19,6 +19,7 @@ use super::super::term::{ROUND, Term};
 use super::CoordinatorEnd;
 use super::members::Presence;
 use crate::identity::Revision;
+use crate::topology::Topology;
 
 /// How much longer a standby waits than the one before it.
 const STEP: Duration = Duration::from_millis(50);
@@ -110,6 +111,8 @@ impl CoordinatorEnd {
         self.term = leader.term;
         self.remembers = true;
         self.state.term = leader.term;
+        // Nobody takes a state of an earlier life for this one, were their terms the same.
+        self.state.number = self.endpoint.begin();
         self.state.wishes.selection = self.settings.wishes.selection;
         self.state
             .wishes
@@ -149,6 +152,15 @@ impl CoordinatorEnd {
     pub(super) fn begin_to_settle(&mut self, now: Duration) {
         if let Stance::Leading { settled, .. } = &mut self.stance {
             settled.get_or_insert(now + self.settings.settle);
+        }
+    }
+
+    /// Waits for the nodes of a topology that a standby has shown: it may be the only coordinator
+    /// that has heard them yet. Whoever plans believes no absence for a while then.
+    fn settle_again(&mut self, now: Duration) {
+        self.inherits = false;
+        if let Stance::Leading { settled, .. } = &mut self.stance {
+            *settled = Some(now + self.settings.settle);
         }
     }
 
@@ -231,8 +243,11 @@ impl CoordinatorEnd {
             Body::Elect(leader, revision) => self.hear_candidate(now, from, leader, revision),
             Body::Synchronise(state) if !self.leads() && state.term >= self.term => {
                 self.see(now, state.term);
-                self.remembers = true;
-                self.state = *state;
+                self.take_state(from, *state);
+            }
+            Body::TopologyUpdate(revision, topology) if Some(revision) > self.revision() => {
+                self.take_shown(now, revision, topology);
+                self.settle_again(now);
             }
             Body::Fetch if self.leads() => self.synchronise(from),
             _ => {}
@@ -251,8 +266,41 @@ impl CoordinatorEnd {
         self.stance = Stance::Standby { heard: now };
         self.pulsed = Some(now);
         self.known = Some(leader);
-        if (self.state.term, self.state.number) != (leader.term, number) {
+        if self.shows || (self.state.term, self.state.number) != (leader.term, number) {
             self.say(from, &Body::Fetch, 0);
+        }
+    }
+
+    /// Takes what the active coordinator tells. Where that one did not hear of a newer topology,
+    /// this is kept and shown with each pulse until it has it: maybe nobody else can show it.
+    fn take_state(&mut self, from: (SocketAddr, Peer), told: State) {
+        self.remembers = true;
+        let own = std::mem::replace(&mut self.state, told).topology;
+        let newer = own.filter(|(revision, _)| Some(*revision) > self.revision());
+        self.shows = newer.is_some();
+        if let Some((revision, topology)) = newer {
+            let body = Body::TopologyUpdate(revision, topology.clone());
+            self.say(from, &body, self.transfers);
+            self.state.topology = Some((revision, topology));
+        } else {
+            self.transfers = self.transfers.wrapping_add(1);
+        }
+    }
+
+    /// Takes a newer topology that a node or a standby shows.
+    pub(super) fn take_shown(
+        &mut self,
+        now: Duration,
+        revision: Revision,
+        topology: Box<Topology>,
+    ) {
+        if !self.leads() || Some(revision) <= self.revision() {
+            return;
+        }
+        self.see(now, Term::of(revision));
+        if self.leads() {
+            self.stand(now, revision, topology);
+            self.synchronise_all();
         }
     }
 

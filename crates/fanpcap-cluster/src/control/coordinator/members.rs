@@ -149,13 +149,7 @@ impl CoordinatorEnd {
                 self.members.remove(&node);
                 self.changed();
             }
-            Body::TopologyUpdate(revision, topology) if Some(revision) > self.revision() => {
-                self.see(now, Term::of(revision));
-                if self.leads() {
-                    self.stand(now, revision, topology);
-                    self.synchronise_all();
-                }
-            }
+            Body::TopologyUpdate(revision, topology) => self.take_shown(now, revision, topology),
             _ => {}
         }
     }

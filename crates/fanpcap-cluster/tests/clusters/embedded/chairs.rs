@@ -35,6 +35,13 @@ pub(super) struct Chair {
     leads: bool,
 }
 
+/// What the last leader knows.
+pub(super) struct Last {
+    pub(super) topology: Option<Box<Topology>>,
+    /// Whether it knows of no node that is due a bucket.
+    pub(super) has_nobody: bool,
+}
+
 impl Chair {
     pub(super) fn new(outlast: Duration) -> Self {
         Self {
@@ -161,23 +168,18 @@ impl Network {
         }
     }
 
-    /// The topology of the one coordinator that leads; `None` if there are none or several.
-    pub(super) fn last(&mut self) -> Option<Box<Topology>> {
+    /// What the one coordinator that leads knows at the end; `None` if there are none or several.
+    pub(super) fn last(&mut self) -> Option<Last> {
         let time = self.time();
-        let ends = self
-            .chairs
-            .iter_mut()
-            .filter_map(|chair| chair.end.as_mut());
-        let views = ends.map(|end| end.view(time).clone());
-        let mut leading = views.filter(|view| view.leads);
-        let (_, topology) = leading.next()?.topology?;
-        leading.next().is_none().then_some(topology)
-    }
-
-    /// Whether the coordinator that leads knows of no node that is due a bucket.
-    pub(super) fn has_nobody(&self) -> bool {
-        let mut conditions = self.chairs.iter().flat_map(|chair| chair.core.conditions());
-        conditions.any(|note| *note == Note::Nobody)
+        let mut leading = self.chairs.iter_mut().filter_map(|chair| {
+            let view = chair.end.as_mut()?.view(time).clone();
+            view.leads.then(|| Last {
+                topology: view.topology.map(|(_, topology)| topology),
+                has_nobody: chair.core.conditions().any(|note| *note == Note::Nobody),
+            })
+        });
+        let last = leading.next()?;
+        leading.next().is_none().then_some(last)
     }
 }
 
