@@ -91,6 +91,9 @@ pub struct View {
     pub live: Vec<Live>,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
+    /// Whether nodes may capture by a newer topology, which nobody has any more. They come back to
+    /// this one only if it is written again.
+    pub is_outrun: bool,
     /// What the operator wants.
     pub wishes: Wishes,
 }

@@ -18,6 +18,8 @@
 //!   also ends when the others were away for [`Timing::outlast`].
 //! * A new leader believes no absence before it has led for [`Timing::lease`].
 //! * Without any node that lives and has a weight, nothing changes.
+//! * A topology that nodes may have left for a newer one, which is lost, is written again: else
+//!   those nodes would follow the lost one for as long as nothing else changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -192,6 +194,10 @@ impl Coordinator {
             return None;
         }
         self.answers.update(*revision, topology, &view.live, now);
+        if view.is_outrun {
+            let again = reshape::again(topology);
+            return Some(write(again, *revision, topology, &BTreeSet::new()));
+        }
         let absent = self.believed_absent(view, topology, since, now, conditions);
         let members = self.members(view, topology, &absent, now, conditions);
         if self.is_settled(topology, now) {

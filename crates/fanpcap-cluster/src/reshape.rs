@@ -167,6 +167,14 @@ pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Optio
     Some(next)
 }
 
+/// The same topology once more. It is newer than all others that nodes may follow.
+pub fn again(current: &Topology) -> Topology {
+    Topology {
+        epoch: current.epoch + 1,
+        ..current.clone()
+    }
+}
+
 /// The nodes that get buckets in a union. It ends once they all capture by it.
 pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
     let Some(heirs) = &topology.heirs else {

@@ -268,6 +268,7 @@ impl CoordinatorEnd {
         if revision(&self.view.topology) != revision(&self.state.topology) {
             self.view.topology.clone_from(&self.state.topology);
         }
+        self.view.is_outrun = self.forgotten > self.revision();
         &self.view
     }
 

@@ -75,7 +75,7 @@ impl Cause {
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// A part of a message, or an own one.
+    /// A part of a message, an own one, or one that later ones have made untrue.
     Nothing,
     /// Which coordinator is active, as somebody with the key once said.
     Hint(Leader),
@@ -94,6 +94,8 @@ struct Association {
     session: u64,
     token: u64,
     window: Window,
+    /// The last of its messages that says how it is.
+    said: u64,
     /// Stirred into the tokens of its next sessions.
     generation: u64,
     /// A session that it seems to have begun.
@@ -283,6 +285,7 @@ impl Endpoint {
             session: 0,
             token: 0,
             window: Window::default(),
+            said: 0,
             generation: self.generation,
             begun: 0,
             offered: 0,
@@ -313,6 +316,7 @@ impl Endpoint {
             with.token = token;
             with.generation = self.generation;
             with.window = Window::default();
+            with.said = 0;
             with.begun = 0;
             with.assemblies.clear();
         }
@@ -329,6 +333,12 @@ impl Endpoint {
             with.offered = envelope.offer;
         }
         let kind = envelope.message.kind;
+        if kind.is_condition() {
+            if envelope.sequence < with.said {
+                return Ok(Incoming::Nothing);
+            }
+            with.said = envelope.sequence;
+        }
         let assembly = with.assemblies.entry(kind).or_default();
         let Some(list) = assembly.take(envelope.message) else {
             return Ok(Incoming::Nothing);

@@ -65,6 +65,12 @@ impl Kind {
     fn of(number: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
+
+    /// Whether it says how its sender is, so that it is untrue once a later one has been said. The
+    /// window of sequence numbers alone would let an old weight count again after minutes.
+    pub(super) fn is_condition(self) -> bool {
+        matches!(self, Self::Join | Self::Heartbeat | Self::Leave)
+    }
 }
 
 /// A control message.

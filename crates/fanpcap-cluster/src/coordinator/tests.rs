@@ -418,6 +418,31 @@ fn a_topology_that_is_no_good_is_not_written_over() {
     assert_eq!(lab.stages(), []);
 }
 
+/// A node captures by a newer topology than the coordinator's, and nobody can show it.
+#[test]
+fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
+    let mut lab = Lab::with(&[1, 2]);
+    let before = lab.topology().clone();
+    // Not even somebody to give buckets to is needed.
+    lab.view.wishes.drained = [NodeId(1), NodeId(2)].into();
+    lab.run(100);
+    assert_eq!(lab.stages(), []);
+    lab.view.is_outrun = true;
+    assert!(lab.step());
+    lab.view.is_outrun = false;
+    lab.run(10_000);
+    assert_eq!(lab.stages(), [Stage::Stable]);
+    let again = Topology {
+        epoch: before.epoch + 1,
+        ..before
+    };
+    assert_eq!(*lab.topology(), again);
+    assert_eq!(
+        lab.changes[0].to_string(),
+        "epoch=2 phase=stable cause=again moved=0/4096"
+    );
+}
+
 #[test]
 fn the_cluster_is_full_with_128_nodes() {
     let nodes: Vec<u32> = (1..=128).collect();

@@ -154,6 +154,15 @@ fn the_embedded_engine_keeps_the_same_promises() {
     }
 }
 
+/// In these, nodes followed a topology that was lost for as long as nothing else changed.
+#[test]
+fn a_lost_topology_leaves_no_bucket_with_two_owners() {
+    for seed in [9418, 23963] {
+        let (_, verdict) = on_embedded(seed, &Scene::of(seed), false);
+        assert!(verdict.is_ok(), "seed {seed}: {:?}", verdict.err());
+    }
+}
+
 #[expect(clippy::print_stdout, reason = "a run's story")]
 fn tell(simulate: Simulation) {
     let seed = number("SEED", 0);

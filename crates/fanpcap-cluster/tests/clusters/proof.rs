@@ -4,6 +4,7 @@
 //! missed, if each node got to it by up to [`SKEW`] later than the first. A packet of time `t` is
 //! certainly captured if some node captures its bucket from `t` to `t + SKEW`.
 
+mod branches;
 pub(crate) mod lineage;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,7 @@ use fanpcap_cluster::control::{
     Body, Cause, CoordinatorEnd, Incoming, Leader, Reply, Request, Role, State, Term,
     TooManyWishes, Trouble, Wish, WriteRefused,
 };
-use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision};
+use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Refusal, Revision};
 
 use crate::network::{Network, coordinator_at, node_at, part};
 use crate::{SECOND, ask, settled};
@@ -80,6 +80,53 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     network.run(30 * SECOND);
     let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
+    network.run(50 * SECOND);
+    // Nobody could show it, so the old one is to be written again: then all follow that.
+    let leader = network.leaders()[0];
+    let is_outrun = |network: &mut Network| {
+        let now = network.now;
+        let end = network.coordinators[leader].end.as_mut();
+        end.map(|end| end.view(now).is_outrun)
+    };
+    assert_eq!(is_outrun(&mut network), Some(true));
+    let again = network.write(leader).expect("it leads");
+    assert_eq!(is_outrun(&mut network), Some(false));
+    network.run(5 * SECOND);
+    assert!(network.nodes.iter().all(|node| node.follows == Some(again)));
+}
+
+/// Somebody keeps heartbeats back, and sends them when the node has said something else.
+#[test]
+fn a_heartbeat_that_others_have_overtaken_says_nothing() {
+    let (mut network, leader, _) = settled(18, 1, 2);
+    let (node, coordinator) = (node_at(0), coordinator_at(leader));
+    part(&mut network, &[], &[0]);
+    network.log = Some(Vec::new());
+    network.run(6 * SECOND);
+    network.cut.clear();
+    let kept = network.log.take().expect("it is kept").into_iter();
+    let kept = kept.filter(|(from, to, _)| (*from, *to) == (node, coordinator));
+    let kept: Vec<_> = kept.collect();
+    assert!(!kept.is_empty());
+    let announcement = Announcement {
+        node: NodeId(1),
+        boot: network.nodes[0].boot,
+        weight: 3,
+        address: node,
+    };
+    let end = network.nodes[0].end.as_mut().expect("alive");
+    end.announce(announcement);
+    network.run(2 * SECOND);
+    let weight = |network: &mut Network| {
+        let now = network.now;
+        let end = network.coordinators[leader].end.as_mut().expect("alive");
+        end.view(now).live[0].announcement.weight
+    };
+    assert_eq!(weight(&mut network), 3);
+    for (from, to, datagram) in kept {
+        network.hand(from, to, &datagram);
+        assert_eq!(weight(&mut network), 3);
+    }
 }
 
 /// Elections that follow each other fast bring the terms ahead of the clock. Then a coordinator

@@ -2,7 +2,8 @@
 //!
 //! Each topology replaces one that its coordinator knew. In a **fork** two replace the same one, or
 //! a coordinator that knows none plans a first one again. No rule leads from one branch to the
-//! other, so what nodes capture is judged by the newest topologies of all branches in use.
+//! other, so what nodes capture is judged by the newest topologies of all branches in use. If all
+//! nodes change to another branch at once, both count at that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,9 +36,15 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
         let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
         // Without any node at work nothing changes.
-        if !heads.is_empty() && eras.last().is_none_or(|last| last.heads != heads) {
+        if heads.is_empty() || eras.last().is_some_and(|last| last.heads == heads) {
+            continue;
+        }
+        let left = eras.last().map(|last| family.left(&last.heads, &heads));
+        if let Some(left) = left.filter(|left| !left.is_empty()) {
+            let heads = left.into_iter().chain(heads.clone()).collect();
             eras.push(Era { from, heads });
         }
+        eras.push(Era { from, heads });
     }
     Ok(eras)
 }
@@ -89,6 +96,17 @@ impl Family {
     fn place(&self, segment: &Segment) -> Option<usize> {
         let orders = segment.orders.as_ref()?;
         self.places.get(&orders.revision).copied()
+    }
+
+    /// The heads of branches that no node follows any more, though none of `heads` leads on from
+    /// there or back to where they came from.
+    fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
+        let is_kin = |one: usize, other: usize| {
+            one == other || self.comes_from(one, other) || self.comes_from(other, one)
+        };
+        let has_kin = |one: &&usize| heads.iter().any(|other| is_kin(**one, *other));
+        let left = before.iter().filter(|one| !has_kin(one));
+        left.copied().collect()
     }
 
     fn comes_from(&self, one: usize, other: usize) -> bool {
