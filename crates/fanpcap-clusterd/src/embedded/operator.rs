@@ -90,6 +90,8 @@ impl OperatorSide for EmbeddedOperator {
                 live: live.collect(),
                 topology: status.topology,
                 wishes: status.wishes,
+                // Only who leads has to know.
+                is_outrun: false,
             },
         })
     }

@@ -48,6 +48,7 @@ fn picture() -> Picture {
                 drained: [NodeId(9)].into(),
                 ..Wishes::default()
             },
+            is_outrun: false,
         },
         leader: Some("host/7".to_owned()),
         notes: vec!["something is wrong".to_owned()],
