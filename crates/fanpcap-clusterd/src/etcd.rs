@@ -65,6 +65,11 @@ impl NodeSide for EtcdNode {
     }
 }
 
+/// A coordinator's lease ends so much sooner than nodes': etcd may take a second to end one, and
+/// its successor is there within six. etcd grants none shorter than two seconds.
+const SOONER: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_secs(2);
+
 impl EtcdCoordinator {
     /// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
     /// `wishes` are those of the settings; drained nodes and weights come from etcd.
@@ -75,7 +80,8 @@ impl EtcdCoordinator {
     pub fn new(cluster: &str, conf: &Etcd, who: &str, wishes: Wishes) -> Result<Self> {
         let client = Arc::new(client(conf)?);
         let names = Names::new(cluster);
-        let link = CoordinatorLink::start(client, names, conf.lease, who, wishes);
+        let ttl = conf.lease.saturating_sub(SOONER).max(LEAST);
+        let link = CoordinatorLink::start(client, names, ttl, who, wishes);
         Ok(Self(link))
     }
 }
