@@ -90,8 +90,8 @@ impl Line {
         }
     }
 
-    /// Sends what comes until its sender is gone, then what is left; once the line is to end, for as
-    /// long as the patience lasts. Returns the records that the analyzer did not acknowledge.
+    /// Sends what comes until its sender is gone, then what is left; once the line is to end, for
+    /// as long as the patience lasts. Returns the records that the analyzer did not acknowledge.
     pub(super) fn run(mut self, batches: &Receiver<Sent>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
