@@ -208,7 +208,8 @@ fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(BEGIN) && name.ends_with(end) && entry.file_type()?.is_file() {
+        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
+        if name.starts_with(BEGIN) && name.ends_with(end) && is_file() {
             paths.push(entry.path());
         }
     }
