@@ -4,21 +4,18 @@ use std::fmt;
 use std::ops::AddAssign;
 
 /// Counts of one tier, or of several added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
+    /// What failed, by name.
+    pub(crate) failures: Vec<String>,
+    /// What failed once and passed when it ran again, alone.
+    pub(crate) unsteady: Vec<String>,
 }
 
 impl Tally {
-    pub(crate) fn one_passed() -> Self {
-        Self {
-            passed: 1,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn one_failed() -> Self {
         Self {
             failed: 1,
@@ -35,7 +32,7 @@ impl Tally {
     }
 
     /// Tests that ran.
-    pub(crate) fn executed(self) -> usize {
+    pub(crate) fn executed(&self) -> usize {
         self.passed + self.failed
     }
 
@@ -45,10 +42,25 @@ impl Tally {
             Ok(detail) => println!("  ok    {name}: {detail}"),
             Err(error) => println!("  FAIL  {name}: {error:#}"),
         }
-        *self += match outcome {
-            Ok(_) => Self::one_passed(),
-            Err(_) => Self::one_failed(),
-        };
+        match outcome {
+            Ok(_) => self.passed += 1,
+            Err(_) => {
+                self.failed += 1;
+                self.failures.push(name.to_owned());
+            }
+        }
+    }
+
+    /// Counts those of the failed as passed that passed when they were tried again.
+    pub(crate) fn forgive(&mut self, tried: &Self) {
+        let all_ran = tried.executed() >= self.failed;
+        let (failed, passed) = self
+            .failures
+            .drain(..)
+            .partition(|name| !all_ran || tried.failures.contains(name));
+        (self.failures, self.unsteady) = (failed, passed);
+        self.passed += self.unsteady.len();
+        self.failed = self.failures.len();
     }
 
     /// Counts one check that can't run here and says why.
@@ -63,6 +75,8 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.failures.extend(other.failures);
+        self.unsteady.extend(other.unsteady);
     }
 }
 
@@ -72,7 +86,40 @@ impl fmt::Display for Tally {
             passed,
             failed,
             skipped,
+            ..
         } = self;
         write!(out, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(names: &[&str]) -> Tally {
+        Tally {
+            passed: 5,
+            failed: names.len(),
+            failures: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Tally::default()
+        }
+    }
+
+    #[test]
+    fn who_passes_the_second_time_is_named() {
+        let mut tally = failed(&["a", "b"]);
+        tally.forgive(&failed(&["b"]));
+        assert_eq!(tally.to_string(), "6 passed, 1 failed, 0 skipped");
+        assert_eq!(
+            (tally.failures, tally.unsteady),
+            (vec!["b".into()], vec!["a".into()])
+        );
+    }
+
+    #[test]
+    fn who_did_not_run_again_has_failed() {
+        let mut tally = failed(&["a", "b"]);
+        tally.forgive(&Tally::one_failed());
+        assert_eq!(tally, failed(&["a", "b"]));
     }
 }

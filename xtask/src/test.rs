@@ -88,7 +88,6 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         bail!("no tier {name:?}: there are {}", known.join(", "));
     }
     stage::build()?;
-    let least = least_numbers()?;
     let chosen = TIERS
         .iter()
         .filter(|(name, _)| names.is_empty() || names.contains(name));
@@ -109,11 +108,21 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         }
         runs.extend(beside.drain(..).map(ended));
     });
+    summed_up(runs)
+}
+
+/// Prints what each tier did, and who failed or was unsteady; all of them added up.
+fn summed_up(runs: Vec<Run>) -> Result<Tally> {
+    let least = least_numbers()?;
     let mut sum = Tally::default();
     let mut lines = Vec::new();
     for (name, mut tally, seconds) in runs {
-        tally += shrunk(name, tally, least.get(name).copied());
+        tally += shrunk(name, &tally, least.get(name).copied());
         lines.push(format!("{name:10} {tally} ({seconds} s)"));
+        let failed = tally.failures.iter().map(|test| format!("  FAIL  {test}"));
+        lines.extend(failed);
+        let unsteady = tally.unsteady.iter();
+        lines.extend(unsteady.map(|test| format!("  unsteady, passed the second time: {test}")));
         sum += tally;
     }
     println!("\n{}", lines.join("\n"));
@@ -189,13 +198,13 @@ fn least_numbers() -> Result<BTreeMap<String, usize>> {
 
 /// Fails when a tier has lost tests. A skipped test prints its reason and counts as seen, except in
 /// CI. A tier that is skipped as a whole is one skip, which is counted.
-fn shrunk(name: &str, tally: Tally, least: Option<usize>) -> Tally {
+fn shrunk(name: &str, tally: &Tally, least: Option<usize>) -> Tally {
     let Some(least) = least else {
         println!("  FAIL  {name}: .ci/tiers has no line for it");
         return Tally::one_failed();
     };
     let seen = tally.executed() + if tree::is_ci() { 0 } else { tally.skipped };
-    if seen >= least || tally == Tally::one_skipped() {
+    if seen >= least || *tally == Tally::one_skipped() {
         return Tally::default();
     }
     println!("  FAIL  {name}: only {seen} tests, where .ci/tiers wants {least}");
@@ -211,13 +220,13 @@ mod tests {
         let tally = Tally {
             passed: 3,
             failed: 1,
-            skipped: 0,
+            ..Tally::default()
         };
-        assert_eq!(shrunk("unit", tally, Some(4)), Tally::default());
-        assert_eq!(shrunk("unit", tally, Some(5)), Tally::one_failed());
-        assert_eq!(shrunk("unit", tally, None), Tally::one_failed());
+        assert_eq!(shrunk("unit", &tally, Some(4)), Tally::default());
+        assert_eq!(shrunk("unit", &tally, Some(5)), Tally::one_failed());
+        assert_eq!(shrunk("unit", &tally, None), Tally::one_failed());
         assert_eq!(
-            shrunk("guest", Tally::one_skipped(), Some(14)),
+            shrunk("guest", &Tally::one_skipped(), Some(14)),
             Tally::default()
         );
     }

@@ -1,6 +1,6 @@
 //! Runs cargo's tests as one tier and reads how they went.
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -10,30 +10,32 @@ use crate::tree;
 /// How a test says that it can't do its work here; the rest of the line is the reason.
 const SKIP: &str = "SKIP: ";
 
+/// As many failures of one tier are tried once more. With more of them the tree is at fault.
+const TRIED_AGAIN: usize = 3;
+
 /// Runs `cargo test` with these arguments; as root also the tests that are ignored for want of it.
+/// Tests that failed beside others run once more, alone. Who passes then is counted as passed, and
+/// named as unsteady in the last lines.
 pub(crate) fn cargo_test(
     arguments: &[&str],
     harness: &[&str],
     environment: &[(&str, &str)],
 ) -> Result<Tally> {
     let root = tree::is_root()?;
-    let mut command = tree::cargo(&["test", "--quiet", "--no-fail-fast"])?;
-    command
-        .args(arguments)
-        .args(["--", "--show-output", "--format=pretty"])
-        .args(harness);
-    command.args(root.then_some("--include-ignored"));
-    command.envs(environment.iter().copied());
-    // A failed test's own message is enough.
-    command.env("RUST_BACKTRACE", "0");
-    command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
-    let done = command
-        .stderr(Stdio::inherit())
-        .output()
-        .context("starting cargo test")?;
-    let output = String::from_utf8_lossy(&done.stdout);
-    let what = format!("cargo test {} ({})", arguments.join(" "), done.status);
-    let mut tally = judge(&what, &output, done.status.success());
+    let run = |harness: &[&str]| harnessed(arguments, harness, environment, root);
+    let first = run(harness)?;
+    let what = format!("cargo test {} ({})", arguments.join(" "), first.status);
+    let output = String::from_utf8_lossy(&first.stdout);
+    let mut tally = judge(&what, &output, first.status.success());
+    let failed = tally.failures.clone();
+    if (1..=TRIED_AGAIN).contains(&failed.len()) && is_whole(&output) {
+        let mut alone = vec!["--test-threads=1", "--exact"];
+        alone.extend(failed.iter().map(String::as_str));
+        let second = run(&alone)?;
+        let output = String::from_utf8_lossy(&second.stdout);
+        let tried = judge("once more", &output, second.status.success());
+        tally.forgive(&tried);
+    }
     if tree::is_ci() && !root && ignored(&output) > 0 {
         println!(
             "  FAIL  {} tests need root, which CI must give them",
@@ -45,23 +47,71 @@ pub(crate) fn cargo_test(
     Ok(tally)
 }
 
-/// Counts what test programs printed. What failed is shown whole, what was skipped with its reason.
+fn harnessed(
+    arguments: &[&str],
+    harness: &[&str],
+    environment: &[(&str, &str)],
+    root: bool,
+) -> Result<Output> {
+    let mut command = tree::cargo(&["test", "--quiet", "--no-fail-fast"])?;
+    command
+        .args(arguments)
+        .args(["--", "--show-output", "--format=pretty"])
+        .args(harness);
+    command.args(root.then_some("--include-ignored"));
+    command.envs(environment.iter().copied());
+    // A failed test's own message is enough.
+    command.env("RUST_BACKTRACE", "0");
+    command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
+    let command = command.stderr(Stdio::inherit());
+    command.output().context("starting cargo test")
+}
+
+/// Counts what test programs printed. What failed is shown with what it said, what was skipped with
+/// its reason.
 pub(crate) fn judge(what: &str, output: &str, succeeded: bool) -> Tally {
     let mut tally = read(output);
-    if !succeeded && reported(output).failed == 0 {
-        println!("  FAIL  {what}");
-        tally.failed = 1;
+    if !succeeded && (tally.failures.is_empty() || !is_whole(output)) {
+        println!("  FAIL  {what}\n{output}");
+        tally.failed += 1;
+        tally.failures.push(what.to_owned());
     }
-    if tally.failed > 0 {
-        println!("{output}");
-    }
+    let said = |name: &String| println!("{}", said(output, name));
+    tally.failures.iter().for_each(said);
     print_skips(output);
     tally
+}
+
+/// Whether each test program that began has ended with its result.
+fn is_whole(output: &str) -> bool {
+    let lines = |start: &str| {
+        output
+            .lines()
+            .filter(|line| line.starts_with(start))
+            .count()
+    };
+    lines("running ") == lines("test result: ")
+}
+
+/// What a failed test printed, under the harness' heading.
+fn said(output: &str, test: &str) -> String {
+    let heading = format!("---- {test} stdout ----");
+    let mut lines = output.lines().skip_while(|line| *line != heading);
+    let heading = lines.next();
+    let ends =
+        |line: &str| line.starts_with("---- ") || line == "failures:" || line == "successes:";
+    let lines = lines.take_while(|line| !ends(line));
+    heading
+        .into_iter()
+        .chain(lines)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Adds up the harness' result lines; a test that said SKIP counts as skipped, however it ended.
 fn read(output: &str) -> Tally {
     let mut tally = reported(output);
+    tally.failures = failures(output);
     let has_failed = |test: &str| output.contains(&format!("test {test} ... FAILED\n"));
     for (test, _) in gave_up(output) {
         let ended = match has_failed(test) {
@@ -69,9 +119,19 @@ fn read(output: &str) -> Tally {
             false => &mut tally.passed,
         };
         *ended = ended.saturating_sub(1);
+        tally.failures.retain(|failed| failed != test);
         tally.skipped += 1;
     }
     tally
+}
+
+/// The names of the tests that failed.
+fn failures(output: &str) -> Vec<String> {
+    let failed = |line: &str| {
+        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+        Some(name.to_owned())
+    };
+    output.lines().filter_map(failed).collect()
 }
 
 /// The harness' result lines.
@@ -95,6 +155,7 @@ fn counted(line: &str) -> Tally {
         passed: number("passed").unwrap_or(0),
         failed: number("failed").unwrap_or(0),
         skipped: number("ignored").unwrap_or(0),
+        ..Tally::default()
     }
 }
 
@@ -142,6 +203,7 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "
+running 3 tests
 test a ... ok
 test b ... ok
 test c ... ignored, needs root
@@ -153,9 +215,19 @@ SKIP: no valgrind here
 SKIP: nor anything else
 
 test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+running 5 tests
 test d ... FAILED
+test e ... FAILED
+
+failures:
+
 ---- d stdout ----
 SKIP: no header here
+---- e stdout ----
+too late
+failures:
+    d
+    e
 test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
 
@@ -167,7 +239,9 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
             Tally {
                 passed: 4,
                 failed: 1,
-                skipped: 3
+                skipped: 3,
+                failures: vec!["e".to_owned()],
+                ..Tally::default()
             }
         );
         assert_eq!(
@@ -175,5 +249,22 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
             [("b", "no valgrind here"), ("d", "no header here")]
         );
         assert_eq!(ignored(OUTPUT), 1);
+    }
+
+    #[test]
+    fn a_failed_test_has_its_name_and_what_it_said() {
+        let tally = judge("these", OUTPUT, false);
+        assert_eq!(tally.failures, ["e"]);
+        assert_eq!(said(OUTPUT, "e"), "---- e stdout ----\ntoo late");
+    }
+
+    #[test]
+    fn a_program_that_crashed_has_failed_too() {
+        let crashed = format!("{OUTPUT}running 7 tests\n");
+        let tally = judge("these", &crashed, false);
+        assert_eq!(
+            (tally.failed, &*tally.failures),
+            (2, &["e".into(), "these".into()][..])
+        );
     }
 }
