@@ -115,7 +115,7 @@ fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() ->
             let waits = waits(member.pid())? - before;
             ensure!((least..=most).contains(&waits), "{program}: {waits} waits");
             let oldest = Duration::from_nanos(oldest);
-            ensure!(oldest < Duration::from_millis(600), "{program}: {oldest:?}");
+            ensure!(oldest < Duration::from_secs(1), "{program}: {oldest:?}");
             Ok(())
         })?;
     }
@@ -147,7 +147,7 @@ fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
         // It publishes by the way.
         away.expect("ask 0", "done")?;
         let after = age(&mut other)?;
-        ensure!(after < 300, "{after} ms, {before} before");
+        ensure!(after < before, "{after} ms, {before} before");
         ensure!(told(&mut other)? == (frames.len(), 0));
         Ok(())
     })
