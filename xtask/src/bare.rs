@@ -25,12 +25,13 @@ pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
     Distribution::new("ubuntu-24.04", "Ubuntu", "noble", "gutsy", "make"),
 ];
 
-/// What runs in each root, in this order, as on a user's fresh machine. `make` and `make demo`
+/// What runs in each root, in this order, as on a user's fresh machine. `make` and the demos
 /// install what they need; the tests run with that and nothing more. Left out: `least` and `fuzz`,
 /// which have nothing to do with what is installed; `soak` and `package`, which take long.
-const COMMANDS: [&str; 3] = [
+const COMMANDS: [&str; 4] = [
     "make",
     "make demo",
+    "make demo-cluster",
     "FANPCAP_NO_INSTALL=1 make test TIERS='unit steering symbols loading manual packets tools conformance faults'",
 ];
 
