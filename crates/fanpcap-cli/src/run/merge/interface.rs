@@ -78,7 +78,7 @@ impl Interface {
 
     /// Whether the timestamps are finer than microseconds.
     pub(super) fn is_fine(&self) -> bool {
-        self.unit.nanoseconds < 1000 * self.unit.divisor
+        self.unit.nanoseconds < self.unit.divisor.saturating_mul(1000)
     }
 
     /// Whether one description fits the packets of both: everything but the snapshot length is
@@ -114,7 +114,7 @@ impl Unit {
 mod tests {
     use super::*;
 
-    fn stamp(resolution: u8, offset: u64, units: u64) -> u64 {
+    fn interface(resolution: u8, offset: u64) -> Interface {
         let options = vec![
             InterfaceDescriptionOption::IfTsResol(resolution),
             InterfaceDescriptionOption::IfTsOffset(offset),
@@ -127,7 +127,19 @@ mod tests {
         };
         let interface = Interface::of_pcapng(&block);
         assert!(interface.options.is_empty());
-        interface.stamp(units)
+        interface
+    }
+
+    fn stamp(resolution: u8, offset: u64, units: u64) -> u64 {
+        interface(resolution, offset).stamp(units)
+    }
+
+    #[test]
+    fn finer_than_microseconds_is_told_of_every_unit() {
+        let is_fine = |resolution| interface(resolution, 0).is_fine();
+        let coarse = [0, 6, 0x80, 0x80 | 19];
+        let fine = [7, 9, 0x7f, 0x80 | 20, 0xff];
+        assert!(!coarse.into_iter().any(is_fine) && fine.into_iter().all(is_fine));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Merging made-up captures.
 
+mod damaged;
 mod places;
 
 use super::*;
