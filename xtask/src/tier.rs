@@ -70,16 +70,23 @@ fn harnessed(
 /// Counts what test programs printed. What failed is shown with what it said, what was skipped with
 /// its reason.
 pub(crate) fn judge(what: &str, output: &str, succeeded: bool) -> Tally {
+    let (tally, told) = verdict(what, output, succeeded);
+    print!("{told}");
+    tally
+}
+
+/// The results, and what is to be shown of the output.
+fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String) {
     let mut tally = read(output);
+    let mut told = Vec::new();
     if !succeeded && (tally.failures.is_empty() || !is_whole(output)) {
-        println!("  FAIL  {what}\n{output}");
+        told.push(format!("  FAIL  {what}\n{output}"));
         tally.failed += 1;
         tally.failures.push(what.to_owned());
     }
-    let said = |name: &String| println!("{}", said(output, name));
-    tally.failures.iter().for_each(said);
-    print_skips(output);
-    tally
+    told.extend(tally.failures.iter().map(|test| said(output, test)));
+    told.extend(skips(output));
+    (tally, told.iter().map(|text| format!("{text}\n")).collect())
 }
 
 /// Whether each test program that began has ended with its result.
@@ -186,16 +193,19 @@ fn gave_up(output: &str) -> Vec<(&str, &str)> {
     found
 }
 
-fn print_skips(output: &str) {
-    for (test, reason) in gave_up(output) {
-        println!("  skip  {test}: {reason}");
-    }
-    for line in output.lines() {
-        if let Some((test, reason)) = line.split_once(" ... ignored") {
+/// A line for each skipped test.
+fn skips(output: &str) -> Vec<String> {
+    let line = |test: &str, reason: &str| format!("  skip  {test}: {reason}");
+    let mut lines: Vec<String> = (gave_up(output).into_iter())
+        .map(|(test, reason)| line(test, reason))
+        .collect();
+    for found in output.lines() {
+        if let Some((test, reason)) = found.split_once(" ... ignored") {
             let test = test.trim_start_matches("test ");
-            println!("  skip  {test}: {}", reason.trim_start_matches(", "));
+            lines.push(line(test, reason.trim_start_matches(", ")));
         }
     }
+    lines
 }
 
 #[cfg(test)]
@@ -253,15 +263,17 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn a_failed_test_has_its_name_and_what_it_said() {
-        let tally = judge("these", OUTPUT, false);
+        let (tally, told) = verdict("these", OUTPUT, false);
         assert_eq!(tally.failures, ["e"]);
-        assert_eq!(said(OUTPUT, "e"), "---- e stdout ----\ntoo late");
+        let skips =
+            "  skip  b: no valgrind here\n  skip  d: no header here\n  skip  c: needs root\n";
+        assert_eq!(told, format!("---- e stdout ----\ntoo late\n{skips}"));
     }
 
     #[test]
     fn a_program_that_crashed_has_failed_too() {
         let crashed = format!("{OUTPUT}running 7 tests\n");
-        let tally = judge("these", &crashed, false);
+        let (tally, _) = verdict("these", &crashed, false);
         assert_eq!(
             (tally.failed, &*tally.failures),
             (2, &["e".into(), "these".into()][..])

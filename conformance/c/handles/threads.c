@@ -35,6 +35,8 @@ int main(void)
 		for (int i = 0; i < 2; i++) {
 			readers[i].p = created(readers[i].device, readers[i].version);
 			pcap_set_snaplen(readers[i].p, 100);
+			/* Nothing is dropped, however late a reader is. */
+			pcap_set_buffer_size(readers[i].p, 16 << 20);
 			activated(readers[i].p);
 			pcap_setdirection(readers[i].p, PCAP_D_IN);
 			pthread_create(&threads[i], NULL, read_all, &readers[i]);

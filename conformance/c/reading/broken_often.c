@@ -51,6 +51,8 @@ int main(void)
 		unsigned broken = 0;
 		pcap_t *p = created(far, version);
 		pcap_set_snaplen(p, 100);
+		/* Nothing is dropped, however late the reader is. */
+		pcap_set_buffer_size(p, 16 << 20);
 		activated(p);
 		stop = 0;
 		next = wrong = 0;

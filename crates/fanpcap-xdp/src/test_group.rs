@@ -4,11 +4,18 @@ use crate::layout::{self, XDP_DROP};
 use crate::{Capture, DockMaps, GroupProgram, Lanes, MemberRings};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
+use fanpcap_linux::process::netns;
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Moves the thread to a network namespace where the kernel sends nothing of its own.
+pub(crate) fn enter_quiet() {
+    netns::enter_new().unwrap();
+    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+}
 
 /// A group whose slot 0 gets all that its steering program does not drop.
 pub(crate) struct Group {

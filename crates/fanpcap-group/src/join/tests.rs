@@ -11,10 +11,10 @@ use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
-use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::Company;
 use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_testkit::netns;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,12 +23,11 @@ use std::time::{Duration, Instant};
 /// Runs a test in a network namespace of its own with the pair va, vb.
 fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
     let run = move || {
-        netns::enter_new().unwrap();
+        netns::enter_quiet().unwrap();
         for line in [
             "link add va type veth peer name vb",
             "link set va up",
             "link set vb up",
-            "link set lo up",
         ] {
             let done = Command::new("ip").args(line.split(' ')).status().unwrap();
             assert!(done.success(), "{line}");

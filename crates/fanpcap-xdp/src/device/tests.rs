@@ -3,12 +3,11 @@
 use super::*;
 use crate::program::GroupProgram;
 use crate::rings::MemberRings;
-use crate::test_group::{Group, frame, next, records};
+use crate::test_group::{Group, enter_quiet, frame, next, records};
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::{self, Injector};
 use fanpcap_linux::packet::{self, Address};
-use fanpcap_linux::process::netns;
 use fanpcap_ring::Records;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ mod behind;
 /// Runs a test in a network namespace of its own with the pair va, vb.
 fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
     let run = move || {
-        netns::enter_new().unwrap();
+        enter_quiet();
         for line in [
             "link add va type veth peer name vb",
             "link set va up",

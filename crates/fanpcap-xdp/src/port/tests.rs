@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::layout::Lanes;
-use crate::test_group::{Dock, Group, frame, next};
+use crate::test_group::{Dock, Group, enter_quiet, frame, next};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
-use fanpcap_linux::process::netns;
 use std::process::Command;
 
 /// A silent socket on a device that is up, which stays open.
@@ -22,7 +21,7 @@ fn silent(device: &str) -> BorrowedFd<'static> {
 
 fn on_pair(test: impl FnOnce() + Send + 'static) {
     let run = move || {
-        netns::enter_new().unwrap();
+        enter_quiet();
         ip("link add va type veth peer name vb");
         ip("link set va up");
         ip("link set vb up");

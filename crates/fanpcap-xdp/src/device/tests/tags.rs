@@ -1,6 +1,7 @@
 //! Tags that lie beside frames, received and sent.
 
 use super::*;
+use fanpcap_linux::process::netns;
 use std::os::fd::AsRawFd;
 
 const TAG: u16 = 0x8100;
@@ -126,7 +127,7 @@ fn another_device_of_the_same_index_is_not_taken_for_the_links() {
         device.serve(&[(0, program(&group))]).unwrap();
         assert!(device.is_here(index));
         let own = netns::current().unwrap();
-        netns::enter_new().unwrap();
+        enter_quiet();
         let away = netns::current().unwrap();
         netns::enter(own.as_fd()).unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), away.as_raw_fd());
