@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,14 +23,20 @@ impl Scratch {
     /// When the temporary directory can't be written.
     pub fn new() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // Relaxed: only the number's uniqueness counts.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("fanpcap-{}-{number}", process::id()));
-        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self {
-            path,
-            files: AtomicUsize::new(0),
-        })
+        loop {
+            // Relaxed: only the number's uniqueness counts.
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = env::temp_dir().join(format!("fanpcap-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    let files = AtomicUsize::new(0);
+                    return Ok(Self { path, files });
+                }
+                // A test that was killed left it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).context(format!("making {}", path.display())),
+            }
+        }
     }
 
     /// A file's path in the directory.
