@@ -12,8 +12,8 @@ use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
 
-/// The longest that a transfer may stand still.
-const STALL: Duration = Duration::from_secs(1);
+/// The longest that a transfer may stand still: three retransmissions take 1.4 s.
+const STALL: Duration = Duration::from_secs(2);
 
 /// Words that are sent at once, and the pause between.
 const BURST: u64 = 4096;

@@ -73,14 +73,17 @@ impl Scene<'_> {
 
     /// Waits until a member has all buckets.
     pub(in super::super) fn await_share_of(&mut self, member: usize) -> Result<()> {
-        self.await_move("all buckets", |owners| owners.shares().len() == 1)?;
         let id = self.members[member].id()?;
         let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
         let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
-        let view = table.look().context("no view")?;
-        let mut places = view.places.iter().filter(|place| place.buckets > 0);
-        let owner = places.next().context("no owner")?;
-        ensure!(owner.member == id && owner.weight == 1, "{owner:?}");
+        // One has all already: who has just died. Who is left must notice that first.
+        let owner = await_for("all buckets", LIMIT, || {
+            let places = table.look().map(|view| view.places).unwrap_or_default();
+            let mut owners = places.into_iter().filter(|place| place.buckets > 0);
+            let owner = owners.next().filter(|owner| owner.member == id);
+            Ok(owner.filter(|_| owners.next().is_none()))
+        })?;
+        ensure!(owner.weight == 1, "{owner:?}");
         Ok(())
     }
 }
