@@ -92,7 +92,7 @@ fn on(release: &Release, programs: &[Program], limit: Duration) -> Tally {
     };
     tested.unwrap_or_else(|error| {
         println!("  FAIL  Linux {}: {error:#}", release.name);
-        Tally::one_failed()
+        Tally::one_failed(release.name)
     })
 }
 
@@ -170,7 +170,7 @@ fn test(
     tally += tier::judge("in the guest", &ended.output, ended.status == 0);
     for name in subset::unmatched(&able, &ended.output) {
         println!("  FAIL  no test has the name {name:?}");
-        tally += Tally::one_failed();
+        tally += Tally::one_failed(name);
     }
     Ok(tally)
 }

@@ -76,7 +76,7 @@ fn run(arguments: &[String]) -> Result<Tally> {
 fn counted(work: impl FnOnce() -> Result<Tally>) -> Result<Tally> {
     let tally = work().unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
-        Tally::one_failed()
+        Tally::one_failed(&format!("{error:#}"))
     });
     println!("{tally}");
     Ok(tally)

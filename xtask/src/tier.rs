@@ -10,12 +10,12 @@ use crate::tree;
 /// How a test says that it can't do its work here; the rest of the line is the reason.
 const SKIP: &str = "SKIP: ";
 
-/// As many failures of one tier are tried once more. With more of them the tree is at fault.
+/// Up to so many failed tests of a tier run once more. With more of them the tree is at fault.
 const TRIED_AGAIN: usize = 3;
 
 /// Runs `cargo test` with these arguments; as root also the tests that are ignored for want of it.
-/// Tests that failed beside others run once more, alone. Who passes then is counted as passed, and
-/// named as unsteady in the last lines.
+/// Each test that failed beside others runs once more, alone. If it passes then, it is counted as
+/// passed, and the last lines name it as unsteady.
 pub(crate) fn cargo_test(
     arguments: &[&str],
     harness: &[&str],
@@ -27,14 +27,16 @@ pub(crate) fn cargo_test(
     let what = format!("cargo test {} ({})", arguments.join(" "), first.status);
     let output = String::from_utf8_lossy(&first.stdout);
     let mut tally = judge(&what, &output, first.status.success());
-    let failed = tally.failures.clone();
-    if (1..=TRIED_AGAIN).contains(&failed.len()) && is_whole(&output) {
-        let mut alone = vec!["--test-threads=1", "--exact"];
-        alone.extend(failed.iter().map(String::as_str));
-        let second = run(&alone)?;
-        let output = String::from_utf8_lossy(&second.stdout);
-        let tried = judge("once more", &output, second.status.success());
-        tally.forgive(&tried);
+    let all_are_named = tally.failures.len() == tally.failed && is_whole(&output);
+    if all_are_named && tally.failed <= TRIED_AGAIN {
+        for test in tally.failures.clone() {
+            let second = run(&["--exact", &test])?;
+            let output = String::from_utf8_lossy(&second.stdout);
+            let succeeded = second.status.success();
+            if has_passed(&judge("once more", &output, succeeded), succeeded) {
+                tally.forgive(&test);
+            }
+        }
     }
     if tree::is_ci() && !root && ignored(&output) > 0 {
         println!(
@@ -45,6 +47,11 @@ pub(crate) fn cargo_test(
         tally.skipped -= ignored(&output);
     }
     Ok(tally)
+}
+
+/// Whether a test that ran alone did its work. A run that ended early, or skipped it, tells nothing.
+fn has_passed(alone: &Tally, succeeded: bool) -> bool {
+    succeeded && alone.passed > 0 && alone.failed == 0 && alone.skipped == 0
 }
 
 fn harnessed(
@@ -79,10 +86,13 @@ pub(crate) fn judge(what: &str, output: &str, succeeded: bool) -> Tally {
 fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String) {
     let mut tally = read(output);
     let mut told = Vec::new();
-    if !succeeded && (tally.failures.is_empty() || !is_whole(output)) {
-        told.push(format!("  FAIL  {what}\n{output}"));
-        tally.failed += 1;
-        tally.failures.push(what.to_owned());
+    let failed = reported(output).failed;
+    let has_crashed = !succeeded && (failed == 0 || !is_whole(output));
+    if has_crashed || failures(output).len() != failed {
+        told.push(output.to_owned());
+    }
+    if has_crashed {
+        tally += Tally::one_failed(what);
     }
     told.extend(tally.failures.iter().map(|test| said(output, test)));
     told.extend(skips(output));
@@ -268,6 +278,28 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         let skips =
             "  skip  b: no valgrind here\n  skip  d: no header here\n  skip  c: needs root\n";
         assert_eq!(told, format!("---- e stdout ----\ntoo late\n{skips}"));
+    }
+
+    #[test]
+    fn a_second_run_that_crashes_or_skips_forgives_nothing() {
+        let one = "running 1 test\ntest a ... ok\n";
+        let ok = "test result: ok. 1 passed; 0 failed; 0 ignored;\n";
+        let passes = |output: &str, succeeded| {
+            has_passed(&verdict("once more", output, succeeded).0, succeeded)
+        };
+        assert!(passes(&format!("{one}{ok}"), true));
+        assert!(!passes(one, false));
+        assert!(!passes("running 0 tests\n", true));
+        let skipped = format!("{one}---- a stdout ----\nSKIP: no device\n{ok}");
+        assert!(!passes(&skipped, true));
+    }
+
+    #[test]
+    fn a_test_that_said_skip_is_no_failure_however_it_ended() {
+        let output = "running 1 test\ntest a ... FAILED\n---- a stdout ----\nSKIP: no device\n\
+                      test result: FAILED. 0 passed; 1 failed; 0 ignored;\n";
+        let (tally, _) = verdict("these", output, false);
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
     }
 
     #[test]

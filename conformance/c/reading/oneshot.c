@@ -18,8 +18,8 @@ int main(void)
 		struct pcap_pkthdr *first, *second, third;
 		const u_char *one, *two, *three;
 		pcap_t *p = created(far, version);
-		/* Small: what follows goes through the whole ring. Of version 3 it has two blocks: if the kernel
-		   hands one over between the first packets, the others have room. */
+		/* Small: what follows goes through the whole ring. In version 3 that is two blocks: the kernel's
+		   timer may end one between the first packets. */
 		pcap_set_snaplen(p, 512);
 		pcap_set_buffer_size(p, 300000);
 		activated(p);

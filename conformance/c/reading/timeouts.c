@@ -1,8 +1,8 @@
 /* How long a few packets wait for the handle's timeout, of none, 10 ms, 1 s and -1, in blocks and immediately. */
 #include "../wire.h"
 
-/* Sends packets to a new handle, and looks soon whether they are there. A machine that is too busy to look in
-   time has seen nothing, and looks again. */
+/* Sends packets to a new handle, and looks soon whether they are there. On a machine that is too
+   busy, the look comes too late and shows nothing: then another handle is tried. */
 static pcap_t *looked_early(int port, int version, int timeout, int *rc, int *early)
 {
 	for (int tries = 1;; tries++) {

@@ -22,7 +22,7 @@ int main(void)
 		unsigned sent = 0;
 		pcap_t *p = created(far, version);
 		pcap_set_snaplen(p, 2000);
-		/* Each time that the kernel's timer cuts a round, it takes a block of 256 KiB. */
+		/* The kernel's timer may end a block at any time, and a round must have room in what is left. */
 		pcap_set_buffer_size(p, version == 3 ? 1 << 20 : 300000);
 		activated(p);
 		for (int round = 0; round < 20; round++) {

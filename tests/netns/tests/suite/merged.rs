@@ -121,8 +121,9 @@ fn an_idle_device_costs_the_other_no_packets() -> Result<()> {
     })
 }
 
-/// Whether nothing is lost; false when this machine loses packets of a single device too. Both lose
-/// some by chance on a loaded machine: only what a single device never does is ours.
+/// Whether nothing is lost; false when this machine loses packets of a single device too. On a
+/// loaded machine both lose some by chance. It is a fault if two devices do so each time, and one
+/// device never.
 fn ensure_lossless(wires: &Wires, how: &str, load: [&str; 3]) -> Result<bool> {
     let lossless = format!("delivered {} dropped 0\n", load[2]);
     let run = |devices| said(wires, "merged_rate", &[&[devices, how], &load[..]].concat());

@@ -1,8 +1,8 @@
-//! Files with bytes that nobody wrote.
+//! Merging files with wrong bytes in them.
 
 use super::*;
 
-/// Numbers that lengths, counts and magics do not expect.
+/// Unlikely lengths, counts and magic numbers.
 const ODD: [u32; 8] = [
     0,
     1,
@@ -14,7 +14,7 @@ const ODD: [u32; 8] = [
     0xffff_ffff,
 ];
 
-/// Bytes to write over a file, each at a place.
+/// Bytes and numbers to write over parts of a file, each at a place.
 fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, Vec<u8>)>> {
     let byte = any::<u8>().prop_map(|byte| vec![byte]);
     let number = (prop::sample::select(ODD.to_vec()), any::<bool>());

@@ -76,7 +76,7 @@ impl Scene<'_> {
         let id = self.members[member].id()?;
         let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
         let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
-        // One has all already: who has just died. Who is left must notice that first.
+        // The other member has them until this one notices that it died.
         let owner = await_for("all buckets", LIMIT, || {
             let places = table.look().map(|view| view.places).unwrap_or_default();
             let mut owners = places.into_iter().filter(|place| place.buckets > 0);
