@@ -49,7 +49,7 @@ pub(crate) fn cargo_test(
     Ok(tally)
 }
 
-/// Whether a test that ran alone did its work. A run that ended early, or skipped it, tells nothing.
+/// Whether a test that ran alone did its work. A run that ended early or skipped it does not tell.
 fn has_passed(alone: &Tally, succeeded: bool) -> bool {
     succeeded && alone.passed > 0 && alone.failed == 0 && alone.skipped == 0
 }
