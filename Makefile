@@ -6,23 +6,33 @@ PREFIX ?= /usr/local
 XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo demo-cluster test test-bare test-guest soak ledger bench conformance \
+.PHONY: build all demo demo-cluster test test-long test-bare test-guest soak ledger bench conformance \
 	conformance-full bindings check install uninstall deb clean help
 
-all:
+# The library and the command.
+build:
 	@scripts/setup build $(XTASK) stage
+
+# The programs of bench and cluster, too.
+all:
+	@scripts/setup build $(XTASK) stage --all
 
 demo:
 	@scripts/setup demo $(XTASK) demo
 
 # A capture cluster on this machine, with an etcd of three members.
 demo-cluster:
-	@scripts/setup cluster $(XTASK) stage >/dev/null
+	@scripts/setup cluster $(XTASK) stage --all >/dev/null
 	@target/fanpcap/bin/fanpcap cluster demo
 
 # Who runs this in the background may have it ignore signals that tests send to programs.
 test:
-	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test $(TIERS)
+	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test \
+		$(if $(NAME),--name "$(NAME)",$(TIERS))
+
+# What takes longer than anybody waits for.
+test-long:
+	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test --long
 
 # In clean roots of distributions, or in those that ROOTS names.
 test-bare:
@@ -56,10 +66,10 @@ conformance:
 	@scripts/setup test cargo test --quiet -p fanpcap-conformance -- --include-ignored --test-threads=4
 
 # The tests of others, on the system's library and on ours; they come from package registries.
-conformance-full: all
+conformance-full: build
 	@scripts/setup suites $(SUITES) libpcap tcpdump
 
-bindings: all
+bindings: build
 	@scripts/setup suites $(SUITES) net-pcap pcapy-ng scapy gopacket rust-pcap pcap4j
 
 check:
@@ -74,7 +84,7 @@ uninstall: $(BUILT)
 	@$(BUILT) uninstall "$(PREFIX)"
 
 $(STAGED) $(BUILT):
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory build
 
 # The Debian package, in target/fanpcap.
 deb:
@@ -85,10 +95,13 @@ clean:
 
 help:
 	@echo 'make                   build; library and command are then in target/fanpcap/lib and /bin'
+	@echo 'make all               the programs of bench and cluster, too'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make demo-cluster      nodes of a capture cluster come, go and die (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make test TIERS=       some tiers of tests'
+	@echo 'make test NAME=        the tests whose names contain this'
+	@echo 'make test-long         long tests, many generated inputs, all kernels (needs root)'
 	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots (needs root):'
 	@echo '                       debian-12, debian-13, ubuntu-24.04'
 	@echo 'make test-guest KERNELS= some tests in emulated machines (needs root),'

@@ -32,7 +32,7 @@ const COMMANDS: [&str; 4] = [
     "make",
     "make demo",
     "make demo-cluster",
-    "FANPCAP_NO_INSTALL=1 make test TIERS='unit steering symbols loading manual packets tools conformance faults'",
+    "FANPCAP_NO_INSTALL=1 make test TIERS='unit steering properties symbols loading manual packets tools conformance faults'",
 ];
 
 /// A release of a distribution.

@@ -80,7 +80,7 @@ pub(crate) fn can_build() -> bool {
 
 /// Builds the package and prints its path.
 pub(crate) fn run() -> Result<()> {
-    stage::build()?;
+    stage::everything()?;
     let package = Package::new()?;
     let work = tree::staged()?.join("deb");
     let (built, contents) = (work.join("root"), work.join("root/usr"));

@@ -1,20 +1,20 @@
-//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame,
-//! and the parts of steering programs.
+//! Properties of the parsers, the filter machines, the walk through a frame, and the parts of
+//! steering programs: many generated inputs for each.
 
 use std::sync::Mutex;
 use std::thread;
 
 use anyhow::Result;
 
+use crate::harness;
 use crate::tally::Tally;
-use crate::tier;
 
-/// Inputs for each property. Four properties are about any config file: a million inputs for that
-/// parser.
+/// Inputs for each property in `make test-long`. Four properties are about any config file: a
+/// million inputs for that parser.
 const CASES: usize = 250_000;
 
-/// Packages and tests with the properties.
-const PROPERTIES: [(&str, &str); 10] = [
+/// The test programs with the properties.
+pub(crate) const PROPERTIES: &[(&str, &str)] = &[
     ("fanpcap-cluster", "control"),
     ("fanpcap-cluster", "control_bodies"),
     ("fanpcap-cluster", "records"),
@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<Tally> {
         while let Some((package, test)) = next() {
             let target = ["--profile", "fuzz", "-p", package, "--test", test];
             let cases = CASES.to_string();
-            tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
+            tally += harness::cargo_test(&target, &[("PROPTEST_CASES", &cases)])?;
         }
         Ok(tally)
     };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::tally::Tally;
-use crate::{stage, tier, tree};
+use crate::{harness, stage, tree};
 use kernel::Kernel;
 use subset::Program;
 
@@ -41,26 +41,21 @@ const RELEASES: [Release; 3] = [
 /// Most that the tests of one kernel may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Most that the tests of the cards may take.
-const CARDS_LIMIT: Duration = Duration::from_secs(600);
-
 /// Runs the tests on the kernels of these series, or on all.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let releases = chosen(names)?;
     if let Some(reason) = hindrance()? {
         let mut tally = Tally::default();
-        for release in releases {
-            tally.skip(release.name, reason);
-        }
+        tally.skip("guests", reason);
         return Ok(tally);
     }
-    stage::build()?;
-    let programs = subset::build(&[])?;
+    stage::everything()?;
+    let programs = subset::build()?;
     let mut sum = Tally::default();
     for release in releases {
         let begin = Instant::now();
         println!("Linux {} ...", release.name);
-        let tally = on(release, &programs, LIMIT);
+        let tally = on(release, &programs);
         let seconds = begin.elapsed().as_secs();
         println!("Linux {:5} {tally} ({seconds} s)", release.name);
         sum += tally;
@@ -68,23 +63,11 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     Ok(sum)
 }
 
-/// Runs the tests of network cards on the newest kernel: a tier. Where there can be no guest, it is
-/// skipped as a whole.
-pub(crate) fn cards() -> Result<Tally> {
-    let [.., newest] = &RELEASES;
-    if let Some(reason) = hindrance()? {
-        let mut tally = Tally::default();
-        tally.skip("network cards", reason);
-        return Ok(tally);
-    }
-    Ok(on(newest, &subset::build(subset::TIER)?, CARDS_LIMIT))
-}
-
 /// Runs programs on the kernel of a release, if that can be had.
-fn on(release: &Release, programs: &[Program], limit: Duration) -> Tally {
+fn on(release: &Release, programs: &[Program]) -> Tally {
     let mut tally = Tally::default();
     let tested = match Kernel::of(release) {
-        Ok(kernel) => test(release, &kernel, programs, limit),
+        Ok(kernel) => test(release, &kernel, programs),
         Err(error) => {
             tally.skip(release.name, &format!("no such kernel here: {error:#}"));
             return tally;
@@ -148,12 +131,7 @@ fn hindrance() -> Result<Option<&'static str>> {
     })
 }
 
-fn test(
-    release: &Release,
-    kernel: &Kernel,
-    programs: &[Program],
-    limit: Duration,
-) -> Result<Tally> {
+fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tally> {
     println!("  {}", kernel.version());
     let mut tally = Tally::default();
     let mut able = Vec::new();
@@ -166,8 +144,8 @@ fn test(
             tally.skip(label, &format!("Linux {}: {why}", release.name));
         }
     }
-    let ended = machine::run(kernel, &subset::script(&able)?, limit)?;
-    tally += tier::judge("in the guest", &ended.output, ended.status == 0);
+    let ended = machine::run(kernel, &subset::script(&able)?, LIMIT)?;
+    tally += harness::judge("in the guest", &ended.output, "", ended.status == 0);
     for name in subset::unmatched(&able, &ended.output) {
         println!("  FAIL  no test has the name {name:?}");
         tally += Tally::one_failed(name);

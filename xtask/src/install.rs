@@ -111,20 +111,16 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
             staged.join("bin").join(stage::COMMAND),
             "bin/fanpcap".into(),
         ),
-        (
-            staged.join("libexec").join(stage::BENCH),
-            format!("libexec/{}", stage::BENCH),
-        ),
-        (
-            staged.join("libexec").join(stage::CLUSTER),
-            format!("libexec/{}", stage::CLUSTER),
-        ),
         (staged.join("include").join(stage::HEADER), header),
         (
             root.join("packaging/apparmor/fanpcap"),
             "share/fanpcap/apparmor".into(),
         ),
     ];
+    // `make all` builds them.
+    let further = [stage::BENCH, stage::CLUSTER]
+        .map(|it| (staged.join("libexec").join(it), format!("libexec/{it}")));
+    files.extend(further.into_iter().filter(|(from, _)| from.exists()));
     files.extend(DOCUMENTS.iter().map(|name| {
         let to = format!("{}/{name}", layout.documents);
         (root.join("docs").join(name), to)

@@ -7,6 +7,8 @@
 
 mod tally;
 mod tree;
+mod programs;
+mod harness;
 mod archive;
 mod bare;
 mod demo;
@@ -19,7 +21,6 @@ mod stage;
 mod extension;
 mod symbols;
 mod least;
-mod tier;
 mod guest;
 mod fuzz;
 mod uninstall;
@@ -34,7 +35,7 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test [TIER...] | bare [ROOT...] \
+const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | demo | test [TIER...] | test --name NAME | test --long | bare [ROOT...] \
                      | guest [KERNEL...] | guest KERNEL -- COMMAND | check | least | symbols | install PREFIX | uninstall PREFIX | deb | pictures [top]";
 
 fn main() -> ExitCode {
@@ -55,9 +56,12 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["demo"] => stage::build()
             .and_then(|()| demo::run())
             .map(|()| Tally::default()),
-        ["stage"] => stage::run().map(|()| Tally::default()),
+        ["stage"] => stage::run(stage::build).map(|()| Tally::default()),
+        ["stage", "--all"] => stage::run(stage::everything).map(|()| Tally::default()),
         ["deb"] => deb::run().map(|()| Tally::default()),
         ["symbols"] => counted(symbols::run),
+        ["test", "--name", name] => counted(|| test::named(name)),
+        ["test", "--long"] => counted(test::long),
         ["test", ref tiers @ ..] => counted(|| test::run(tiers)),
         ["bare", ref names @ ..] => counted(|| bare::run(names)),
         ["guest", name, "--", ref line @ ..] => guest::command(name, line),

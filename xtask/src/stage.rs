@@ -23,18 +23,24 @@ pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 /// The program of a capture cluster, likewise.
 pub(crate) const CLUSTER: &str = "fanpcap/fanpcap-cluster";
 
-/// The packages for users.
+/// cargo's profile for all but the library.
+const PROFILE: &str = "command";
+/// The command's package, and the package that makes the manual pages.
+const COMMANDS: &str = "-p fanpcap-cli -p fanpcap-manual --no-default-features";
+/// The packages of what is installed.
 pub(crate) const PACKAGES: [&str; 4] = [
     "fanpcap-abi",
     "fanpcap-cli",
     "fanpcap-bench",
     "fanpcap-clusterd",
 ];
-/// Package and executable that make the manual pages.
+/// The same, and the packages of further programs.
+const ALL: &str = "-p fanpcap-cli -p fanpcap-manual -p fanpcap-bench -p fanpcap-clusterd";
+/// Executable that makes the manual pages.
 const MANUAL: &str = "fanpcap-manual";
 
 /// Stages and prints how to use the result.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(build: fn() -> Result<()>) -> Result<()> {
     build()?;
     let staged = tree::staged()?;
     let (libraries, command) = (staged.join("lib"), staged.join("bin").join(COMMAND));
@@ -50,19 +56,49 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds and stages.
+/// Builds and stages what most users need: the library and the command. What else was staged before
+/// is built anew too, as programs of different builds refuse each other.
 pub(crate) fn build() -> Result<()> {
-    let packages = PACKAGES.iter().flat_map(|package| ["-p", package]);
-    tree::run(tree::cargo(&["build", "--release", "-p", MANUAL])?.args(packages))?;
-    let (staged, root) = (tree::staged()?, tree::root()?);
-    let built = tree::target()?.join("release");
-    place_library(&built.join("libpcap.so"), &staged.join("lib"))?;
-    let header = root.join("crates/fanpcap-abi/include").join(HEADER);
-    place(&header, &staged.join("include").join(HEADER))?;
-    place(&built.join(COMMAND), &staged.join("bin").join(COMMAND))?;
-    let libexec = staged.join("libexec");
+    let libexec = tree::staged()?.join("libexec");
+    if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {
+        return everything();
+    }
+    library()?;
+    commands(COMMANDS)
+}
+
+/// Builds and stages all that can be installed.
+pub(crate) fn everything() -> Result<()> {
+    library()?;
+    commands(ALL)?;
+    let (libexec, built) = (
+        tree::staged()?.join("libexec"),
+        tree::target()?.join(PROFILE),
+    );
     place(&built.join("fanpcap-bench"), &libexec.join(BENCH))?;
-    place(&built.join("fanpcap-cluster"), &libexec.join(CLUSTER))?;
+    place(&built.join("fanpcap-cluster"), &libexec.join(CLUSTER))
+}
+
+fn library() -> Result<()> {
+    tree::run(&mut tree::cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "fanpcap-abi",
+    ])?)?;
+    let (staged, root) = (tree::staged()?, tree::root()?);
+    let built = tree::target()?.join("release/libpcap.so");
+    place_library(&built, &staged.join("lib"))?;
+    let header = root.join("crates/fanpcap-abi/include").join(HEADER);
+    place(&header, &staged.join("include").join(HEADER))
+}
+
+/// Builds these packages, of which one is the command, and makes the manual pages of their programs.
+fn commands(packages: &str) -> Result<()> {
+    let mut cargo = tree::cargo(&["build", "--profile", PROFILE])?;
+    tree::run(cargo.args(packages.split(' ')))?;
+    let (staged, built) = (tree::staged()?, tree::target()?.join(PROFILE));
+    place(&built.join(COMMAND), &staged.join("bin").join(COMMAND))?;
     write_manual(&built.join(MANUAL), &staged.join("share/man"))
 }
 

@@ -1,199 +1,183 @@
-//! Runs all tiers of tests and sums up their results.
+//! Runs tiers of tests and sums up their results: `make test`, `make test-long`.
+
+mod tiers;
+mod lanes;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use crate::programs::{self, Program};
 use crate::tally::Tally;
-use crate::{deb, fuzz, guest, least, stage, symbols, tier, tree};
+use crate::{stage, tree};
+use lanes::{Choice, Done, Job, What};
+use tiers::{LONG_TIERS, TIERS, Tier, Work};
 
-/// How a tier runs.
-#[derive(Clone, Copy)]
-enum Tier {
-    Own(fn() -> Result<Tally>),
-    /// Runs beside the tiers that follow, up to the next of its own.
-    Beside(fn() -> Result<Tally>),
-    /// `cargo test` with these arguments, and this many threads: with more, timing would depend on
-    /// luck.
-    Cargo(&'static str, Option<&'static str>),
-}
+/// Part of the names of tests that `make test` leaves to `make test-long`: they are in modules of
+/// that name.
+const LONG: &str = "long::";
 
-/// Tiers by their names in .ci/tiers.
-const TIERS: [(&str, Tier); 15] = [
-    ("unit", Tier::Own(unit)),
-    ("steering", Tier::Cargo(STEERING, Some("--test-threads=2"))),
-    ("symbols", Tier::Own(symbols::run)),
-    (
-        "loading",
-        Tier::Cargo("-p fanpcap-loading --test loading", None),
-    ),
-    ("manual", Tier::Cargo(MANUAL, None)),
-    ("package", Tier::Own(package)),
-    // Real packets in network namespaces.
-    (
-        "packets",
-        Tier::Cargo("-p fanpcap-netns", Some("--test-threads=2")),
-    ),
-    ("tools", Tier::Cargo(TOOLS, Some("--test-threads=2"))),
-    // It compiles, while those that follow mostly wait.
-    ("least", Tier::Beside(least::run)),
-    (
-        "conformance",
-        Tier::Cargo("-p fanpcap-conformance", Some("--test-threads=4")),
-    ),
-    // Alone: its proofs need a mirror that drops nothing.
-    ("cluster", Tier::Own(cluster)),
-    // The loops mostly wait for the kernel.
-    (
-        "faults",
-        Tier::Cargo("-p fanpcap-faults", Some("--test-threads=6")),
-    ),
-    // A short soak; `make soak` is a long one.
-    ("soak", Tier::Cargo("-p fanpcap-soak", None)),
-    ("fuzz", Tier::Own(fuzz::run)),
-    (GUEST, Tier::Own(guest::cards)),
-];
-
-/// Not every machine can have guests. Without one this tier has not shrunk, but is skipped.
-const GUEST: &str = "guest";
-
-/// The language, and the comparison of kernel and evaluator, which starts a thread for each CPU.
-const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
-/// The manual pages' applications, and the examples.
-const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
-/// The command, its traffic generator and the bench; exports, with the collectors of others.
-const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench -p fanpcap-ipfix";
-/// What a cluster's nodes agree by, and its programs, with all that they can write.
-const CLUSTER: &str = "-p fanpcap-etcd -p fanpcap-clusterd --features fanpcap-clusterd/parquet";
-
-impl Tier {
-    fn run(self) -> Result<Tally> {
-        match self {
-            Self::Own(work) | Self::Beside(work) => work(),
-            Self::Cargo(line, threads) => {
-                let words: Vec<&str> = line.split(' ').collect();
-                tier::cargo_test(&words, threads.as_slice(), &[])
-            }
-        }
-    }
-}
-
-/// Runs the tiers with these names, or all.
+/// Runs the tiers with these names, or all, without the long tests.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
-    let known = TIERS.map(|(name, _)| name);
+    let known: Vec<&str> = TIERS.iter().chain(LONG_TIERS).map(|it| it.name).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
         bail!("no tier {name:?}: there are {}", known.join(", "));
     }
-    stage::build()?;
-    let chosen = TIERS
+    let is_wanted = |tier: &Tier| names.is_empty() || names.contains(&tier.name);
+    let long = LONG_TIERS.iter().filter(|it| names.contains(&it.name));
+    let chosen: Vec<&'static Tier> = TIERS
         .iter()
-        .filter(|(name, _)| names.is_empty() || names.contains(name));
-    let ended = |run: ScopedJoinHandle<'_, Run>| run.join().expect("a tier does not panic");
-    let mut runs = Vec::new();
-    thread::scope(|scope| {
-        let mut beside = Vec::new();
-        for &(name, tier) in chosen {
-            println!("{name} ...");
-            match tier {
-                Tier::Beside(_) => beside.push(scope.spawn(move || timed(name, tier))),
-                Tier::Own(_) => {
-                    runs.extend(beside.drain(..).map(ended));
-                    runs.push(timed(name, tier));
-                }
-                Tier::Cargo(..) => runs.push(timed(name, tier)),
-            }
-        }
-        runs.extend(beside.drain(..).map(ended));
-    });
-    summed_up(runs)
+        .filter(|it| is_wanted(it))
+        .chain(long)
+        .collect();
+    stage::everything()?;
+    let done = lanes::run(
+        jobs(&chosen)?,
+        Choice {
+            arguments: &["--skip", LONG],
+        },
+    );
+    summed_up(&chosen, &done, Which::Short)
 }
 
-/// Prints what each tier did, and who failed or was unsteady; all of them added up.
-fn summed_up(runs: Vec<Run>) -> Result<Tally> {
-    let least = least_numbers()?;
-    let mut sum = Tally::default();
-    let mut lines = Vec::new();
-    for (name, mut tally, seconds) in runs {
-        tally += shrunk(&tally, least.get(name).copied());
-        lines.push(format!("{name:10} {tally} ({seconds} s)"));
-        let failed = tally.failures.iter().map(|test| format!("  FAIL  {test}"));
-        lines.extend(failed);
-        let unsteady = tally.unsteady.iter();
-        lines.extend(unsteady.map(|test| format!("  unsteady, passed the second time: {test}")));
-        sum += tally;
-    }
-    println!("\n{}", lines.join("\n"));
+/// Runs what takes longer than anybody waits for: the long tests, and tiers of their own.
+pub(crate) fn long() -> Result<Tally> {
+    let chosen: Vec<&'static Tier> = TIERS.iter().chain(LONG_TIERS).collect();
+    stage::everything()?;
+    let is_long = |job: &Job| matches!(job.what, What::Program(_)) || is_in(LONG_TIERS, job.tier);
+    let jobs = jobs(&chosen)?.into_iter().filter(is_long).collect();
+    let done = lanes::run(jobs, Choice { arguments: &[LONG] });
+    summed_up(&chosen, &done, Which::Long)
+}
+
+/// Runs the tests whose names contain `name`, and shows how each went.
+pub(crate) fn named(name: &str) -> Result<Tally> {
+    stage::everything()?;
+    let all: Vec<&'static Tier> = TIERS.iter().collect();
+    let jobs = jobs(&all)?.into_iter();
+    let programs = jobs.filter(|job| matches!(job.what, What::Program(_)));
+    let done = lanes::run(programs.collect(), Choice { arguments: &[name] });
+    let sum = added(&done);
+    ensure!(
+        sum.executed() + sum.skipped > 0,
+        "no test's name contains {name:?}"
+    );
     Ok(sum)
 }
 
-/// A tier's name, its results, and how many seconds it took.
-type Run = (&'static str, Tally, u64);
-
-fn timed(name: &'static str, tier: Tier) -> Run {
-    let begin = Instant::now();
-    let tally = tier.run().unwrap_or_else(|error| {
-        println!("  FAIL  {name}: {error:#}");
-        Tally::one_failed(&format!("{error:#}"))
-    });
-    (name, tally, begin.elapsed().as_secs())
+fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
+    tiers.iter().any(|it| it.name == tier.name)
 }
 
-/// Packages that are tiers of their own.
-const ALONE: [&str; 15] = [
-    "fanpcap-steer",
-    "fanpcap-steer-testkit",
-    "fanpcap-netns",
-    "fanpcap-faults",
-    "fanpcap-soak",
-    "fanpcap-loading",
-    "fanpcap-conformance",
-    "fanpcap-cli",
-    "fanpcap-bench",
-    "fanpcap-clusterd",
-    "fanpcap-gen",
-    "fanpcap-ipfix",
-    "fanpcap-etcd",
-    "fanpcap-package-tests",
-    "fanpcap-guest-tests",
-];
-
-fn unit() -> Result<Tally> {
-    let others = ALONE.iter().flat_map(|name| ["--exclude", name]);
-    let chosen: Vec<&str> = ["--workspace"].into_iter().chain(others).collect();
-    tier::cargo_test(&chosen, &[], &[])
-}
-
-/// Three members of etcd for each test, which mostly wait for each other.
-fn cluster() -> Result<Tally> {
-    let words: Vec<&str> = CLUSTER.split(' ').collect();
-    tier::cargo_test(&words, &["--test-threads=4"], &[])
-}
-
-/// The Debian package; its tests report when it can't be built here.
-fn package() -> Result<Tally> {
-    if deb::can_build() {
-        deb::run()?;
+/// Builds the tiers' programs, and prepares what they need.
+fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
+    let mut programs = built(tiers)?;
+    let mut jobs = Vec::new();
+    for tier in tiers {
+        (tier.prepare)()?;
     }
-    tier::cargo_test(&["-p", "fanpcap-package-tests"], &[], &[])
+    for tier in tiers {
+        let own = tier.work.iter().filter_map(|work| match work {
+            Work::Own(work) => Some(What::Own(*work)),
+            _ => None,
+        });
+        let (its, others) = programs
+            .into_iter()
+            .partition(|it| owner(it).name == tier.name);
+        programs = others;
+        let its = Vec::into_iter(its).map(What::Program);
+        jobs.extend(own.chain(its).map(|what| Job { tier, what }));
+    }
+    Ok(jobs)
 }
 
-/// The checked-in minimum number of tests of each tier.
-fn least_numbers() -> Result<BTreeMap<String, usize>> {
+/// The workspace's test programs are built at once, so that nothing is built twice. What has faults
+/// for tests is another library, and is built apart.
+fn built(tiers: &[&'static Tier]) -> Result<Vec<Program>> {
+    const FAULTS: &str = "fanpcap-faults";
+    let mut all = programs::build(&["--workspace", "--exclude", FAULTS])?;
+    let is_its = |work: &Work| matches!(work, Work::Package(FAULTS));
+    if tiers.iter().any(|tier| tier.work.iter().any(is_its)) {
+        all.extend(programs::build(&["-p", FAULTS])?);
+    }
+    // Their tests are run in guests.
+    all.retain(|program| program.package != "fanpcap-guest-tests");
+    Ok(all)
+}
+
+/// The tier that a program belongs to.
+fn owner(program: &Program) -> &'static Tier {
+    let closeness = |tier: &Tier| {
+        let works = tier.work.iter();
+        works.filter_map(|work| work.closeness(program)).max()
+    };
+    let tier = TIERS.iter().max_by_key(|tier| closeness(tier));
+    tier.expect("there are tiers")
+}
+
+fn added(done: &[Done]) -> Tally {
+    let mut sum = Tally::default();
+    for end in done {
+        sum += end.tally.clone();
+    }
+    sum
+}
+
+/// Prints what each tier did, and who failed or was unsteady; all of them added up.
+fn summed_up(tiers: &[&'static Tier], done: &[Done], which: Which) -> Result<Tally> {
+    let least = least_numbers()?;
+    let mut sum = Tally::default();
+    println!();
+    for tier in tiers {
+        let its: Vec<&Done> = done
+            .iter()
+            .filter(|it| it.job.tier.name == tier.name)
+            .collect();
+        let mut tally = Tally::default();
+        for end in &its {
+            tally += end.tally.clone();
+        }
+        let seconds: f64 = its.iter().map(|end| end.seconds).sum();
+        tally += shrunk(
+            &tally,
+            least.get(tier.name).map(|numbers| numbers[which as usize]),
+        );
+        println!("{:11} {tally} ({seconds:.0} s)", tier.name);
+        for test in &tally.failures {
+            println!("  FAIL  {test}");
+        }
+        for test in &tally.unsteady {
+            println!("  unsteady, passed the second time: {test}");
+        }
+        sum += tally;
+    }
+    Ok(sum)
+}
+
+/// Which number of .ci/tiers counts.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Short,
+    Long,
+}
+
+/// The checked-in minimum numbers of tests of each tier, in `make test` and in `make test-long`.
+fn least_numbers() -> Result<BTreeMap<String, [usize; 2]>> {
     let path = tree::root()?.join(".ci/tiers");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let lines = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    lines
-        .map(|line| {
-            let (name, number) = line.trim().split_once(' ').context("NAME NUMBER")?;
-            Ok((name.to_owned(), number.trim().parse()?))
-        })
-        .collect::<Result<_>>()
-        .with_context(|| format!("in {}", path.display()))
+    let numbers = |line: &str| -> Result<_> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, short, long] = words[..] else {
+            bail!("not NAME NUMBER NUMBER: {line}");
+        };
+        Ok((name.to_owned(), [short.parse()?, long.parse()?]))
+    };
+    let all: Result<_> = lines.map(numbers).collect();
+    all.with_context(|| format!("in {}", path.display()))
 }
 
 /// Fails when a tier has lost tests. A skipped test prints its reason and counts as seen, except in
@@ -227,12 +211,31 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_has_its_least_number() {
+    fn every_tier_has_its_least_numbers() {
         let least = least_numbers().unwrap();
         let names: Vec<&str> = least.keys().map(String::as_str).collect();
-        for (tier, _) in TIERS {
-            assert!(names.contains(&tier), "{tier} is not in .ci/tiers");
+        for tier in TIERS.iter().chain(LONG_TIERS) {
+            assert!(
+                names.contains(&tier.name),
+                "{} is not in .ci/tiers",
+                tier.name
+            );
         }
-        assert_eq!(names.len(), TIERS.len());
+        assert_eq!(names.len(), TIERS.len() + LONG_TIERS.len());
+    }
+
+    #[test]
+    fn a_program_belongs_to_the_tier_that_names_it_most_closely() {
+        let of = |package: &str, name: &str| {
+            let package = package.to_owned();
+            let name = name.to_owned();
+            let mut program = Program::default();
+            (program.package, program.name) = (package, name);
+            owner(&program).name
+        };
+        assert_eq!(of("fanpcap-ring", "fanpcap_ring"), "unit");
+        assert_eq!(of("fanpcap-steer", "fanpcap_steer"), "steering");
+        assert_eq!(of("fanpcap-steer", "language"), "properties");
+        assert_eq!(of("fanpcap-loading", "loading"), "loading");
     }
 }

@@ -70,8 +70,7 @@ fn main() -> Result<()> {
     write(&path, language::page().as_bytes())
 }
 
-/// The command, with `fanpcap-bench` and the subcommands of `fanpcap-cluster` in the place of its
-/// own of these names.
+/// The command, with the subcommands that are programs of their own, as these have them.
 fn command() -> Command {
     let mut command = fanpcap_cli::command();
     let all = command.get_subcommands();
@@ -79,10 +78,7 @@ fn command() -> Command {
     for name in names {
         // clap moves a changed subcommand to the end. So all are changed, which keeps their order.
         command = command.mut_subcommand(&name, |own| match name.as_str() {
-            "bench" => fanpcap_bench::command()
-                .name("bench")
-                .display_order(own.get_display_order()),
-            "node" | "coordinator" | "analyzer" | "cluster" => of_cluster(&name, &own),
+            "bench" | "node" | "coordinator" | "analyzer" | "cluster" => outside(&name, own),
             _ => own,
         });
     }
@@ -91,11 +87,24 @@ fn command() -> Command {
     command
 }
 
-/// The subcommand `name` of `fanpcap-cluster`, at the place of `fanpcap`'s own.
-fn of_cluster(name: &str, own: &Command) -> Command {
-    let program = fanpcap_clusterd::command();
-    let found = program.find_subcommand(name).unwrap_or(own).clone();
-    found.display_order(own.get_display_order())
+/// The program of the subcommand `name`, at the place of `fanpcap`'s own.
+#[cfg(feature = "all")]
+fn outside(name: &str, own: Command) -> Command {
+    let order = own.get_display_order();
+    let program = match name {
+        "bench" => fanpcap_bench::command().name("bench"),
+        _ => fanpcap_clusterd::command()
+            .find_subcommand(name)
+            .cloned()
+            .unwrap_or(own),
+    };
+    program.display_order(order)
+}
+
+/// Without the program there is no page.
+#[cfg(not(feature = "all"))]
+fn outside(_: &str, own: Command) -> Command {
+    own.hide(true)
 }
 
 /// The command, its visible subcommands and theirs: one page each.

@@ -1,11 +1,10 @@
 //! The tests that run in guests.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
-use crate::tree;
+use crate::{programs, tree};
 
 /// Tests of one program, by parts of their names; all where there are no names.
 struct Tests {
@@ -33,9 +32,6 @@ const NEWEST: Feature = Feature {
     since: (6, 12),
     without: "on the newest kernel only",
 };
-
-/// The programs of the tier.
-pub(super) const TIER: &[&str] = &["cards", "placement", "tuning"];
 
 /// All tests of a program on network cards.
 const fn cards(program: &'static str, needs: Option<&'static Feature>) -> Tests {
@@ -125,12 +121,9 @@ const SUBSET: &[Tests] = &[
     },
 ];
 
-/// A built program of tests.
+/// A built program, and which of its tests run.
 pub(super) struct Program {
-    program: &'static str,
-    path: PathBuf,
-    /// Of its package, where cargo would start it.
-    dir: PathBuf,
+    built: programs::Program,
     names: &'static [&'static str],
     needs: Option<&'static Feature>,
 }
@@ -145,7 +138,7 @@ impl Program {
     /// What the tests are called where they are skipped.
     pub(super) fn labels(&self) -> Vec<&str> {
         match self.names {
-            [] => vec![self.program],
+            [] => vec![&self.built.name],
             names => names.iter().map(|it| it.trim_end_matches("::")).collect(),
         }
     }
@@ -157,38 +150,24 @@ fn version(series: &str) -> (u32, u32) {
     (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
 }
 
-/// Builds the programs with these names, or all.
-pub(super) fn build(names: &[&str]) -> Result<Vec<Program>> {
-    let is_wanted = |it: &&Tests| names.is_empty() || names.contains(&it.program);
-    let subset: Vec<&Tests> = SUBSET.iter().filter(is_wanted).collect();
-    let mut cargo = tree::cargo(&["test", "--no-run", "--message-format=json"])?;
-    for tests in &subset {
-        cargo.args(["-p", tests.package, "--test", tests.program]);
+/// Builds the programs.
+pub(super) fn build() -> Result<Vec<Program>> {
+    let mut arguments = Vec::new();
+    for tests in SUBSET {
+        arguments.extend(["-p", tests.package, "--test", tests.program]);
     }
-    let listing = tree::output(&mut cargo)?;
-    let messages: Vec<Value> = listing
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .context("what cargo says")?;
-    subset.iter().map(|it| built(it, &messages)).collect()
+    let built = programs::build(&arguments)?;
+    SUBSET.iter().map(|it| chosen(it, &built)).collect()
 }
 
-/// The program in what cargo said.
-fn built(tests: &Tests, messages: &[Value]) -> Result<Program> {
-    let found = messages.iter().find(|message| {
-        let package = message["package_id"].as_str().unwrap_or_default();
-        message["target"]["name"] == tests.program
-            && package.contains(tests.package)
-            && message["executable"].is_string()
-    });
-    let found = found.with_context(|| format!("cargo has built no {}", tests.program))?;
-    let path = |value: &Value| value.as_str().map(PathBuf::from).context("a path");
-    let manifest = path(&found["manifest_path"])?;
+/// The tests' program among those built.
+fn chosen(tests: &Tests, built: &[programs::Program]) -> Result<Program> {
+    let is_it = |it: &&programs::Program| it.package == tests.package && it.name == tests.program;
+    let found = built.iter().find(is_it);
     Ok(Program {
-        program: tests.program,
-        path: path(&found["executable"])?,
-        dir: manifest.parent().context("a manifest's directory")?.into(),
+        built: found
+            .with_context(|| format!("cargo has built no {}", tests.program))?
+            .clone(),
         names: tests.names,
         needs: tests.needs,
     })
@@ -202,10 +181,10 @@ pub(super) fn script(programs: &[&Program]) -> Result<String> {
         quoted(&library)?
     );
     for program in programs {
-        let dir = quoted(&program.dir)?;
+        let dir = quoted(program.built.dir())?;
         let line = format!(
             "cd {dir}\nCARGO_MANIFEST_DIR={dir} {} {} {} || failed=1\n",
-            quoted(&program.path)?,
+            quoted(program.built.path())?,
             HARNESS,
             program.names.join(" ")
         );
@@ -243,9 +222,7 @@ mod tests {
     #[test]
     fn tests_are_skipped_where_the_kernel_is_too_old() {
         let program = Program {
-            program: "a",
-            path: PathBuf::new(),
-            dir: PathBuf::new(),
+            built: programs::Program::default(),
             names: &["a::"],
             needs: Some(&TCX),
         };
@@ -256,9 +233,7 @@ mod tests {
     #[test]
     fn a_name_that_no_test_has_is_found() {
         let program = Program {
-            program: "a",
-            path: PathBuf::new(),
-            dir: PathBuf::new(),
+            built: programs::Program::default(),
             names: &["a::", "b::"],
             needs: None,
         };

@@ -1,89 +1,117 @@
-//! Runs cargo's tests as one tier and reads how they went.
+//! Runs a test program and reads what Rust's test harness prints.
 
-use std::process::{Output, Stdio};
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result};
 
+use crate::programs::Program;
 use crate::tally::Tally;
 use crate::tree;
 
 /// How a test says that it can't do its work here; the rest of the line is the reason.
 const SKIP: &str = "SKIP: ";
 
-/// Up to so many failed tests of a tier run once more. With more of them the tree is at fault.
-const TRIED_AGAIN: usize = 3;
+/// A program that takes longer hangs. It is killed, which is a failure.
+const MINUTES_MOST: &str = "20m";
 
-/// Runs `cargo test` with these arguments; as root also the tests that are ignored for want of it.
-/// Each test that failed beside others runs once more, alone. If it passes then, it is counted as
-/// passed, and the last lines name it as unsteady.
-pub(crate) fn cargo_test(
-    arguments: &[&str],
-    harness: &[&str],
-    environment: &[(&str, &str)],
-) -> Result<Tally> {
+/// How a test program runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How<'a> {
+    /// Arguments of the harness.
+    pub(crate) arguments: &'a [&'a str],
+    pub(crate) environment: &'a [(&'a str, &'a str)],
+    /// Whether it gets only the CPU time that others leave.
+    pub(crate) is_nice: bool,
+}
+
+/// Runs a program's tests, as root also those that are ignored for want of it.
+pub(crate) fn run(program: &Program, how: How<'_>) -> Result<Tally> {
     let root = tree::is_root()?;
-    let run = |harness: &[&str]| harnessed(arguments, harness, environment, root);
-    let first = run(harness)?;
-    let what = format!("cargo test {} ({})", arguments.join(" "), first.status);
-    let output = String::from_utf8_lossy(&first.stdout);
-    let mut tally = judge(&what, &output, first.status.success());
-    let all_are_named = tally.failures.len() == tally.failed && is_whole(&output);
-    if all_are_named && tally.failed <= TRIED_AGAIN {
-        for test in tally.failures.clone() {
-            let second = run(&["--exact", &test])?;
-            let output = String::from_utf8_lossy(&second.stdout);
-            let succeeded = second.status.success();
-            if has_passed(&judge("once more", &output, succeeded), succeeded) {
-                tally.forgive(&test);
-            }
-        }
-    }
+    let done = started(program, how, root)?;
+    let output = String::from_utf8_lossy(&done.stdout);
+    let what = format!("{} ({})", program.label(), done.status);
+    let complaints = String::from_utf8_lossy(&done.stderr);
+    let mut tally = judge(&what, &output, &complaints, done.status.success());
     if tree::is_ci() && !root && ignored(&output) > 0 {
-        println!(
-            "  FAIL  {} tests need root, which CI must give them",
-            ignored(&output)
-        );
-        tally.failed += ignored(&output);
-        tally.skipped -= ignored(&output);
+        let ignored = ignored(&output);
+        println!("  FAIL  {ignored} tests need root, which CI must give them");
+        tally.failed += ignored;
+        tally.skipped -= ignored;
     }
     Ok(tally)
 }
 
-/// Whether a test that ran alone did its work. A run that ended early or skipped it does not tell.
+/// Whether a test passes that runs alone. A run that ended early or skipped it does not tell.
+pub(crate) fn passes_alone(program: &Program, test: &str, how: How<'_>) -> Result<bool> {
+    let arguments: Vec<&str> = ["--exact", test]
+        .into_iter()
+        .chain(how.arguments.iter().copied())
+        .collect();
+    let how = How {
+        arguments: &arguments,
+        is_nice: false,
+        ..how
+    };
+    let done = started(program, how, tree::is_root()?)?;
+    let output = String::from_utf8_lossy(&done.stdout);
+    let succeeded = done.status.success();
+    Ok(has_passed(
+        &judge("once more", &output, "", succeeded),
+        succeeded,
+    ))
+}
+
 fn has_passed(alone: &Tally, succeeded: bool) -> bool {
     succeeded && alone.passed > 0 && alone.failed == 0 && alone.skipped == 0
 }
 
-fn harnessed(
-    arguments: &[&str],
-    harness: &[&str],
-    environment: &[(&str, &str)],
-    root: bool,
-) -> Result<Output> {
+fn started(program: &Program, how: How<'_>, root: bool) -> Result<Output> {
+    let mut command = Command::new("nice");
+    command.args(["-n", if how.is_nice { "19" } else { "0" }]);
+    // SIGINT and such go to the whole foreground group all the same.
+    command.args(["timeout", "--foreground", "-k", "10", MINUTES_MOST]);
+    command.arg(program.path()).current_dir(program.dir());
+    command
+        .args(["--show-output", "--format=pretty"])
+        .args(root.then_some("--include-ignored"))
+        .args(how.arguments);
+    command.envs(how.environment.iter().copied());
+    command.env("CARGO_MANIFEST_DIR", program.dir());
+    // A failed test's own message is enough.
+    command.env("RUST_BACKTRACE", "0");
+    command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
+    let done = command.output();
+    done.with_context(|| format!("starting {}", program.path().display()))
+}
+
+/// Runs `cargo test` with these arguments, and judges all that it ran together.
+pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Tally> {
     let mut command = tree::cargo(&["test", "--quiet", "--no-fail-fast"])?;
     command
         .args(arguments)
         .args(["--", "--show-output", "--format=pretty"])
-        .args(harness);
-    command.args(root.then_some("--include-ignored"));
+        .args(tree::is_root()?.then_some("--include-ignored"));
     command.envs(environment.iter().copied());
-    // A failed test's own message is enough.
     command.env("RUST_BACKTRACE", "0");
     command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
-    let command = command.stderr(Stdio::inherit());
-    command.output().context("starting cargo test")
+    let done = command.output().context("starting cargo test")?;
+    let what = format!("cargo test {} ({})", arguments.join(" "), done.status);
+    let [output, complaints] =
+        [&done.stdout, &done.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    Ok(judge(&what, &output, &complaints, done.status.success()))
 }
 
 /// Counts what test programs printed. What failed is shown with what it said, what was skipped with
-/// its reason.
-pub(crate) fn judge(what: &str, output: &str, succeeded: bool) -> Tally {
-    let (tally, told) = verdict(what, output, succeeded);
-    print!("{told}");
+/// its reason. What programs complained of on their own is shown if one ended early.
+pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool) -> Tally {
+    let (tally, told, has_crashed) = verdict(what, output, succeeded);
+    let complaints = if has_crashed { complaints } else { "" };
+    print!("{told}{complaints}");
     tally
 }
 
-/// The results, and what is to be shown of the output.
-fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String) {
+/// The results, what is to be shown of the output, and whether a program ended early.
+fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String, bool) {
     let mut tally = read(output);
     let mut told = Vec::new();
     let failed = reported(output).failed;
@@ -96,7 +124,8 @@ fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String) {
     }
     told.extend(tally.failures.iter().map(|test| said(output, test)));
     told.extend(skips(output));
-    (tally, told.iter().map(|text| format!("{text}\n")).collect())
+    let told = told.iter().map(|text| format!("{text}\n")).collect();
+    (tally, told, has_crashed)
 }
 
 /// Whether each test program that began has ended with its result.
@@ -273,7 +302,7 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn a_failed_test_has_its_name_and_what_it_said() {
-        let (tally, told) = verdict("these", OUTPUT, false);
+        let (tally, told, _) = verdict("these", OUTPUT, false);
         assert_eq!(tally.failures, ["e"]);
         let skips =
             "  skip  b: no valgrind here\n  skip  d: no header here\n  skip  c: needs root\n";
@@ -298,14 +327,14 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     fn a_test_that_said_skip_is_no_failure_however_it_ended() {
         let output = "running 1 test\ntest a ... FAILED\n---- a stdout ----\nSKIP: no device\n\
                       test result: FAILED. 0 passed; 1 failed; 0 ignored;\n";
-        let (tally, _) = verdict("these", output, false);
+        let (tally, ..) = verdict("these", output, false);
         assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
     }
 
     #[test]
     fn a_program_that_crashed_has_failed_too() {
         let crashed = format!("{OUTPUT}running 7 tests\n");
-        let (tally, _) = verdict("these", &crashed, false);
+        let (tally, ..) = verdict("these", &crashed, false);
         assert_eq!(
             (tally.failed, &*tally.failures),
             (2, &["e".into(), "these".into()][..])

@@ -1,0 +1,178 @@
+//! Runs jobs in lanes: what computes beside what waits, and then what must be alone.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::tiers::{Load, Tier};
+use crate::harness::{self, How};
+use crate::programs::Program;
+use crate::tally::Tally;
+
+/// Test programs that mostly wait, at a time.
+const WAITING: usize = 2;
+
+/// Up to so many failed tests of a tier run once more. With more of them the tree is at fault.
+const TRIED_AGAIN: usize = 3;
+
+/// One thing to run.
+#[derive(Clone)]
+pub(super) struct Job {
+    pub(super) tier: &'static Tier,
+    pub(super) what: What,
+}
+
+#[derive(Clone)]
+pub(super) enum What {
+    Own(fn() -> Result<Tally>),
+    Program(Program),
+}
+
+/// What a job came to.
+pub(super) struct Done {
+    pub(super) job: Job,
+    pub(super) tally: Tally,
+    pub(super) seconds: f64,
+}
+
+/// Which tests of a program run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    /// Further arguments of the harness.
+    pub(super) arguments: &'a [&'a str],
+}
+
+/// Runs all jobs. Each test that failed beside others runs once more at the end, alone.
+pub(super) fn run(jobs: Vec<Job>, choice: Choice<'_>) -> Vec<Done> {
+    let progress = Progress::new(jobs.len());
+    let of = |load: Load| {
+        let jobs = jobs.iter().filter(|job| job.tier.load == load).cloned();
+        Mutex::new(jobs.collect::<VecDeque<Job>>())
+    };
+    let (computing, waiting, alone) = (of(Load::Computes), of(Load::Waits), of(Load::Alone));
+    let mut done = Vec::new();
+    thread::scope(|scope| {
+        let lanes = [&computing].into_iter().chain([&waiting; WAITING]);
+        let begun: Vec<_> = lanes
+            .map(|lane| scope.spawn(|| work(lane, choice, &progress)))
+            .collect();
+        for lane in begun {
+            done.extend(lane.join().expect("no lane panics"));
+        }
+    });
+    done.extend(work(&alone, choice, &progress));
+    forgive(&mut done, choice);
+    done
+}
+
+/// Takes jobs and runs them until there are none.
+fn work(jobs: &Mutex<VecDeque<Job>>, choice: Choice<'_>, progress: &Progress) -> Vec<Done> {
+    let next = || jobs.lock().expect("no holder panics").pop_front();
+    let mut done = Vec::new();
+    while let Some(job) = next() {
+        let begin = Instant::now();
+        let tally = job.run(choice).unwrap_or_else(|error| {
+            println!("  FAIL  {}: {error:#}", job.label());
+            Tally::one_failed(&format!("{error:#}"))
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        let end = Done {
+            job,
+            tally,
+            seconds,
+        };
+        progress.tell(&end);
+        done.push(end);
+    }
+    done
+}
+
+/// How many jobs have ended.
+struct Progress {
+    all: usize,
+    ended: Mutex<usize>,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        Self {
+            all,
+            ended: Mutex::new(0),
+        }
+    }
+
+    fn tell(&self, done: &Done) {
+        let mut ended = self.ended.lock().expect("no holder panics");
+        *ended += 1;
+        if done.tally != Tally::default() {
+            let Done { job, tally, .. } = done;
+            let (label, seconds) = (job.label(), done.seconds);
+            println!(
+                "[{ended} of {}] {label}: {tally} ({seconds:.1} s)",
+                self.all
+            );
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn label(&self) -> String {
+        match &self.what {
+            What::Own(_) => self.tier.name.to_owned(),
+            What::Program(program) => program.label(),
+        }
+    }
+
+    fn run(&self, choice: Choice<'_>) -> Result<Tally> {
+        match &self.what {
+            What::Own(work) => work(),
+            What::Program(program) => {
+                let arguments = self.arguments(choice);
+                harness::run(program, self.how(&arguments))
+            }
+        }
+    }
+
+    fn arguments<'a>(&self, choice: Choice<'a>) -> Vec<&'a str> {
+        let own = self.tier.arguments.iter().copied();
+        own.chain(choice.arguments.iter().copied()).collect()
+    }
+
+    fn how<'a>(&self, arguments: &'a [&'a str]) -> How<'a> {
+        How {
+            arguments,
+            environment: self.tier.environment,
+            is_nice: self.tier.load == Load::Computes,
+        }
+    }
+}
+
+/// Runs up to three failed tests of a tier alone. One that passes then counts as passed, and the
+/// last lines name it as unsteady.
+fn forgive(done: &mut [Done], choice: Choice<'_>) {
+    let failed = |done: &[Done], name: &str| -> usize {
+        let of_tier = done.iter().filter(|end| end.job.tier.name == name);
+        of_tier.map(|end| end.tally.failed).sum()
+    };
+    for at in 0..done.len() {
+        let few = failed(done, done[at].job.tier.name) <= TRIED_AGAIN;
+        let Done { job, tally, .. } = &mut done[at];
+        let What::Program(program) = &job.what else {
+            continue;
+        };
+        // Who crashed has failures without a test's name.
+        if !few || tally.failures.len() != tally.failed {
+            continue;
+        }
+        let arguments = job.arguments(choice);
+        for test in tally.failures.clone() {
+            let passed = harness::passes_alone(program, &test, job.how(&arguments));
+            if passed.unwrap_or(false) {
+                tally.forgive(&test);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The tiers of tests: what each runs, and how it shares the machine with others.
+
+use anyhow::Result;
+
+use crate::programs::Program;
+use crate::tally::Tally;
+use crate::{deb, fuzz, guest, harness, least, symbols};
+
+/// Tests with one purpose, whose number may not shrink unseen.
+#[derive(Debug)]
+pub(super) struct Tier {
+    /// As in .ci/tiers.
+    pub(super) name: &'static str,
+    pub(super) load: Load,
+    pub(super) work: &'static [Work],
+    /// Of its test programs.
+    pub(super) arguments: &'static [&'static str],
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    /// What its tests need beside the staged files.
+    pub(super) prepare: fn() -> Result<()>,
+}
+
+/// How a tier's work shares the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Takes the CPU time that others leave.
+    Computes,
+    /// Mostly waits, for packets, processes and timers.
+    Waits,
+    /// Proves what a machine can only do that does nothing else.
+    Alone,
+}
+
+/// What a tier runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Own(fn() -> Result<Tally>),
+    /// All test programs of a package.
+    Package(&'static str),
+    /// Some of them: package and name.
+    Programs(&'static [(&'static str, &'static str)]),
+    /// All programs that no tier names.
+    Others,
+}
+
+impl Work {
+    /// How closely it names a program: a tier that names it has it, rather than one that names its
+    /// package, or none.
+    pub(super) fn closeness(self, program: &Program) -> Option<u8> {
+        match self {
+            Self::Own(_) => None,
+            Self::Others => Some(0),
+            Self::Package(package) => (program.package == package).then_some(1),
+            Self::Programs(some) => {
+                let is_it = |(package, name)| program.package == package && program.name == name;
+                some.iter().copied().any(is_it).then_some(2)
+            }
+        }
+    }
+}
+
+const NONE: Tier = Tier {
+    name: "",
+    load: Load::Computes,
+    work: &[],
+    arguments: &[],
+    environment: &[],
+    prepare: || Ok(()),
+};
+
+/// Inputs for each property in `make test`.
+const CASES: &[(&str, &str)] = &[("PROPTEST_CASES", "10000")];
+
+/// What `make test` runs. Within a load they begin in this order: the longest first.
+pub(super) const TIERS: &[Tier] = &[
+    Tier {
+        name: "symbols",
+        work: &[Work::Own(symbols::run)],
+        ..NONE
+    },
+    Tier {
+        name: "least",
+        work: &[Work::Own(least::run)],
+        ..NONE
+    },
+    Tier {
+        name: "unit",
+        work: &[Work::Others, Work::Own(documentation)],
+        ..NONE
+    },
+    Tier {
+        name: "steering",
+        work: &[
+            Work::Package("fanpcap-steer"),
+            Work::Package("fanpcap-steer-testkit"),
+        ],
+        ..NONE
+    },
+    Tier {
+        name: "properties",
+        work: &[Work::Programs(fuzz::PROPERTIES)],
+        environment: CASES,
+        ..NONE
+    },
+    Tier {
+        name: "packets",
+        load: Load::Waits,
+        work: &[Work::Package("fanpcap-netns")],
+        arguments: &["--test-threads=4"],
+        ..NONE
+    },
+    Tier {
+        name: "tools",
+        load: Load::Waits,
+        work: &[
+            Work::Package("fanpcap-cli"),
+            Work::Package("fanpcap-gen"),
+            Work::Package("fanpcap-bench"),
+            Work::Package("fanpcap-ipfix"),
+        ],
+        arguments: &["--test-threads=4"],
+        ..NONE
+    },
+    Tier {
+        name: "conformance",
+        load: Load::Waits,
+        work: &[Work::Package("fanpcap-conformance")],
+        arguments: &["--test-threads=6"],
+        ..NONE
+    },
+    Tier {
+        name: "faults",
+        load: Load::Waits,
+        work: &[Work::Package("fanpcap-faults")],
+        arguments: &["--test-threads=6"],
+        ..NONE
+    },
+    Tier {
+        name: "loading",
+        load: Load::Waits,
+        work: &[Work::Programs(&[("fanpcap-loading", "loading")])],
+        ..NONE
+    },
+    Tier {
+        name: "manual",
+        load: Load::Waits,
+        work: &[Work::Programs(&[
+            ("fanpcap-loading", "manual"),
+            ("fanpcap-loading", "examples"),
+        ])],
+        ..NONE
+    },
+    Tier {
+        name: "package",
+        load: Load::Waits,
+        work: &[Work::Package("fanpcap-package-tests")],
+        prepare: package,
+        ..NONE
+    },
+    // Its proofs need a mirror that drops nothing.
+    Tier {
+        name: "cluster",
+        load: Load::Alone,
+        work: &[
+            Work::Package("fanpcap-etcd"),
+            Work::Package("fanpcap-clusterd"),
+        ],
+        arguments: &["--test-threads=4"],
+        ..NONE
+    },
+    Tier {
+        name: "soak",
+        load: Load::Alone,
+        work: &[Work::Package("fanpcap-soak")],
+        ..NONE
+    },
+];
+
+/// Builds the Debian package. Its tests report when it can't be built here.
+fn package() -> Result<()> {
+    if deb::can_build() { deb::run() } else { Ok(()) }
+}
+
+/// What `make test-long` runs beside the long tests of the programs above.
+pub(super) const LONG_TIERS: &[Tier] = &[
+    Tier {
+        name: "parquet",
+        work: &[Work::Own(parquet)],
+        ..NONE
+    },
+    Tier {
+        name: "fuzz",
+        work: &[Work::Own(fuzz::run)],
+        ..NONE
+    },
+    Tier {
+        name: "guest",
+        load: Load::Alone,
+        work: &[Work::Own(guests)],
+        ..NONE
+    },
+];
+
+/// What is behind a feature of its own, which brings many crates.
+fn parquet() -> Result<Tally> {
+    let words = "-p fanpcap-clusterd --features fanpcap-clusterd/parquet --lib";
+    let words: Vec<&str> = words.split(' ').collect();
+    harness::cargo_test(&words, &[])
+}
+
+/// All kernels.
+fn guests() -> Result<Tally> {
+    guest::run(&[])
+}
+
+/// The examples in the documentation of crates.
+fn documentation() -> Result<Tally> {
+    let words = "--workspace --exclude fanpcap-faults --doc".split(' ');
+    harness::cargo_test(&words.collect::<Vec<_>>(), &[])
+}
