@@ -206,7 +206,7 @@ fn of_xdp() -> BTreeMap<String, String> {
     let of_handles = [
         (
             "xdp-default-route",
-            fanpcap::on_xdp::OF_DEFAULT_ROUTE.to_owned(),
+            format!("it has an IP address, {}", fanpcap::on_xdp::NOT_STOLEN),
         ),
         (
             "alone-on-xdp",

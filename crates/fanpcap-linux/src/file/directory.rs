@@ -99,6 +99,16 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
+    /// A path that leads to this name in the directory, for calls that take paths alone. It lasts as
+    /// long as `self`. Only the last part may be a link.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name with a `/`, and for an empty one.
+    pub fn path_to(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let own = format!("/proc/thread-self/fd/{}", self.fd());
+        Ok(Path::new(&own).join(single(name)?))
+    }
+
     /// Opens a regular file; `None` for other files. Does not follow a link and does not block.
     ///
     /// # Errors
