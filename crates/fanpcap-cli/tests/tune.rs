@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::{self, SIGKILL};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::veth::ip;
@@ -293,7 +294,12 @@ fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Re
     within(|| {
         // As a container that shares /run/fanpcap can plant it.
         let number = fanpcap_linux::process::netns::inode()?.to_string();
-        let earlier = PathBuf::from("/run/fanpcap/tune").join(number);
+        let run = Directory::open(Path::new("/run"))?;
+        let base = match run.is_in_memory()? {
+            true => "/run",
+            false => "/dev/shm",
+        };
+        let earlier = PathBuf::from(base).join("fanpcap/tune").join(number);
         fs::create_dir_all(&earlier)?;
         ethtool(&format!("-L {DEVICE} rx 2"))?;
         let link = fanpcap_linux::interface::index(DEVICE).context("the device")?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::bpf_fs;
+use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::interface;
 use fanpcap_testkit::mirror::MONITOR;
 use fanpcap_testkit::netns;
@@ -16,9 +17,17 @@ use fanpcap_testkit::netns;
 use crate::refusals::netns_of;
 use crate::stage::Stage;
 
-/// The state of this build and of earlier ones, where `/run` is in memory.
-const STATE: &str = "/run/fanpcap-state/cluster";
-const EARLIER: &str = "/run/fanpcap/cluster";
+/// The state of this build and of earlier ones, below `/run` or `/dev/shm`.
+const STATE: &str = "fanpcap-state/cluster";
+const EARLIER: &str = "fanpcap/cluster";
+
+/// The path of `state`, in the first place in memory.
+fn placed(state: &str) -> PathBuf {
+    let run = Path::new("/run");
+    let is_in_memory = Directory::open(run).is_ok_and(|run| run.is_in_memory().unwrap_or(false));
+    let base = if is_in_memory { "/run" } else { "/dev/shm" };
+    Path::new(base).join(state)
+}
 
 /// Files of the host, as a container would like to have them changed.
 struct Victims {
@@ -60,8 +69,8 @@ impl Places {
         let index = || interface::index(MONITOR).context("the device");
         let (netns, ifindex) = (netns_of(stage, 0)?, stage.mirror.on_node(0, index)?);
         Ok(Self {
-            pins: Path::new(directory).join(format!("bpf/{netns}-{ifindex}")),
-            files: Path::new(directory).join(netns.to_string()),
+            pins: placed(directory).join(format!("bpf/{netns}-{ifindex}")),
+            files: placed(directory).join(netns.to_string()),
             ifindex,
         })
     }
@@ -83,8 +92,8 @@ impl Places {
 /// Moves what the first node's agent has left to where earlier builds had it.
 fn age(stage: &Stage) -> Result<()> {
     let (new, old) = (Places::of(stage, STATE)?, Places::of(stage, EARLIER)?);
-    let mount = Path::new(EARLIER).join("bpf");
-    for directory in [&mount, &Path::new(EARLIER).join("mount"), &old.files] {
+    let mount = placed(EARLIER).join("bpf");
+    for directory in [&mount, &placed(EARLIER).join("mount"), &old.files] {
         fs::create_dir_all(directory)?;
     }
     if !bpf_fs::is_bpf(&mount)? {
@@ -150,7 +159,7 @@ fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
             let _ = fs::remove_file(old.pins.join(name));
         }
         let _ = (fs::remove_dir(&old.pins), fs::remove_dir_all(&old.files));
-        let mount = Path::new(EARLIER).join("bpf");
+        let mount = placed(EARLIER).join("bpf");
         let is_empty = fs::read_dir(&mount)?
             .flatten()
             .all(|entry| !entry.path().is_dir());

@@ -242,6 +242,16 @@ impl Directory {
     }
 }
 
+/// Opens a file for reading, wherever its path leads. Neither this nor a read waits for anything: a
+/// read fails with `WouldBlock` instead.
+///
+/// # Errors
+/// The error of open(2).
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+    open_at(libc::AT_FDCWD, path.as_os_str(), flags, 0)
+}
+
 /// Whether only root and the calling process's effective user can change the file, by its owner and
 /// its mode.
 pub fn is_trusted(about: &Metadata) -> bool {

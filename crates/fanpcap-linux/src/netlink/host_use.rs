@@ -56,7 +56,9 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
 fn has_pppoe(name: &str) -> bool {
     // There is no such file without the kernel's module.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
-    sessions.lines().any(|line| line.split_whitespace().last() == Some(name))
+    sessions
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some(name))
 }
 
 const PF_BRIDGE: u8 = 7;

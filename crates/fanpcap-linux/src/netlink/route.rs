@@ -94,7 +94,9 @@ impl Found {
         }
         let mut is_local = false;
         for_each_attribute(payload.get(12..)?, |kind, value| match kind {
-            RTA_DST => is_local |= value.starts_with(&[0xfe, 0x80]) || value.starts_with(&[169, 254]),
+            RTA_DST => {
+                is_local |= value.starts_with(&[0xfe, 0x80]) || value.starts_with(&[169, 254])
+            }
             // The destination comes before the device.
             _ if is_local => {}
             RTA_OIF => self.devices.extend(u32_at(value, 0)),

@@ -150,7 +150,10 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-        let disk = self.0.file_name().map(|name| Path::new("/var/tmp").join(name));
+        let disk = self
+            .0
+            .file_name()
+            .map(|name| Path::new("/var/tmp").join(name));
         let _ = disk.map(fs::remove_dir_all);
     }
 }

@@ -336,6 +336,9 @@ fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
         nic.stolen(&used).map(|it| (it.name, it.effect))
     };
     let used = Some("it has an IP address");
-    assert_eq!(found(used, true), Some(("stolen-from-host", Effect::Refuses)));
+    assert_eq!(
+        found(used, true),
+        Some(("stolen-from-host", Effect::Refuses))
+    );
     assert_eq!((found(None, true), found(used, false)), (None, None));
 }
