@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::bpf;
@@ -20,6 +21,9 @@ use crate::stage::Stage;
 /// The state of this build and of earlier ones, below `/run` or `/dev/shm`.
 const STATE: &str = "fanpcap-state/cluster";
 const EARLIER: &str = "fanpcap/cluster";
+
+/// The tests mount and unmount in one place.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The path of `state`, in the first place in memory.
 fn placed(state: &str) -> PathBuf {
@@ -129,6 +133,7 @@ fn move_pins(from: &Path, to: &Path) -> Result<()> {
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     netns::within_new(|| {
         let mut stage = Stage::new(2)?;
         let victims = Victims::new(&stage)?;
@@ -174,6 +179,7 @@ fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn links_that_a_container_plants_lead_an_agent_nowhere() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     netns::within_new(|| {
         let mut stage = Stage::bare(1)?;
         let victims = Victims::new(&stage)?;
