@@ -292,7 +292,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
+        #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
         fn any_table_is_changed_without_a_panic(
