@@ -1,4 +1,4 @@
-//! Any bytes as choices: a group's table that others have written to, and the members' changes of it.
+//! Any bytes as choices: a group's table that others wrote to, and the members' changes of it.
 #![no_main]
 
 use fanpcap_group::hostile;

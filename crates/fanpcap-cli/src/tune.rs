@@ -46,7 +46,8 @@ pub(crate) struct Arguments {
     restore: bool,
     /// With --restore: put back what a journal of an earlier build says, in /run/fanpcap/tune
     ///
-    /// Root of a container that shares /run/fanpcap may have written that journal. So read it first.
+    /// Root of a container that shares /run/fanpcap may have written that journal. So read it
+    /// first.
     #[arg(long, requires_all = ["restore", "device"])]
     earlier: bool,
     /// Put everything back when this process ends, or this command; wait for that

@@ -98,8 +98,9 @@ impl Journal {
         Self::at(Place::of(device)?)
     }
 
-    /// Opens the journal that an earlier build has left of this device, if it has. Root of a container
-    /// that shares `/run/fanpcap` may have written it, so call this only when the user asks for it.
+    /// Opens the journal that an earlier build has left of this device, if it has. Root of a
+    /// container that shares `/run/fanpcap` may have written it, so call this only when the user
+    /// asks for it.
     ///
     /// # Errors
     /// [`JournalError`].

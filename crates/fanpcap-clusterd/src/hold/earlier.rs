@@ -1,4 +1,5 @@
-//! What an agent of an earlier build has left in `/run/fanpcap/cluster`, which containers may share.
+//! What an agent of an earlier build has left in `/run/fanpcap/cluster`, which containers may
+//! share.
 //!
 //! Root of such a container may have made, renamed, linked or removed every name there, and written
 //! to every map. So only what the kernel vouches for is taken over: the link, if it is one of this
@@ -62,8 +63,8 @@ impl Earlier {
         })
     }
 
-    /// Removes the names that earlier builds gave. Best effort: nothing is read there again once the
-    /// link is pinned elsewhere.
+    /// Removes the names that earlier builds gave. Best effort: nothing is read there again once
+    /// the link is pinned elsewhere.
     pub(super) fn remove(&self) {
         let _ = remove_if_there(&self.pins, LINK);
         let _ = forget_sets(&self.pins, None);

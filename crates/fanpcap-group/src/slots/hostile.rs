@@ -14,8 +14,8 @@ const CALLS_MAX: u64 = 1000;
 /// Changes of a table.
 const CHANGES: usize = 12;
 
-/// Makes changes of a table, chosen by `bytes`. The choices behind their end are made by a generator
-/// that the bytes begin.
+/// Makes changes of a table, chosen by `bytes`. The choices behind their end are made by a
+/// generator that the bytes begin.
 ///
 /// # Panics
 /// A change is not sound.

@@ -99,8 +99,8 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
-    /// A path that leads to this name in the directory, for calls that take paths alone. It lasts as
-    /// long as `self`. Only the last part may be a link.
+    /// A path that leads to this name in the directory, for calls that take paths alone. It lasts
+    /// as long as `self`. Only the last part may be a link.
     ///
     /// # Errors
     /// `InvalidInput` for a name with a `/`, and for an empty one.

@@ -1,11 +1,11 @@
 //! Where a device's journal lies, the lock for changing it, and the locks of those who want changes
 //! to stay.
 //!
-//! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below `/run`
-//! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock
-//! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
-//! in whichever PID namespace. The directory `irqbalance` beside those of network namespaces has
-//! the lock for changing the list of irqbalance(1), which all devices share.
+//! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
+//! `/run` (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of
+//! the lock file is the lock for changes. Each owner holds the lock of another byte for as long as
+//! it lives, in whichever PID namespace. The directory `irqbalance` beside those of network
+//! namespaces has the lock for changing the list of irqbalance(1), which all devices share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -88,8 +88,8 @@ impl Place {
         Ok(Self::own(found, device))
     }
 
-    /// Where an earlier build has left a journal of this device, if it has. Root of a container that
-    /// shares `/run/fanpcap` may have written it.
+    /// Where an earlier build has left a journal of this device, if it has. Root of a container
+    /// that shares `/run/fanpcap` may have written it.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
