@@ -9,7 +9,7 @@ use fanpcap_cli::streams;
 use fanpcap_select::Key;
 
 use super::doctor;
-use crate::conf::{Conf, Mode, PATH, Role};
+use crate::conf::{Conf, PATH, Role};
 
 /// Says what is wrong with a cluster.conf, and with the keys and certificates that it names
 #[derive(Args, Debug)]
@@ -30,8 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.file)?;
     conf.check_files(Role::Node)?;
     let (file, cluster) = (arguments.file.display(), &conf.cluster);
-    let in_turn = conf.selection.key == Key::RoundRobin;
-    if in_turn && conf.beacon.is_none() && conf.mode == Mode::Distribution {
+    if conf.selection.key == Key::RoundRobin && conf.beacon.is_none() {
         bail!(
             "{file}: 'select = round_robin' needs beacons: write 'beacon = DEVICE' in the file of \
              each coordinator"
@@ -53,5 +52,33 @@ fn selects(key: Key) -> &'static str {
         Key::Identification | Key::Sequence => {
             "packets by a number in their headers: connections are split among nodes"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    fn checked(more: &str) -> Result<ExitCode> {
+        let scratch = Scratch::new()?;
+        let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\n{more}");
+        let file = scratch.write("cluster.conf", &text)?;
+        run(&Arguments {
+            file,
+            doctor: false,
+        })
+    }
+
+    #[test]
+    fn turns_without_beacons_are_a_mistake() {
+        let error = checked("select = round_robin\n").unwrap_err().to_string();
+        assert!(
+            error.ends_with("in the file of each coordinator"),
+            "{error}"
+        );
+        assert!(error.contains("'beacon = DEVICE'"), "{error}");
+        checked("").unwrap();
     }
 }
