@@ -22,7 +22,7 @@ use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_group::turn::Turn;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::route;
+use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::packet::{self, Address, Filter};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
 use fanpcap_steer::ebpf;
@@ -117,9 +117,8 @@ impl Handle for PcapHandle {
         drop(handles::with(self, |entry| entry.prepared.take()));
     }
 
-    fn has_default_route(self) -> bool {
-        // Where the kernel does not tell, there may be one.
-        route::leads_through(self.ifindex()).unwrap_or(true)
+    fn host_use(self) -> Option<&'static str> {
+        host_use::of(self.ifindex()).unwrap_or(Some("the kernel does not list its routes"))
     }
 
     fn take_over_on_xdp(self) -> Result<(), String> {

@@ -44,6 +44,12 @@ pub(crate) struct Arguments {
     /// if none is named
     #[arg(long)]
     restore: bool,
+    /// With --restore: put back what a journal of an earlier build says, in /run/fanpcap/tune
+    ///
+    /// Root of a container that shares /run/fanpcap may have written that journal. So read it
+    /// first.
+    #[arg(long, requires_all = ["restore", "device"])]
+    earlier: bool,
     /// Put everything back when this process ends, or this command; wait for that
     #[arg(long = "while", value_name = "PID", requires = "apply")]
     while_runs: Option<u32>,
@@ -98,6 +104,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return put_back::all();
     };
     let device = Device::open(name)?;
+    if arguments.earlier {
+        return put_back::earlier(&device);
+    }
     if arguments.restore {
         return put_back::one(&device);
     }

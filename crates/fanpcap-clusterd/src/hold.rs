@@ -1,8 +1,9 @@
 //! What a node leaves in the kernel, so that it outlives the agent: the link of its BPF program,
 //! the BPF program and the maps, pinned in a BPF file system of the agent's own.
 //!
-//! All is below `/run/fanpcap/cluster`, which only root can enter. A BPF file system has no dots in
-//! names.
+//! All is in `fanpcap-state/cluster` below `/run`, which only root can enter, and which containers
+//! are not given. Files are opened below descriptors of their directories, and no link is followed.
+//! A BPF file system has no dots in names.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -17,13 +18,14 @@
 //! A set of maps is pinned before the link runs its BPF program, and is found by the number of the
 //! BPF program that the link runs. So an agent that dies at any step leaves a set that is whole.
 
+mod earlier;
 mod state;
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_bpf::MapKind;
@@ -34,6 +36,7 @@ use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{bpf_fs, lock};
 use fanpcap_linux::process::netns;
 
+use earlier::Earlier;
 pub(crate) use state::{Set, State};
 
 /// The directory with the lock for mounting.
@@ -43,9 +46,10 @@ const MOUNT: &str = "mount";
 #[derive(Debug)]
 pub(crate) struct Hold {
     ifindex: u32,
+    netns: String,
     directory: Directory,
     path: PathBuf,
-    pins: PathBuf,
+    pins: Directory,
     is_over: bool,
     /// Its lock ends with the process.
     lock: File,
@@ -57,13 +61,13 @@ pub(crate) struct Left {
     /// The link, which runs the BPF program.
     pub(crate) link: Attached,
     /// The directory of the BPF program and its maps.
-    set: PathBuf,
+    set: Option<Directory>,
 }
 
 impl Left {
     /// Opens the map or BPF program of this name.
     pub(crate) fn open(&self, name: &str) -> io::Result<OwnedFd> {
-        bpf::open_pinned(&self.set.join(name))
+        open(self.set.as_ref().ok_or(io::ErrorKind::NotFound)?, name)
     }
 }
 
@@ -79,7 +83,7 @@ impl Hold {
         let _turn = turn()?;
         let (directory, path) = private(&netns)?;
         let name = selection::lock(ifindex);
-        let lock = locked(&directory, &name)?;
+        let lock = locked(&directory, &name)?.filter(|_| !earlier::has_agent(&netns, ifindex));
         let lock = lock.with_context(|| {
             let path = path.display();
             format!("another 'fanpcap node' runs on this device ({path}/{ifindex}.lock)")
@@ -89,6 +93,7 @@ impl Hold {
         })?;
         Ok(Self {
             ifindex,
+            netns,
             directory,
             path,
             pins,
@@ -99,36 +104,54 @@ impl Hold {
 
     /// What an earlier agent has left on the device. Removes what is left of a device that is gone.
     pub(crate) fn left(&self) -> Result<Option<Left>> {
-        let pin = self.pins.join(LINK);
-        let fd = match bpf::open_pinned(&pin) {
+        let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget_all_but(None)?;
-                return Ok(None);
+                return self.take_over();
             }
-            opened => opened.with_context(|| format!("opening {}", pin.display()))?,
+            opened => opened.context("opening the pin of an earlier agent's link")?,
         };
         let link = Attached::open(fd, Hook::Driver).context("the link of an earlier agent")?;
         if link.ifindex()? != self.ifindex {
-            self.remove()?;
-            make(&self.pins)?;
+            self.remove_pins()?;
             return Ok(None);
         }
-        let set = self.set(link.program_id()?);
+        let set = link.program_id()?.to_string();
+        let set = self.pins.enter(OsStr::new(&set)).ok();
         Ok(Some(Left { link, set }))
+    }
+
+    /// Takes over the link that an agent of an earlier build has left where containers may write.
+    fn take_over(&self) -> Result<Option<Left>> {
+        let Some(earlier) = Earlier::find(&self.netns, self.ifindex) else {
+            return Ok(None);
+        };
+        if let Some(link) = &earlier.link {
+            if let Some(next) = &earlier.next {
+                pin(&self.pins, NEXT, next.as_fd())?;
+            }
+            self.set_state(&State {
+                promiscuous: earlier.promiscuous,
+                ..State::default()
+            })?;
+            pin(&self.pins, LINK, link.as_fd())?;
+        }
+        earlier.remove();
+        Ok(earlier.link.map(|link| Left { link, set: None }))
     }
 
     /// The array with the BPF program that gets the node's packets. It stays through all BPF
     /// programs of the device, and so does what the XDP engine has put there.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
-        let path = self.pins.join(NEXT);
-        let next = match bpf::open_pinned(&path) {
+        let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let next = ObjectArray::create("fanpcap_next", MapKind::ProgArray, 1);
-                next.and_then(|next| bpf::pin(next.as_fd(), &path).map(|()| next))
+                let next = ObjectArray::create("fanpcap_next", MapKind::ProgArray, 1)?;
+                pin(&self.pins, NEXT, next.as_fd())?;
+                return Ok(next);
             }
             opened => opened.and_then(|fd| ObjectArray::open(fd, MapKind::ProgArray, 1)),
         };
-        next.with_context(|| format!("the array {}", path.display()))
+        next.context("the pinned array of the BPF program that gets the packets")
     }
 
     /// Whether an application captures by the XDP engine behind the selection.
@@ -138,79 +161,68 @@ impl Hold {
 
     /// Pins the BPF program of this number and its maps, before a link runs it.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
-        let set = self.set(program);
-        make(&set)?;
+        let set = made(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            let path = set.join(name);
             // The number of a BPF program may come again, once the program is gone.
-            let _ = fs::remove_file(&path);
-            let pinned = bpf::pin(*object, &path);
-            pinned.with_context(|| format!("pinning {}", path.display()))?;
+            let _ = set.remove_file(OsStr::new(name));
+            pin(&set, name, *object)?;
         }
         Ok(())
     }
 
     /// Pins the link.
     pub(crate) fn keep_link(&self, link: BorrowedFd<'_>) -> Result<()> {
-        let path = self.pins.join(LINK);
-        bpf::pin(link, &path).with_context(|| format!("pinning {}", path.display()))
+        pin(&self.pins, LINK, link)
     }
 
     /// Removes the sets of all BPF programs but this one, which the link runs. Without one, the
     /// array of the next BPF program as well.
     pub(crate) fn forget_all_but(&self, program: Option<u32>) -> Result<()> {
-        let kept = program.map(|program| program.to_string());
-        for entry in fs::read_dir(&self.pins).context("reading the pins")? {
-            let path = entry?.path();
-            let is_kept = path.file_name() == kept.as_deref().map(OsStr::new);
-            if path.is_dir() && !is_kept {
-                remove_set(&path)?;
-            }
+        forget_sets(&self.pins, program)?;
+        match program {
+            None => remove_if_there(&self.pins, NEXT),
+            Some(_) => Ok(()),
         }
-        if program.is_none() {
-            remove_if_there(&self.pins.join(NEXT))?;
-        }
-        Ok(())
     }
 
     /// Removes everything, the link first: then packets of other nodes pass again.
     pub(crate) fn remove(&self) -> Result<()> {
-        remove_if_there(&self.pins.join(LINK))?;
+        self.remove_pins()?;
+        let name = selection::pins(&self.netns, self.ifindex);
+        let removed = private(BPF)?.0.remove_directory(OsStr::new(&name));
+        removed.with_context(|| format!("removing the pins {name}"))
+    }
+
+    fn remove_pins(&self) -> Result<()> {
+        remove_if_there(&self.pins, LINK)?;
         self.forget_all_but(None)?;
-        fs::remove_dir(&self.pins).with_context(|| format!("removing {}", self.pins.display()))?;
-        self.forget_state()
+        remove_if_there(&self.directory, &self.state_name())
     }
 
     /// What the agent remembers; `None` if nothing, or nothing that this version reads.
     pub(crate) fn state(&self) -> Result<Option<State>> {
-        let path = self.path.join(self.state_name());
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(State::parse(&text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-        }
+        let name = self.state_name();
+        read_state(&self.directory, &name).with_context(|| self.blame("reading", &name))
     }
 
     /// Remembers `state`: a crash leaves the former or this one.
     pub(crate) fn set_state(&self, state: &State) -> Result<()> {
-        let (path, new) = (
-            self.path.join(self.state_name()),
-            self.path.join(format!("{}.new", self.ifindex)),
-        );
-        fs::write(&new, state.text()).with_context(|| format!("writing {}", new.display()))?;
-        fs::rename(&new, &path).with_context(|| format!("writing {}", path.display()))
+        let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
+        // A crash may have left one.
+        remove_if_there(&self.directory, &new)?;
+        let file = self.directory.create(OsStr::new(&new), 0o600);
+        let written = file.and_then(|mut file| file.write_all(state.text().as_bytes()));
+        let (from, to) = (OsStr::new(&new), OsStr::new(&name));
+        let written = written.and_then(|()| self.directory.rename(from, to));
+        written.with_context(|| self.blame("writing", &name))
     }
 
-    fn forget_state(&self) -> Result<()> {
-        remove_if_there(&self.path.join(self.state_name()))
+    fn blame(&self, doing: &str, name: &str) -> String {
+        format!("{doing} {}", self.path.join(name).display())
     }
 
     fn state_name(&self) -> String {
-        format!("{}.state", self.ifindex)
-    }
-
-    fn set(&self, program: u32) -> PathBuf {
-        self.pins.join(program.to_string())
+        state_name(self.ifindex)
     }
 
     /// Removes the lock, after [`Hold::remove`], and the BPF file system with the last device.
@@ -224,25 +236,16 @@ impl Hold {
     fn clear(&self, _turn: &File) -> Result<()> {
         let lock = selection::lock(self.ifindex);
         let _ = self.directory.remove_file(OsStr::new(&lock));
-        let _ = fs::remove_dir(&self.path);
-        let (_, mount) = private(BPF)?;
-        let is_device =
-            |entry: io::Result<fs::DirEntry>| Ok::<_, io::Error>(entry?.path().is_dir());
-        // The kernel has files of its own there.
-        let devices = fs::read_dir(&mount)?
-            .map(is_device)
-            .collect::<io::Result<Vec<bool>>>()?;
-        let is_empty = !devices.contains(&true);
-        if is_empty && bpf_fs::is_bpf(&mount)? {
-            bpf_fs::unmount(&mount).with_context(|| format!("unmounting {}", mount.display()))?;
-        }
-        Ok(())
+        let cluster = root::find_state(CLUSTER)?;
+        let _ = cluster.remove_directory(OsStr::new(&self.netns));
+        unmount_if_empty(&cluster)
     }
 
     /// Removes the device's places if nothing was kept there, and the lock with them.
     fn clear_if_empty(&self) -> Result<()> {
         let turn = turn()?;
-        match fs::remove_dir(&self.pins) {
+        let name = selection::pins(&self.netns, self.ifindex);
+        match private(BPF)?.0.remove_directory(OsStr::new(&name)) {
             Ok(()) => self.clear(&turn),
             Err(_) => Ok(()),
         }
@@ -262,9 +265,22 @@ impl Drop for Hold {
 /// namespace. Changes nothing.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
-    let cluster = root::root()?.with_file_name(CLUSTER);
-    match File::open(cluster.join(netns).join(format!("{ifindex}.lock"))) {
-        Ok(file) => lock::is_taken(&file),
+    let is_of = |cluster: io::Result<Directory>| match cluster {
+        Ok(cluster) => is_locked(&cluster, &netns, ifindex),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    Ok(is_of(root::find_state(CLUSTER))? || earlier::has_agent(&netns, ifindex))
+}
+
+/// Whether a process has the lock of a device, in the directory of all that nodes leave.
+fn is_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<bool> {
+    let name = selection::lock(ifindex);
+    let file = root::enter(cluster, netns)
+        .and_then(|directory| directory.file(OsStr::new(&name), Access::Read));
+    match file {
+        Ok(Some(file)) => lock::is_taken(&file),
+        Ok(None) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -272,7 +288,7 @@ pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
 
 /// A directory below the agents' own.
 fn private(part: &str) -> Result<(Directory, PathBuf)> {
-    root::private_directory(CLUSTER, part).context("the directory of the cluster's agents")
+    root::state_directory(CLUSTER, part).context("the directory of the cluster's agents")
 }
 
 /// The file of this name with its lock; `None` if another process has the lock.
@@ -296,48 +312,103 @@ fn turn() -> Result<File> {
     bail!("another agent has held {path}/lock for too long")
 }
 
-/// The BPF file system, mounted if it is not.
-fn mounted() -> Result<PathBuf> {
-    let (_, mount) = private(BPF)?;
-    if !bpf_fs::is_bpf(&mount).with_context(|| mount.display().to_string())? {
-        let done = bpf_fs::mount(&mount);
-        done.with_context(|| format!("mounting a BPF file system on {}", mount.display()))?;
+/// Makes a device's place in the BPF file system, and mounts that if it is not.
+fn place(name: &str) -> Result<Directory> {
+    let (mount, path) = private(BPF)?;
+    let own = mount.path_to(OsStr::new("."))?;
+    if bpf_fs::is_bpf(&own).with_context(|| path.display().to_string())? {
+        return made(&mount, name);
     }
-    Ok(mount)
+    let done = bpf_fs::mount(&own);
+    done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
+    // The descriptor is of the directory below the mount.
+    made(&private(BPF)?.0, name)
 }
 
-/// Makes a device's place in the BPF file system.
-fn place(name: &str) -> Result<PathBuf> {
-    let pins = mounted()?.join(name);
-    make(&pins)?;
-    Ok(pins)
+/// Unmounts the BPF file system if no device has a place there.
+fn unmount_if_empty(cluster: &Directory) -> Result<()> {
+    let mount = root::enter(cluster, BPF)?;
+    let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
+    // The kernel has files of its own there.
+    let is_empty = !mount.names().any(|name| is_directory(&name));
+    let is_mounted = bpf_fs::is_bpf(&mount.path_to(OsStr::new("."))?)?;
+    drop(mount);
+    if is_empty && is_mounted {
+        let done = bpf_fs::unmount(&cluster.path_to(OsStr::new(BPF))?);
+        done.context("unmounting the BPF file system")?;
+    }
+    Ok(())
 }
 
 /// How often and how long to wait for another agent's turn.
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-fn make(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+/// No state is longer.
+const STATE_LEN_MAX: u64 = 1 << 16;
+
+fn state_name(ifindex: u32) -> String {
+    format!("{ifindex}.state")
+}
+
+/// The state in a file; `None` if there is none, or none that this version reads.
+fn read_state(directory: &Directory, name: &str) -> io::Result<Option<State>> {
+    let file = match directory.file(OsStr::new(name), Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = String::new();
+    match file {
+        Some(file) => file.take(STATE_LEN_MAX).read_to_string(&mut text)?,
+        None => return Ok(None),
+    };
+    Ok(State::parse(&text))
+}
+
+fn open(pins: &Directory, name: &str) -> io::Result<OwnedFd> {
+    bpf::open_pinned(&pins.path_to(OsStr::new(name))?)
+}
+
+fn pin(pins: &Directory, name: &str, object: BorrowedFd<'_>) -> Result<()> {
+    let path = pins.path_to(OsStr::new(name))?;
+    bpf::pin(object, &path).with_context(|| format!("pinning {name}"))
+}
+
+fn made(parent: &Directory, name: &str) -> Result<Directory> {
+    match parent.make_private(OsStr::new(name)) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            bail!("making {}: {error}", path.display())
+            bail!("making {name}: {error}")
         }
+        _ => root::enter(parent, name).with_context(|| format!("opening {name}")),
+    }
+}
+
+fn remove_if_there(directory: &Directory, name: &str) -> Result<()> {
+    match directory.remove_file(OsStr::new(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => bail!("removing {name}: {error}"),
         _ => Ok(()),
     }
 }
 
-fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            bail!("removing {}: {error}", path.display())
+/// Removes the sets of all BPF programs but this one. Their names are numbers, and so are the names
+/// in them. What has another name is nobody's here, and stays.
+fn forget_sets(pins: &Directory, kept: Option<u32>) -> Result<()> {
+    let number = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
+    for name in pins.names() {
+        if number(&name).is_none_or(|it| Some(it) == kept) {
+            continue;
         }
-        _ => Ok(()),
+        let set = match pins.enter(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
+            entered => {
+                entered.with_context(|| format!("opening the set {}", name.to_string_lossy()))?
+            }
+        };
+        for object in set.names().filter(|name| number(name).is_some()) {
+            set.remove_file(&object).context("removing a pin")?;
+        }
+        let removed = pins.remove_directory(&name);
+        removed.with_context(|| format!("removing the set {}", name.to_string_lossy()))?;
     }
-}
-
-fn remove_set(set: &Path) -> Result<()> {
-    for entry in fs::read_dir(set).with_context(|| format!("reading {}", set.display()))? {
-        remove_if_there(&entry?.path())?;
-    }
-    fs::remove_dir(set).with_context(|| format!("removing {}", set.display()))
+    Ok(())
 }

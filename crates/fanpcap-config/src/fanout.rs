@@ -5,9 +5,11 @@ use crate::mode::options::{self, Options};
 use crate::mode::{self, Mode, ModeKind};
 use crate::report::{Fault, Report, offset_in, shorten};
 use crate::source::{PROGRAM_MAX, Source};
+use fanpcap_linux::file::directory;
 use fanpcap_steer::{GroupOptions, modes};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
+use std::path::Path;
 
 /// The requested way to share packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +225,7 @@ fn read(path: &str) -> Result<Source, Fault> {
         return Err(Fault::new("program-not-a-file", message)
             .hint("write file:PATH of a file with a steering program"));
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = directory::open_to_read(Path::new(path)).map_err(failed)?;
     let mut bytes = Vec::new();
     let limit = PROGRAM_MAX as u64 + 1;
     file.take(limit).read_to_end(&mut bytes).map_err(failed)?;

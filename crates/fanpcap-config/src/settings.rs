@@ -16,13 +16,13 @@ use crate::report::{Fault, Report, shorten};
 pub use entry::{Entry, Target};
 pub use environment::Environment;
 pub use environment::shell_name;
-use fanpcap_linux::file::directory::is_roots_or_own;
+use fanpcap_linux::file::directory::{self, is_roots_or_own};
 pub use keys::Key;
 pub use membership::{FanoutCall, Group, Membership};
 pub use on_xdp::{OnXdp, Steal};
 pub use placement::{Ask, Kind, Placement, What};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,8 @@ impl Settings {
         let Some(path) = config_path(environment) else {
             return Settings::parse(environment, "", "");
         };
-        let text = read(&path).map_err(|fault| unreadable(fault, environment))?;
+        let is_machines = environment.value(CONFIG).is_none() && path == environment.system_config;
+        let text = read(&path, is_machines).map_err(|fault| unreadable(fault, environment))?;
         Settings::parse(environment, &text, &path.to_string_lossy())
     }
 
@@ -103,18 +104,34 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
 /// with another user's HOME, as sudo can keep it. That user must not control the process, and must
 /// not read a file through a link and our error messages.
 fn is_own_home(home: &Path, file: &Path) -> bool {
-    let is_safe = |home: fs::Metadata| is_roots_or_own(&home) && home.mode() & WORLD_WRITES == 0;
+    let is_safe = |it: fs::Metadata| is_roots_or_own(&it) && it.mode() & WORLD_WRITES == 0;
     fs::metadata(home).is_ok_and(is_safe)
         && fs::symlink_metadata(file).is_ok_and(|link| is_roots_or_own(&link))
-        && fs::metadata(file).is_ok_and(|file| is_roots_or_own(&file))
+        && fs::metadata(file).is_ok_and(is_safe)
 }
 
 /// The bit of a mode that lets every user write.
 const WORLD_WRITES: u32 = 0o002;
+/// The one for the group's.
+const GROUP_WRITES: u32 = 0o020;
+
+/// Why others than root and the process's effective user may change the machine's config file.
+/// Members of root's group may.
+fn distrust(about: &fs::Metadata) -> Option<String> {
+    let mode = about.mode() & 0o7777;
+    let writes = match about.gid() {
+        0 => WORLD_WRITES,
+        _ => WORLD_WRITES | GROUP_WRITES,
+    };
+    match is_roots_or_own(about) {
+        true => (mode & writes != 0).then(|| format!("can be written by others (mode {mode:o})")),
+        false => Some(format!("belongs to user {}", about.uid())),
+    }
+}
 
 /// Reads the config file. Refuses pipes and terminals, which would give other settings each time
-/// that a handle is opened. /dev/null stands for no file.
-fn read(path: &Path) -> Result<String, Fault> {
+/// that a handle is opened. /dev/null stands for no file. The machine's file is for all users.
+fn read(path: &Path, is_machines: bool) -> Result<String, Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
         Fault::new(
@@ -128,7 +145,12 @@ fn read(path: &Path) -> Result<String, Fault> {
         return Err(Fault::new("config-not-a-file", message));
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = directory::open_to_read(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    if let Some(why) = Some(&about).filter(|_| is_machines).and_then(distrust) {
+        let message = format!("config file '{name}' {why}");
+        return Err(Fault::new("config-not-trusted", message));
+    }
     file.take(CONFIG_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
@@ -231,6 +253,48 @@ mod tests {
         lchown(&file, Some(0), None).unwrap();
         fs::set_permissions(home, fs::Permissions::from_mode(0o1777)).unwrap();
         assert_eq!(group(), None, "where everybody makes names");
+    }
+
+    #[test]
+    #[ignore = "needs root: gives files to another user"]
+    fn the_machines_file_is_believed_only_if_others_cant_change_it() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let machine = Machine::new("machines");
+        let (environment, file) = (machine.environment(""), machine.0.join("etc.conf"));
+        let ids = |user, group, mode| {
+            chown(&file, Some(user), Some(group)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            Settings::load(&environment).map_err(|report| report.to_string())
+        };
+        for (user, group, mode) in [(0, 0, 0o644), (0, 0, 0o664), (0, 5, 0o640)] {
+            assert_eq!(ids(user, group, mode).unwrap().default_group(), Some(1));
+        }
+        for (user, group, mode) in [(65_534, 0, 0o644), (0, 0, 0o666), (0, 5, 0o664)] {
+            let error = ids(user, group, mode).unwrap_err();
+            let expected = match user {
+                0 => format!("can be written by others (mode {mode:o}); "),
+                _ => format!("belongs to user {user}; "),
+            };
+            assert!(error.contains(&expected), "{error}");
+        }
+        // Who names the file knows it.
+        let named = machine.environment(file.to_str().unwrap());
+        assert_eq!(machine.group(&named), Some(1));
+    }
+
+    #[test]
+    fn a_regular_file_that_blocks_is_an_error() {
+        // Reading it waits for the kernel's next message, where the caller may read it at all.
+        let machine = Machine::new("blocks");
+        let environment = machine.environment("/proc/kmsg");
+        let done = std::thread::spawn(move || Settings::load(&environment).unwrap_err());
+        for _ in 0..100 {
+            if done.is_finished() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!(done.is_finished(), "it waits");
     }
 
     #[test]

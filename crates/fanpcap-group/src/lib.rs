@@ -15,6 +15,8 @@ pub mod group_stats;
 mod table;
 mod lead;
 mod slots;
+#[cfg(any(test, feature = "fuzz"))]
+pub use slots::hostile;
 mod faults;
 mod locker;
 mod dock;

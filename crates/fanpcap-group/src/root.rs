@@ -4,6 +4,9 @@
 //! Only root and the process's own user may be able to change the root (`docs/security.md`). Each
 //! version of the page layout has a root of its own, so that builds of different versions never
 //! read each other's pages.
+//!
+//! What only the administrator's commands need lies elsewhere, in `fanpcap-state` below a base. So
+//! containers can share the pages without it.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -22,6 +25,9 @@ const RUN: &str = "/run";
 const SHM: &str = "/dev/shm";
 
 const NAME: &str = "fanpcap";
+
+/// The directory of the administrator's state, which only its owner can enter.
+const STATE: &str = "fanpcap-state";
 
 /// Version of the page layout and of the locks. Versions before 4 used flock(2) and had no
 /// directory for the version.
@@ -91,31 +97,42 @@ pub fn make_root() -> io::Result<PathBuf> {
     root.make().map(|_| root.path())
 }
 
-/// Opens the directory `part` of the directory `name` beside the root, which only its owner can
-/// enter. Makes both if needed. Returns the path as well.
+/// Opens the directory `part` of the directory `name` of the administrator's state. Makes all three
+/// if needed, so that only their owner can enter them. Returns the path as well.
 ///
 /// # Errors
 /// As [`make_root`].
-pub fn private_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf)> {
-    let root = Root::find()?;
-    let base = root.open_base()?;
-    let own = make_own(&base).map_err(|error| placed(&root.base, error))?;
-    let parent = root.base.join(NAME);
-    let private = enter_or_make_by(&own, name, Directory::make_private);
-    let private = private.map_err(|error| placed(&parent, error))?;
-    let parent = parent.join(name);
-    let found = enter_or_make(&private, part).map_err(|error| placed(&parent, error))?;
-    Ok((found, parent.join(part)))
+pub fn state_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf)> {
+    let path = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
+    let made = make_own(&open_base(&path)?, STATE, Directory::make_private);
+    let mut found = made.map_err(|error| placed(&path, error))?;
+    let mut path = path.join(STATE);
+    for name in [name, part] {
+        let inner = enter_or_make_by(&found, name, Directory::make_private);
+        found = inner.map_err(|error| placed(&path, error))?;
+        path = path.join(name);
+    }
+    Ok((found, path))
 }
 
-/// The path of the directory `name` beside the root, if it is there and trusted.
+/// Opens the directory `name` of the administrator's state, if it is there and trusted.
 ///
 /// # Errors
-/// `ENOENT`, and as [`root`].
-pub(crate) fn find_private(name: &str) -> io::Result<PathBuf> {
-    let root = Root::find()?;
-    enter(&enter(&root.open_base()?, NAME)?, name)?;
-    Ok(root.base.join(NAME).join(name))
+/// `ENOENT`, `EACCES` for another user than root, and as [`root`].
+pub fn find_state(name: &str) -> io::Result<Directory> {
+    let base = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
+    enter(&enter(&open_base(&base)?, STATE)?, name)
+}
+
+/// Opens the directory `name` beside the root, where earlier builds kept the state. Containers that
+/// share the whole of `/run/fanpcap` may have written anything there. Returns the path as well.
+///
+/// # Errors
+/// As [`find_state`].
+pub fn find_earlier_state(name: &str) -> io::Result<(Directory, PathBuf)> {
+    let base = base(Path::new(RUN), Path::new(SHM), &[NAME])?;
+    let found = enter(&enter(&open_base(&base)?, NAME)?, name)?;
+    Ok((found, base.join(NAME).join(name)))
 }
 
 /// Returns the reason why no member has a page, in brackets for the end of a message. Empty unless
@@ -139,18 +156,7 @@ impl Root {
     }
 
     fn of(run: &Path, shm: &Path) -> io::Result<Self> {
-        let is_in_memory = |directory: &Directory| directory.is_in_memory().unwrap_or(false);
-        // `/run/fanpcap` may be a mount of its own.
-        let is_usable = |base: &Path| {
-            let base = Directory::open(base);
-            base.is_ok_and(|base| {
-                let own = base.enter(OsStr::new(NAME));
-                own.map_or_else(|_| is_in_memory(&base), |own| is_in_memory(&own))
-            })
-        };
-        let base = [run, shm].into_iter().find(|base| is_usable(base));
-        let base = base.ok_or_else(|| io::Error::from_raw_os_error(ENODEV))?;
-        Ok(Self::below(base))
+        base(run, shm, &[NAME, VERSION]).map(|base| Self::below(&base))
     }
 
     /// The root below this base.
@@ -170,7 +176,7 @@ impl Root {
     /// # Errors
     /// `ENOENT` when the root does not exist yet, and [`Foreign`].
     pub(crate) fn open(&self) -> io::Result<Directory> {
-        let own = enter(&self.open_base()?, NAME);
+        let own = enter(&open_base(&self.base)?, NAME);
         let own = own.map_err(|error| placed(&self.base, error))?;
         enter(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
@@ -180,19 +186,39 @@ impl Root {
     /// # Errors
     /// [`Foreign`], and the error of mkdir(2).
     pub(crate) fn make(&self) -> io::Result<Directory> {
-        let base = self.open_base()?;
-        let own = make_own(&base).map_err(|error| placed(&self.base, error))?;
+        let base = open_base(&self.base)?;
+        let own =
+            make_own(&base, NAME, Directory::make).map_err(|error| placed(&self.base, error))?;
         enter_or_make(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
+}
 
-    fn open_base(&self) -> io::Result<Directory> {
-        let base = Directory::open(&self.base)?;
-        let about = base.metadata()?;
-        let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
-        match is_sticky || directory::is_trusted(&about) {
-            true => Ok(base),
-            false => Err(foreign(self.base.clone(), &about)),
+/// The base of the directories `names`, each below the one before: the first base where the deepest
+/// one that exists is in memory. Containers have each of them as a mount of its own.
+fn base(run: &Path, shm: &Path, names: &[&str]) -> io::Result<PathBuf> {
+    let is_usable = |base: &Path| {
+        let mut deepest = Directory::open(base)?;
+        for name in names {
+            match deepest.enter(OsStr::new(name)) {
+                Ok(inner) => deepest = inner,
+                Err(_) => break,
+            }
         }
+        deepest.is_in_memory()
+    };
+    let mut bases = [run, shm].into_iter();
+    let base = bases.find(|base| is_usable(base).unwrap_or(false));
+    let base = base.ok_or_else(|| io::Error::from_raw_os_error(ENODEV))?;
+    Ok(base.to_owned())
+}
+
+fn open_base(path: &Path) -> io::Result<Directory> {
+    let base = Directory::open(path)?;
+    let about = base.metadata()?;
+    let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
+    match is_sticky || directory::is_trusted(&about) {
+        true => Ok(base),
+        false => Err(foreign(path.to_owned(), &about)),
     }
 }
 
@@ -223,7 +249,7 @@ fn foreign(path: PathBuf, about: &Metadata) -> io::Error {
 ///
 /// # Errors
 /// [`Foreign`], also when `name` is not a directory; and the error of openat(2).
-pub(crate) fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
+pub fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
     let found = match parent.enter(OsStr::new(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(foreign(name.into(), &parent.about(OsStr::new(name))?));
@@ -245,11 +271,7 @@ pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Direct
     enter_or_make_by(parent, name, Directory::make)
 }
 
-fn enter_or_make_by(
-    parent: &Directory,
-    name: &str,
-    make: fn(&Directory, &OsStr) -> io::Result<()>,
-) -> io::Result<Directory> {
+fn enter_or_make_by(parent: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     match enter(parent, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         entered => return entered,
@@ -260,36 +282,39 @@ fn enter_or_make_by(
     }
 }
 
-/// Opens or makes the directory `fanpcap` in the base. In a base where every user can create names,
-/// only root's processes make the directory. They move a foreign file of that name aside.
-fn make_own(base: &Directory) -> io::Result<Directory> {
+/// Opens or makes a directory in the base. In a base where every user can create names, only root's
+/// processes make the directory. They move a foreign file of that name aside.
+fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     let is_root = process::effective_user() == 0;
     if directory::is_trusted(&base.metadata()?) {
-        return enter_or_make(base, NAME);
+        return enter_or_make_by(base, name, make);
     }
     if !is_root {
-        return enter(base, NAME);
+        return enter(base, name);
     }
     for attempt in 1..ATTEMPTS {
-        match enter_or_make(base, NAME) {
+        match enter_or_make_by(base, name, make) {
             Err(error) if is_foreign(&error) => {
                 // If this fails, the next attempt finds the foreign directory again and reports it.
-                let _ = move_aside(base, attempt);
+                let _ = move_aside(base, name, make, attempt);
             }
             entered => return entered,
         }
     }
-    enter_or_make(base, NAME)
+    enter_or_make_by(base, name, make)
 }
+
+/// Makes a subdirectory of this name.
+type Make = fn(&Directory, &OsStr) -> io::Result<()>;
 
 /// Makes a directory and exchanges it with the foreign file, which thereby gets the name of the new
 /// directory.
-fn move_aside(base: &Directory, attempt: u32) -> io::Result<()> {
-    let (own, now) = (OsStr::new(NAME), clock::monotonic_ns());
+fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Result<()> {
+    let (own, now) = (OsStr::new(name), clock::monotonic_ns());
     // The time makes the name unpredictable, so no other user can have created it before.
-    let aside = format!("{NAME}.foreign.{}.{attempt}.{now}", std::process::id());
+    let aside = format!("{name}.foreign.{}.{attempt}.{now}", std::process::id());
     let aside = OsStr::new(&aside);
-    base.make(aside)?;
+    make(base, aside)?;
     base.exchange(own, aside)
         .inspect_err(|_| _ = base.remove_directory(aside))?;
     let moved = base.about(aside)?;

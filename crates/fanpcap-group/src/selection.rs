@@ -3,16 +3,17 @@
 //! `fanpcap node` leaves its selection in a BPF file system, below a directory that only root can
 //! enter.
 
-use crate::root::find_private;
+use crate::root::{enter, find_state};
 use fanpcap_bpf::MapKind;
 use fanpcap_linux::bpf::{Attached, Hook, ObjectArray, open_pinned};
+use fanpcap_linux::file::directory::Access;
 use fanpcap_linux::process::netns;
 use fanpcap_xdp::Selection;
 pub use fanpcap_xdp::TURN;
-use std::fs::File;
+use std::ffi::OsStr;
 use std::io;
 
-/// The directory of all that nodes leave, beside the root of the groups' directories.
+/// The directory of all that nodes leave, in the administrator's state.
 pub const CLUSTER: &str = "cluster";
 /// The directory with the BPF file system, in that one.
 pub const BPF: &str = "bpf";
@@ -37,15 +38,15 @@ pub fn lock(ifindex: u32) -> String {
 /// # Errors
 /// `ENOENT` when there is none, `EACCES` for another user than root.
 pub(crate) fn find(ifindex: u32) -> io::Result<Selection> {
-    let path = find_private(CLUSTER)?;
+    let cluster = find_state(CLUSTER)?;
     let netns = netns::inode()?.to_string();
-    let pins = path.join(BPF).join(pins(&netns, ifindex));
-    let link = open_pinned(&pins.join(LINK))?;
-    let next = open_pinned(&pins.join(NEXT))?;
-    let turn = path.join(netns).join(lock(ifindex));
+    let pins = enter(&enter(&cluster, BPF)?, &pins(&netns, ifindex))?;
+    let link = open_pinned(&pins.path_to(OsStr::new(LINK))?)?;
+    let next = open_pinned(&pins.path_to(OsStr::new(NEXT))?)?;
+    let turn = enter(&cluster, &netns)?.file(OsStr::new(&lock(ifindex)), Access::Write)?;
     Ok(Selection {
         link: Attached::open(link, Hook::Driver)?,
         next: ObjectArray::open(next, MapKind::ProgArray, 1)?,
-        turn: File::options().write(true).open(turn)?,
+        turn: turn.ok_or(io::ErrorKind::NotFound)?,
     })
 }

@@ -315,5 +315,9 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 }
 
+#[cfg(any(test, feature = "fuzz"))]
+mod memory;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod hostile;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ pub mod diag;
 pub mod link;
 pub mod netdev;
 pub mod route;
+pub mod host_use;
 
 use std::ffi::{c_int, c_void};
 use std::io;

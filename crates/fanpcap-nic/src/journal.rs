@@ -13,6 +13,7 @@ use place::Turn;
 pub(crate) use place::change_irqbalance;
 pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
 use std::fmt;
+use std::path::PathBuf;
 
 /// The right to change a device, with its journal.
 #[derive(Debug)]
@@ -95,6 +96,21 @@ impl Journal {
             }
         }
         Self::at(Place::of(device)?)
+    }
+
+    /// Opens the journal that an earlier build has left of this device, if it has. Root of a
+    /// container that shares `/run/fanpcap` may have written it, so call this only when the user
+    /// asks for it.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open_earlier(device: &Device) -> Result<Option<Self>, JournalError> {
+        Place::of_earlier(device).map(Self::at).transpose()
+    }
+
+    /// The path of the journal that an earlier build has left of this device, if it has.
+    pub fn earlier(device: &Device) -> Option<PathBuf> {
+        Place::of_earlier(device).map(|place| place.path())
     }
 
     fn at(place: Place) -> Result<Self, JournalError> {

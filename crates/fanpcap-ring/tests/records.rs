@@ -257,6 +257,23 @@ fn room_that_another_process_has_given_back_stays_given() {
 }
 
 #[test]
+fn room_that_somebody_has_taken_away_is_given_again() {
+    let (programs, mut records) = device(1);
+    assert!(programs[0].arrive(&written(1)));
+    assert_eq!(drain(&mut records), times(&[1]));
+    let given = programs[0].consumer();
+    // Beyond all records, so that the kernel sees no room, and far behind them.
+    for (stamp, wrong) in [(2, 0x1000_0000), (3, given.wrapping_sub(1 << 40))] {
+        let given = programs[0].consumer();
+        programs[0].set_consumer(wrong);
+        assert!(!records.open());
+        assert_eq!(programs[0].consumer(), given);
+        assert!(programs[0].arrive(&written(stamp)));
+        assert_eq!(drain(&mut records), times(&[stamp]));
+    }
+}
+
+#[test]
 fn a_record_that_is_not_committed_ends_the_snapshot_of_its_lane() {
     let (programs, mut records) = device(2);
     let [first, second] = &programs[..] else {

@@ -96,8 +96,8 @@ pub trait Handle: Copy + PartialEq {
     /// Gives up what was prepared.
     fn leave_xdp(self);
 
-    /// Whether a default route leads through the handle's device, or may do.
-    fn has_default_route(self) -> bool;
+    /// Why the host or a container may need what the handle's device receives.
+    fn host_use(self) -> Option<&'static str>;
 
     /// Installs our reader in a handle that is activated silently and has joined its group on the
     /// XDP engine. Called as [`Handle::take_over`].

@@ -11,9 +11,9 @@ use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Why packets of the default route's device are not stolen.
-pub const OF_DEFAULT_ROUTE: &str = "the default route leads through the device, and the host would \
-     lose its packets: write 'steal@DEVICE = force' if it may";
+/// Why packets of a device that the host uses are not stolen, after what it is used for.
+pub const NOT_STOLEN: &str =
+    "so the host would lose packets: write 'steal@DEVICE = force' if it may";
 
 /// Why a handle that has a group of its own joins no other.
 pub const ALONE: &str = "a handle on the engine xdp joins a group by pcap_activate() alone: call \
@@ -65,8 +65,10 @@ pub(crate) fn prepare<H: Handle>(
     membership: &Membership,
     asked: &OnXdp,
 ) -> Result<Option<String>, c_int> {
-    if asked.steal == Steal::Yes && p.has_default_route() {
-        return Err(p.fail(OF_DEFAULT_ROUTE));
+    if asked.steal == Steal::Yes {
+        if let Some(why) = p.host_use() {
+            return Err(p.fail(&format!("{why}, {NOT_STOLEN}")));
+        }
     }
     if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {
         return Ok(Some(

@@ -16,6 +16,7 @@ use fanpcap_testkit::errors_page;
 use fanpcap_xdp::Unavailable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{fs, io};
@@ -98,6 +99,20 @@ fn at_load(path: &str) -> Report {
     Settings::load(&environment(&[("PCAP_CONFIG", path)])).unwrap_err()
 }
 
+/// A config file of the machine that everybody may write; as that of [`too_long`].
+fn open_to_all() -> Report {
+    std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write("open.conf", "group = 7\n").unwrap();
+    fs::set_permissions("open.conf", fs::Permissions::from_mode(0o666)).unwrap();
+    let environment = Environment {
+        system_config: PathBuf::from("open.conf"),
+        ..environment(&[])
+    };
+    let report = Settings::load(&environment).unwrap_err();
+    fs::remove_file("open.conf").unwrap();
+    report
+}
+
 /// A config file of 1 MiB and one byte; the test runs in its directory, so that the name is short.
 fn too_long() -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -115,6 +130,7 @@ fn produce() -> Vec<Report> {
     vec![
         at_load("/etc/absent/pcap.conf"),
         at_load("/dev/zero"),
+        open_to_all(),
         too_long(),
         in_file("gruop_eth0 = 11"),
         in_file("= 11"),
@@ -206,7 +222,7 @@ fn of_xdp() -> BTreeMap<String, String> {
     let of_handles = [
         (
             "xdp-default-route",
-            fanpcap::on_xdp::OF_DEFAULT_ROUTE.to_owned(),
+            format!("it has an IP address, {}", fanpcap::on_xdp::NOT_STOLEN),
         ),
         (
             "alone-on-xdp",

@@ -1,4 +1,5 @@
-/* A member of a process that may not make files of any size (RLIMIT_FSIZE): limited DEVICE GROUP. */
+/* A member of a process that may not make files of any size (RLIMIT_FSIZE):
+ * limited DEVICE GROUP MODE. */
 #include "scene.h"
 #include <sys/resource.h>
 
@@ -7,13 +8,13 @@ int main(int argc, char **argv)
 	struct rlimit before, none;
 	pcap_t *p;
 
-	if (argc != 3 || getrlimit(RLIMIT_FSIZE, &before) != 0)
-		fail("usage", "limited DEVICE GROUP");
+	if (argc != 4 || getrlimit(RLIMIT_FSIZE, &before) != 0)
+		fail("usage", "limited DEVICE GROUP MODE");
 	none = before;
 	none.rlim_cur = 0;
 	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
 		fail("setrlimit", "refused");
-	p = opened(argv[1], atoi(argv[2]), "hash");
+	p = opened(argv[1], atoi(argv[2]), argv[3]);
 	/* What is printed goes to a file. */
 	if (setrlimit(RLIMIT_FSIZE, &before) != 0)
 		return 1;

@@ -193,6 +193,7 @@ impl Facts {
             peer: None,
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
+            is_stolen: self.settings.stolen.contains(&device.link.name),
             kernel: self.kernel,
             irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,

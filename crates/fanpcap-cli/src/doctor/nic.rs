@@ -2,6 +2,7 @@
 //! members that read.
 
 use fanpcap_linux::ethtool::{self, Feature};
+use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
 use fanpcap_nic::facts::Facts;
@@ -22,6 +23,8 @@ pub(super) struct Nic {
     peers: Vec<Feature>,
     /// The CPUs of each thread that polls it.
     pollers: Vec<Vec<usize>>,
+    /// Why the host or a container may need what the device receives.
+    host_use: Option<&'static str>,
 }
 
 /// Who uses a device, and on which machine.
@@ -34,6 +37,8 @@ pub(super) struct Use<'a> {
     pub(super) groups: &'a [&'a Group],
     /// The settings ask for the engine on XDP.
     pub(super) is_on_xdp: bool,
+    /// The settings have the engine take the packets from the host, unless it uses the device.
+    pub(super) is_stolen: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
     /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
@@ -56,6 +61,7 @@ impl Nic {
         let peer = peer.and_then(|it| features(it.index).ok());
         let mut nic = Self {
             peers: peer.unwrap_or_default(),
+            host_use: host_use::of(link.index).unwrap_or_default(),
             ..Self::default()
         };
         let device = device::Device::open(&link.name).ok();
@@ -126,6 +132,7 @@ impl Nic {
         let members = || used.groups.iter().flat_map(|it| &it.members);
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(no_xdp(used));
+        findings.extend(self.stolen(used));
         findings.extend(self.merged(used));
         findings.extend(self.tags(used));
         findings.extend(self.asymmetric(used));
@@ -133,6 +140,18 @@ impl Nic {
         findings.extend(members().find_map(|it| self.other_node(used, it)));
         findings.extend(self.irqbalance(used));
         findings
+    }
+
+    /// The host has begun to use a device whose packets are taken from it.
+    fn stolen(&self, used: &Use<'_>) -> Option<Finding> {
+        let why = self.host_use.filter(|_| used.is_stolen)?;
+        let told = [
+            format!("the settings say steal = yes, and the host may use the device: {why}"),
+            "a new capture is refused; one that runs takes the host's packets".to_owned(),
+            "sudo editor /etc/pcap.conf    # take out 'steal', or let the host use another device"
+                .to_owned(),
+        ];
+        Some(finding(used, "stolen-from-host", Effect::Refuses, told))
     }
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {

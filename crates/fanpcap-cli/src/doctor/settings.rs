@@ -2,7 +2,7 @@
 //! can be joined.
 
 use fanpcap_config::report::{Place, Report, harmless_text, quote};
-use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, shell_name};
+use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, Steal, shell_name};
 use fanpcap_group::join::{self, Runs};
 
 use super::finding::{Effect, Finding, word};
@@ -20,6 +20,8 @@ pub(super) struct Settings {
     pub(super) wanted: Vec<Wanted>,
     /// The devices that are to be on the XDP engine, each with the setting's origin.
     pub(super) on_xdp: Vec<(String, String)>,
+    /// The devices of which the host is to get nothing (`steal = yes`).
+    pub(super) stolen: Vec<String>,
 }
 
 /// A device that the settings put in a group.
@@ -41,7 +43,7 @@ impl Settings {
         let seen = config::look(device);
         let errors = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
-        let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());
+        let (mut wanted, mut on_xdp, mut stolen) = (Vec::new(), Vec::new(), Vec::new());
         for entry in seen.devices.iter().flatten() {
             let device = &entry.explained.device;
             let Ok(plan) = &entry.explained.plan else {
@@ -49,6 +51,7 @@ impl Settings {
             };
             if let Some(xdp) = &plan.on_xdp {
                 on_xdp.push((device.clone(), xdp.origin.clone()));
+                stolen.extend((xdp.steal == Steal::Yes).then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
             if let Some((joined, ifindex)) = plan.membership.as_ref().zip(ifindex(base)) {
@@ -60,6 +63,7 @@ impl Settings {
             vain,
             wanted,
             on_xdp,
+            stolen,
         }
     }
 

@@ -33,7 +33,34 @@ pub(super) fn all() -> Result<ExitCode> {
 /// Puts everything back on a device. Changes that a living process wants stay.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
-    let mut journal = Journal::open(device).map_err(|error| anyhow!("{name}: {error}"))?;
+    let journal = Journal::open(device).map_err(|error| anyhow!("{name}: {error}"))?;
+    let status = undo(device, journal)?;
+    if let Some(path) = Journal::earlier(device) {
+        let path = path.display();
+        text::say(&format!(
+            "{name}: an earlier build has left {path}. Containers that share /run/fanpcap may have \
+             written it, so nothing was changed by it. If it is yours, 'fanpcap tune {name} \
+             --restore --earlier' puts back what it says"
+        ))?;
+    }
+    Ok(status)
+}
+
+/// Puts back what the journal of an earlier build says.
+pub(super) fn earlier(device: &Device) -> Result<ExitCode> {
+    let name = &device.name;
+    let journal = Journal::open_earlier(device).map_err(|error| anyhow!("{name}: {error}"))?;
+    match journal {
+        Some(journal) => undo(device, journal),
+        None => {
+            text::say(&format!("{name}: no earlier build has left a journal"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn undo(device: &Device, mut journal: Journal) -> Result<ExitCode> {
+    let name = &device.name;
     let undone = journal.restore(&Settings(device));
     let mut page = text::undone(name, &undone);
     page += &text::journal(&journal, &[]);

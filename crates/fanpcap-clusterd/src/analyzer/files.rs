@@ -7,8 +7,9 @@
 mod written;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -75,7 +76,11 @@ impl Files {
     /// Files in a directory, which is made if it is not there. What its newest files end with is
     /// not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
-        fs::create_dir_all(directory)
+        // What was captured is for the analyzer's user alone, whatever its umask says.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
         Ok(Self {
             directory: directory.to_owned(),
@@ -174,6 +179,7 @@ impl Files {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(&path)?;
         let mut head = Vec::new();
         pcapng::section(&mut head);

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -176,7 +177,9 @@ impl Tables {
 
 impl Open {
     fn begin(unfinished: PathBuf, schema: &TypePtr, now: u64) -> io::Result<Self> {
-        let file = File::create_new(&unfinished)?;
+        let mut options = File::options();
+        let file = options.write(true).create_new(true).mode(0o600);
+        let file = file.open(&unfinished)?;
         let settings = Arc::new(WriterProperties::builder().build());
         let writer = SerializedFileWriter::new(file, Arc::clone(schema), settings);
         Ok(Self {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use fanpcap_cli::streams;
+use fanpcap_select::Key;
 
 use super::doctor;
 use crate::conf::{Conf, PATH, Role};
@@ -29,6 +30,55 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.file)?;
     conf.check_files(Role::Node)?;
     let (file, cluster) = (arguments.file.display(), &conf.cluster);
-    streams::print(&format!("{file}: no mistakes; cluster {cluster}\n"))?;
+    if conf.selection.key == Key::RoundRobin && conf.beacon.is_none() {
+        bail!(
+            "{file}: 'select = round_robin' needs beacons: write 'beacon = DEVICE' in the file of \
+             each coordinator"
+        );
+    }
+    let selects = selects(conf.selection.key);
+    streams::print(&format!(
+        "{file}: no mistakes; cluster {cluster}; {selects}\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What each node gets, and for whom that is right.
+fn selects(key: Key) -> &'static str {
+    match key {
+        Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
+        Key::Packet => "packets spread alone: connections are split among nodes",
+        Key::RoundRobin => "packets in turn: connections are split among nodes",
+        Key::Identification | Key::Sequence => {
+            "packets by a number in their headers: connections are split among nodes"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    fn checked(more: &str) -> Result<ExitCode> {
+        let scratch = Scratch::new()?;
+        let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\n{more}");
+        let file = scratch.write("cluster.conf", &text)?;
+        run(&Arguments {
+            file,
+            doctor: false,
+        })
+    }
+
+    #[test]
+    fn turns_without_beacons_are_a_mistake() {
+        let error = checked("select = round_robin\n").unwrap_err().to_string();
+        assert!(
+            error.ends_with("in the file of each coordinator"),
+            "{error}"
+        );
+        assert!(error.contains("'beacon = DEVICE'"), "{error}");
+        checked("").unwrap();
+    }
 }

@@ -156,7 +156,7 @@ impl<'a> Found<'a> {
         let ttl = self.number(Key::MulticastTtl, 1);
         let group = self.addresses(Key::Multicast).pop();
         let embedded = Embedded {
-            coordinators: self.addresses(Key::Coordinators),
+            coordinators: self.coordinators()?,
             multicast: group.map(|it| (it, u8::try_from(ttl).unwrap_or(u8::MAX))),
             heartbeat: self.time(Key::Heartbeat, 5000),
             offline: self.time(Key::Offline, 15_000),
@@ -179,6 +179,20 @@ impl<'a> Found<'a> {
             return Err(self.blame(fault.hint(hint), at));
         }
         Ok(embedded)
+    }
+
+    /// Where coordinators are. One that is named twice is a mistake for another one.
+    fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
+        let all = self.addresses(Key::Coordinators);
+        let is_twice = |at: usize| all[..at].contains(&all[at]);
+        match (0..all.len()).find(|&at| is_twice(at)) {
+            None => Ok(all),
+            Some(at) => {
+                let message = format!("coordinator {} is named twice", all[at]);
+                let fault = Fault::new("cluster-settings-bad", message).hint("name each one once");
+                Err(self.blame(fault, self.entry(Key::Coordinators)))
+            }
+        }
     }
 
     fn etcd(&self) -> Result<Etcd, Report> {
@@ -269,7 +283,12 @@ impl<'a> Found<'a> {
     }
 
     fn selection(&self) -> Selection {
-        let key = self.word(Key::Select).map(selected_by).unwrap_or_default();
+        // Applications behind the nodes want whole connections; an analyzer puts packets together.
+        let otherwise = match self.mode() {
+            Mode::Distribution => SelectionKey::Flow,
+            Mode::Capture => SelectionKey::Packet,
+        };
+        let key = self.word(Key::Select).map_or(otherwise, selected_by);
         let initial = match self.value(Key::Initial) {
             Some(Value::Number(initial)) => *initial,
             _ => 0,

@@ -68,6 +68,9 @@ impl Agent {
             ));
         } else {
             say(match self.capture {
+                _ if self.kernel.is_taken_over() => {
+                    "no topology yet: what an earlier agent has loaded selects until the first"
+                }
                 None => "no topology yet: all packets pass until the first",
                 Some(_) => "no topology yet: nothing is captured until the first",
             });

@@ -103,6 +103,11 @@ impl Kernel {
         self.link = Some(left.link);
     }
 
+    /// Whether an earlier agent's BPF program selects, by a table that this one does not know.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.link.is_some() && self.selector.is_none()
+    }
+
     /// The topology by which the kernel selects, if that is known.
     pub(crate) fn revision(&self) -> Option<Revision> {
         let control = self.selector.as_ref()?.control();

@@ -5,6 +5,7 @@ mod doctor;
 mod distribution;
 mod behind;
 mod refusals;
+mod earlier;
 mod capture;
 mod embedded;
 mod beacons;

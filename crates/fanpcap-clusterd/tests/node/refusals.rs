@@ -84,7 +84,7 @@ fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
 }
 
 /// The number of a node's network namespace.
-fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
+pub(crate) fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
     let own = || Ok(fs::metadata("/proc/thread-self/ns/net")?.ino());
     stage.mirror.on_node(node, own)
 }
@@ -93,7 +93,7 @@ fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
 fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for base in ["/run", "/dev/shm"] {
-        let path = Path::new(base).join("fanpcap/cluster").join(begin);
+        let path = Path::new(base).join("fanpcap-state/cluster").join(begin);
         let (directory, name) = (path.parent(), path.file_name());
         let (Some(directory), Some(name)) = (directory, name.and_then(OsStr::to_str)) else {
             continue;

@@ -43,7 +43,10 @@ impl Stage {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        let text = format!("cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\n");
+        // The traffic has too few flows for equal shares of flows.
+        let text = format!(
+            "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
+        );
         scratch.write("cluster.conf", &text)?;
         Ok(Self {
             text,

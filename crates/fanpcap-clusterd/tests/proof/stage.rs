@@ -128,7 +128,12 @@ impl Stage {
             true => String::new(),
             false => format!("analyzers = {HOST}:7710\n"),
         };
-        let text = format!("cluster = proof\n{coordination}{analyzers}hold_down = 0s\n{more}");
+        let select = match more.contains("select") {
+            true => "",
+            false => "select = packet\n",
+        };
+        let text =
+            format!("cluster = proof\n{coordination}{analyzers}hold_down = 0s\n{select}{more}");
         scratch.write("cluster.conf", &text)?;
         Ok(Self {
             mirror,

@@ -5,7 +5,7 @@ use crate::record::{MAGIC, Record, WORDS, at, title_words};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::{
     directory::{self, Access, Directory},
-    lock,
+    lock, shared,
 };
 use std::ffi::OsStr;
 use std::fs::File;
@@ -154,6 +154,6 @@ impl OtherPage {
 
     fn put(&self, at: usize, words: &[u64]) -> io::Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.file.write_all_at(&bytes, at as u64 * 8)
+        shared::write_at(&self.file, &bytes, at as u64 * 8)
     }
 }

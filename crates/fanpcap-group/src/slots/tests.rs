@@ -1,7 +1,6 @@
 //! Members of a simulated group come, go and die between any two steps of a change: each bucket has
 //! one owner that lives, nobody else's buckets move, and each packet is had once.
 
-mod memory;
 mod world;
 mod takeover;
 mod silent;

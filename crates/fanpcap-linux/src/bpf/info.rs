@@ -18,13 +18,24 @@ pub(super) unsafe trait Described: Default {}
 /// The description of the object behind `fd`.
 pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     let mut described = T::default();
+    fill(fd, &mut described)?;
+    Ok(described)
+}
+
+/// Fills `described`, in which the caller may have set addresses: each is that of memory as large
+/// as the struct says, which lives through the call.
+pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
         len: u32::try_from(size_of::<T>()).unwrap_or(0),
-        info: (&raw mut described).expose_provenance() as u64,
+        info: (&raw mut *described).expose_provenance() as u64,
     };
-    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
-    Ok(described)
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
+}
+
+/// The kernel's number of the map behind `fd`.
+pub(super) fn map_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    of::<MapInfo>(fd).map(|map| map.id)
 }
 
 /// Kind and size of a map, in the kernel's numbers (linux/bpf.h).

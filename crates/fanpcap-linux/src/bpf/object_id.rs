@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{Attributes, bpf};
+use super::info::{self, Described};
+use super::{Attributes, bpf, descriptor};
 
 /// A BPF object, by the kernel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,36 @@ impl ObjectId {
         let entries = entries.into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         texts.flat_map(|text| Self::parse(&text)).collect()
+    }
+
+    /// The map behind `fd`.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is no map.
+    pub fn of_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        info::map_id(fd).map(Self::Map)
+    }
+
+    /// The maps that the BPF program of this number uses. This takes `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is no such BPF program, `EPERM` without the capability.
+    pub fn maps_of_program(id: u32) -> io::Result<BTreeSet<Self>> {
+        let mut attr = GetNextId {
+            start: id,
+            next: 0,
+            flags: 0,
+        };
+        let program = descriptor(bpf(BPF_PROG_GET_FD_BY_ID, &mut attr)?)?;
+        let mut maps = [0_u32; MAPS_MAX as usize];
+        let mut of = ProgramMaps {
+            count: MAPS_MAX,
+            maps: maps.as_mut_ptr().expose_provenance() as u64,
+            ..ProgramMaps::default()
+        };
+        info::fill(program.as_fd(), &mut of)?;
+        let count = usize::try_from(of.count).unwrap_or(0);
+        Ok(maps.into_iter().take(count).map(Self::Map).collect())
     }
 
     /// What a file in /proc/PID/fdinfo names (kernel/bpf/syscall.c).
@@ -71,6 +103,19 @@ impl ObjectId {
 
 // SAFETY: the part of union bpf_attr for BPF_*_GET_NEXT_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
+// SAFETY: the beginning of struct bpf_prog_info. Without maps asked for, it has no address.
+unsafe impl Described for ProgramMaps {}
+
+/// The beginning of struct bpf_prog_info.
+#[repr(C)]
+#[derive(Default)]
+struct ProgramMaps {
+    before: [u64; 6],
+    user: u32,
+    /// Room for numbers, then how many maps there are.
+    count: u32,
+    maps: u64,
+}
 
 #[repr(C)]
 struct GetNextId {
@@ -79,6 +124,10 @@ struct GetNextId {
     flags: u32,
 }
 
+/// No BPF program uses more maps (linux/bpf_verifier.h, `MAX_USED_MAPS`).
+const MAPS_MAX: u32 = 64;
+
+const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
 const BPF_MAP_GET_NEXT_ID: libc::c_long = 12;
 const BPF_LINK_GET_NEXT_ID: libc::c_long = 31;

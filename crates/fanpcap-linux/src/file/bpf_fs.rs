@@ -23,14 +23,16 @@ pub fn mount(directory: &Path) -> io::Result<()> {
     check(unsafe { libc::mount(name.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, data) })
 }
 
-/// Unmounts the file system on a directory. Its names go with it.
+/// Unmounts the file system on a directory. Its names go with it, as soon as no process has one of
+/// its directories open.
 ///
 /// # Errors
-/// `EINVAL` when none is mounted there, `EBUSY` when a process uses it.
+/// `EINVAL` when none is mounted there.
 pub fn unmount(directory: &Path) -> io::Result<()> {
     let place = CString::new(directory.as_os_str().as_bytes())?;
+    let flags = libc::UMOUNT_NOFOLLOW | libc::MNT_DETACH;
     // SAFETY: a C string that lives through the call.
-    check(unsafe { libc::umount2(place.as_ptr(), libc::UMOUNT_NOFOLLOW) })
+    check(unsafe { libc::umount2(place.as_ptr(), flags) })
 }
 
 /// Whether a directory is on a BPF file system.

@@ -99,6 +99,16 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
+    /// A path that leads to this name in the directory, for calls that take paths alone. It lasts
+    /// as long as `self`. Only the last part may be a link.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name with a `/`, and for an empty one.
+    pub fn path_to(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let own = format!("/proc/thread-self/fd/{}", self.fd());
+        Ok(Path::new(&own).join(single(name)?))
+    }
+
     /// Opens a regular file; `None` for other files. Does not follow a link and does not block.
     ///
     /// # Errors
@@ -230,6 +240,16 @@ impl Directory {
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
+}
+
+/// Opens a file for reading, wherever its path leads. Neither this nor a read waits for anything: a
+/// read fails with `WouldBlock` instead.
+///
+/// # Errors
+/// The error of open(2).
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+    open_at(libc::AT_FDCWD, path.as_os_str(), flags, 0)
 }
 
 /// Whether only root and the calling process's effective user can change the file, by its owner and

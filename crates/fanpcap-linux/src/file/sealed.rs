@@ -1,21 +1,22 @@
 //! Text in a file in memory that nobody can change, for other processes.
 
 use crate::errno::{check, owned};
+use crate::file::shared;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// A new file in memory with this text. Nobody can write to it or change its length.
 ///
 /// # Errors
-/// The errors of memfd_create(2) and write(2).
+/// The error of memfd_create(2), and as [`shared::write_at`].
 pub fn create(text: &str) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let fd = owned(unsafe { libc::memfd_create(c"fanpcap_text".as_ptr(), flags) })?;
-    let mut file = File::from(fd);
-    file.write_all(text.as_bytes())?;
+    let file = File::from(fd);
+    shared::write_at(&file, text.as_bytes(), 0)?;
     let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
     // SAFETY: this command of fcntl takes a number.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
@@ -45,6 +46,7 @@ pub fn read(fd: OwnedFd, longest: usize) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::fd::AsFd;
 
     #[test]
@@ -57,5 +59,24 @@ mod tests {
             assert_eq!(again(17).as_deref(), Some("main = steer_flow"));
         }
         assert_eq!(again(16), None);
+    }
+
+    #[test]
+    fn a_process_that_may_make_no_files_gets_an_error_and_no_signal() {
+        const NAME: &str =
+            "file::sealed::tests::a_process_that_may_make_no_files_gets_an_error_and_no_signal";
+        if std::env::var_os("FANPCAP_NO_FILES").is_some() {
+            let error = create("main = steer_flow").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+            return;
+        }
+        let own = std::env::current_exe().unwrap();
+        let mut limited = std::process::Command::new("prlimit");
+        limited.args(["--fsize=0", "--core=0"]).arg(own);
+        limited.args(["--exact", NAME]).env("FANPCAP_NO_FILES", "1");
+        // A test's output may go to a file.
+        let done = limited.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
     }
 }

@@ -47,15 +47,23 @@ unsafe impl Sync for Memory {}
 /// then. A store to the mapping would kill the process instead (`SIGBUS`).
 ///
 /// # Errors
-/// The errors of write(2) and mmap(2), such as `ENOSPC`. `EFBIG` where the process may not make
-/// files of that size: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
+/// As [`write_at`], such as `ENOSPC`, and the error of mmap(2).
 pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
     let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    if file_size_limit()? < bytes.len() as u64 {
+    write_at(file, &bytes, 0)?;
+    map_first(file)
+}
+
+/// Writes to a file, which may be one in memory alone.
+///
+/// # Errors
+/// The errors of write(2). `EFBIG` where the process may not make files of that size, even if the
+/// file has it already: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
+pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    if file_size_limit()? < at + bytes.len() as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    file.write_all_at(&bytes, 0)?;
-    map_first(file)
+    file.write_all_at(bytes, at)
 }
 
 /// Maps the file's first words, which another process has written. The file must be open to read

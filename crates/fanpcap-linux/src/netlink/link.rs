@@ -196,10 +196,15 @@ fn link(payload: &[u8]) -> Option<Link> {
         IFLA_MASTER => link.master = u32_at(value, 0).filter(|&master| master != 0),
         IFLA_LINK => link.peer = u32_at(value, 0).filter(|&peer| peer != 0),
         IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
-        IFLA_LINKINFO => for_each_attribute(value, |kind, value| {
-            if kind == IFLA_INFO_KIND {
-                link.kind = text(value);
-            }
+        IFLA_LINKINFO => for_each_attribute(value, |kind, value| match kind {
+            IFLA_INFO_KIND => link.kind = text(value),
+            // VXLAN tells it here alone.
+            IFLA_INFO_DATA if link.kind == "vxlan" => for_each_attribute(value, |kind, value| {
+                if kind == IFLA_VXLAN_LINK {
+                    link.peer = u32_at(value, 0).filter(|&peer| peer != 0);
+                }
+            }),
+            _ => {}
         }),
         IFLA_PROMISCUITY => link.promiscuity = u32_at(value, 0).unwrap_or(0),
         IFLA_XDP => link.xdp = xdp(value),
@@ -282,6 +287,8 @@ const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VXLAN_LINK: u16 = 3;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
 

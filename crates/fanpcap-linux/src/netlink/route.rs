@@ -25,7 +25,24 @@ const NEXTHOPS: Question = Question {
 /// # Errors
 /// The errors of the socket calls and of the kernel.
 pub fn default_devices() -> io::Result<BTreeSet<u32>> {
-    let mut found = Found::default();
+    devices(false)
+}
+
+/// Whether packets of the calling thread's network namespace may leave by the device `ifindex`. The
+/// routes to link-local addresses don't count: every device that is up has them.
+///
+/// # Errors
+/// As [`default_devices`].
+pub fn has_route(ifindex: u32) -> io::Result<bool> {
+    devices(true).map(|devices| devices.contains(&ifindex))
+}
+
+/// The devices of default routes, or of all routes.
+fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
+    let mut found = Found {
+        all,
+        ..Found::default()
+    };
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut body = [0; 12];
         body[0] = u8::try_from(family).unwrap_or(0);
@@ -52,9 +69,11 @@ pub fn leads_through(ifindex: u32) -> io::Result<bool> {
     Ok(default_devices()?.iter().any(is_below))
 }
 
-/// The devices and next-hop objects of default routes.
+/// The devices and next-hop objects of routes.
 #[derive(Debug, Default)]
 struct Found {
+    /// Also of routes that are no default routes.
+    all: bool,
     devices: BTreeSet<u32>,
     nexthops: BTreeSet<u32>,
 }
@@ -70,10 +89,16 @@ impl Found {
             _ => return Some(()),
         };
         // Routes of other types reject packets or deliver them locally.
-        if *payload.get(7)? != RTN_UNICAST || *payload.get(1)? > longest {
+        if *payload.get(7)? != RTN_UNICAST || !self.all && *payload.get(1)? > longest {
             return Some(());
         }
+        let mut is_local = false;
         for_each_attribute(payload.get(12..)?, |kind, value| match kind {
+            RTA_DST => {
+                is_local |= value.starts_with(&[0xfe, 0x80]) || value.starts_with(&[169, 254])
+            }
+            // The destination comes before the device.
+            _ if is_local => {}
             RTA_OIF => self.devices.extend(u32_at(value, 0)),
             RTA_MULTIPATH => self.hops(value),
             RTA_NH_ID => self.nexthops.extend(u32_at(value, 0)),
@@ -127,6 +152,7 @@ impl Nexthops {
 }
 
 const RTN_UNICAST: u8 = 1;
+const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_NH_ID: u16 = 30;
@@ -165,6 +191,25 @@ mod tests {
         for (family, prefix, kind) in [(2, 8, 1), (10, 64, 1), (2, 0, 7), (10, 0, 7), (7, 0, 1)] {
             assert_eq!(route(family, prefix, kind, &through), BTreeSet::new());
         }
+    }
+
+    #[test]
+    fn other_routes_count_where_all_do_but_for_link_local_ones() {
+        let device = attribute(RTA_OIF, &7_u32.to_ne_bytes());
+        let counts = |family: u8, prefix: u8, destination: &[u8]| {
+            let mut payload = vec![family, prefix, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+            payload.extend(attribute(RTA_DST, destination));
+            payload.extend(&device);
+            let mut found = Found {
+                all: true,
+                ..Found::default()
+            };
+            found.route(&payload).unwrap();
+            found.devices == BTreeSet::from([7])
+        };
+        let of_ipv6 = |first: [u8; 2]| [&first[..], &[0; 14]].concat();
+        assert!(counts(2, 24, &[10, 1, 2, 0]) && counts(10, 64, &of_ipv6([0x20, 1])));
+        assert!(!counts(10, 64, &of_ipv6([0xfe, 0x80])) && !counts(2, 16, &[169, 254, 0, 0]));
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Where a device's journal lies, the lock for changing it, and the locks of those who want changes
 //! to stay.
 //!
-//! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap/tune/<netns>` below `/run`
-//! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock
-//! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
-//! in whichever PID namespace. The directory `irqbalance` beside those of network namespaces has
-//! the lock for changing the list of irqbalance(1), which all devices share.
+//! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
+//! `/run` (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of
+//! the lock file is the lock for changes. Each owner holds the lock of another byte for as long as
+//! it lives, in whichever PID namespace. The directory `irqbalance` beside those of network
+//! namespaces has the lock for changing the list of irqbalance(1), which all devices share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
 use fanpcap_group::root;
-use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::file::directory::{self, Access, Directory};
 use fanpcap_linux::file::{lock, shared};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::netns;
@@ -84,17 +84,37 @@ impl Place {
     /// [`JournalError::System`].
     pub fn of(device: &Device) -> Result<Self, JournalError> {
         let netns = netns::inode().map_err(JournalError::System)?.to_string();
-        let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+        let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
+        Ok(Self::own(found, device))
+    }
+
+    /// Where an earlier build has left a journal of this device, if it has. Root of a container
+    /// that shares `/run/fanpcap` may have written it.
+    pub(super) fn of_earlier(device: &Device) -> Option<Self> {
+        let (directory, path) = root::find_earlier_state(TUNE).ok()?;
+        let netns = netns::inode().ok()?.to_string();
+        let directory = root::enter(&directory, &netns).ok()?;
+        let place = Self::own((directory, path.join(netns)), device);
+        let about = place.directory.about(OsStr::new(&place.name())).ok()?;
+        (about.is_file() && directory::is_trusted(&about)).then_some(place)
+    }
+
+    /// A journal in the directory of a network namespace.
+    fn own(found: (Directory, PathBuf), device: &Device) -> Self {
         let about = About {
             name: device.name.clone(),
             address: device.address.clone(),
             driver: device.driver.clone(),
         };
-        let place = Self::below(found, device.ifindex, about);
-        Ok(Self {
+        Self {
             is_own: true,
-            ..place
-        })
+            ..Self::below(found, device.ifindex, about)
+        }
+    }
+
+    /// The path of the journal.
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.join(self.name())
     }
 
     pub(super) fn below(found: (Directory, PathBuf), ifindex: u32, about: About) -> Self {
@@ -179,7 +199,7 @@ impl Place {
         let mut text = String::new();
         let read = file.take(BYTES_MAX).read_to_string(&mut text);
         let content = read.ok().and_then(|_| Content::parse(&text));
-        content.ok_or_else(|| JournalError::Malformed(self.path.join(name)))
+        content.ok_or_else(|| JournalError::Malformed(self.path()))
     }
 
     /// Writes the journal, so that a crash leaves the former one or this one. An empty journal is
@@ -233,7 +253,7 @@ impl Place {
 /// [`JournalError::System`].
 pub fn journals() -> Result<Vec<u32>, JournalError> {
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
-    let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+    let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
     if numbers.is_empty() {
@@ -252,12 +272,15 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
 pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
     let mut changes = Vec::new();
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
-    let root = root::root().map_err(JournalError::System)?;
-    if !root.with_file_name(TUNE).join(&netns).exists() {
+    let all = match root::find_state(TUNE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(changes),
+        found => found.map_err(JournalError::System)?,
+    };
+    if all.about(OsStr::new(&netns)).is_err() {
         return Ok(changes);
     }
     for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
-        let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+        let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
         // A journal is replaced as a whole, so that no lock is needed to read it.
         let content = Place::below(found, ifindex, About::default()).read();
         let is_there = |name: &str| link::get(ifindex).is_ok_and(|link| link.name == name);
@@ -272,7 +295,7 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
 /// # Errors
 /// [`JournalError`]: `change` has not run.
 pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, JournalError> {
-    let found = root::private_directory(TUNE, IRQBALANCE).map_err(JournalError::System)?;
+    let found = root::state_directory(TUNE, IRQBALANCE).map_err(JournalError::System)?;
     Place::below(found, 0, About::default()).alone(change)
 }
 
@@ -282,7 +305,7 @@ pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, Jour
 /// [`JournalError::System`].
 pub fn forget(ifindex: u32) -> Result<(), JournalError> {
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
-    let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+    let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
     let place = Place::below(found, ifindex, About::default());
     let turn = place.take()?;
     let written = place.write(&Content::default());

@@ -106,7 +106,21 @@ impl Lane {
             // The next record does not fit, and is found corrupt.
             self.end = self.at.wrapping_add(1);
         }
+        if self.at == self.end {
+            self.give_again();
+        }
         self.head = self.find();
+    }
+
+    /// Gives the room once more if the word no longer says so. Whoever has the ring may have set it
+    /// to anything, and the kernel may see no room in an empty ring then.
+    fn give_again(&self) {
+        let consumer = self.ring.consumer();
+        let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);
+        // After fork(2) another process may have given more.
+        if said > self.producer().wrapping_sub(self.given) {
+            consumer.store(self.given, Ordering::Release);
+        }
     }
 
     /// Ends the snapshot.

@@ -44,7 +44,7 @@ pub(crate) struct State {
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
-    pub(crate) has_default_route: bool,
+    pub(crate) host_use: Option<&'static str>,
     /// Why the device can't be set as the handle's settings ask.
     pub(crate) refused_place: Option<fn() -> PlaceError>,
     is_read_by_us: bool,
@@ -98,7 +98,7 @@ impl World {
             activate: (0, ""),
             is_served: true,
             refused_on_xdp: None,
-            has_default_route: false,
+            host_use: None,
             refused_place: None,
             is_read_by_us: false,
             is_activated: false,
@@ -261,8 +261,8 @@ impl Handle for Fake<'_> {
         self.log("leave xdp");
     }
 
-    fn has_default_route(self) -> bool {
-        self.change(|state| state.has_default_route)
+    fn host_use(self) -> Option<&'static str> {
+        self.change(|state| state.host_use)
     }
 
     fn take_over_on_xdp(self) -> Result<(), String> {

@@ -130,7 +130,7 @@ fn the_hosts_own_device_is_not_stolen() {
         let world = World::default();
         let config = format!("driver@fx0 = xdp\nsteal@fx0 = {steal}\n");
         let p = world.open("fx0", Some(&config));
-        p.change(|state| state.has_default_route = true);
+        p.change(|state| state.host_use = Some("it has an IP address"));
         assert_eq!(activate(p), status, "{steal}");
     }
 }

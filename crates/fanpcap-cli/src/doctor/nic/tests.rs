@@ -84,6 +84,7 @@ fn found_beside(
         peer,
         groups: &groups,
         is_on_xdp: false,
+        is_stolen: false,
         kernel: (6, 1),
         irqbalance: None,
         cpus: &[0, 1, 2, 3],
@@ -296,6 +297,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             peer: None,
             groups: &[],
             is_on_xdp: true,
+            is_stolen: false,
             kernel,
             irqbalance: None,
             cpus: &[],
@@ -311,4 +313,32 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
     );
     assert_eq!(ask(&|it| it.flags = IFF_LOOPBACK, (6, 1)), Some("no-xdp"));
     assert_eq!(ask(&|it| it.hardware = 801, (6, 1)), Some("no-xdp"));
+}
+
+#[test]
+fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
+    let found = |host_use, is_stolen| {
+        let nic = Nic {
+            host_use,
+            ..Nic::default()
+        };
+        let link = Link::default();
+        let used = Use {
+            link: &link,
+            peer: None,
+            groups: &[],
+            is_on_xdp: true,
+            is_stolen,
+            kernel: (6, 16),
+            irqbalance: None,
+            cpus: &[],
+        };
+        nic.stolen(&used).map(|it| (it.name, it.effect))
+    };
+    let used = Some("it has an IP address");
+    assert_eq!(
+        found(used, true),
+        Some(("stolen-from-host", Effect::Refuses))
+    );
+    assert_eq!((found(None, true), found(used, false)), (None, None));
 }

@@ -29,7 +29,12 @@ fn what_is_not_set_has_the_papers_values() {
         (conf.mode, conf.header, conf.weight),
         (Mode::Distribution, 52, 1)
     );
-    assert_eq!(conf.selection, Selection::default());
+    // Not the paper's: applications behind the nodes want whole connections.
+    assert_eq!(conf.selection.key, SelectionKey::Flow);
+    let capture = format!("{EMBEDDED}mode = capture\nanalyzers = 10.0.0.9:1\n");
+    assert_eq!(parsed(&capture).selection.key, SelectionKey::Packet);
+    let asked = format!("{EMBEDDED}select = packet\n");
+    assert_eq!(parsed(&asked).selection.key, SelectionKey::Packet);
     assert_eq!(conf.dwell, Duration::from_millis(250));
     // Not the paper's: its datagrams may be lost.
     assert_eq!(conf.transport, Way::Tcp);
@@ -108,6 +113,10 @@ fn what_contradicts_is_shown_at_its_place() {
         (
             "cluster = a\nengine = fixed\nnodes = 1\nbeacon = eth2".to_owned(),
             "c:4:1: engine 'fixed' has no coordinator",
+        ),
+        (
+            EMBEDDED.replace("7700", "7700, 10.0.0.1:7700"),
+            "c:3:1: coordinator 10.0.0.1:7700 is named twice",
         ),
         (format!("{ETCD}etcd_user = u"), "c:5:1: 'etcd_user' without"),
         (format!("{ETCD}etcd_key = /k"), "c:5:1: 'etcd_key' without"),

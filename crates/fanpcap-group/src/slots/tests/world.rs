@@ -13,7 +13,7 @@ mod loads;
 mod living;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
-use super::memory::Memory;
+use crate::slots::memory::Memory;
 use crate::table::{Gone, Row, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{BUCKETS, SLOTS, bucket};

@@ -1,0 +1,115 @@
+//! What an agent of an earlier build has left in `/run/fanpcap/cluster`, which containers may
+//! share.
+//!
+//! Root of such a container may have made, renamed, linked or removed every name there, and written
+//! to every map. So only what the kernel vouches for is taken over: the link, if it is one of this
+//! device, and the array of the next BPF program, if the link's BPF program uses it. The new agent
+//! loads a BPF program with maps of its own, and the link changes from the old one to the new one
+//! between two packets.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::Result;
+use fanpcap_bpf::MapKind;
+use fanpcap_group::root;
+use fanpcap_group::selection::{self, BPF, CLUSTER, LINK, NEXT};
+use fanpcap_linux::bpf::{Attached, Hook, ObjectArray, ObjectId};
+use fanpcap_linux::file::bpf_fs;
+use fanpcap_linux::file::directory::Directory;
+
+use super::{
+    MOUNT, forget_sets, is_locked, locked, open, read_state, remove_if_there, state_name,
+    unmount_if_empty,
+};
+
+/// What an agent of an earlier build has left of a device.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    ifindex: u32,
+    netns: String,
+    cluster: Directory,
+    pins: Directory,
+    /// The device's link.
+    pub(super) link: Option<Attached>,
+    /// The array of the next BPF program.
+    pub(super) next: Option<OwnedFd>,
+    /// Whether an agent has made the device promiscuous.
+    pub(super) promiscuous: bool,
+}
+
+impl Earlier {
+    /// Looks for what is left of a device. What can't be opened counts as not there.
+    pub(super) fn find(netns: &str, ifindex: u32) -> Option<Self> {
+        let (cluster, _) = root::find_earlier_state(CLUSTER).ok()?;
+        let mount = root::enter(&cluster, BPF).ok()?;
+        if !bpf_fs::is_bpf(&mount.path_to(OsStr::new(".")).ok()?).ok()? {
+            return None;
+        }
+        let pins = root::enter(&mount, &selection::pins(netns, ifindex)).ok()?;
+        let link = link(&pins, ifindex);
+        let next = link.as_ref().and_then(|link| next(&pins, link));
+        let promiscuous = root::enter(&cluster, netns)
+            .and_then(|directory| read_state(&directory, &state_name(ifindex)))
+            .is_ok_and(|state| state.is_some_and(|state| state.promiscuous));
+        Some(Self {
+            ifindex,
+            netns: netns.to_owned(),
+            cluster,
+            pins,
+            link,
+            next,
+            promiscuous,
+        })
+    }
+
+    /// Removes the names that earlier builds gave. Best effort: nothing is read there again once
+    /// the link is pinned elsewhere.
+    pub(super) fn remove(&self) {
+        let _ = remove_if_there(&self.pins, LINK);
+        let _ = forget_sets(&self.pins, None);
+        let _ = remove_if_there(&self.pins, NEXT);
+        if let Ok(mount) = root::enter(&self.cluster, BPF) {
+            let name = selection::pins(&self.netns, self.ifindex);
+            let _ = mount.remove_directory(OsStr::new(&name));
+        }
+        if let Ok(directory) = root::enter(&self.cluster, &self.netns) {
+            for name in [state_name(self.ifindex), selection::lock(self.ifindex)] {
+                let _ = remove_if_there(&directory, &name);
+            }
+        }
+        let _ = self.cluster.remove_directory(OsStr::new(&self.netns));
+        let _ = self.unmount();
+    }
+
+    /// Unmounts the BPF file system with the last device, unless an agent of an earlier build is
+    /// about to make a place there.
+    fn unmount(&self) -> Result<()> {
+        let mount = root::enter(&self.cluster, MOUNT)?;
+        match locked(&mount, "lock")? {
+            Some(_turn) => unmount_if_empty(&self.cluster),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The link of this device, as the kernel says.
+fn link(pins: &Directory, ifindex: u32) -> Option<Attached> {
+    let link = Attached::open(open(pins, LINK).ok()?, Hook::Driver).ok()?;
+    (link.ifindex().ok()? == ifindex).then_some(link)
+}
+
+/// The array of the next BPF program, if the BPF program of the link uses it.
+fn next(pins: &Directory, link: &Attached) -> Option<OwnedFd> {
+    let used = ObjectId::maps_of_program(link.program_id().ok()?).ok()?;
+    let next = open(pins, NEXT).ok()?;
+    ObjectArray::open(next.try_clone().ok()?, MapKind::ProgArray, 1).ok()?;
+    let id = ObjectId::of_map(next.as_fd()).ok()?;
+    used.contains(&id).then_some(next)
+}
+
+/// Whether an agent of an earlier build runs on a device.
+pub(super) fn has_agent(netns: &str, ifindex: u32) -> bool {
+    let cluster = root::find_earlier_state(CLUSTER);
+    cluster.is_ok_and(|(cluster, _)| is_locked(&cluster, netns, ifindex).unwrap_or(false))
+}

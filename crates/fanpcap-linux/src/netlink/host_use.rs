@@ -1,0 +1,76 @@
+//! Whether the host, or a container, may need what a device receives.
+
+use std::fs;
+use std::io;
+
+use super::link::{self, Link};
+use super::{Question, address, for_each_attribute, route, u32_at};
+
+const NEIGHBOURS: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 30,    // RTM_GETNEIGH
+    answers: 28, // RTM_NEWNEIGH
+};
+
+/// Returns why packets that the device receives may be for the host or for a container; `None` for
+/// a device that only watches.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
+    let links = link::links()?;
+    let own = links.iter().find(|link| link.index == ifindex);
+    let has_master = own.is_some_and(|own| own.master.is_some());
+    // For a veth this is the other end.
+    let stands = |it: &Link| it.peer == Some(ifindex) && it.peer_namespace.is_none();
+    let is_below = links.iter().any(|it| it.kind != "veth" && stands(it));
+    Ok(match () {
+        () if address::has_address(ifindex)? => Some("it has an IP address"),
+        () if has_master || is_below => Some("another device stands on it"),
+        () if route::has_route(ifindex)? => Some("a route leads through it"),
+        () if receives_for_others(ifindex)? => Some("a container's device may stand on it"),
+        () if own.is_some_and(|own| has_pppoe(&own.name)) => Some("a PPPoE session uses it"),
+        () => None,
+    })
+}
+
+/// Whether the device receives for more hardware addresses than its own. A macvlan or ipvlan on it
+/// has it do so, in whichever network namespace that is.
+fn receives_for_others(ifindex: u32) -> io::Result<bool> {
+    let mut found = false;
+    let mut body = [0; 12];
+    body[0] = PF_BRIDGE;
+    // ndmsg: family, padding, index (at 4), state (at 8), flags, type; then attributes.
+    NEIGHBOURS.list(&body, &mut |payload| {
+        let is_own = u32_at(payload, 4)? == ifindex && payload.get(10)? & NTF_SELF != 0;
+        for_each_attribute(payload.get(12..)?, |kind, value| {
+            let is_unicast = value.first().is_some_and(|first| first & 1 == 0);
+            found |= is_own && kind == NDA_LLADDR && is_unicast;
+        });
+        Some(())
+    })?;
+    Ok(found)
+}
+
+/// Whether a PPPoE session of the network namespace uses the device: ppp devices do not tell.
+fn has_pppoe(name: &str) -> bool {
+    // There is no such file without the kernel's module.
+    let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
+    sessions
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some(name))
+}
+
+const PF_BRIDGE: u8 = 7;
+const NTF_SELF: u8 = 2;
+const NDA_LLADDR: u16 = 2;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_loopback_device_is_the_hosts_and_one_that_is_not_there_is_nobodys() {
+        let index = crate::interface::index("lo").unwrap();
+        assert!(super::of(index).unwrap().is_some());
+        assert_eq!(super::of(u32::MAX / 2).unwrap(), None);
+    }
+}
