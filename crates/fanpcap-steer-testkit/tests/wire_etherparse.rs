@@ -38,6 +38,10 @@ fn compare(made: &Made, compared: &mut Compared) {
     };
     assert_eq!(link.source(), ethernet.source());
     assert_eq!(link.destination(), ethernet.destination());
+    // It does not know 0x9200 and 0x9300.
+    if link.tags().any(|tag| tag.tpid > number::ETHER_TAG_OLD) {
+        return;
+    }
     let tags = tags(&theirs);
     assert!(
         link.tags()
