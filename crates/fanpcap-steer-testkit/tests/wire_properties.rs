@@ -60,7 +60,11 @@ fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     let is_framed = |layers: &Layers<'_>| layers.inner().is_some_and(|it| it.link().is_some());
     let is_v6 = |layers: &Layers<'_>| layers.ip().is_some_and(|ip| ip.ipv6().is_some());
     let inner = part.inner();
-    let found = if whole.ip().is_none() { Some(part) } else { inner.as_ref() };
+    let found = if whole.ip().is_none() {
+        Some(part)
+    } else {
+        inner.as_ref()
+    };
     is_framed(whole) && !is_framed(part) && found.is_some_and(is_v6)
 }
 
