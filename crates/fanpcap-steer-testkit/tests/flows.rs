@@ -10,7 +10,7 @@ use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer::parts::Parts;
 use fanpcap_steer::{ebpf, modes, tree};
 use fanpcap_steer_testkit::flows::{ALL, Encapsulation, FLOWS, Talk, talks};
-use fanpcap_wire::Frame;
+use fanpcap_wire::{Frame, Layers};
 
 /// Who decides: a frame's hash.
 type Decide<'d> = Box<dyn FnMut(&[u8]) -> u32 + 'd>;
@@ -128,6 +128,17 @@ fn the_evaluator_and_the_kernel_are_told_the_same_of_padded_frames() {
             let frame = (by.wrap)(talk);
             let padded = [&frame[..], &[0; 18]].concat();
             assert_eq!(decide(&padded), decide(&frame), "{}", by.name);
+        }
+    }
+}
+
+#[test]
+fn packets_that_are_not_read_are_told() {
+    for by in ALL {
+        for talk in talks().iter().take(FLOWS) {
+            let bytes = &(by.wrap)(talk);
+            let layers = Layers::of(&Frame { bytes, tag: None });
+            assert_eq!(layers.unread().is_none(), by.is_read, "{}", by.name);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A frame's layers: link and network, and those of the packet inside.
 
 use crate::link::{Link, Tag};
-use crate::{Arp, Ip, untyped};
+use crate::{Arp, Ip, tunnel, untyped};
 
 /// A frame as it was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,17 @@ impl<'a> Layers<'a> {
     /// ARP for IPv4 over Ethernet.
     pub fn arp(&self) -> Option<Arp<'a>> {
         self.link.as_ref()?.arp()
+    }
+
+    /// What carries a packet that the walk does not read, if the innermost packet that it reads says
+    /// so: a tunnel, labels, a tag. A packet that carries control messages says the same.
+    pub fn unread(&self) -> Option<&'static str> {
+        let inner = self.inner();
+        let layers = inner.as_ref().unwrap_or(self);
+        match &layers.ip {
+            Some(ip) => tunnel::name(ip),
+            None => layers.link.as_ref()?.carrier(),
+        }
     }
 
     /// The layers of the packet that this one carries: always with an IP packet. What that one

@@ -1,9 +1,9 @@
 //! Ethernet and its tags: steps 1 and 2 of the walk.
 
 use crate::number::{
-    ETHER_ARISTA, ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS, ETHER_MPLS_MULTICAST, ETHER_NSH,
-    ETHER_PPPOE, ETHER_TAG, ETHER_TAG_9200, ETHER_TAG_9300, ETHER_TAG_OLD, ETHER_TAG_SERVICE,
-    ETHER_TIME_TAG, ETHER_VN_TAG,
+    ETHER_ARISTA, ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MACSEC, ETHER_MPLS,
+    ETHER_MPLS_MULTICAST, ETHER_NSH, ETHER_PPPOE, ETHER_TAG, ETHER_TAG_9200, ETHER_TAG_9300,
+    ETHER_TAG_OLD, ETHER_TAG_SERVICE, ETHER_TIME_TAG, ETHER_VN_TAG,
 };
 use crate::shim::{Carried, Labels, Nsh, Pppoe};
 use crate::{Arp, TAGS_BEHIND_MAX, TAGS_MAX};
@@ -125,6 +125,19 @@ impl<'a> Link<'a> {
             ETHER_NSH => Nsh::of(payload)?.carried(),
             _ => None,
         }
+    }
+
+    /// What the type says that it carries packets, where there is no IP packet.
+    pub(crate) fn carrier(&self) -> Option<&'static str> {
+        let ether_type = self.behind_tags().map_or(self.ether_type?, |(it, _)| it);
+        Some(match ether_type {
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => "MPLS",
+            ETHER_NSH => "NSH",
+            ETHER_MACSEC => "MACsec",
+            ETHER_VN_TAG | ETHER_TIME_TAG | ETHER_ARISTA => "a tag",
+            other if is_tag(other) => "a tag",
+            _ => return None,
+        })
     }
 
     /// Type and payload behind the VLAN tags, one tag of a switch's maker, and at most

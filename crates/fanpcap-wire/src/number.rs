@@ -22,6 +22,8 @@ pub const ETHER_VN_TAG: u16 = 0x8926;
 pub const ETHER_TIME_TAG: u16 = 0x8988;
 /// Ethernet type of Arista's tags, of which the time stamp is one.
 pub const ETHER_ARISTA: u16 = 0xd28b;
+/// Ethernet type of MACsec (802.1AE).
+pub const ETHER_MACSEC: u16 = 0x88e5;
 /// Ethernet type of the network service header.
 pub const ETHER_NSH: u16 = 0x894f;
 /// Ethernet type of IPv6.
@@ -51,6 +53,8 @@ pub const DCCP: u8 = 33;
 pub const IPV6: u8 = 41;
 /// GRE.
 pub const GRE: u8 = 47;
+/// IPsec's encrypted payload.
+pub const ESP: u8 = 50;
 /// ICMPv6.
 pub const ICMPV6: u8 = 58;
 /// L2TP version 3 without UDP.

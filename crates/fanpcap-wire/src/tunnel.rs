@@ -9,7 +9,7 @@ pub use gre::{Erspan, Gre};
 pub use udp::{Geneve, Gtp, Vxlan};
 
 use crate::number::{
-    ETHERNET, GRE, IPV4, IPV6, L2TP, MPLS, PORT_CAPWAP, PORT_GENEVE, PORT_GTP_USER, PORT_L2TP,
+    ESP, ETHERNET, GRE, IPV4, IPV6, L2TP, MPLS, PORT_CAPWAP, PORT_GENEVE, PORT_GTP_USER, PORT_L2TP,
     PORT_TZSP, PORT_VXLAN, PORT_VXLAN_GPE, PORT_VXLAN_OLD, UDP,
 };
 use crate::shim::Carried;
@@ -47,12 +47,41 @@ fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
 fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     let is_at = |port| udp.source() == port || udp.destination() == port;
     if is_at(PORT_CAPWAP) {
-        Some(Layers::of_ethernet(wireless::in_capwap(udp.payload())?, cut))
+        Some(Layers::of_ethernet(
+            wireless::in_capwap(udp.payload())?,
+            cut,
+        ))
     } else if is_at(PORT_L2TP) {
         of_carried(l2tp::over_udp(udp.payload())?, cut)
     } else {
         None
     }
+}
+
+/// The tunnel that the packet is of, by its protocol or its ports.
+pub(crate) fn name(ip: &Ip<'_>) -> Option<&'static str> {
+    Some(match ip.protocol {
+        IPV4 | IPV6 => "IP in IP",
+        GRE => "GRE",
+        ESP => "ESP",
+        L2TP => "L2TP",
+        MPLS => "MPLS",
+        ETHERNET => "Ethernet in IP",
+        UDP => {
+            let ports = ip.ports()?;
+            match ports.destination {
+                PORT_VXLAN | PORT_VXLAN_OLD => "VXLAN",
+                PORT_VXLAN_GPE => "VXLAN-GPE",
+                PORT_GENEVE => "Geneve",
+                PORT_GTP_USER => "GTP-U",
+                PORT_TZSP => "TZSP",
+                _ if [ports.source, ports.destination].contains(&PORT_CAPWAP) => "CAPWAP",
+                _ if [ports.source, ports.destination].contains(&PORT_L2TP) => "L2TP",
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
 }
 
 fn of_carried(carried: Carried<'_>, cut: usize) -> Option<Layers<'_>> {

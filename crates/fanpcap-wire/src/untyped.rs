@@ -54,7 +54,10 @@ fn has_checksum(header: Ipv4<'_>, bytes: &[u8]) -> bool {
     };
     let sum: u32 = words
         .chunks_exact(2)
-        .map(|word| word.iter().fold(0, |sum, byte| (sum << 8) | u32::from(*byte)))
+        .map(|word| {
+            word.iter()
+                .fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
+        })
         .sum();
     (sum & 0xffff) + (sum >> 16) == 0xffff && usize::from(header.total_len()) >= header.len()
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fanpcap_wire::FlowKey;
 
-use crate::flow::flow;
+use crate::flow::{flow_of, layers};
 
 /// Flows that a member keeps at most.
 const KEPT: usize = 16_384;
@@ -40,6 +40,8 @@ pub(super) struct Flows {
     pub(super) packets: u64,
     /// Of these, packets of no flow: neither IPv4 nor IPv6, fragments, ICMP errors.
     pub(super) without_flow: u64,
+    /// Packets that carry one that is not read.
+    pub(super) unread: u64,
 }
 
 impl Flows {
@@ -54,7 +56,9 @@ impl Flows {
     /// Adds a packet.
     pub(super) fn add(&mut self, frame: &[u8]) {
         self.packets += 1;
-        let Some((key, is_from_low)) = flow(frame) else {
+        let layers = layers(frame);
+        self.unread += u64::from(layers.unread().is_some());
+        let Some((key, is_from_low)) = flow_of(&layers) else {
             self.without_flow += 1;
             return;
         };

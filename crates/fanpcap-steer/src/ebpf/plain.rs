@@ -10,8 +10,8 @@ use super::inside::{SESSION_PORTS, TUNNEL_PORTS};
 use super::needs::Needs;
 use super::stack::{CARRIED, HEADER, OUTER, PORTS, WINDOW};
 use super::view::{
-    Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS,
-    network_order, plain_len,
+    Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS, network_order,
+    plain_len,
 };
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 

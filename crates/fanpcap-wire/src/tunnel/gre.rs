@@ -1,10 +1,10 @@
 //! GRE (RFC 2784, RFC 2890) and ERSPAN (draft-foschiano-erspan-03).
 
+use super::of_carried;
 use crate::number::{
     ETHER_ERSPAN, ETHER_ERSPAN_III, ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS,
     ETHER_MPLS_MULTICAST,
 };
-use super::of_carried;
 use crate::{Ip, Labels, Layers};
 
 /// GRE's header of version 0 without routing.

@@ -1,8 +1,8 @@
 //! Tunnels in UDP: VXLAN (RFC 7348) and its generic extension (draft-ietf-nvo3-vxlan-gpe), Geneve
 //! (RFC 8926), GTP-U (3GPP TS 29.281).
 
-use crate::number::{ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6};
 use super::of_carried;
+use crate::number::{ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6};
 use crate::shim::Nsh;
 use crate::{GTP_EXTENSIONS_MAX, Ip, Layers, untyped};
 
