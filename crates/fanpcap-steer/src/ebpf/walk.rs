@@ -94,6 +94,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R3, R8);
         self.routine(Routine::Walk);
         self.asm.set(R7, R0);
+        self.erase(&[R7]);
     }
 
     /// [`Routine::Walk`].
@@ -151,8 +152,10 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, UNTYPED);
         self.asm.jump(end);
         self.asm.bind(typed);
+        self.erase(&[R7, R8]);
         self.by_type(stages, pppoe);
         self.makers_tag(end);
+        self.erase(&[R7, R8]);
         self.by_type(stages, pppoe);
         self.asm.jump(end);
         self.asm.bind(pppoe);
