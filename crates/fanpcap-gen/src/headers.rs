@@ -68,7 +68,9 @@ impl Ipv4 {
 
 /// Writes the checksum of an IPv4 header with its options.
 pub fn seal(packet: &mut [u8]) {
-    let len = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
+    let len = packet
+        .first()
+        .map_or(0, |first| usize::from(first & 15) * 4);
     put(packet, 10, &[0, 0]);
     let header = packet.get(..len).unwrap_or_default();
     let checksum = Sum::default().bytes(header).checksum();

@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_carry_what_is_not_read_are_counted() {
+        let mut flows = Flows::new(Sample::default());
+        flows.add(&frame(1, 9, false));
+        flows.add(&frames::ethernet(0x0800, &frames::v4(50, 0, &[7; 60])));
+        flows.add(&frames::ethernet(0x894f, &[0; 60]));
+        assert_eq!((flows.packets, flows.unread), (3, 2));
+    }
+
+    #[test]
     fn many_flows_are_sampled_alike_by_all_members() {
         let sample = Sample::default();
         let mut members = [Flows::new(sample.clone()), Flows::new(sample.clone())];
