@@ -4,10 +4,19 @@ use fanpcap_wire::{Endpoint, FlowKey, Frame, Ip, Layers};
 
 /// A packet's flow, and whether it goes from its smaller end to the other.
 pub(crate) fn flow(frame: &[u8]) -> Option<(FlowKey, bool)> {
-    let layers = Layers::of(&Frame {
+    flow_of(&layers(frame))
+}
+
+/// A frame's layers, whose tags are in it.
+pub(crate) fn layers(frame: &[u8]) -> Layers<'_> {
+    Layers::of(&Frame {
         bytes: frame,
         tag: None,
-    });
+    })
+}
+
+/// The flow of a frame with these layers.
+pub(crate) fn flow_of(layers: &Layers<'_>) -> Option<(FlowKey, bool)> {
     let inner = layers.inner();
     let ip = inner.as_ref().and_then(Layers::ip).or(layers.ip())?;
     // Which flow a fragment or an ICMP error belongs to its own header does not say.

@@ -87,6 +87,8 @@ struct Told {
     flows_total: usize,
     flows_sampled_one_in: u64,
     packets_without_flow_total: u64,
+    packets_unread_total: u64,
+    unread_percent: f64,
     checks: Vec<Check>,
     verified: bool,
 }
@@ -216,6 +218,7 @@ impl<'a> Witness<'a> {
         let flows: Vec<Flows> = self.members.into_iter().map(take).collect();
         let packets: Vec<u64> = flows.iter().map(|it| it.packets).collect();
         let without_flow = flows.iter().map(|it| it.without_flow).sum();
+        let unread = flows.iter().map(|it| it.unread).sum();
         let places = Places::of(flows);
         let all: u64 = packets.iter().sum();
         if all == 0 {
@@ -243,6 +246,8 @@ impl<'a> Witness<'a> {
             flows_total: places.flows,
             flows_sampled_one_in: self.sample.one_in(),
             packets_without_flow_total: without_flow,
+            packets_unread_total: unread,
+            unread_percent: percent(unread, all),
             verified: checks.iter().all(|it| it.outcome != Outcome::Fail),
             checks,
         })
@@ -250,16 +255,20 @@ impl<'a> Witness<'a> {
 }
 
 impl Share {
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a share of counts far below 2^53"
-    )]
     fn of(packets: u64, all: u64) -> Self {
         Self {
             packets_total: packets,
-            share_percent: (packets as f64 * 1e4 / all.max(1) as f64).round() / 100.0,
+            share_percent: percent(packets, all),
         }
     }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a share of counts far below 2^53"
+)]
+fn percent(part: u64, all: u64) -> f64 {
+    (part as f64 * 1e4 / all.max(1) as f64).round() / 100.0
 }
 
 /// When a packet was captured, nanoseconds since 1970.
@@ -289,6 +298,12 @@ fn page(told: &Told) -> String {
     if told.packets_without_flow_total > 0 {
         let count = told.packets_without_flow_total;
         page += &format!("  {count} packets of no flow that could be judged\n");
+    }
+    if told.packets_unread_total > 0 {
+        let (count, share) = (told.packets_unread_total, told.unread_percent);
+        page += &format!(
+            "  {count} packets ({share:.2} %) went by an outer header: what they carry is not read\n"
+        );
     }
     page.push('\n');
     for check in &told.checks {

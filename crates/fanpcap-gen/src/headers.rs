@@ -55,8 +55,7 @@ impl Ipv4 {
         put(packet, 8, &[64, self.protocol, 0, 0]);
         put(packet, 12, &source.octets());
         put(packet, 16, &destination.octets());
-        let checksum = Sum::default().bytes(&packet[..Self::LEN]).checksum();
-        put(packet, 10, &checksum.to_be_bytes());
+        seal(packet);
     }
 
     /// The packet with this payload.
@@ -65,6 +64,17 @@ impl Ipv4 {
         self.write(&mut packet);
         packet
     }
+}
+
+/// Writes the checksum of an IPv4 header with its options.
+pub fn seal(packet: &mut [u8]) {
+    let len = packet
+        .first()
+        .map_or(0, |first| usize::from(first & 15) * 4);
+    put(packet, 10, &[0, 0]);
+    let header = packet.get(..len).unwrap_or_default();
+    let checksum = Sum::default().bytes(header).checksum();
+    put(packet, 10, &checksum.to_be_bytes());
 }
 
 /// An IPv6 header, with the header of a fragment behind it, if it is of one (RFC 8200).

@@ -10,6 +10,7 @@
 mod draw;
 pub mod pools;
 pub mod packets;
+pub mod flows;
 pub mod programs;
 
 pub use draw::{Draw, tape};

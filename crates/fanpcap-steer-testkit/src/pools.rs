@@ -33,8 +33,9 @@ const ADDRESSES_6: [Ipv6Addr; 6] = [
 ];
 
 /// 0 is none's, then usual ones, those of tunnels, and RTP's and RTCP's.
-const PORTS: [u16; 16] = [
-    80, 443, 53, 40960, 5004, 5005, 5006, 5007, 4789, 8472, 6081, 2152, 2123, 0, 1023, 65535,
+const PORTS: [u16; 20] = [
+    80, 443, 53, 40960, 5004, 5005, 5006, 5007, 4789, 8472, 6081, 2152, 2123, 0, 1023, 65535, 4790,
+    37008, 5247, 1701,
 ];
 
 /// An Ethernet address.
@@ -72,8 +73,9 @@ pub fn port(draw: &mut Draw<'_>) -> u16 {
 
 /// An Ethernet type, also such as the walk does not know.
 pub fn ether_type(draw: &mut Draw<'_>) -> u16 {
-    const TYPES: [u16; 12] = [
+    const TYPES: [u16; 16] = [
         0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x9100, 0x8864, 0x8847, 0x8848, 0x8863, 46, 0x88cc,
+        0x8926, 0x8988, 0xd28b, 0x894f,
     ];
     if draw.one_in(12) {
         return draw.u16();

@@ -38,6 +38,10 @@ fn compare(made: &Made, compared: &mut Compared) {
     };
     assert_eq!(link.source(), ethernet.source());
     assert_eq!(link.destination(), ethernet.destination());
+    // It does not know 0x9200 and 0x9300.
+    if link.tags().any(|tag| tag.tpid > number::ETHER_TAG_OLD) {
+        return;
+    }
     let tags = tags(&theirs);
     assert!(
         link.tags()
@@ -153,7 +157,7 @@ fn both_readers_say_the_same_of_many_stacks() {
         );
     }
     println!("{compared:?}");
-    assert!(compared.tags > 1000, "{compared:?}");
+    assert!(compared.tags > 800, "{compared:?}");
     assert!(compared.v4 > 1000, "{compared:?}");
     assert!(compared.v6 > 700, "{compared:?}");
     assert!(compared.transport > 1000, "{compared:?}");

@@ -8,7 +8,7 @@
 //! of a packet where paths meet (`recall.rs`). The size of the code is bounded:
 //! [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
-//! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table
+//! The walk, what has no type, checksums, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table
 //! and each pcap filter are BPF functions. With type information (BTF) the kernel verifies each
 //! function once and not at every call. If the kernel refuses the type information, the loader
 //! leaves it out.
@@ -36,6 +36,7 @@ mod read;
 mod recall;
 mod sets;
 mod walk;
+mod untyped;
 mod inside;
 mod plain;
 mod place;

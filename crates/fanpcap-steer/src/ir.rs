@@ -18,7 +18,9 @@ use std::net::IpAddr;
 /// disagree, although they have the same tree.
 ///
 /// 1: the kernel takes the group's hashes modulo the number of sockets. 2: the group has a table.
-pub const MEANING: u32 = 2;
+/// 3: what no type announces is checked, more tags and tunnels are read, and fields of the frame
+/// are counted without its outermost tag.
+pub const MEANING: u32 = 3;
 
 /// A checked steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]

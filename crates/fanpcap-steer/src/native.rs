@@ -170,7 +170,7 @@ impl Evaluator {
 
     /// The whole result for the packet.
     pub fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
-        let layers = Layers::of(&packet.frame);
+        let layers = Layers::of_cut(&packet.frame, packet.length);
         let mut run = Run {
             program: &self.program,
             state: &mut self.state,

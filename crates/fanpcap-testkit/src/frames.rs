@@ -34,6 +34,7 @@ pub fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     };
     let mut packet = header.around(payload);
     packet[1] = 0xb8;
+    headers::seal(&mut packet);
     packet
 }
 

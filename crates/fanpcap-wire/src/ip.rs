@@ -73,15 +73,6 @@ impl<'a> Ip<'a> {
         })
     }
 
-    /// One or the other, by the first nibble.
-    pub(crate) fn by_version(bytes: &'a [u8]) -> Option<Self> {
-        match bytes.first()? >> 4 {
-            4 => Self::v4(bytes),
-            6 => Self::v6(bytes),
-            _ => None,
-        }
-    }
-
     /// IPv4's header.
     pub fn ipv4(&self) -> Option<Ipv4<'a>> {
         match self.header {
@@ -218,7 +209,7 @@ impl<'a> Ip<'a> {
     }
 
     /// The layers of the packet that this one carries: always with an IP packet.
-    pub(crate) fn inner(&self) -> Option<Layers<'a>> {
-        tunnel::inner(self).filter(|layers| layers.ip().is_some())
+    pub(crate) fn inner(&self, cut: usize) -> Option<Layers<'a>> {
+        tunnel::inner(self, cut).filter(|layers| layers.ip().is_some())
     }
 }

@@ -1,16 +1,17 @@
 //! Ethernet and its tags: steps 1 and 2 of the walk.
 
 use crate::number::{
-    ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS, ETHER_MPLS_MULTICAST, ETHER_PPPOE, ETHER_TAG,
-    ETHER_TAG_OLD, ETHER_TAG_SERVICE,
+    ETHER_ARISTA, ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MACSEC, ETHER_MPLS,
+    ETHER_MPLS_MULTICAST, ETHER_NSH, ETHER_PPPOE, ETHER_TAG, ETHER_TAG_9200, ETHER_TAG_9300,
+    ETHER_TAG_OLD, ETHER_TAG_SERVICE, ETHER_TIME_TAG, ETHER_VN_TAG,
 };
-use crate::shim::{Labels, Pppoe};
-use crate::{Arp, Ip, TAGS_MAX};
+use crate::shim::{Carried, Labels, Nsh, Pppoe};
+use crate::{Arp, TAGS_BEHIND_MAX, TAGS_MAX};
 
 /// A VLAN tag (IEEE 802.1Q).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Which kind: 0x8100, 0x88a8 or 0x9100.
+    /// Which kind: 0x8100, 0x88a8, 0x9100, 0x9200 or 0x9300.
     pub tpid: u16,
     /// Control information: priority (3 bits), drop eligible (1), id (12).
     pub tci: u16,
@@ -52,12 +53,12 @@ impl<'a> Link<'a> {
         };
         let left = TAGS_MAX - usize::from(beside.is_some());
         while link.tags < left && link.ether_type.is_some_and(is_tag) {
-            let Some(([_, _, high, low], payload)) = link.payload.split_first_chunk() else {
+            let Some((ether_type, payload)) = next_type(link.payload, 2) else {
                 link.ether_type = None;
                 break;
             };
             link.tags += 1;
-            link.ether_type = Some(u16::from_be_bytes([*high, *low]));
+            link.ether_type = Some(ether_type);
             link.payload = payload;
         }
         Some(link)
@@ -103,27 +104,80 @@ impl<'a> Link<'a> {
 
     /// PPPoE of a session.
     pub fn pppoe(&self) -> Option<Pppoe<'a>> {
-        (self.ether_type? == ETHER_PPPOE).then(|| Pppoe::of(self.payload))?
+        let (ether_type, payload) = self.behind_tags()?;
+        (ether_type == ETHER_PPPOE).then(|| Pppoe::of(payload))?
     }
 
     /// MPLS labels.
     pub fn labels(&self) -> Option<Labels<'a>> {
-        matches!(self.ether_type?, ETHER_MPLS | ETHER_MPLS_MULTICAST)
-            .then(|| Labels::of(self.payload))
+        let (ether_type, payload) = self.behind_tags()?;
+        matches!(ether_type, ETHER_MPLS | ETHER_MPLS_MULTICAST).then(|| Labels::of(payload))
     }
 
-    /// The IP packet, behind PPPoE or labels.
-    pub(crate) fn ip(&self) -> Option<Ip<'a>> {
-        match self.ether_type? {
-            ETHER_IPV4 => Ip::v4(self.payload),
-            ETHER_IPV6 => Ip::v6(self.payload),
-            ETHER_PPPOE => self.pppoe()?.ip(),
-            ETHER_MPLS | ETHER_MPLS_MULTICAST => Labels::of(self.payload).ip(),
+    /// What the frame carries: behind all tags, PPPoE, labels or a service header.
+    pub(crate) fn carried(&self) -> Option<Carried<'a>> {
+        let (ether_type, payload) = self.behind_tags()?;
+        match ether_type {
+            ETHER_IPV4 => Some(Carried::V4(payload)),
+            ETHER_IPV6 => Some(Carried::V6(payload)),
+            ETHER_PPPOE => Pppoe::of(payload)?.carried(),
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => Labels::of(payload).carried(),
+            ETHER_NSH => Nsh::of(payload)?.carried(),
             _ => None,
         }
+    }
+
+    /// What the type says that it carries packets, where there is no IP packet.
+    pub(crate) fn carrier(&self) -> Option<&'static str> {
+        let ether_type = self.behind_tags().map_or(self.ether_type?, |(it, _)| it);
+        Some(match ether_type {
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => "MPLS",
+            ETHER_NSH => "NSH",
+            ETHER_MACSEC => "MACsec",
+            ETHER_VN_TAG | ETHER_TIME_TAG | ETHER_ARISTA => "a tag",
+            other if is_tag(other) => "a tag",
+            _ => return None,
+        })
+    }
+
+    /// Type and payload behind the VLAN tags, one tag of a switch's maker, and at most
+    /// [`TAGS_BEHIND_MAX`] VLAN tags behind that one.
+    fn behind_tags(&self) -> Option<(u16, &'a [u8])> {
+        let ether_type = self.ether_type?;
+        let len = match ether_type {
+            ETHER_VN_TAG => 4,
+            ETHER_TIME_TAG => 6,
+            ETHER_ARISTA => arista_len(self.payload)?,
+            _ => return Some((ether_type, self.payload)),
+        };
+        let (mut ether_type, mut payload) = next_type(self.payload, len)?;
+        for _ in 0..TAGS_BEHIND_MAX {
+            if is_tag(ether_type) {
+                (ether_type, payload) = next_type(payload, 2)?;
+            }
+        }
+        Some((ether_type, payload))
     }
 }
 
 fn is_tag(ether_type: u16) -> bool {
-    matches!(ether_type, ETHER_TAG | ETHER_TAG_SERVICE | ETHER_TAG_OLD)
+    matches!(
+        ether_type,
+        ETHER_TAG | ETHER_TAG_SERVICE | ETHER_TAG_OLD | ETHER_TAG_9200 | ETHER_TAG_9300
+    )
+}
+
+/// The type behind a tag with `len` bytes of content, and what follows.
+fn next_type(bytes: &[u8], len: usize) -> Option<(u16, &[u8])> {
+    let (kind, payload) = bytes.get(len..)?.split_first_chunk()?;
+    Some((u16::from_be_bytes(*kind), payload))
+}
+
+/// The length of Arista's time stamp: subtype 1, a version whose third digit tells 64 or 48 bits.
+fn arista_len(bytes: &[u8]) -> Option<usize> {
+    match bytes.first_chunk()? {
+        [0, 1, _, version] if version >> 4 == 1 => Some(4 + 8),
+        [0, 1, _, version] if version >> 4 == 2 => Some(4 + 6),
+        _ => None,
+    }
 }

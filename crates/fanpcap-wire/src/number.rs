@@ -12,6 +12,20 @@ pub const ETHER_TAG: u16 = 0x8100;
 pub const ETHER_TAG_SERVICE: u16 = 0x88a8;
 /// Ethernet type of the outer tag of old switches.
 pub const ETHER_TAG_OLD: u16 = 0x9100;
+/// Ethernet type of an 802.1Q tag, of some carriers' switches.
+pub const ETHER_TAG_9200: u16 = 0x9200;
+/// Ethernet type of an 802.1Q tag, of some carriers' switches.
+pub const ETHER_TAG_9300: u16 = 0x9300;
+/// Ethernet type of Cisco's VN-Tag (802.1BR's predecessor).
+pub const ETHER_VN_TAG: u16 = 0x8926;
+/// Ethernet type of the time tag of Cisco's fabrics.
+pub const ETHER_TIME_TAG: u16 = 0x8988;
+/// Ethernet type of Arista's tags, of which the time stamp is one.
+pub const ETHER_ARISTA: u16 = 0xd28b;
+/// Ethernet type of MACsec (802.1AE).
+pub const ETHER_MACSEC: u16 = 0x88e5;
+/// Ethernet type of the network service header.
+pub const ETHER_NSH: u16 = 0x894f;
 /// Ethernet type of IPv6.
 pub const ETHER_IPV6: u16 = 0x86dd;
 /// Ethernet type of MPLS.
@@ -39,8 +53,16 @@ pub const DCCP: u8 = 33;
 pub const IPV6: u8 = 41;
 /// GRE.
 pub const GRE: u8 = 47;
+/// IPsec's encrypted payload.
+pub const ESP: u8 = 50;
 /// ICMPv6.
 pub const ICMPV6: u8 = 58;
+/// L2TP version 3 without UDP.
+pub const L2TP: u8 = 115;
+/// MPLS in IP.
+pub const MPLS: u8 = 137;
+/// An Ethernet frame, as segment routing carries it.
+pub const ETHERNET: u8 = 143;
 /// SCTP.
 pub const SCTP: u8 = 132;
 /// UDP-Lite.
@@ -61,6 +83,14 @@ pub const DESTINATION_OPTIONS: u8 = 60;
 pub const PORT_VXLAN: u16 = 4789;
 /// VXLAN's port before it had one, which Linux still takes by default.
 pub const PORT_VXLAN_OLD: u16 = 8472;
+/// VXLAN-GPE's port.
+pub const PORT_VXLAN_GPE: u16 = 4790;
+/// TZSP's port.
+pub const PORT_TZSP: u16 = 37_008;
+/// The port of CAPWAP's data, at the controller.
+pub const PORT_CAPWAP: u16 = 5247;
+/// L2TP's port.
+pub const PORT_L2TP: u16 = 1701;
 /// Geneve's port.
 pub const PORT_GENEVE: u16 = 6081;
 /// GTP-C's port.

@@ -1,6 +1,46 @@
-//! What may stand between Ethernet and IP: PPPoE and MPLS, steps 3 and 4 of the walk.
+//! What may stand between Ethernet and IP: PPPoE, MPLS and the network service header, steps 3 to 5
+//! of the walk.
 
-use crate::{Ip, LABELS_MAX};
+use crate::{Ip, LABELS_MAX, NSH_MAX};
+
+/// Bytes that should be a packet, and what announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried<'a> {
+    /// A type says IPv4.
+    V4(&'a [u8]),
+    /// A type says IPv6.
+    V6(&'a [u8]),
+    /// Nothing says whether it is an IP packet or a frame.
+    Untyped(&'a [u8]),
+}
+
+impl<'a> Carried<'a> {
+    /// The packet that a type announces.
+    pub(crate) fn typed(self) -> Option<(&'a [u8], Ip<'a>)> {
+        match self {
+            Self::V4(bytes) => Some((bytes, Ip::v4(bytes)?)),
+            Self::V6(bytes) => Some((bytes, Ip::v6(bytes)?)),
+            Self::Untyped(_) => None,
+        }
+    }
+
+    /// What nothing announces.
+    pub(crate) fn untyped(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Untyped(bytes) => Some(bytes),
+            Self::V4(_) | Self::V6(_) => None,
+        }
+    }
+}
+
+/// What PPP carries, by its protocol.
+pub(crate) fn in_ppp(protocol: u16, payload: &[u8]) -> Option<Carried<'_>> {
+    match protocol {
+        PPP_IPV4 => Some(Carried::V4(payload)),
+        PPP_IPV6 => Some(Carried::V6(payload)),
+        _ => None,
+    }
+}
 
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
@@ -31,12 +71,8 @@ impl<'a> Pppoe<'a> {
         u16::from_be_bytes([self.header[6], self.header[7]])
     }
 
-    pub(crate) fn ip(self) -> Option<Ip<'a>> {
-        match self.protocol() {
-            PPP_IPV4 => Ip::v4(self.payload),
-            PPP_IPV6 => Ip::v6(self.payload),
-            _ => None,
-        }
+    pub(crate) fn carried(self) -> Option<Carried<'a>> {
+        in_ppp(self.protocol(), self.payload)
     }
 }
 
@@ -74,10 +110,10 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The packet behind the bottom of the stack, by its first nibble.
-    pub(crate) fn ip(mut self) -> Option<Ip<'a>> {
+    /// What is behind the bottom of the stack. No label says what it is.
+    pub(crate) fn carried(mut self) -> Option<Carried<'a>> {
         self.by_ref().for_each(drop);
-        self.bottom.then(|| Ip::by_version(self.rest))?
+        self.bottom.then_some(Carried::Untyped(self.rest))
     }
 }
 
@@ -94,5 +130,40 @@ impl Iterator for Labels<'_> {
         self.rest = rest;
         self.bottom = label.is_bottom();
         Some(label)
+    }
+}
+
+/// The network service header (RFC 8300) of version 0, of a packet that is none of its own
+/// maintenance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nsh<'a> {
+    header: &'a [u8; 8],
+    payload: &'a [u8],
+}
+
+impl<'a> Nsh<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<8>()?;
+        let len = usize::from(header[1] & 0x3f) * 4;
+        // Version and flag O.
+        let is_read = header[0] & 0xe0 == 0 && (8..=NSH_MAX).contains(&len);
+        let payload = is_read.then(|| bytes.get(len..))??;
+        Some(Self { header, payload })
+    }
+
+    /// Which path, and where on it.
+    pub fn path(self) -> (u32, u8) {
+        let [_, _, _, _, a, b, c, index] = *self.header;
+        (u32::from_be_bytes([0, a, b, c]), index)
+    }
+
+    /// What it carries, by the next protocol. A frame is looked for as one that nothing announces.
+    pub(crate) fn carried(self) -> Option<Carried<'a>> {
+        match self.header[3] {
+            1 => Some(Carried::V4(self.payload)),
+            2 => Some(Carried::V6(self.payload)),
+            3 => Some(Carried::Untyped(self.payload)),
+            _ => None,
+        }
     }
 }

@@ -1,29 +1,92 @@
-//! What carries another packet, step 8 of the walk.
+//! What carries another packet, step 9 of the walk.
 
 mod gre;
 mod udp;
+mod l2tp;
+mod wireless;
 
 pub use gre::{Erspan, Gre};
 pub use udp::{Geneve, Gtp, Vxlan};
 
-use crate::number::{GRE, IPV4, IPV6, PORT_GENEVE, PORT_GTP_USER, PORT_VXLAN, PORT_VXLAN_OLD, UDP};
-use crate::{Ip, Layers};
+use crate::number::{
+    ESP, ETHERNET, GRE, IPV4, IPV6, L2TP, MPLS, PORT_CAPWAP, PORT_GENEVE, PORT_GTP_USER, PORT_L2TP,
+    PORT_TZSP, PORT_VXLAN, PORT_VXLAN_GPE, PORT_VXLAN_OLD, UDP,
+};
+use crate::shim::Carried;
+use crate::{Ip, Labels, Layers, Udp, untyped};
 
-/// The layers of what this packet carries, whether or not there is an IP packet among them.
-pub(crate) fn inner<'a>(ip: &Ip<'a>) -> Option<Layers<'a>> {
+/// The layers of what this packet carries, whether or not there is an IP packet among them; `cut`
+/// bytes of the frame were not captured.
+pub(crate) fn inner<'a>(ip: &Ip<'a>, cut: usize) -> Option<Layers<'a>> {
+    let bytes = ip.transport()?;
     match ip.protocol {
-        IPV4 => Some(Layers::of_ip(Ip::v4(ip.transport()?))),
-        IPV6 => Some(Layers::of_ip(Ip::v6(ip.transport()?))),
-        GRE => ip.gre()?.inner(),
+        IPV4 => Some(Layers::of_ip(Ip::v4(bytes))),
+        IPV6 => Some(Layers::of_ip(Ip::v6(bytes))),
+        GRE => ip.gre()?.inner(cut),
+        MPLS => of_carried(Labels::of(bytes).carried()?, cut),
+        ETHERNET => Some(Layers::of_ethernet(bytes, cut)),
+        L2TP => untyped::layers(l2tp::over_ip(bytes)?, cut),
+        UDP => in_udp(ip.udp()?, cut),
+        _ => None,
+    }
+}
+
+fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
+    let payload = udp.payload();
+    match udp.destination() {
+        PORT_VXLAN | PORT_VXLAN_OLD => Some(Vxlan::of(payload)?.inner(cut)),
+        PORT_GENEVE => Geneve::of(payload)?.inner(cut),
+        PORT_GTP_USER => Gtp::of(payload)?.inner(cut),
+        PORT_VXLAN_GPE => udp::in_vxlan_gpe(payload, cut),
+        PORT_TZSP => Some(Layers::of_ethernet(wireless::in_tzsp(payload)?, cut)),
+        _ => in_sessions(udp, cut),
+    }
+}
+
+/// The tunnels whose answers come from their port.
+fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
+    let is_at = |port| udp.source() == port || udp.destination() == port;
+    if is_at(PORT_CAPWAP) {
+        Some(Layers::of_ethernet(
+            wireless::in_capwap(udp.payload())?,
+            cut,
+        ))
+    } else if is_at(PORT_L2TP) {
+        of_carried(l2tp::over_udp(udp.payload())?, cut)
+    } else {
+        None
+    }
+}
+
+/// The tunnel that the packet is of, by its protocol or its ports.
+pub(crate) fn name(ip: &Ip<'_>) -> Option<&'static str> {
+    Some(match ip.protocol {
+        IPV4 | IPV6 => "IP in IP",
+        GRE => "GRE",
+        ESP => "ESP",
+        L2TP => "L2TP",
+        MPLS => "MPLS",
+        ETHERNET => "Ethernet in IP",
         UDP => {
-            let udp = ip.udp()?;
-            match udp.destination() {
-                PORT_VXLAN | PORT_VXLAN_OLD => Some(Vxlan::of(udp.payload())?.inner()),
-                PORT_GENEVE => Geneve::of(udp.payload())?.inner(),
-                PORT_GTP_USER => Gtp::of(udp.payload())?.inner(),
-                _ => None,
+            let ports = ip.ports()?;
+            match ports.destination {
+                PORT_VXLAN | PORT_VXLAN_OLD => "VXLAN",
+                PORT_VXLAN_GPE => "VXLAN-GPE",
+                PORT_GENEVE => "Geneve",
+                PORT_GTP_USER => "GTP-U",
+                PORT_TZSP => "TZSP",
+                _ if [ports.source, ports.destination].contains(&PORT_CAPWAP) => "CAPWAP",
+                _ if [ports.source, ports.destination].contains(&PORT_L2TP) => "L2TP",
+                _ => return None,
             }
         }
-        _ => None,
+        _ => return None,
+    })
+}
+
+fn of_carried(carried: Carried<'_>, cut: usize) -> Option<Layers<'_>> {
+    match carried.untyped() {
+        Some(bytes) => untyped::layers(bytes, cut),
+        None => carried.typed().map(|(_, ip)| Layers::of_ip(Some(ip))),
     }
 }

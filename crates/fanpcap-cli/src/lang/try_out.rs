@@ -59,6 +59,8 @@ Bytes are those on the wire.
 is of the flow that it quotes, a fragment of its datagram's. It is whole when one member, or more, gets all of it that is not dropped; \
 split when nobody gets all of one direction; apart when its directions go to different members. The program is symmetric when the directions \
 of all flows that were seen in both meet.
+  Unread packets carry a packet that can't be read, or no IP packet, and go by what is around it; mirrors and tunnels that \
+are read are in docs/steering.md.
   A datagram in fragments of which a later one comes first has no ports to go by: it may leave its flow, and is counted as late.";
 
 /// Runs `fanpcap lang try`.
@@ -103,7 +105,7 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
         let outcome = engine.evaluate(&packet);
         let members = tally.take(&outcome, length.into());
         if !members.is_empty() {
-            flows.take(&Layers::of(&frame), members, now_ns);
+            flows.take(&Layers::of_cut(&frame, packet.length), members, now_ns);
         }
     }
     ensure!(

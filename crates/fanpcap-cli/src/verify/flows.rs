@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fanpcap_wire::FlowKey;
 
-use crate::flow::flow;
+use crate::flow::{flow_of, layers};
 
 /// Flows that a member keeps at most.
 const KEPT: usize = 16_384;
@@ -40,6 +40,8 @@ pub(super) struct Flows {
     pub(super) packets: u64,
     /// Of these, packets of no flow: neither IPv4 nor IPv6, fragments, ICMP errors.
     pub(super) without_flow: u64,
+    /// Packets that carry one that is not read.
+    pub(super) unread: u64,
 }
 
 impl Flows {
@@ -54,7 +56,9 @@ impl Flows {
     /// Adds a packet.
     pub(super) fn add(&mut self, frame: &[u8]) {
         self.packets += 1;
-        let Some((key, is_from_low)) = flow(frame) else {
+        let layers = layers(frame);
+        self.unread += u64::from(layers.unread().is_some());
+        let Some((key, is_from_low)) = flow_of(&layers) else {
             self.without_flow += 1;
             return;
         };
@@ -214,6 +218,15 @@ mod tests {
             (flows.packets, flows.without_flow, flows.seen.len()),
             (3, 3, 0)
         );
+    }
+
+    #[test]
+    fn packets_that_carry_what_is_not_read_are_counted() {
+        let mut flows = Flows::new(Sample::default());
+        flows.add(&frame(1, 9, false));
+        flows.add(&frames::ethernet(0x0800, &frames::v4(50, 0, &[7; 60])));
+        flows.add(&frames::ethernet(0x894f, &[0; 60]));
+        assert_eq!((flows.packets, flows.unread), (3, 2));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
+use fanpcap_testkit::frames as testkit;
 use serde_json::{Value, json};
 
 use super::{Capture, complaint, frames, per_member, said};
@@ -157,6 +158,23 @@ fn tags_are_where_the_kernel_has_them() -> Result<()> {
     assert_eq!(told["dropped"]["packets"], 0);
     let packets = per_member(&told, "packets");
     assert_eq!(packets.iter().filter(|packets| **packets > 0).count(), 1);
+    Ok(())
+}
+
+#[test]
+fn what_went_by_an_outer_header_is_told() -> Result<()> {
+    let datagram = testkit::udp(1111, 2222, &[0; 20]);
+    let plain = testkit::ethernet(0x0800, &testkit::v4(17, 0, &datagram));
+    let esp = testkit::ethernet(0x0800, &testkit::v4(50, 0, &[7; 60]));
+    let labelled = testkit::ethernet(0x8847, &[&[0, 1, 1, 64][..], &[0xab; 60]].concat());
+    let frames = [
+        &plain, &plain, &plain, &esp, &esp, &labelled, &plain, &plain,
+    ];
+    let capture = Capture::of(frames.map(|frame| &frame[..]), 65_535)?;
+    let told = capture.tried_as(&["--mode", "flow"], 4)?;
+    let unread = &told["flows"]["unread_packets"];
+    assert_eq!(*unread, json!({"ESP": 2, "MPLS": 1}), "{told}");
+    assert_eq!(told["flows"]["unread_share"], 37.5);
     Ok(())
 }
 

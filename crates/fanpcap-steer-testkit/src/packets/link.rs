@@ -8,10 +8,13 @@ pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
     // One more than the walk passes over, with the one beside the frame even two.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
-        let tpid: u16 = draw.pick(&[0x8100, 0x88a8, 0x9100]);
-        let tci = pools::vlan(draw) | draw.pick(&[0, 0x2000, 0xf000]);
-        frame.extend(tpid.to_be_bytes());
-        frame.extend(tci.to_be_bytes());
+        vlan(draw, &mut frame);
+    }
+    if draw.one_in(10) {
+        makers_tag(draw, &mut frame);
+        for _ in 0..draw.weighted(&[40, 20, 10, 5]) {
+            vlan(draw, &mut frame);
+        }
     }
     let (ether_type, payload) = payload(draw, depth);
     frame.extend(ether_type.to_be_bytes());
@@ -19,13 +22,35 @@ pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     frame
 }
 
+fn vlan(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
+    let tpid: u16 = draw.pick(&[0x8100, 0x88a8, 0x9100, 0x9200, 0x9300]);
+    let tci = pools::vlan(draw) | draw.pick(&[0, 0x2000, 0xf000]);
+    frame.extend(tpid.to_be_bytes());
+    frame.extend(tci.to_be_bytes());
+}
+
+/// VN-Tag, a time tag, or Arista's time stamp: of 64 or 48 bits, or of a kind that nobody knows.
+fn makers_tag(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
+    let (tag, len): (&[u8], _) = match draw.below(8) {
+        0 | 1 => (&[0x89, 0x26], 4),
+        2 | 3 => (&[0x89, 0x88], 6),
+        4 => (&[0xd2, 0x8b, 0, 1, 1, 0x11], 8),
+        5 => (&[0xd2, 0x8b, 0, 1, 0, 0x20], 6),
+        6 => (&[0xd2, 0x8b, 0, 1, 0, 0x30], 8),
+        _ => (&[0xd2, 0x8b, 0, 2, 0, 0x10], 8),
+    };
+    frame.extend(tag);
+    frame.extend(draw.bytes(len));
+}
+
 fn payload(draw: &mut Draw<'_>, depth: usize) -> (u16, Vec<u8>) {
-    match draw.weighted(&[90, 60, 14, 14, 8, 8]) {
+    match draw.weighted(&[90, 60, 20, 14, 8, 8, 12]) {
         0 => (0x0800, network::v4(draw, depth)),
         1 => (0x86dd, network::v6(draw, depth)),
         2 => (draw.pick(&[0x8847, 0x8848]), labels(draw, depth)),
         3 => (0x8864, pppoe(draw, depth)),
         4 => (0x0806, arp(draw)),
+        6 => (0x894f, service_header(draw, depth)),
         _ => (pools::ether_type(draw), draw.bytes(46)),
     }
 }
@@ -40,8 +65,40 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         let entry = (u32::from(draw.u16()) << 12) | (u32::from(is_bottom) << 8) | 64;
         stack.extend(entry.to_be_bytes());
     }
-    stack.extend(ip(draw, depth).1);
+    stack.extend(untyped(draw, depth));
     stack
+}
+
+/// An IP packet, or a frame with a control word or without, whose first digit is IP's once in a
+/// while.
+pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    if depth == 0 || draw.one_in(2) {
+        return ip(draw, depth).1;
+    }
+    let mut frame = ethernet(draw, depth - 1);
+    if let (Some(first), Some(begin)) = (frame.first_mut(), draw.pick(&[None, Some(4), Some(6)])) {
+        *first = (begin << 4) | draw.pick(&[0, 5, 6, 12]);
+    }
+    if draw.one_in(2) {
+        frame.splice(0..0, [0, 0, 0, draw.byte()]);
+    }
+    frame
+}
+
+/// The network service header: mostly of 24 bytes, else shorter, longer, or of another version.
+pub(super) fn service_header(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let words = draw.pick(&[6, 6, 6, 2, 3, 7, 1]);
+    let (next, inside) = match draw.below(4) {
+        0 => (1, network::v4(draw, depth)),
+        1 => (2, network::v6(draw, depth)),
+        2 => (3, untyped(draw, depth)),
+        _ => (draw.pick(&[1, 2, 3, 4, 5]), ip(draw, depth).1),
+    };
+    let version = draw.pick(&[0x0f, 0x0f, 0x0f, 0x0f, 0x2f, 0x4f]);
+    let mut header = vec![version, 0xc0 | words, 1, next];
+    header.extend(draw.bytes(usize::from(words.max(2) - 1) * 4));
+    header.extend(inside);
+    header
 }
 
 fn pppoe(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! IPv4 and IPv6 packets, with options, extension headers and fragments.
 
+use fanpcap_gen::headers;
+
 use super::{Family, upper};
 use crate::{Draw, pools};
 
@@ -58,6 +60,10 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet.extend(pools::address(draw).octets());
     packet.extend(draw.bytes(options * 4));
     packet.extend(body);
+    // Where nothing announces the packet, only a right checksum makes it one.
+    if !draw.one_in(20) {
+        headers::seal(&mut packet);
+    }
     packet
 }
 

@@ -2,20 +2,24 @@
 
 use fanpcap_gen::headers;
 
-use super::link::{ethernet, labels};
+use super::link::{ethernet, labels, service_header, untyped};
 use super::network::{self, ip};
 use crate::{Draw, pools};
 
-/// VXLAN, Geneve, GTP: UDP's header and what is behind.
+/// UDP's header and the tunnel behind it.
 pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
-    let (port, payload) = match draw.weighted(&[30, 30, 40, 10]) {
+    let (port, payload) = match draw.weighted(&[30, 30, 40, 10, 20, 20, 20, 30]) {
         0 => (draw.pick(&[4789, 8472]), vxlan(draw, depth)),
         1 => (6081, geneve(draw, depth)),
         2 => (2152, gtp(draw, depth)),
-        _ => (2123, draw.bytes(12)),
+        3 => (2123, draw.bytes(12)),
+        4 => (4790, vxlan_gpe(draw, depth)),
+        5 => (37_008, tzsp(draw, depth)),
+        6 => (5247, capwap(draw, depth)),
+        _ => (1701, l2tp(draw, depth)),
     };
     let other = pools::port(draw);
-    // The source's port tells of no tunnel but GTP's, and of that only in steering.
+    // The source's port tells of CAPWAP and L2TP, and in steering of GTP.
     let ports = if draw.one_in(10) {
         (port, other)
     } else {
@@ -77,15 +81,91 @@ fn gtp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         packet.extend(draw.bytes((units * 4).saturating_sub(2)));
         packet.push(next);
     }
-    packet.extend(ip(draw, depth).1);
+    packet.extend(untyped(draw, depth));
     packet
 }
 
-/// IPIP and GRE: the protocol, and what is behind IP's header.
+fn vxlan_gpe(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let flags = draw.pick(&[0x0c, 0x0c, 0x0c, 0x08, 0x0d, 0x1c]);
+    let (next, inside) = match draw.below(5) {
+        0 => (1, network::v4(draw, depth)),
+        1 => (2, network::v6(draw, depth)),
+        2 => (3, ethernet(draw, depth)),
+        3 => (4, service_header(draw, depth)),
+        _ => (draw.pick(&[5, 3]), ethernet(draw, depth)),
+    };
+    let mut packet = vec![flags, 0, 0, next, 0, 0, draw.byte(), 0];
+    packet.extend(inside);
+    packet
+}
+
+fn tzsp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let mut packet = vec![1, draw.pick(&[0, 1, 0, 1, 4]), 0, draw.pick(&[1, 1, 1, 18])];
+    for _ in 0..draw.weighted(&[30, 20, 10, 5, 5, 5]) {
+        match draw.below(3) {
+            0 => packet.push(0),
+            _ => {
+                let len = draw.pick(&[1, 4, 0]);
+                packet.extend([draw.pick(&[10, 41]), len]);
+                packet.extend(draw.bytes(len.into()));
+            }
+        }
+    }
+    packet.push(1);
+    packet.extend(ethernet(draw, depth));
+    packet
+}
+
+fn capwap(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let words: u8 = draw.pick(&[2, 2, 4]);
+    let preamble = draw.pick(&[0, 0, 0, 0, 1]);
+    let binding = draw.pick(&[2, 2, 2, 3]);
+    let flags = draw.pick(&[0, 0, 0x10, 0x20, 0x80, 0x08]);
+    let mut packet = vec![preamble, words << 3, binding, flags];
+    packet.extend(draw.bytes(usize::from(words - 1) * 4));
+    packet.extend(ethernet(draw, depth));
+    packet
+}
+
+fn l2tp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    if draw.one_in(2) {
+        let header: u16 = draw.pick(&[3, 3, 3, 0x8003]);
+        let mut packet = header.to_be_bytes().to_vec();
+        packet.extend([0, 0]);
+        packet.extend(l2tp_session(draw, depth));
+        return packet;
+    }
+    let flags: u16 = draw.pick(&[0x0002, 0x4002, 0x0802, 0x4802, 0x0202, 0x8002]);
+    let mut packet = flags.to_be_bytes().to_vec();
+    let fields = usize::from(flags & 0x4000 != 0) * 2 + usize::from(flags & 0x0800 != 0) * 4;
+    packet.extend(draw.bytes(4 + fields));
+    let (family, inside) = ip(draw, depth);
+    let protocol = if family == 4 { 0x21 } else { 0x57 };
+    let ppp: &[u8] = match draw.below(4) {
+        0 => &[0, protocol],
+        1 => &[protocol],
+        2 => &[0xff, 3, protocol],
+        _ => &[0xff, 3, 0, protocol],
+    };
+    packet.extend(ppp);
+    packet.extend(inside);
+    packet
+}
+
+fn l2tp_session(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let mut packet = vec![0, 0, 0, draw.pick(&[7, 7, 7, 0])];
+    packet.extend(untyped(draw, depth));
+    packet
+}
+
+/// IPIP, GRE and others: the protocol, and what is behind IP's header.
 pub(super) fn in_ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
-    match draw.weighted(&[10, 10, 60]) {
+    match draw.weighted(&[10, 10, 60, 10, 10, 10]) {
         0 => (4, network::v4(draw, depth)),
         1 => (41, network::v6(draw, depth)),
+        3 => (137, labels(draw, depth)),
+        4 => (143, ethernet(draw, depth)),
+        5 => (115, l2tp_session(draw, depth)),
         _ => (47, gre(draw, depth)),
     }
 }

@@ -323,6 +323,7 @@ fn media_goes_by_half_its_ports() {
 fn gtp_goes_by_its_users() {
     let mut user = v4(6, 0, &TCP);
     user[15] = 9;
+    fanpcap_gen::headers::seal(&mut user);
     let header = [0x30, 255, 0, 0, 0, 0, 0, 1];
     let carried = |port, inside: &[u8]| {
         let datagram = udp(777, port, &[&header, inside].concat());

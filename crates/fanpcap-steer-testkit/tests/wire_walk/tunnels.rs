@@ -63,7 +63,7 @@ fn tunnels_in_udp_are_told_by_the_destination_port() {
     let vxlan = [8, 0, 0, 0, 0, 0, 9, 0];
     assert_eq!(inner_ports(&carried(4789, &vxlan, &bridged)), HTTP);
     assert_eq!(inner_ports(&carried(8472, &vxlan, &bridged)), HTTP);
-    assert_eq!(inner_ports(&carried(4790, &vxlan, &bridged)), None);
+    assert_eq!(inner_ports(&carried(4791, &vxlan, &bridged)), None);
     assert_eq!(
         inner_ports(&carried(4789, &[0; 8], &bridged)),
         None,

@@ -40,11 +40,11 @@ impl<'a> Emitter<'a> {
         self.asm.alu(Op::And, R8, NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, ip);
-        // The walk has not moved from the Ethernet header.
+        // The walk has not moved from the end of the Ethernet header.
         self.asm.alu(Op::Right, R7, 13);
         self.asm.alu(Op::And, R7, TAGS_MASK << 2);
         self.asm.alu(Op::Add, R8, R7);
-        self.asm.alu(Op::Add, R8, 12);
+        self.asm.alu(Op::Sub, R8, 2);
         self.asm.set(R7, 0);
         self.asm.set(R9, 0);
         self.asm.jump(done);

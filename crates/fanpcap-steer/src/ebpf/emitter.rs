@@ -6,6 +6,8 @@ use super::keyed::Keyed;
 use super::maps::{Map, Maps};
 use super::stack::{CHOICE, MARK, OF_GROUP, SAVED_MAX, SAVED_MAX_CALLED, SCRATCH, STATE, Spots};
 use super::target::Target;
+#[cfg(doc)]
+use super::view::INNER;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Function, Tree};
@@ -42,6 +44,13 @@ pub(super) enum Role<'a> {
 pub(super) enum Routine {
     /// r1: context, r2: view so far, r3: offset and stage. Returns the view.
     Walk,
+    /// r1: context, r2: view that has found no IP packet and has the offset of what has no type.
+    /// Returns the view of the IP packet there, that of a frame with one ([`INNER`]), or the view
+    /// without the offset.
+    Untyped,
+    /// r1: context, r2: offset of an IPv4 header, r3: its length. Returns 0 unless the checksum is
+    /// right.
+    Checksum,
     /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of these bytes in
     /// memory order, or a negative number if the frame is too short.
     Word,
@@ -357,6 +366,8 @@ impl<'a> Emitter<'a> {
             self.asm.set(R6, R1);
             match routine {
                 Routine::Walk => self.walk_routine(),
+                Routine::Untyped => self.untyped_routine(),
+                Routine::Checksum => self.checksum_routine(),
                 Routine::Word => self.word_routine(),
                 Routine::Quoted => self.quoted_routine(),
                 Routine::Hash(ends) => self.hash_routine(ends),

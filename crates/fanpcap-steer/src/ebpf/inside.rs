@@ -4,11 +4,19 @@ use super::emitter::Emitter;
 use super::view::{INNER, Origin};
 use super::walk::Stages;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
-use fanpcap_wire::GTP_EXTENSIONS_MAX;
+use fanpcap_wire::{GTP_EXTENSIONS_MAX, TZSP_FIELDS_MAX};
 
 /// UDP destination ports of tunnels.
-pub(super) const TUNNEL_PORTS: [u16; 4] = [VXLAN, VXLAN_OLD, GENEVE, GTP_U];
+pub(super) const TUNNEL_PORTS: [u16; 8] = [
+    VXLAN, VXLAN_OLD, GENEVE, GTP_U, VXLAN_GPE, TZSP, CAPWAP, L2TP,
+];
+/// UDP source ports of tunnels.
+pub(super) const SESSION_PORTS: [u16; 2] = [CAPWAP, L2TP];
 const VXLAN: u16 = 4789;
+const VXLAN_GPE: u16 = 4790;
+const TZSP: u16 = 37_008;
+const CAPWAP: u16 = 5247;
+const L2TP: u16 = 1701;
 /// Linux's default port.
 const VXLAN_OLD: u16 = 8472;
 const GENEVE: u16 = 6081;
@@ -18,7 +26,7 @@ pub(super) const GTP_C: u16 = 2123;
 impl Emitter<'_> {
     /// Jumps to the stage at which the carried packet begins, or to `none`.
     pub(super) fn inside(&mut self, stages: Stages, none: Label) {
-        let (gre, udp) = (self.asm.label(), self.asm.label());
+        let (gre, udp, l2tp) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.require_transport(none);
         self.transport_to_current();
         self.protocol(R1);
@@ -27,6 +35,15 @@ impl Emitter<'_> {
         self.asm.jump_if(If::Equal, R1, 41, stages.ipv6);
         self.asm.jump_if(If::Equal, R1, 47, gre);
         self.asm.jump_if(If::Equal, R1, 17, udp);
+        self.asm.jump_if(If::Equal, R1, 137, stages.mpls);
+        self.asm.jump_if(If::Equal, R1, 143, stages.ethernet);
+        self.asm.jump_if(If::Equal, R1, 115, l2tp);
+        self.asm.jump(none);
+        self.asm.bind(l2tp);
+        let session = self.here(0, 4, none);
+        session.word(&mut self.asm, R1);
+        self.asm.alu(Op::Add, R8, 4);
+        self.asm.jump_if(If::NotEqual, R1, 0, stages.untyped);
         self.asm.jump(none);
         self.asm.bind(gre);
         self.gre(stages, none);
@@ -78,13 +95,24 @@ impl Emitter<'_> {
 
     fn udp(&mut self, stages: Stages, none: Label) {
         let (vxlan, geneve, gtp) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (generic, tzsp) = (self.asm.label(), self.asm.label());
+        let (capwap, l2tp) = (self.asm.label(), self.asm.label());
         let header = self.first_four(Origin::Current, 0, 8, none);
+        header.half(&mut self.asm, R1);
         header.at(2).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::Equal, R9, i32::from(VXLAN), vxlan);
         self.asm.jump_if(If::Equal, R9, i32::from(VXLAN_OLD), vxlan);
         self.asm.jump_if(If::Equal, R9, i32::from(GENEVE), geneve);
         self.asm.jump_if(If::Equal, R9, i32::from(GTP_U), gtp);
+        self.asm
+            .jump_if(If::Equal, R9, i32::from(VXLAN_GPE), generic);
+        self.asm.jump_if(If::Equal, R9, i32::from(TZSP), tzsp);
+        for (number, tunnel) in [(CAPWAP, capwap), (L2TP, l2tp)] {
+            for port in [R1, R9] {
+                self.asm.jump_if(If::Equal, port, i32::from(number), tunnel);
+            }
+        }
         self.asm.jump(none);
         self.asm.bind(vxlan);
         self.vxlan(stages, none);
@@ -92,6 +120,115 @@ impl Emitter<'_> {
         self.geneve(stages, none);
         self.asm.bind(gtp);
         self.gtp_user(stages, none);
+        self.asm.bind(generic);
+        self.vxlan_gpe(stages, none);
+        self.asm.bind(tzsp);
+        self.tzsp(stages, none);
+        self.asm.bind(capwap);
+        self.capwap(stages, none);
+        self.asm.bind(l2tp);
+        self.l2tp(stages, none);
+    }
+
+    /// draft-ietf-nvo3-vxlan-gpe.
+    fn vxlan_gpe(&mut self, stages: Stages, none: Label) {
+        let said = self.asm.label();
+        let header = self.first_four(Origin::Current, 0, 8, none);
+        header.byte(&mut self.asm, R1);
+        header.at(3).byte(&mut self.asm, R2);
+        self.asm.alu(Op::Add, R8, 8);
+        self.asm.jump_if(If::AnyBit, R1, 0x31, none);
+        self.asm.jump_if(If::AnyBit, R1, 0x04, said);
+        self.asm.jump(stages.ethernet);
+        self.asm.bind(said);
+        self.asm.jump_if(If::Equal, R2, 1, stages.ipv4);
+        self.asm.jump_if(If::Equal, R2, 2, stages.ipv6);
+        self.asm.jump_if(If::Equal, R2, 3, stages.ethernet);
+        self.asm.jump_if(If::Equal, R2, 4, stages.nsh);
+        self.asm.jump(none);
+    }
+
+    /// TZSP of version 1, with an Ethernet frame.
+    fn tzsp(&mut self, stages: Stages, none: Label) {
+        let end = self.asm.label();
+        let header = self.here(0, 4, none);
+        header.word(&mut self.asm, R1);
+        // Kind 0 or 1.
+        self.asm.alu(Op::And, R1, !0x0001_0000);
+        self.asm.jump_if(If::NotEqual, R1, 0x0100_0001, none);
+        self.asm.alu(Op::Add, R8, 4);
+        for _ in 0..TZSP_FIELDS_MAX {
+            let next = self.asm.label();
+            let kind = self.here(0, 1, none);
+            kind.byte(&mut self.asm, R1);
+            self.asm.jump_if(If::Equal, R1, 1, end);
+            self.asm.alu(Op::Add, R8, 1);
+            self.asm.jump_if(If::Equal, R1, 0, next);
+            let len = self.here(0, 1, none);
+            len.byte(&mut self.asm, R1);
+            self.asm.alu(Op::Add, R8, R1);
+            self.asm.alu(Op::Add, R8, 1);
+            self.asm.bind(next);
+        }
+        let kind = self.here(0, 1, none);
+        kind.byte(&mut self.asm, R1);
+        self.asm.jump_if(If::NotEqual, R1, 1, none);
+        self.asm.bind(end);
+        self.asm.alu(Op::Add, R8, 1);
+        self.asm.jump(stages.ethernet);
+    }
+
+    /// RFC 5415, with an Ethernet frame.
+    fn capwap(&mut self, stages: Stages, none: Label) {
+        let header = self.here(0, 4, none);
+        header.word(&mut self.asm, R1);
+        // Version and type; T; F and K.
+        self.asm.number(R2, 0xff00_0188);
+        self.asm.jump_if(If::AnyBit, R1, R2, none);
+        self.asm.alu(Op::Right, R1, 16 + 3);
+        self.asm.alu(Op::Left, R1, 2);
+        self.asm.alu(Op::Add, R8, R1);
+        self.asm.jump(stages.ethernet);
+    }
+
+    /// RFC 2661, RFC 3931.
+    fn l2tp(&mut self, stages: Stages, none: Label) {
+        let (second, short, odd) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let flags = self.here(0, 2, none);
+        flags.half(&mut self.asm, R1);
+        self.asm.set(R2, R1);
+        self.asm.alu(Op::And, R2, 0x820f);
+        self.asm.jump_if(If::Equal, R2, 2, second);
+        self.asm.jump_if(If::NotEqual, R2, 3, none);
+        self.asm.alu(Op::Add, R8, 8);
+        self.asm.jump(stages.untyped);
+        self.asm.bind(second);
+        self.asm.alu(Op::Add, R8, 6);
+        for (flag, len) in [(0x4000, 2), (0x0800, 4)] {
+            let without = self.asm.label();
+            self.asm.set(R2, R1);
+            self.asm.alu(Op::And, R2, flag);
+            self.asm.jump_if(If::Equal, R2, 0, without);
+            self.asm.alu(Op::Add, R8, len);
+            self.asm.bind(without);
+        }
+        let protocol = self.here(0, 2, none);
+        protocol.half(&mut self.asm, R1);
+        self.asm.jump_if(If::NotEqual, R1, 0xff03, short);
+        self.asm.alu(Op::Add, R8, 2);
+        let protocol = self.here(0, 2, none);
+        protocol.half(&mut self.asm, R1);
+        self.asm.bind(short);
+        // A number below 256 may be one byte, which is odd.
+        self.asm.alu(Op::Add, R8, 1);
+        self.asm.jump_if(If::AnyBit, R1, 0x0100, odd);
+        self.asm.alu(Op::Add, R8, 1);
+        self.asm.alu(Op::Left, R1, 8);
+        self.asm.bind(odd);
+        self.asm.alu(Op::Right, R1, 8);
+        self.asm.jump_if(If::Equal, R1, 0x21, stages.ipv4);
+        self.asm.jump_if(If::Equal, R1, 0x57, stages.ipv6);
+        self.asm.jump(none);
     }
 
     /// RFC 7348.
@@ -128,25 +265,25 @@ impl Emitter<'_> {
         self.asm.jump_if(If::NotEqual, R1, 0x30ff, none);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::AnyBit, R9, 0x0700, longer);
-        self.asm.jump(stages.version);
+        self.asm.jump(stages.untyped);
         self.asm.bind(longer);
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
         // Without the flag the byte exists and has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
-        self.asm.jump_if(If::Equal, R9, 0, stages.version);
+        self.asm.jump_if(If::Equal, R9, 0, stages.untyped);
         for _ in 0..GTP_EXTENSIONS_MAX {
             self.gtp_extension(stages, none);
         }
-        self.asm.jump_if(If::Equal, R1, 0, stages.version);
+        self.asm.jump_if(If::Equal, R1, 0, stages.untyped);
         self.asm.jump(none);
     }
 
     /// An extension header: its length in 4-byte units is the first byte, the next header's type is
     /// the last. r1 is its own type.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
-        self.asm.jump_if(If::Equal, R1, 0, stages.version);
+        self.asm.jump_if(If::Equal, R1, 0, stages.untyped);
         let len = self.here(0, 1, none);
         len.byte(&mut self.asm, R1);
         self.asm.jump_if(If::Equal, R1, 0, none);

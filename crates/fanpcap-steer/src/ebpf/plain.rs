@@ -6,12 +6,12 @@
 //! addresses and ports from the frame.
 
 use super::emitter::Emitter;
-use super::inside::TUNNEL_PORTS;
+use super::inside::{SESSION_PORTS, TUNNEL_PORTS};
 use super::needs::Needs;
 use super::stack::{CARRIED, HEADER, OUTER, PORTS, WINDOW};
 use super::view::{
-    BACK_SHIFT, Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS,
-    network_order, plain_len,
+    Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS, network_order,
+    plain_len,
 };
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 
@@ -68,10 +68,13 @@ impl Emitter<'_> {
         self.asm.jump_if(If::Equal, R1, 6, tcp);
         self.asm.jump_if(If::NotEqual, R1, 17, general);
         if needs.inside {
-            self.raw_half(head.at(plain_len(ipv6) - 2));
-            for port in TUNNEL_PORTS {
-                self.asm
-                    .jump_if(If::Equal, R1, network_order(port), general);
+            let ports = head.at(plain_len(ipv6) - 4);
+            for (at, tunnels) in [(0, &SESSION_PORTS[..]), (2, &TUNNEL_PORTS)] {
+                self.raw_half(ports.at(at));
+                for &port in tunnels {
+                    self.asm
+                        .jump_if(If::Equal, R1, network_order(port), general);
+                }
             }
         }
         self.asm.bind(tcp);
@@ -115,7 +118,7 @@ impl Emitter<'_> {
         self.protocol(R1);
         self.view = View::Packed;
         let (version, words) = if ipv6 { (IPV6, 10) } else { (IPV4, 5) };
-        let flags = LINK | WITH_PORTS | version | (i32::from(LINK_LEN / 2) << BACK_SHIFT);
+        let flags = LINK | WITH_PORTS | version;
         self.target.begin_view(&mut self.asm);
         self.asm.alu(Op::Or, R7, R1);
         self.asm.alu(Op::Or, R7, flags);

@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Routine};
 use super::stack::{HEADER, OUTER, PORTS, WORD};
 use super::view::{
-    BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, NETWORK_MASK, NETWORK_SHIFT, Origin,
+    BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, LINK_LEN, NETWORK_MASK, NETWORK_SHIFT, Origin,
     PORT_PROTOCOLS, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
 };
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
@@ -178,12 +178,14 @@ fn packed(asm: &mut Assembler, place: Origin) {
             asm.alu(Op::And, R3, BACK_MASK);
             asm.alu(Op::Left, R3, 1);
             asm.alu(Op::Sub, R2, R3);
-            if place == Origin::Type {
+            if place == Origin::Link {
+                asm.alu(Op::Sub, R2, LINK_LEN);
+            } else {
                 asm.set(R3, R7);
                 asm.alu(Op::Right, R3, 13);
                 asm.alu(Op::And, R3, TAGS_MASK << 2);
                 asm.alu(Op::Add, R2, R3);
-                asm.alu(Op::Add, R2, 12);
+                asm.alu(Op::Sub, R2, 2);
             }
         }
         Origin::Transport | Origin::Fragment => {

@@ -4,24 +4,32 @@
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER};
 use super::view::View;
-use fanpcap_bpf::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
+use fanpcap_bpf::assembler::{If, Op, R1, R2, R6, R7, R10, Register, Width};
 
 impl Emitter<'_> {
     /// Spills r7 and erases the verifier's knowledge of its value, so that all paths merge into one
     /// state here. XORs r7 twice with a value unknown to the verifier; a single XOR would let the
     /// verifier remember a zero. Loading r7 again in two halves erases the rest.
     pub(super) fn forget(&mut self, slot: i16) {
+        self.erase(&[R7]);
+        self.asm.store(Width::Word, R10, slot, R7);
+        self.asm.alu(Op::Right, R7, 32);
+        self.asm.store(Width::Word, R10, slot + 8, R7);
+        self.recall(slot);
+    }
+
+    /// Erases the verifier's knowledge of the registers' values, but not of what it has found out
+    /// by then about their bits. Clobbers r1 and r2.
+    pub(super) fn erase(&mut self, registers: &[Register]) {
         // A field of both kinds of context: protocol or queue.
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1);
         self.asm.alu(Op::Left, R2, 32);
         self.asm.alu(Op::Or, R1, R2);
-        self.asm.alu(Op::Xor, R7, R1);
-        self.asm.alu(Op::Xor, R7, R1);
-        self.asm.store(Width::Word, R10, slot, R7);
-        self.asm.alu(Op::Right, R7, 32);
-        self.asm.store(Width::Word, R10, slot + 8, R7);
-        self.recall(slot);
+        for register in registers {
+            self.asm.alu(Op::Xor, *register, R1);
+            self.asm.alu(Op::Xor, *register, R1);
+        }
     }
 
     /// Loads a spilled view into r7. Clobbers r1.

@@ -51,6 +51,8 @@ pub(super) const OUTER: i16 = -52;
 pub(super) const CARRIED: i16 = -36;
 /// The walk's own view and headers: the walk is called deep and must use little stack.
 pub(super) const WALKED: i16 = -20;
+/// 64 bytes for an IPv4 header with its options.
+pub(super) const SUMMED: i16 = -64;
 /// Scratch memory of the walk.
 pub(super) const WALKED_SCRATCH: i16 = -64;
 /// 8 bytes of [`super::emitter::Routine::Word`].
@@ -100,10 +102,12 @@ const _: () = {
     assert!(frame(KEPT) + 32 < 256);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);
+    let checksum = frame(SUMMED);
     let hash = frame(VLAN);
     let fragments = frame(SCRATCH);
     let pcap = frame(LOADED);
     assert!(main + quoted + walk + word <= 512);
+    assert!(main + quoted + walk + checksum <= 512);
     assert!(main + hash + word <= 512);
     assert!(main + fragments + word <= 512);
     assert!(main + pcap <= 512);

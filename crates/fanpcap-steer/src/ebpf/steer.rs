@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
-use super::stack::{KEY, OUTER};
+use super::stack::{KEY, OUTER, SCRATCH};
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
 use super::view::{LATER, LINK, Origin, View};
 use crate::hash::{M1, M2};
@@ -11,6 +11,10 @@ use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 use fanpcap_bpf::assembler::{
     If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
+
+/// Where a frame's outermost tag is, and its length.
+const TAG_AT: u8 = 12;
+const TAG_LEN: u16 = 4;
 
 impl Emitter<'_> {
     /// Sets the outcome or jumps to `drop`.
@@ -245,10 +249,36 @@ impl Emitter<'_> {
         self.asm.jump_if(If::GreaterEqual, R1, R3, drop);
     }
 
-    /// Loads bytes of the frame as a number into r1; keeps r9.
+    /// Loads bytes of the frame as a number into r1; keeps r9. The frame's outermost tag does not
+    /// count.
     fn field(&mut self, field: Field, drop: Label) {
-        let to = super::stack::SCRATCH;
-        self.load(Origin::Frame, field.offset, field.len, to, drop);
+        let to = SCRATCH;
+        let (offset, len) = (field.offset, field.len);
+        let (bytes, tagged) = (self.asm.label(), self.asm.label());
+        let (untagged, loaded) = (self.asm.label(), self.asm.label());
+        let before_tag = u8::try_from(offset).map_or(0, |at| TAG_AT.saturating_sub(at).min(len));
+        if before_tag < len && !self.view.is_plain() {
+            self.target.tag(&mut self.asm, bytes);
+            self.asm.jump(untagged);
+            self.asm.bind(bytes);
+            // The kernel takes a tag out only if the next type is there.
+            let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
+            kind.half(&mut self.asm, R1);
+            self.asm.jump_if(If::Equal, R1, 0x8100, tagged);
+            self.asm.jump_if(If::NotEqual, R1, 0x88a8, untagged);
+            self.asm.bind(tagged);
+            if before_tag > 0 {
+                self.load(Origin::Frame, offset, before_tag, to, drop);
+            }
+            let (rest, at) = (len - before_tag, offset + u16::from(before_tag));
+            let behind = to + i16::from(before_tag);
+            let at = at.saturating_add(TAG_LEN);
+            self.load(Origin::Frame, at, rest, behind, drop);
+            self.asm.jump(loaded);
+        }
+        self.asm.bind(untagged);
+        self.load(Origin::Frame, offset, len, to, drop);
+        self.asm.bind(loaded);
         self.asm.set(R1, 0);
         for at in 0..i16::from(field.len) {
             self.asm.load(Width::Byte, R2, R10, to + at);

@@ -8,11 +8,14 @@
 //! | 0-7 | upper protocol |
 //! | 8-14 | flags, below |
 //! | 15-17 | VLAN tags in the bytes |
-//! | 18-22 | network header less Ethernet header, halved |
+//! | 18-22 | network header less the end of the Ethernet header, halved |
 //! | 23-24 | flags, below |
-//! | 25-39 | offset of the network header |
+//! | 25-39 | offset of the network header; without an IP packet that of the Ethernet header's end |
 //! | 40-51 | transport header less network header, by 4; 0: none |
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
+//!
+//! A walk that ends before a packet that no type announces finds no IP packet, and has the offset of
+//! that one in bits 40-63 (`untyped.rs`).
 //!
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
 //! right behind Ethernet. Their headers have fixed offsets, so they need no walk: see `plain.rs`.
@@ -36,9 +39,13 @@ pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
 /// The packet has ports, and the stack has them.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
+/// During the walk, in the same bit: an IP packet is one only if all of its header agrees.
+pub(super) const CHECKED: i32 = WITH_PORTS;
 /// The buffer of a group's BPF program begins with the network header.
 pub(super) const LATE_START: i32 = 1 << 24;
 pub(super) const NETWORK_SHIFT: i32 = 25;
+/// Length of an Ethernet header.
+pub(super) const LINK_LEN: i32 = 14;
 pub(super) const TRANSPORT_SHIFT: i32 = 40;
 pub(super) const FRAGMENT_SHIFT: i32 = 52;
 pub(super) const PROTOCOL_MASK: i32 = 0xff;
@@ -75,7 +82,7 @@ pub(super) enum Origin {
     Current,
     /// The packet's Ethernet header.
     Link,
-    /// The Ethernet type behind all tags, less two bytes.
+    /// The Ethernet type behind all VLAN tags.
     Type,
     /// The IP header.
     Network,

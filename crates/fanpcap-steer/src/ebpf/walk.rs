@@ -7,27 +7,35 @@ use super::emitter::{Emitter, Routine};
 use super::needs::Needs;
 use super::stack::{CARRIED, OUTER, WALKED, WALKED_SCRATCH};
 use super::view::{
-    BACK_SHIFT, Bytes, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER, LINK,
-    NETWORK_SHIFT, Origin, TAG, TRANSPORT_SHIFT, UNTYPED,
+    BACK_SHIFT, Bytes, CHECKED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER,
+    LINK, LINK_LEN, NETWORK_SHIFT, Origin, TAG, TRANSPORT_SHIFT, UNTYPED,
 };
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
-use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
+use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, NSH_MAX, TAGS_BEHIND_MAX, TAGS_MAX};
 
 /// Stages at which a walk can begin, with r8 and the known part of r7.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     pub(super) ethernet: Label,
     pub(super) mpls: Label,
-    /// IPv4 or IPv6, by the first nibble.
-    pub(super) version: Label,
+    pub(super) nsh: Label,
+    /// A packet or a frame that no type announces.
+    pub(super) untyped: Label,
     pub(super) ipv4: Label,
     pub(super) ipv6: Label,
 }
 
 impl Stages {
     /// In the order of their numbers.
-    fn all(self) -> [Label; 5] {
-        [self.ethernet, self.mpls, self.version, self.ipv4, self.ipv6]
+    fn all(self) -> [Label; 6] {
+        [
+            self.ethernet,
+            self.mpls,
+            self.nsh,
+            self.untyped,
+            self.ipv4,
+            self.ipv6,
+        ]
     }
 }
 
@@ -43,6 +51,7 @@ impl Emitter<'_> {
         self.asm.set(R8, 0);
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
+        self.untyped_of_frame();
         if needs.headers {
             self.keep_headers();
         }
@@ -55,8 +64,14 @@ impl Emitter<'_> {
 
     fn carried(&mut self) {
         let (stages, none, done) = (self.stages(), self.asm.label(), self.asm.label());
+        let framed = self.asm.label();
+        self.asm.jump_if(If::NotEqual, R8, 0, framed);
         self.inside(stages, none);
         self.walk_from(stages);
+        self.untyped();
+        self.asm.set(R8, R7);
+        self.asm.bind(framed);
+        self.asm.set(R7, R8);
         self.forget(CARRIED);
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, done);
         self.asm.bind(none);
@@ -79,6 +94,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R3, R8);
         self.routine(Routine::Walk);
         self.asm.set(R7, R0);
+        self.erase(&[R7]);
     }
 
     /// [`Routine::Walk`].
@@ -104,7 +120,8 @@ impl Emitter<'_> {
         Stages {
             ethernet: self.asm.label(),
             mpls: self.asm.label(),
-            version: self.asm.label(),
+            nsh: self.asm.label(),
+            untyped: self.asm.label(),
             ipv4: self.asm.label(),
             ipv6: self.asm.label(),
         }
@@ -115,17 +132,18 @@ impl Emitter<'_> {
         self.fetch(Origin::Current, offset, len, missing)
     }
 
-    /// Ethernet, tags, PPPoE and MPLS.
+    /// Ethernet, tags, PPPoE, MPLS and NSH.
     fn link(&mut self, stages: Stages, end: Label) {
-        let (typed, cut) = (self.asm.label(), self.asm.label());
+        let (typed, cut, pppoe) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.bind(stages.ethernet);
-        let kind = self.here(12, 2, end);
-        kind.half(&mut self.asm, R9);
         self.asm.set(R1, R8);
+        self.asm.alu(Op::Add, R1, LINK_LEN);
         self.asm.alu(Op::Left, R1, NETWORK_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
+        let kind = self.here(12, 2, end);
+        kind.half(&mut self.asm, R9);
         self.asm.alu(Op::Or, R7, LINK);
-        self.asm.alu(Op::Add, R8, 14);
+        self.asm.alu(Op::Add, R8, LINK_LEN);
         for number in 1..=TAGS_MAX {
             self.tag(number == TAGS_MAX, typed, cut, end);
         }
@@ -134,19 +152,35 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, UNTYPED);
         self.asm.jump(end);
         self.asm.bind(typed);
-        self.asm.jump_if(If::Equal, R9, 0x0800, stages.ipv4);
-        self.asm.jump_if(If::Equal, R9, 0x86dd, stages.ipv6);
-        self.asm.jump_if(If::Equal, R9, 0x8847, stages.mpls);
-        self.asm.jump_if(If::Equal, R9, 0x8848, stages.mpls);
-        self.asm.jump_if(If::NotEqual, R9, 0x8864, end);
+        self.erase(&[R7, R8]);
+        self.by_type(stages, pppoe);
+        self.makers_tag(end);
+        self.erase(&[R7, R8]);
+        self.by_type(stages, pppoe);
+        self.asm.jump(end);
+        self.asm.bind(pppoe);
         self.pppoe(stages, end);
         self.mpls(stages, end);
+        self.nsh(stages, end);
+    }
+
+    fn by_type(&mut self, stages: Stages, pppoe: Label) {
+        for (kind, stage) in [
+            (0x0800, stages.ipv4),
+            (0x86dd, stages.ipv6),
+            (0x8847, stages.mpls),
+            (0x8848, stages.mpls),
+            (0x8864, pppoe),
+            (0x894f, stages.nsh),
+        ] {
+            self.asm.jump_if(If::Equal, R9, kind, stage);
+        }
     }
 
     /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let (tag, alone) = (self.asm.label(), self.asm.label());
-        for kind in [0x8100, 0x88a8, 0x9100] {
+        for kind in TAGS {
             self.asm.jump_if(If::Equal, R9, kind, tag);
         }
         self.asm.jump(typed);
@@ -161,6 +195,46 @@ impl Emitter<'_> {
         tag.at(2).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R7, TAG);
         self.asm.alu(Op::Add, R8, 4);
+    }
+
+    /// Passes over the tag of a switch's maker, whose type is in r9, and over tags behind it.
+    fn makers_tag(&mut self, end: Label) {
+        let (arista, passed, typed) = (self.asm.label(), self.asm.label(), self.asm.label());
+        for (kind, len) in [(0x8926, 4), (0x8988, 6)] {
+            let other = self.asm.label();
+            self.asm.jump_if(If::NotEqual, R9, kind, other);
+            self.asm.alu(Op::Add, R8, len);
+            self.asm.jump(passed);
+            self.asm.bind(other);
+        }
+        self.asm.jump_if(If::Equal, R9, 0xd28b, arista);
+        self.asm.jump(end);
+        self.asm.bind(arista);
+        let version = self.here(0, 4, end);
+        version.half(&mut self.asm, R1);
+        self.asm.jump_if(If::NotEqual, R1, 1, end);
+        version.at(3).byte(&mut self.asm, R1);
+        self.asm.alu(Op::Right, R1, 4);
+        self.asm.alu(Op::Add, R8, 4 + 6);
+        self.asm.jump_if(If::Equal, R1, 2, passed);
+        self.asm.alu(Op::Add, R8, 2);
+        self.asm.jump_if(If::NotEqual, R1, 1, end);
+        self.asm.bind(passed);
+        let kind = self.here(0, 2, end);
+        kind.half(&mut self.asm, R9);
+        self.asm.alu(Op::Add, R8, 2);
+        for _ in 0..TAGS_BEHIND_MAX {
+            let tag = self.asm.label();
+            for kind in TAGS {
+                self.asm.jump_if(If::Equal, R9, kind, tag);
+            }
+            self.asm.jump(typed);
+            self.asm.bind(tag);
+            let kind = self.here(2, 2, end);
+            kind.half(&mut self.asm, R9);
+            self.asm.alu(Op::Add, R8, 4);
+        }
+        self.asm.bind(typed);
     }
 
     /// RFC 2516.
@@ -183,23 +257,49 @@ impl Emitter<'_> {
             let label = self.here(0, 4, end);
             label.at(2).byte(&mut self.asm, R1);
             self.asm.alu(Op::Add, R8, 4);
-            self.asm.jump_if(If::AnyBit, R1, 1, stages.version);
+            self.asm.jump_if(If::AnyBit, R1, 1, stages.untyped);
         }
         self.asm.jump(end);
     }
 
-    /// IP; the version nibble decides where no type does.
+    /// RFC 8300.
+    fn nsh(&mut self, stages: Stages, end: Label) {
+        self.asm.bind(stages.nsh);
+        let header = self.first_four(Origin::Current, 0, 8, end);
+        header.half(&mut self.asm, R1);
+        header.at(3).byte(&mut self.asm, R2);
+        self.asm.jump_if(If::AnyBit, R1, 0xe000, end);
+        self.asm.alu(Op::And, R1, 0x3f);
+        self.asm.alu(Op::Left, R1, 2);
+        self.asm.jump_if(If::Less, R1, 8, end);
+        self.asm.jump_if(If::Greater, R1, NSH_MAX as i32, end);
+        self.asm.alu(Op::Add, R8, R1);
+        self.asm.jump_if(If::Equal, R2, 1, stages.ipv4);
+        self.asm.jump_if(If::Equal, R2, 2, stages.ipv6);
+        self.asm.jump_if(If::NotEqual, R2, 3, end);
+        self.asm.jump(stages.untyped);
+    }
+
+    /// IP. Of what has no type this reads IPv4; of the rest it leaves the offset in the view.
     fn network(&mut self, stages: Stages, end: Label) {
-        self.asm.bind(stages.version);
-        if self.asm.is_live() {
-            let first = self.here(0, 1, end);
-            first.byte(&mut self.asm, R1);
-            self.asm.alu(Op::Right, R1, 4);
-            self.asm.jump_if(If::Equal, R1, 4, stages.ipv4);
-            self.asm.jump_if(If::Equal, R1, 6, stages.ipv6);
-            self.asm.jump(end);
-        }
-        self.ipv4(stages, end);
+        let (unread, not_ip) = (self.asm.label(), self.asm.label());
+        self.asm.bind(stages.untyped);
+        self.asm.jump_if(If::AnyBit, R7, CHECKED, end);
+        let first = self.here(0, 1, end);
+        first.byte(&mut self.asm, R1);
+        self.asm.alu(Op::Right, R1, 4);
+        self.asm.jump_if(If::NotEqual, R1, 4, unread);
+        self.asm.alu(Op::Or, R7, CHECKED);
+        self.ipv4(stages, not_ip, end);
+        self.asm.bind(not_ip);
+        self.asm.jump_if(If::AnyBit, R7, CHECKED, unread);
+        self.asm.jump(end);
+        self.asm.bind(unread);
+        self.asm.alu(Op::And, R7, !CHECKED);
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Left, R1, TRANSPORT_SHIFT);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.jump(end);
         self.ipv6(stages, end);
     }
 
@@ -221,7 +321,7 @@ impl Emitter<'_> {
     }
 
     /// RFC 791.
-    fn ipv4(&mut self, stages: Stages, end: Label) {
+    fn ipv4(&mut self, stages: Stages, not_ip: Label, end: Label) {
         let whole = self.asm.label();
         self.asm.bind(stages.ipv4);
         self.forget(WALKED);
@@ -231,7 +331,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R2, 4);
         self.asm.jump_if(If::NotEqual, R2, 4, end);
         self.asm.alu(Op::And, R1, 15);
-        self.asm.jump_if(If::Less, R1, 5, end);
+        self.asm.jump_if(If::Less, R1, 5, not_ip);
+        self.require_agreement(header, not_ip);
         self.placed(IPV4);
         header.at(9).byte(&mut self.asm, R2);
         self.asm.alu(Op::Or, R7, R2);
@@ -251,13 +352,19 @@ impl Emitter<'_> {
 
     /// RFC 8200.
     fn ipv6(&mut self, stages: Stages, end: Label) {
-        let (last, transport) = (self.asm.label(), self.asm.label());
+        let (last, transport, typed) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.bind(stages.ipv6);
         self.forget(WALKED);
         let header = self.here(0, 40, end);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
         self.asm.jump_if(If::NotEqual, R1, 6, end);
+        self.require(CHECKED, typed);
+        header.at(4).half(&mut self.asm, R9);
+        self.asm.alu(Op::Add, R9, 40);
+        self.require_fit(end);
+        self.asm.alu(Op::And, R7, !CHECKED);
+        self.asm.bind(typed);
         header.at(6).byte(&mut self.asm, R9);
         self.placed(IPV6);
         self.asm.alu(Op::Add, R8, 40);
@@ -341,5 +448,7 @@ impl Emitter<'_> {
     }
 }
 
+/// Ethernet types of VLAN tags.
+const TAGS: [i32; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 /// The IPv6 extension headers that the walk passes.
 const EXTENSIONS: [u8; 5] = [0, 43, 44, 51, 60];

@@ -1,6 +1,6 @@
 //! Evaluates steering functions: from a packet to a member's number.
 
-use fanpcap_wire::{Ip, Layers, Link, Udp, number};
+use fanpcap_wire::{Frame, Ip, Layers, Link, Udp, number};
 
 use super::{Decision, Run, address, key};
 use crate::hash::{self, NUMBER_MAX};
@@ -56,15 +56,18 @@ impl Run<'_> {
         }
     }
 
-    /// A field of the frame as an end.
+    /// A field of the frame as an end. The frame's outermost tag does not count.
     fn field(&self, field: Field) -> Option<u64> {
-        let at = usize::from(field.offset);
-        let bytes = self.packet.frame.bytes;
-        let bytes = bytes.get(at..at + usize::from(field.len))?;
-        let number = bytes
-            .iter()
-            .fold(0, |number, byte| (number << 8) | u64::from(*byte));
-        Some(hash::end(number))
+        let Frame { bytes, tag } = self.packet.frame;
+        // The kernel takes a tag out only if the next type is there.
+        let is_tag = |bytes: &[u8]| matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]);
+        let is_tagged = tag.is_none() && bytes.get(12..18).is_some_and(is_tag);
+        let from = usize::from(field.offset);
+        let number = (from..from + usize::from(field.len)).try_fold(0, |number, at| {
+            let at = if is_tagged && at >= 12 { at + 4 } else { at };
+            Some((number << 8) | u64::from(*bytes.get(at)?))
+        });
+        Some(hash::end(number?))
     }
 
     fn local(&self, ip: &Ip<'_>, net: &Net, bits: u8) -> Option<Decision> {

@@ -43,8 +43,9 @@ static ENTRIES: [Described; 18] = [
     function("inv", &[F], "Drops where f goes on, goes on where f drops.", "inv ip >-> steer_link", |given| {
         Ok(Function::Inverse(given.function()?.into()).into())
     }),
-    function("inner", &[F], "Runs f on the packet that this one carries in VXLAN, Geneve, GTP-U, GRE, ERSPAN or IP, on this one if it carries none. \
-        VLAN tags, MPLS and PPPoE are passed over anyway. What that one carries is not looked at.", "inner steer_flow", |given| {
+    function("inner", &[F], "Runs f on the packet that this one carries, on this one if it carries none: in IP, GRE, ERSPAN, VXLAN, VXLAN-GPE, Geneve, GTP-U, \
+        L2TP, TZSP, CAPWAP, as an Ethernet frame behind MPLS labels or NSH. Tags, MPLS, NSH and PPPoE are passed over anyway. \
+        What that one carries is not looked at. docs/steering.md has the whole list.", "inner steer_flow", |given| {
         Ok(Function::Inner(given.function()?.into()).into())
     })
     .or(&["shift"]),

@@ -53,8 +53,8 @@ static ENTRIES: [Described; 25] = [
         "ip >-> steer_to 1", |given| steer(Steer::To(given.number()?))),
     function("steer_key", &[parameter("key", Kind::Key)], "By the fields of the key, as they are: source and destination are told apart. A field is \
         missing: drops.", "ip >-> steer_key key_5tuple", |given| steer(Steer::Key(given.key()?))),
-    function("steer_field", &[OFFSET, SIZE], "By this many bytes at this offset of the frame; a VLAN tag that the kernel keeps beside the frame is not \
-        in it. They are not there: drops.", "steer_field 14 2", |given| steer(Steer::Field(field(given)?))),
+    function("steer_field", &[OFFSET, SIZE], "By this many bytes at this offset of the frame, counted without the frame's outermost VLAN tag (types \
+        0x8100 and 0x88a8), wherever that is. They are not there: drops.", "steer_field 14 2", |given| steer(Steer::Field(field(given)?))),
     function("steer_field_symmetric", &[OFFSET, OFFSET2, SIZE], "By two such fields, the same when they change places.",
         "steer_field_symmetric 26 30 4", |given| {
         let (one, other) = fields(given)?;

@@ -1,5 +1,6 @@
 //! GRE (RFC 2784, RFC 2890) and ERSPAN (draft-foschiano-erspan-03).
 
+use super::of_carried;
 use crate::number::{
     ETHER_ERSPAN, ETHER_ERSPAN_III, ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS,
     ETHER_MPLS_MULTICAST,
@@ -67,13 +68,15 @@ impl<'a> Gre<'a> {
         }
     }
 
-    pub(super) fn inner(self) -> Option<Layers<'a>> {
+    pub(super) fn inner(self, cut: usize) -> Option<Layers<'a>> {
         Some(match self.protocol {
             ETHER_IPV4 => Layers::of_ip(Ip::v4(self.payload)),
             ETHER_IPV6 => Layers::of_ip(Ip::v6(self.payload)),
-            ETHER_MPLS | ETHER_MPLS_MULTICAST => Layers::of_ip(Labels::of(self.payload).ip()),
-            ETHER_ETHERNET => Layers::of_ethernet(self.payload),
-            _ => Layers::of_ethernet(self.erspan()?.frame()),
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => {
+                of_carried(Labels::of(self.payload).carried()?, cut)?
+            }
+            ETHER_ETHERNET => Layers::of_ethernet(self.payload, cut),
+            _ => Layers::of_ethernet(self.erspan()?.frame(), cut),
         })
     }
 }

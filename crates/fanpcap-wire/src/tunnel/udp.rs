@@ -1,7 +1,10 @@
-//! Tunnels in UDP: VXLAN (RFC 7348), Geneve (RFC 8926), GTP-U (3GPP TS 29.281).
+//! Tunnels in UDP: VXLAN (RFC 7348) and its generic extension (draft-ietf-nvo3-vxlan-gpe), Geneve
+//! (RFC 8926), GTP-U (3GPP TS 29.281).
 
+use super::of_carried;
 use crate::number::{ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6};
-use crate::{GTP_EXTENSIONS_MAX, Ip, Layers};
+use crate::shim::Nsh;
+use crate::{GTP_EXTENSIONS_MAX, Ip, Layers, untyped};
 
 /// VXLAN's header with a valid network id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +25,28 @@ impl<'a> Vxlan<'a> {
         vni(self.header)
     }
 
-    pub(super) fn inner(self) -> Layers<'a> {
-        Layers::of_ethernet(self.payload)
+    pub(super) fn inner(self, cut: usize) -> Layers<'a> {
+        Layers::of_ethernet(self.payload, cut)
+    }
+}
+
+/// Version, and flag O of maintenance.
+const GPE_UNREAD: u8 = 0x31;
+/// Flag P: the next protocol is there.
+const GPE_NEXT: u8 = 0x04;
+
+/// What VXLAN-GPE carries at the beginning of UDP's payload.
+pub(super) fn in_vxlan_gpe(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
+    let (&[flags, _, _, next, ..], payload) = bytes.split_first_chunk::<8>()?;
+    if flags & GPE_UNREAD != 0 {
+        return None;
+    }
+    match if flags & GPE_NEXT == 0 { 3 } else { next } {
+        1 => Some(Layers::of_ip(Ip::v4(payload))),
+        2 => Some(Layers::of_ip(Ip::v6(payload))),
+        3 => Some(Layers::of_ethernet(payload, cut)),
+        4 => of_carried(Nsh::of(payload)?.carried()?, cut),
+        _ => None,
     }
 }
 
@@ -53,9 +76,9 @@ impl<'a> Geneve<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    pub(super) fn inner(self) -> Option<Layers<'a>> {
+    pub(super) fn inner(self, cut: usize) -> Option<Layers<'a>> {
         match self.protocol() {
-            ETHER_ETHERNET => Some(Layers::of_ethernet(self.payload)),
+            ETHER_ETHERNET => Some(Layers::of_ethernet(self.payload, cut)),
             ETHER_IPV4 => Some(Layers::of_ip(Ip::v4(self.payload))),
             ETHER_IPV6 => Some(Layers::of_ip(Ip::v6(self.payload))),
             _ => None,
@@ -107,8 +130,8 @@ impl<'a> Gtp<'a> {
         u32::from_be_bytes(teid)
     }
 
-    pub(super) fn inner(self) -> Option<Layers<'a>> {
-        Some(Layers::of_ip(Ip::by_version(self.payload)))
+    pub(super) fn inner(self, cut: usize) -> Option<Layers<'a>> {
+        untyped::layers(self.payload, cut)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Flows: whether one member gets all of a flow, in both directions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fanpcap_wire::{FlowKey, Layers};
 
@@ -18,6 +18,8 @@ pub(super) struct Flows {
     datagrams: Datagrams,
     /// Packets that are not IP.
     strangers: u64,
+    /// Packets that carry one that is not read, by what carries it.
+    unread: BTreeMap<&'static str, u64>,
 }
 
 /// One flow.
@@ -55,11 +57,16 @@ pub(super) enum Fate {
 impl Flows {
     /// Notes a packet that the members `to`, at least one, get at `now_ns`.
     pub(super) fn take(&mut self, layers: &Layers<'_>, to: Members, now_ns: u64) {
-        let Some(outer) = layers.ip() else {
+        if let Some(carrier) = layers.unread() {
+            *self.unread.entry(carrier).or_default() += 1;
+        }
+        // A frame behind labels has no IP packet around it.
+        let framed = layers.inner().filter(|_| layers.ip().is_none());
+        let mut layers = framed.unwrap_or(*layers);
+        let Some(mut ip) = layers.ip().copied() else {
             self.strangers += 1;
             return;
         };
-        let (mut ip, mut layers) = (*outer, *layers);
         let mut fragment = ip.is_fragment().then_some(ip);
         for _ in 0..INNER_MAX {
             let Some(inner) = layers.inner() else { break };
@@ -93,6 +100,10 @@ impl Flows {
 
     pub(super) fn strangers(&self) -> u64 {
         self.strangers
+    }
+
+    pub(super) fn unread(&self) -> &BTreeMap<&'static str, u64> {
+        &self.unread
     }
 }
 

@@ -75,6 +75,10 @@ struct OfFlows {
     examples: Vec<Example>,
     /// Packets that are not IP.
     not_ip_packets: u64,
+    /// Packets that carry one that is not read, by what carries it.
+    unread_packets: BTreeMap<&'static str, u64>,
+    /// Their percentage of the packets that some member gets.
+    unread_share: Option<f64>,
 }
 
 /// A flow that is not whole.
@@ -129,7 +133,7 @@ impl Report {
             classes: tally.classes.clone(),
             host_too: tally.host[0],
             host_only: tally.host[1],
-            flows: OfFlows::new(flows),
+            flows: OfFlows::new(flows, tally),
             datagrams: OfDatagrams {
                 total: datagrams.total,
                 split: datagrams.split,
@@ -163,9 +167,12 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
 }
 
 impl OfFlows {
-    fn new(flows: &Flows) -> Self {
+    fn new(flows: &Flows, tally: &Tally) -> Self {
+        let unread = flows.unread().values().sum();
         let mut told = Self {
             not_ip_packets: flows.strangers(),
+            unread_packets: flows.unread().clone(),
+            unread_share: percent(unread, tally.given.packets),
             ..Self::default()
         };
         let mut broken: Vec<(&FlowKey, &Flow)> = Vec::new();

@@ -117,6 +117,7 @@ impl fmt::Display for OfFlows {
         if self.not_ip_packets > 0 {
             writeln!(f, "not IP: {} packets", self.not_ip_packets)?;
         }
+        self.unread(f)?;
         for Example {
             flow,
             packets,
@@ -127,6 +128,24 @@ impl fmt::Display for OfFlows {
             writeln!(f, "  {flow}: {packets} packets; ->: {one}; <-: {other}")?;
         }
         Ok(())
+    }
+}
+
+impl OfFlows {
+    fn unread(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unread_packets.is_empty() {
+            return Ok(());
+        }
+        let by = self.unread_packets.iter();
+        let by: Vec<String> = by
+            .map(|(carrier, count)| format!("{carrier} {count}"))
+            .collect();
+        let share = self.unread_share.unwrap_or_default();
+        writeln!(
+            f,
+            "unread: {share:.2} % of the packets went by an outer header, as what they carry is not read: {}",
+            by.join(", ")
+        )
     }
 }
 

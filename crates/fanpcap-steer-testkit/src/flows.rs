@@ -1,0 +1,106 @@
+//! Conversations that are known beforehand, and each encapsulation around their packets. What the
+//! walk says of them plays no part here: so it can be tested by them.
+
+mod encapsulations;
+mod outside;
+
+pub use encapsulations::ALL;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fanpcap_gen::headers::{self, Ipv4, Ipv6, Tcp};
+
+/// A packet of a conversation.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// Which conversation.
+    pub flow: usize,
+    /// From the server.
+    pub is_answer: bool,
+    /// Which packet of its direction.
+    pub round: usize,
+    /// IPv4 or IPv6.
+    pub packet: Vec<u8>,
+}
+
+/// A way to carry packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Encapsulation {
+    /// What it is called.
+    pub name: &'static str,
+    /// The frame around a packet.
+    pub wrap: fn(&Talk) -> Vec<u8>,
+    /// Whether mode `flow` steers by the packet inside. Where it does not, docs/steering.md says
+    /// so, by this name.
+    pub is_read: bool,
+}
+
+/// Conversations: half of TCP, a quarter over IPv6.
+pub const FLOWS: usize = 64;
+/// Packets of each direction.
+pub const ROUNDS: usize = 6;
+
+/// All packets of all conversations, in both directions.
+pub fn talks() -> Vec<Talk> {
+    let all = (0..ROUNDS).flat_map(|round| (0..FLOWS).map(move |flow| (round, flow)));
+    all.flat_map(|(round, flow)| {
+        [false, true].map(|is_answer| Talk {
+            flow,
+            is_answer,
+            round,
+            packet: packet(flow, is_answer, round),
+        })
+    })
+    .collect()
+}
+
+fn short(number: usize) -> u16 {
+    u16::try_from(number & 0xffff).unwrap_or(0)
+}
+
+/// The packet: from a port of its own to one that several conversations have in common.
+fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
+    let turned = |one, other| {
+        if is_answer {
+            (other, one)
+        } else {
+            (one, other)
+        }
+    };
+    let (client, server) = turned(20_000 + short(flow), 443);
+    let payload = vec![0x5a; 10 + round * 97 + flow];
+    let (protocol, segment) = if flow % 2 == 0 {
+        let tcp = Tcp {
+            ports: (client, server),
+            numbers: (1000, 2000),
+            flags: 0x18,
+            window: 8192,
+        };
+        (6, tcp.around(&payload))
+    } else {
+        (17, headers::udp((client, server), &payload))
+    };
+    let host = |net: u16, last: usize| match flow % 4 {
+        3 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, short(last))),
+        _ => IpAddr::V4(Ipv4Addr::from(
+            0x0a00_0000 | (u32::from(net) << 16) | u32::from(short(last)),
+        )),
+    };
+    let (from, to) = (host(1, flow + 1), host(2, flow % 7 + 1));
+    match if is_answer { (to, from) } else { (from, to) } {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ipv4 {
+            ends: (from, to),
+            protocol,
+            identification: short(flow * 977 + round * 13 + usize::from(is_answer)),
+            fragment: 0,
+        }
+        .around(&segment),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Ipv6 {
+            ends: (from, to),
+            protocol,
+            fragment: None,
+        }
+        .around(&segment),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => Vec::new(),
+    }
+}

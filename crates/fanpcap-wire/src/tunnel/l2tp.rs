@@ -1,0 +1,43 @@
+//! L2TP: PPP of version 2 (RFC 2661), pseudowires of version 3 (RFC 3931) without a cookie.
+
+use crate::shim::{Carried, in_ppp};
+
+/// Control messages.
+const CONTROL: u16 = 0x8000;
+const LENGTH: u16 = 0x4000;
+const SEQUENCE: u16 = 0x0800;
+const OFFSET: u16 = 0x0200;
+const VERSION: u16 = 0x000f;
+/// PPP's address and control fields, which may be left out.
+const ALL_STATIONS: [u8; 2] = [0xff, 0x03];
+
+/// What a data message of either version carries. The offset field of version 2 is not read.
+pub(super) fn over_udp(bytes: &[u8]) -> Option<Carried<'_>> {
+    let flags = u16::from_be_bytes(*bytes.first_chunk()?);
+    match flags & (CONTROL | OFFSET | VERSION) {
+        2 => {
+            let length = if flags & LENGTH == 0 { 0 } else { 2 };
+            let sequence = if flags & SEQUENCE == 0 { 0 } else { 4 };
+            in_session(bytes.get(6 + length + sequence..)?)
+        }
+        // Flags and the session.
+        3 => Some(Carried::Untyped(bytes.get(8..)?)),
+        _ => None,
+    }
+}
+
+/// The pseudowire of version 3 right behind IP; session 0 is control.
+pub(super) fn over_ip(bytes: &[u8]) -> Option<&[u8]> {
+    let (session, payload) = bytes.split_first_chunk::<4>()?;
+    (*session != [0; 4]).then_some(payload)
+}
+
+fn in_session(bytes: &[u8]) -> Option<Carried<'_>> {
+    let bytes = bytes.strip_prefix(&ALL_STATIONS).unwrap_or(bytes);
+    let (protocol, payload) = bytes.split_first_chunk()?;
+    // A number below 256 may be one byte, which is odd.
+    match protocol[0] & 1 {
+        0 => in_ppp(u16::from_be_bytes(*protocol), payload),
+        _ => in_ppp(protocol[0].into(), bytes.get(1..)?),
+    }
+}
