@@ -20,7 +20,7 @@ use crate::readers::Reader;
 use crate::wire::Sender;
 
 /// Enough for whatever the cluster does on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks at what the cluster does.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -348,8 +348,9 @@ impl Stage {
         });
         found.with_context(|| {
             let last = self.line().map(|line| line.to_string());
+            let dropped = self.mirror.dropped();
             format!(
-                "{}\nthe last line: {last:?}; {} sent",
+                "{}\nthe last line: {last:?}; {} sent, the mirror dropped {dropped:?}",
                 self.said(),
                 self.sent
             )

@@ -12,8 +12,8 @@ use fanpcap_testkit::await_for::LIMIT;
 use super::super::recorder::End;
 use super::Scene;
 
-/// A member that reads has read its ring by then.
-const DRAINED: Duration = Duration::from_secs(5);
+/// A member that hangs does not read its ring.
+const HANGS: Duration = Duration::from_secs(5);
 
 impl Scene<'_> {
     /// Drains a member: its buckets move, and no others. Waits until it has read its ring, if it
