@@ -265,10 +265,7 @@ pub(crate) struct Sum {
     pub(crate) taken: u64,
 }
 
-pub(crate) fn await_totals(
-    what: &str,
-    are_right: impl Fn(&Sum) -> bool,
-) -> Result<Sum> {
+pub(crate) fn await_totals(what: &str, are_right: impl Fn(&Sum) -> bool) -> Result<Sum> {
     let mut last = Sum::default();
     let awaited = await_for(what, LIMIT, || {
         last = Sum::default();
