@@ -8,7 +8,7 @@ use super::*;
 fn headers_in_the_papers_datagrams_come_to_files() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
-    let (listen, port) = (free_port(), free_port().port());
+    let (listen, port) = (free_address(), free_address().port());
     let ring = ring(None);
     let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
     settings.dicap_port = Some(port);

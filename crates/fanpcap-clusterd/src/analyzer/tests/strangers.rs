@@ -69,7 +69,7 @@ fn beginning() -> Vec<u8> {
 
 #[test]
 fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
-    let listen = free_port();
+    let listen = free_address();
     let _desk = desk(listen, &keyring(), None, 1 << 30);
     assert!(is_ended(listen, &beginning()));
 }
@@ -77,7 +77,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
 /// Each hello is a whole message, and answered: no wait for a message's end is ever too long.
 #[test]
 fn who_repeats_a_nodes_hello_and_proves_nothing_is_cut_off() {
-    let listen = free_port();
+    let listen = free_address();
     let keyring = ring(Some(1));
     let hello = keyring.with(|keys| Pass::default().ask(keys.unwrap(), &head(), 7));
     let _desk = desk(listen, &keyring, None, 1 << 30);
@@ -91,7 +91,7 @@ fn who_shakes_hands_slowly_is_cut_off() {
     let Some(authority) = Authority::new() else {
         return;
     };
-    let listen = free_port();
+    let listen = free_address();
     authority.make("ca", "analyzer", "127.0.0.1", DAYS);
     let _desk = desk(listen, &authority.ring("analyzer"), None, 1 << 30);
     // A handshake's record of 16 KiB.
@@ -100,7 +100,7 @@ fn who_shakes_hands_slowly_is_cut_off() {
 
 #[test]
 fn silent_connections_keep_no_node_away() {
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
     let silent = (0..300).map(|_| TcpStream::connect(listen).unwrap());

@@ -100,7 +100,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     let Some(authority) = Authority::new() else {
         return;
     };
-    let listen = free_port();
+    let listen = free_address();
     assert_eq!(listen.ip(), IpAddr::from([127, 0, 0, 1]));
     authority.make("ca", "analyzer", "127.0.0.1", DAYS);
     authority.make("ca", "elsewhere", "127.0.0.2", DAYS);
