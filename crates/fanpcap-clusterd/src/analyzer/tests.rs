@@ -189,7 +189,7 @@ fn files_rotate_and_the_oldest_go() {
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, Some(&directory), 1000);
     let mut node = shipper(1, Way::Udp(1400), listen, &keyring);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     let mut number = 0u32;
     while desk.close().written < 200 && Instant::now() < until {
         for _ in 0..20 {
@@ -216,11 +216,10 @@ fn files_rotate_and_the_oldest_go() {
 /// second: the greatest at which none is lost.
 #[test]
 fn headers_a_second_over_tcp() {
-    headers_a_second(&keyring());
+    headers_a_second(free_address(), &keyring());
 }
 
-fn headers_a_second(keyring: &Arc<Keyring>) {
-    let listen = free_address();
+fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
     let mut settings = settings(listen, keyring, None, 1 << 30);
     // As by default: records wait for a second and are acknowledged then.
     settings.analyzer.hold = 1_000_000_000;
@@ -272,7 +271,7 @@ fn headers_a_second(keyring: &Arc<Keyring>) {
 
 /// Works until `done` says so. Returns the last status.
 fn work_until(desk: &mut Desk, done: impl Fn(&Status) -> bool) -> Status {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     loop {
         desk.work();
         let status = desk.close();
