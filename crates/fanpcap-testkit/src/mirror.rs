@@ -131,13 +131,19 @@ impl Mirror {
         veth::tc(&[&filter[..], &place, &select, &copy].concat())
     }
 
-    /// Cuts a node off the control network, or joins it again. Its traffic goes on.
+    /// Cuts a node off the control network, or joins it again: then both ends can send. Its traffic
+    /// goes on.
     ///
     /// # Errors
-    /// `ip` failed; the message has its output.
+    /// `ip` failed, the message has its output; or the link doesn't come up.
     pub fn set_control(&self, node: usize, joined: bool) -> Result<()> {
         let state = if joined { "up" } else { "down" };
-        veth::ip(&format!("link set {} {state}", link(node)))
+        veth::ip(&format!("link set {} {state}", link(node)))?;
+        if joined {
+            veth::await_up(&link(node))?;
+            self.on_node(node, || veth::await_up(CONTROL))?;
+        }
+        Ok(())
     }
 
     /// How many frames the node's mirror port was given, by the device's counter. What
@@ -282,9 +288,12 @@ mod tests {
             host.set_read_timeout(Some(LIMIT / 50))?;
             assert!(host.recv_from(&mut [0; 16]).is_err());
             mirror.set_control(1, true)?;
-            host.set_read_timeout(Some(LIMIT))?;
-            there.send_to(b"again", host.local_addr()?)?;
-            host.recv_from(&mut [0; 16])?;
+            host.set_read_timeout(Some(LIMIT / 1000))?;
+            // A link that has just come up may drop one.
+            await_for("a datagram", LIMIT, || {
+                there.send_to(b"again", host.local_addr()?)?;
+                Ok(host.recv_from(&mut [0; 16]).ok())
+            })?;
             Ok(())
         })
         .unwrap();
