@@ -316,11 +316,11 @@ fn is_program(pid: u32, program: &str) -> bool {
     first.ends_with(program) || line.contains(&format!("bench {program} "))
 }
 
-/// Waits up to 20 s for a condition.
+/// Waits up to two minutes for a condition.
 fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
     let start = Instant::now();
     while !condition()? {
-        if start.elapsed() > Duration::from_secs(20) {
+        if start.elapsed() > Duration::from_secs(120) {
             return Err(io::Error::other(format!("waited in vain for {what}")));
         }
         thread::sleep(Duration::from_millis(10));

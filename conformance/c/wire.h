@@ -21,8 +21,8 @@ enum {
 	SMALLEST = 60,
 	TIMEOUT = 10,
 	SETTLED = 60,
-	PATIENCE_SECONDS = 15,
-	LIMIT_SECONDS = 50
+	PATIENCE_SECONDS = 60,
+	LIMIT_SECONDS = 150
 };
 
 /* The wire's ends: frames leave at NEAR and arrive at FAR. */

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include "../wire.h"
 
-enum { FRAMES = 5, CHILD_SECONDS = 10, OVERDUE = 9 };
+enum { FRAMES = 5, CHILD_SECONDS = 100, OVERDUE = 9 };
 
 struct loop {
 	pcap_t *p;

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use fanpcap_clusterd::shipping::{Shipper, ShipperSettings, Way};
 use fanpcap_linux::wait::clock;
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
 
@@ -65,15 +65,10 @@ fn numbers(directory: &Path) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-fn free_port() -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?)
-}
-
 #[test]
 fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() -> Result<()> {
     let scratch = Scratch::new()?;
-    let listen = free_port()?;
+    let listen = free_address();
     let conf = "cluster = test\nengine = fixed\nnodes = a1\nmode = capture\n";
     let conf = format!("{conf}analyzers = {listen}\n");
     scratch.write("cluster.conf", &conf)?;

@@ -17,11 +17,9 @@ use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision};
 use fanpcap_clusterd::conf::{Conf, Embedded, Engine};
 use fanpcap_clusterd::coordination::{NodeSide, OperatorSide};
 use fanpcap_clusterd::embedded::{EmbeddedNode, EmbeddedOperator};
+use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::mirror::address;
 use fanpcap_testkit::{Mirror, Scratch};
-
-/// How long all may take to find each other on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Coordinators are on the first two machines.
 fn text(scratch: &Scratch, coordinators: bool) -> String {
@@ -185,7 +183,7 @@ fn a_standby_takes_over_and_nobody_else_is_heard() -> Result<()> {
     let took = killed.elapsed();
     println!("successor after {took:?}");
     ensure!(
-        took <= Duration::from_secs(6),
+        took <= within(Duration::from_secs(6)),
         "the successor took {took:?}"
     );
     ensure!(usize::from(status.leader.number) == 1 - leader && status.members.len() == 3);

@@ -44,7 +44,8 @@ fn error_of(client: &Client) -> CallError {
     let begun = Instant::now();
     let answer = client.range(&Keys::One(b"/k".to_vec()));
     let error = answer.expect_err("no etcd answers");
-    assert!(begun.elapsed() < LIMITS.call + Duration::from_secs(2));
+    // On a busy machine later than by the deadline; never is what it would be without one.
+    assert!(begun.elapsed() < LIMITS.call + Duration::from_secs(60));
     error
 }
 

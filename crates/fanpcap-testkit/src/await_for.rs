@@ -44,8 +44,8 @@ fn patience() -> u32 {
     set.and_then(|set| set.parse().ok()).unwrap_or(1)
 }
 
-/// Enough for every wait of a test on a loaded machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// Enough for every wait of a test on a loaded machine. What does not come within it hangs.
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 const PAUSE: Duration = Duration::from_millis(5);
 

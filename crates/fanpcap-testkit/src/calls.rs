@@ -1,9 +1,10 @@
 //! UDP flows that last: each has a socket at both ends for as long as the test wants.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
+
+use crate::await_for::LIMIT;
 
 /// The flows. Their sockets stay in the network namespaces in which they were made.
 #[derive(Debug)]
@@ -50,4 +51,3 @@ impl Calls {
 }
 
 const TEXT: &[u8] = b"are you still there?";
-const LIMIT: Duration = Duration::from_secs(5);

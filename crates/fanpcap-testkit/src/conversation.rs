@@ -6,9 +6,10 @@ use std::net::{
 };
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::await_for::LIMIT;
 
 /// Servers that run until they have held their conversations.
 #[derive(Debug)]
@@ -142,4 +143,3 @@ fn hold_by_udp(server: SocketAddr) -> Result<()> {
 pub const PORT: u16 = 4747;
 const DATAGRAMS: usize = 3;
 const MESSAGE: [u8; 1000] = [0x5a; 1000];
-const LIMIT: Duration = Duration::from_secs(5);

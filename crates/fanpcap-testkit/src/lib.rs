@@ -8,6 +8,7 @@ pub mod flow;
 pub mod frames;
 pub mod needs;
 pub mod library;
+pub mod loopback;
 pub mod mounts;
 pub mod scratch;
 pub mod traffic;

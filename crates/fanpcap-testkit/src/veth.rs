@@ -25,14 +25,16 @@ pub struct Counters {
     pub receive_dropped: u64,
     /// Packets sent.
     pub sent: u64,
+    /// Packets dropped on their way to the other end: a veth's ring had no room.
+    pub send_dropped: u64,
 }
 
 impl Veth {
     /// Creates the pair with `queues` transmit and receive queues each, without offloads and ARP,
-    /// both devices up.
+    /// both devices up. Frames wait where the other end has no room ([`queue`]).
     ///
     /// # Errors
-    /// `ip` or `ethtool` failed; the message has its output.
+    /// `ip`, `ethtool` or `tc` failed; the message has its output.
     pub fn new(near: &'static str, far: &'static str, queues: usize) -> Result<Self> {
         let queues = format!("numtxqueues {queues} numrxqueues {queues}");
         ip(&format!(
@@ -40,6 +42,7 @@ impl Veth {
         ))?;
         for device in [near, far] {
             offloads_off(device)?;
+            queue(device)?;
             ip(&format!("link set {device} arp off up"))?;
         }
         await_up(near)?;
@@ -58,6 +61,17 @@ pub fn offloads_off(device: &str) -> Result<()> {
         "ethtool",
         &format!("-K {device} gro off gso off tso off tx off rx off"),
     )
+}
+
+/// Has frames wait where the other end's ring of 256 is full, as it is while that end's CPU does
+/// something else. Without a queueing discipline veth drops them (drivers/net/veth.c, `veth_xmit`,
+/// since Linux 6.16; before, it drops them always).
+///
+/// # Errors
+/// `tc` failed; the message has its output.
+pub fn queue(device: &str) -> Result<()> {
+    let queue = ["root", "pfifo", "limit", "100000"];
+    tc(&[&["qdisc", "replace", "dev", device][..], &queue].concat())
 }
 
 /// Turns on the offloads of a device as hosts have them.
@@ -118,6 +132,7 @@ pub fn counters(device: &str) -> Result<Counters> {
         received: numbers[1],
         receive_dropped: numbers[3],
         sent: numbers[9],
+        send_dropped: numbers[11],
     })
 }
 

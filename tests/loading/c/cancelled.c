@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_SECONDS = 10 };
+enum { LIMIT_SECONDS = 60 };
 
 static void create(pcap_t *none)
 {

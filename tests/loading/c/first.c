@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_SECONDS = 10 };
+enum { LIMIT_SECONDS = 60 };
 
 static atomic_int loading, calling, returned;
 

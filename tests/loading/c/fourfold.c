@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { THREADS = 4, ROUNDS = 4, FRAMES = 400, LIMIT_SECONDS = 10 };
+enum { THREADS = 4, ROUNDS = 4, FRAMES = 400, LIMIT_SECONDS = 60 };
 
 static pthread_barrier_t opened, sent;
 static atomic_uint packets;

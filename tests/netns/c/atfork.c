@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { LIMIT_SECONDS = 5 };
+enum { LIMIT_SECONDS = 60 };
 
 static pcap_t *plain, *member;
 

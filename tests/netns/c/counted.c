@@ -16,7 +16,7 @@ static void count(u_char *packets, const struct pcap_pkthdr *header, const u_cha
 static void read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
-	time_t end = time(NULL) + 5;
+	time_t end = time(NULL) + 60;
 	int packets = 0;
 
 	if (pcap_setnonblock(p, 1, errbuf) != 0)

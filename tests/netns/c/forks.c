@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-enum { CHILDREN = 20, LIMIT_SECONDS = 5 };
+enum { CHILDREN = 20, LIMIT_SECONDS = 60 };
 
 static atomic_ulong asked;
 static atomic_int stop;

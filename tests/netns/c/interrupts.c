@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-enum { ROUNDS = 60, LIMIT_SECONDS = 5, BLOCKS = 64 };
+enum { ROUNDS = 60, LIMIT_SECONDS = 60, BLOCKS = 64 };
 
 static pcap_t *plain, *other;
 static int asks_stats;

@@ -39,7 +39,7 @@ static void one_by_one(pcap_t *p, const int ports[2])
 static void many(pcap_t *p, const int ports[2])
 {
 	unsigned count = 0, wakes = 0;
-	double end = now() + PACKETS * PAUSE_MS / 1e3 + 5;
+	double end = now() + PACKETS * PAUSE_MS / 1e3 + 60;
 
 	if (fork() == 0) {
 		for (int i = 0; i < PACKETS; i++) {

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 /* The stamp of the generator's frames is behind the headers of Ethernet, IPv4 and UDP. */
-enum { STAMP = 14 + 20 + 8, MOST = 1 << 22 };
+enum { STAMP = 14 + 20 + 8, MOST = 1 << 22, LIMIT_SECONDS = 600 };
 
 struct records {
 	unsigned long count;
@@ -82,7 +82,7 @@ static void go_on_in_child(void)
 	pid_t child = fork();
 
 	if (child == 0) {
-		alarm(60);
+		alarm(LIMIT_SECONDS);
 		return;
 	}
 	printf("child %d.\n", child);
@@ -101,7 +101,7 @@ static void be_held_by_child(void)
 		return;
 	}
 	signal(SIGTERM, SIG_DFL);
-	alarm(60);
+	alarm(LIMIT_SECONDS);
 	for (;;)
 		pause();
 }
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 5)
 		fail("usage", "records DEVICE GROUP MODE FILE [immediate|small|nobody|idle|daemon|holds]...");
-	alarm(60);
+	alarm(LIMIT_SECONDS);
 	p = created(argv[1]);
 	pcap_set_snaplen(p, 64);
 	pcap_set_buffer_size(p, 32 << 20);

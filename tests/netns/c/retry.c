@@ -31,7 +31,7 @@ static pcap_t *refused(const char *device)
 static struct packets read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
-	time_t end = time(NULL) + 5;
+	time_t end = time(NULL) + 60;
 	struct packets packets = { 0 };
 
 	if (pcap_setnonblock(p, 1, errbuf) != 0)

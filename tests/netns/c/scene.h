@@ -88,11 +88,11 @@ static inline struct pcap_fanout_stat fanout_stats(pcap_t *p)
 }
 
 /* Waits until two handles (the second may be null) have received COUNT packets together. What is
-   missing after five seconds does not come; the caller prints what there is. */
+   missing after a minute does not come; the caller prints what there is. */
 static inline void await_received(pcap_t *p, pcap_t *other, unsigned count)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
-	time_t end = time(NULL) + 5;
+	time_t end = time(NULL) + 60;
 
 	while (received(p) + (other != NULL ? received(other) : 0) < count && time(NULL) < end)
 		nanosleep(&pause, NULL);

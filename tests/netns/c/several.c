@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 	if (strcmp(argv[2], "select") == 0 && pcap_setnonblock(p, 1, errbuf) != 0)
 		return fail(p, errbuf);
 	printf("group %d\nready\n", pcap_fanout_group(p));
-	alarm(20);
+	alarm(60);
 	while (packets < count && n >= 0) {
 		if (strcmp(argv[2], "select") == 0) {
 			struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };

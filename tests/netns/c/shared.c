@@ -4,7 +4,7 @@
 #include "scene.h"
 #include <poll.h>
 
-enum { GROUP = 7, MEMBERS_MAX = 64, RING_BYTES = 8 << 20, TIMEOUT_MS = 10, LIMIT_SECONDS = 30 };
+enum { GROUP = 7, MEMBERS_MAX = 64, RING_BYTES = 8 << 20, TIMEOUT_MS = 10, LIMIT_SECONDS = 60 };
 
 struct member {
 	pcap_t *handle;

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <pcap/fanout.h>
 
-enum { THREADS = 4, GROUP = 7, LIMIT_SECONDS = 20 };
+enum { THREADS = 4, GROUP = 7, LIMIT_SECONDS = 60 };
 
 struct thread {
 	pthread_t id;

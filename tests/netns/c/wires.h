@@ -6,7 +6,7 @@
 #include <linux/if_packet.h>
 #include <sys/socket.h>
 
-enum { TAG_AT = 14, SMALLEST = 60, LIMIT_SECONDS = 15 };
+enum { TAG_AT = 14, SMALLEST = 60, LIMIT_SECONDS = 60 };
 
 /* Whatever hangs must end, and what it has said must not be lost with it. */
 __attribute__((constructor)) static void limit(void)

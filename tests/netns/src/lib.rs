@@ -8,7 +8,7 @@ pub mod tagger;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fanpcap_group::record::LastLook;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -124,8 +124,13 @@ impl Wire {
             }
             sent += 1;
         }
-        let after = veth::counters(DEVICE)?;
-        let passed = after.received - before.received + after.sent - before.sent;
+        let mut passed = 0;
+        await_for("the frames to pass", LIMIT, || {
+            let after = veth::counters(DEVICE)?;
+            passed = after.received - before.received + after.sent - before.sent;
+            Ok((passed >= sent).then_some(()))
+        })
+        .with_context(|| format!("{passed} of {sent}"))?;
         ensure!(passed == sent, "{passed} of {sent} frames passed");
         Ok(())
     }

@@ -13,12 +13,9 @@ use fanpcap_group::page::GroupDir;
 use fanpcap_linux::bpf::ObjectId;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::netns;
-use fanpcap_testkit::await_for;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 
 use crate::{Wire, on_wire};
-
-/// Within this time the kernel has freed what nobody holds.
-const SOON: Duration = Duration::from_secs(2);
 
 /// How often the watcher looks at what the applications hold.
 const EVERY: Duration = Duration::from_millis(20);
@@ -42,6 +39,23 @@ pub fn on_wire_that_ends_clean<T: Send>(
 /// The test's; what is left; or that the applications had no BPF link, as they have on the engine
 /// on XDP.
 pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (tested, held) = watched(test)?;
+    let has_link = held.iter().any(|it| matches!(it, ObjectId::Link(_)));
+    ensure!(has_link, "nobody had a BPF link");
+    Ok(tested)
+}
+
+/// The same for applications that may end before anybody has looked at what they hold. Then that
+/// alone is not looked for afterwards.
+///
+/// # Errors
+/// The test's; or what is left.
+pub fn leaves_nothing_soon<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
+    watched(test).map(|(tested, _)| tested)
+}
+
+/// Returns what the test's applications were seen to hold, of which nothing is left.
+fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>)> {
     let before = settings()?;
     let is_over = AtomicBool::new(false);
     let (tested, held) = thread::scope(|scope| {
@@ -54,15 +68,13 @@ pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     });
     let tested = tested?;
     let held = held?;
-    let has_link = held.iter().any(|it| matches!(it, ObjectId::Link(_)));
-    ensure!(has_link, "nobody had a BPF link");
     let mut left = String::new();
-    await_for("all that is left to go", SOON, || {
+    await_for("all that is left to go", LIMIT, || {
         left = remains(&held, &before)?;
         Ok(left.is_empty().then_some(()))
     })
     .with_context(|| left.clone())?;
-    Ok(tested)
+    Ok((tested, held))
 }
 
 /// Tells the watcher to end, also when the test panics.

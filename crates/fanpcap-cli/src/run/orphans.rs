@@ -131,7 +131,12 @@ impl Orphans {
             // If this fails, the next search finds the process again.
             let _ = child::reap(one.pid);
         }
-        let mut said = self.find(&alive, copies, guard);
+        // What it has left is an orphan, and whose it is will be known when its end is noted.
+        let is_unnoted = |one: &Stat| copies.contains(&one.pid) && one.has_ended();
+        let mut said = match processes.iter().any(is_unnoted) {
+            true => Vec::new(),
+            false => self.find(&alive, copies, guard),
+        };
         said.extend(self.end_groups(&processes, guard));
         if all {
             said.extend(self.end_orphans(&alive));

@@ -73,7 +73,7 @@ fn ended_after(wire: &Wire, arguments: &str, signals: usize) -> Result<(Duration
 fn a_long_timeout_is_not_waited_for_at_the_end() {
     Wire::within(|wire| {
         let (time, summary) = ended_after(wire, "--timeout 60000 --json", 1)?;
-        assert!(time < Duration::from_secs(5), "{time:?}");
+        assert!(time < Duration::from_secs(30), "{time:?}");
         // What the kernel still held back is told.
         let total = &summary["total"];
         let (captured, received) = (
@@ -97,7 +97,7 @@ fn a_second_signal_ends_it_at_once() {
     Wire::within(|wire| {
         // 200 packets of a fifth of a second each: 40 seconds.
         let (time, summary) = ended_after(wire, "--work 200000000 --json", 2)?;
-        assert!(time < Duration::from_secs(8), "{time:?}");
+        assert!(time < Duration::from_secs(30), "{time:?}");
         let total = &summary["total"];
         assert_eq!(number(total, "captured") + number(total, "left"), 200);
         assert!(number(total, "left") > 0, "{summary}");

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
 
 use fanpcap_linux::interface;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::netns;
 use fanpcap_testkit::veth;
 use fanpcap_testkit::veth::ip;
@@ -114,10 +114,13 @@ fn a_device_that_goes_ends_it_with_what_was_sent_before() {
         ] {
             for way in WAYS {
                 let _attached = pair(DROP)?;
+                let before = veth::counters(FAR)?.received;
                 let (result, said) = thread::scope(|scope| {
                     let run = scope.spawn(|| failed(&format!("--rate 5000 --seconds 30 {way}")));
-                    thread::sleep(Duration::from_millis(700));
-                    let changed = ip(&change);
+                    let began = await_for("frames", LIMIT, || {
+                        Ok((veth::counters(FAR)?.received > before + 200).then_some(()))
+                    });
+                    let changed = began.and_then(|()| ip(&change));
                     changed.and_then(|()| run.join().unwrap())
                 })?;
                 assert!(said.contains(why), "{way} {change}: {said}");

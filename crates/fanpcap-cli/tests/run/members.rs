@@ -165,7 +165,7 @@ fn a_start_that_never_joined_leaves_the_figures_known() {
         let group = GROUP.to_string();
         let options = ["-n", "1", "--group", &group, "--cpus", "none", "--restart"];
         let running = Running::start(&options, &["sh", "-c", &text])?;
-        member::wait_for_members(GROUP, 1)?;
+        running.wait_until_says("tcpdump: listening", 1)?;
         injector.send_all(&frames(10)?)?;
         wait_until_taken(10)?;
         running.signal("INT")?;
@@ -192,7 +192,8 @@ fn a_copy_that_was_a_member_for_a_while_has_joined() {
             "-n", "1", "--group", &group, "--cpus", "none", "--merge", "all.pcap",
         ];
         let running = Running::start(&options, &["sh", "-c", &text])?;
-        member::wait_for_members(GROUP, 1)?;
+        // Who is in the group rejects packets for a while yet.
+        running.wait_until_says("tcpdump: listening", 1)?;
         injector.send_all(&frames(10)?)?;
         member::wait_for_members(GROUP, 0)?;
         // Copies are looked at when they are three seconds old.

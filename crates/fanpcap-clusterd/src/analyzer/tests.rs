@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::fs::File;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use fanpcap_cluster::record::Record;
 use fanpcap_cluster::sealed::Refusal;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_testkit::Scratch;
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 mod paper;
@@ -21,13 +23,6 @@ mod strangers;
 use super::*;
 use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings, Way};
-
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
 
 fn now() -> u64 {
     Clock::start().now()
@@ -125,7 +120,7 @@ fn packets(directory: &Path) -> (Vec<Vec<u8>>, usize) {
 fn two_nodes_records_come_to_one_file_each_packet_once() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, Some(&directory), 1 << 30);
     let mut nodes = [
@@ -155,7 +150,7 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
         .into_iter()
         .map(|node| thread::spawn(move || node.close()))
         .collect();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     while closing.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
         desk.work();
     }
@@ -190,11 +185,11 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
 fn files_rotate_and_the_oldest_go() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, Some(&directory), 1000);
     let mut node = shipper(1, Way::Udp(1400), listen, &keyring);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     let mut number = 0u32;
     while desk.close().written < 200 && Instant::now() < until {
         for _ in 0..20 {
@@ -221,11 +216,10 @@ fn files_rotate_and_the_oldest_go() {
 /// second: the greatest at which none is lost.
 #[test]
 fn headers_a_second_over_tcp() {
-    headers_a_second(&keyring());
+    headers_a_second(free_address(), &keyring());
 }
 
-fn headers_a_second(keyring: &Arc<Keyring>) {
-    let listen = free_port();
+fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
     let mut settings = settings(listen, keyring, None, 1 << 30);
     // As by default: records wait for a second and are acknowledged then.
     settings.analyzer.hold = 1_000_000_000;
@@ -277,7 +271,7 @@ fn headers_a_second(keyring: &Arc<Keyring>) {
 
 /// Works until `done` says so. Returns the last status.
 fn work_until(desk: &mut Desk, done: impl Fn(&Status) -> bool) -> Status {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     loop {
         desk.work();
         let status = desk.close();
@@ -308,7 +302,7 @@ fn ship(node: &mut Shipper, count: u32) {
 
 #[test]
 fn strangers_are_refused_by_udp_and_counted() {
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
     let mut unsealed = shipper(1, Way::Udp(1400), listen, &ring(None));
@@ -322,9 +316,7 @@ fn strangers_are_refused_by_udp_and_counted() {
     let length = recorder.recv(&mut bytes).unwrap();
     recorder.send_to(&bytes[..length], listen).unwrap();
     let (mut answer, length) = ([0; 2000], length);
-    recorder
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    recorder.set_read_timeout(Some(LIMIT)).unwrap();
     let (answered, _) = recorder.recv_from(&mut answer).unwrap();
     assert_eq!(answered, length);
     let mut node = shipper(4, Way::Udp(1400), listen, &keyring);
@@ -344,11 +336,11 @@ fn strangers_are_refused_by_udp_and_counted() {
 
 #[test]
 fn replays_by_udp_are_refused_and_counted() {
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
     // A wire that sends all twice, and the analyzer's answers back.
-    let (near, far) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (near, far) = (free_address(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let near_socket = UdpSocket::bind(near).unwrap();
     let wire = near_socket.try_clone().unwrap();
     far.connect(listen).unwrap();
@@ -380,7 +372,7 @@ fn replays_by_udp_are_refused_and_counted() {
 
 #[test]
 fn strangers_are_refused_by_tcp_and_a_new_key_is_taken() {
-    let listen = free_port();
+    let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
     let rings = [ring(None), ring(Some(2))];

@@ -74,7 +74,7 @@ impl Machine {
     fn hang_up(&mut self) -> (String, bool) {
         const SIGHUP: i32 = 1;
         child::signal(process::id(), SIGHUP).unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             let is_new = self.reloader.due().is_some();
             let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);

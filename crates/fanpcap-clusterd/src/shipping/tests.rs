@@ -6,6 +6,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use fanpcap_cluster::record::{Batch, HEAD_BYTES, encode_ack, paper_headers};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::loopback::free_address;
 
 use super::*;
 
@@ -131,9 +133,7 @@ fn ship_each(shipper: &mut Shipper, count: u64) {
 
 #[test]
 fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = gone.local_addr().unwrap();
-    drop(gone);
+    let to = free_address();
     let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     shipper.follow(&[to]).unwrap();
     ship_each(&mut shipper, 9000);
@@ -158,10 +158,8 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
 
 #[test]
 fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
-    shipper.follow(&[gone.local_addr().unwrap()]).unwrap();
-    drop(gone);
+    shipper.follow(&[free_address()]).unwrap();
     // A quarter of an hour without packets, and one with one packet every tenth of a second.
     for now in 1..9000 {
         shipper.flush(Revision(1), now);
@@ -175,9 +173,7 @@ fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
 
 #[test]
 fn another_list_of_analyzers_gives_nothing_up() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = gone.local_addr().unwrap();
-    drop(gone);
+    let to = free_address();
     let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     shipper.follow(&[to]).unwrap();
     ship_each(&mut shipper, 100);
@@ -211,10 +207,7 @@ fn another_list_of_analyzers_gives_nothing_up() {
 
 #[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
-    let unused = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let unused = free_address();
     let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     ship(&mut shipper, 0..5);
     shipper.follow(&[unused]).unwrap();
@@ -225,9 +218,7 @@ fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
 #[test]
 fn datagrams_are_batches_or_the_papers() {
     let analyzer = UdpSocket::bind("127.0.0.1:0").unwrap();
-    analyzer
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    analyzer.set_read_timeout(Some(LIMIT)).unwrap();
     let to = [analyzer.local_addr().unwrap()];
     let mut datagram = [0; 2000];
     let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
@@ -254,7 +245,7 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
     let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
     let mut sessions = BTreeSet::new();
     for analyzer in [0, 1, 0].map(|at| &analyzers[at]) {
-        let limit = Some(Duration::from_secs(20));
+        let limit = Some(LIMIT);
         analyzer.set_read_timeout(limit).unwrap();
         shipper.follow(&[analyzer.local_addr().unwrap()]).unwrap();
         ship(&mut shipper, 0..3);

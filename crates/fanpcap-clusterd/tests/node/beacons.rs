@@ -93,12 +93,8 @@ fn forged(stage: &Stage) -> Result<Vec<u64>> {
 
 /// Waits until a node has counted so much.
 pub(crate) fn await_more(stage: &Stage, node: usize, what: &str, least: u64) -> Result<()> {
-    let wait = await_for(what, LIMIT, || {
-        thread::sleep(Duration::from_millis(100));
-        let count = stage.metric(node, what).unwrap_or(0);
-        Ok((count >= least).then_some(()))
-    });
-    wait.with_context(|| format!("{}: {}", stage.said(node), stage.said_by("coordinator")))
+    let wait = stage.await_metric(node, what, least);
+    wait.with_context(|| stage.said_by("coordinator"))
 }
 
 /// The frames of coordinators on the wire.
@@ -111,8 +107,13 @@ impl Wire {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-U", "--immediate-mode", "-i", WIRE, "-w"]);
         command.arg(&file).args(["ether", "proto", "0x88b5"]);
-        let child = command.stderr(Stdio::null()).spawn()?;
-        await_for("tcpdump", LIMIT, || Ok(file.exists().then_some(())))?;
+        let said = stage.scratch.new_file("tcpdump");
+        let child = command.stderr(File::create(&said)?).spawn()?;
+        await_for("tcpdump", LIMIT, || {
+            Ok(fs::read_to_string(&said)?
+                .contains("listening")
+                .then_some(()))
+        })?;
         Ok(child)
     }
 

@@ -88,8 +88,8 @@ fn each_nodes_engine_has_its_share_and_the_host_what_it_is_left() {
         // By packet sockets, behind the engine.
         let (_, of_hosts) = stage.captured()?;
         ensure!(of_hosts == [0, each[1], 0], "{of_hosts:?} of {each:?}");
-        thread::sleep(Duration::from_millis(1500));
         for (node, (member, count)) in members.into_iter().zip(&each).enumerate() {
+            stage.await_metric(node, "seen_packets_total", 6000)?;
             ensure!(SHARE.contains(count), "{each:?}");
             let counts = ["seen", "captured", "elsewhere"]
                 .map(|what| stage.metric(node, &format!("{what}_packets_total")));

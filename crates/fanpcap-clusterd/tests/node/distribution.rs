@@ -1,8 +1,5 @@
 //! Distribution mode: tcpdump behind the selection has this node's packets.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
@@ -21,9 +18,9 @@ fn each_packet_is_captured_by_one_node() {
         for count in &each {
             ensure!(SHARE.contains(count), "{each:?}");
         }
-        // The node counts every second.
-        thread::sleep(Duration::from_millis(1500));
         for (node, count) in each.iter().enumerate() {
+            // The node counts every second.
+            stage.await_metric(node, "seen_packets_total", 6000)?;
             let [seen, captured] = ["seen", "captured"]
                 .map(|what| stage.metric(node, &format!("{what}_packets_total")));
             let (seen, captured) = (seen?, captured?);

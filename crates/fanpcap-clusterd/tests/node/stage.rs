@@ -133,6 +133,15 @@ impl Stage {
             .parse()?)
     }
 
+    /// Waits until a node has counted so much, which it does every second.
+    pub(crate) fn await_metric(&self, node: usize, name: &str, least: u64) -> Result<()> {
+        let wait = await_for(name, LIMIT, || {
+            let count = self.metric(node, name).unwrap_or(0);
+            Ok((count >= least).then_some(()))
+        });
+        wait.with_context(|| self.said(node))
+    }
+
     fn log(&self, node: usize) -> PathBuf {
         self.scratch.file(&format!("agent{node}"))
     }
@@ -174,14 +183,15 @@ impl Stage {
                 "-w",
             ])
             .arg(self.file(node));
-        command.stderr(Stdio::null());
+        let said = self.scratch.new_file("tcpdump");
+        command.stderr(File::create(&said)?);
         let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
         self.readers.push(child);
         await_for("tcpdump", LIMIT, || {
-            Ok(self.file(node).exists().then_some(()))
-        })?;
-        thread::sleep(Duration::from_millis(200));
-        Ok(())
+            Ok(fs::read_to_string(&said)?
+                .contains("listening")
+                .then_some(()))
+        })
     }
 
     /// Sends the frames of these numbers, slowly enough for the nodes' queues.

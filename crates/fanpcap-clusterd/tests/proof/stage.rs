@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::mirror::{HOST, MONITOR, WIRE};
 use fanpcap_testkit::{Etcd, Mirror, Scratch, await_for, member, veth};
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::readers::Reader;
 use crate::wire::Sender;
 
 /// Enough for whatever the cluster does on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = LIMIT;
 
 /// Between two looks at what the cluster does.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -353,8 +354,9 @@ impl Stage {
         });
         found.with_context(|| {
             let last = self.line().map(|line| line.to_string());
+            let dropped = self.mirror.dropped();
             format!(
-                "{}\nthe last line: {last:?}; {} sent",
+                "{}\nthe last line: {last:?}; {} sent, the mirror dropped {dropped:?}",
                 self.said(),
                 self.sent
             )

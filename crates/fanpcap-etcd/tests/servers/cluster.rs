@@ -10,6 +10,7 @@ use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology,
 use fanpcap_etcd::coordination::{CoordinatorLink, Names, NodeLink};
 use fanpcap_etcd::{Client, Settings};
 use fanpcap_select::Selection;
+use fanpcap_testkit::await_for::LIMIT;
 
 /// How long a lease lasts in tests: etcd grants no less.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
@@ -69,7 +70,7 @@ pub(crate) fn await_view(
     is_it: impl Fn(&View) -> bool,
 ) -> Result<Duration> {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(40) {
+    while begun.elapsed() < LIMIT {
         if is_it(link.poll(Duration::from_millis(20))?) {
             return Ok(begun.elapsed());
         }
@@ -85,7 +86,7 @@ pub(crate) fn await_event(
 ) -> Result<Vec<NodeEvent>> {
     let begun = Instant::now();
     let mut events = Vec::new();
-    while begun.elapsed() < Duration::from_secs(40) {
+    while begun.elapsed() < LIMIT {
         events.extend(link.poll(Duration::from_millis(20))?);
         if events.iter().any(&is_it) {
             return Ok(events);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use fanpcap_cluster::{NodeEvent, NodeId, Refusal, View, Wishes};
 use fanpcap_etcd::coordination::{Desired, WriteError, look};
+use fanpcap_testkit::await_for::within;
 use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{Unconditional as _, client, settings};
@@ -50,13 +51,13 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
         );
         leader.resign();
         let waited = await_view(&mut standby, "the lead", |view| view.leads)?;
-        ensure!(waited < Duration::from_secs(1), "{waited:?}");
+        ensure!(waited < within(Duration::from_secs(1)), "{waited:?}");
         ensure!(leader.write(&topology(3), Some(second)) == Err(WriteError::NotLeading));
         standby.write(&topology(3), Some(second))?;
         await_topology(&mut node, 3)?;
         node.leave();
         let waited = await_view(&mut standby, "no node", |view| view.live.is_empty())?;
-        ensure!(waited < Duration::from_secs(1), "{waited:?}");
+        ensure!(waited < within(Duration::from_secs(1)), "{waited:?}");
         Ok(())
     })
 }
@@ -82,8 +83,8 @@ fn a_silent_node_is_gone_and_a_silent_leader_replaced_within_their_limits() -> R
         await_view(&mut standby, "no node", |view| view.live.is_empty())?;
         let gone = begun.elapsed();
         println!("took over after {led:?}, node gone after {gone:?}");
-        ensure!(led <= Duration::from_secs(6), "{led:?}");
-        ensure!(gone <= Duration::from_secs(6), "{gone:?}");
+        ensure!(led <= within(Duration::from_secs(6)), "{led:?}");
+        ensure!(gone <= within(Duration::from_secs(6)), "{gone:?}");
         Ok(())
     })
 }
@@ -112,7 +113,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         let begun = Instant::now();
         let mut again = node(&settings, TTL, 1)?;
         await_topology(&mut again, 1)?;
-        ensure!(begun.elapsed() < Duration::from_secs(1));
+        ensure!(begun.elapsed() < within(Duration::from_secs(1)));
         ensure!(clone.poll(Duration::from_secs(3))?.is_empty());
         // The other machine is gone for good: the id is free.
         drop(again);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_etcd::{CallError, Client, Follower, Keys};
+use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{Unconditional as _, client, settings};
@@ -14,7 +15,7 @@ use crate::calls::{Unconditional as _, client, settings};
 /// Waits until `follower` has `value` for `key`, and returns how long that took.
 fn await_value(follower: &mut Follower, key: &[u8], value: &[u8]) -> Result<Duration> {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) {
+    while begun.elapsed() < LIMIT {
         if follower.copy().get(key).map(|kv| &kv.value[..]) == Some(value) {
             return Ok(begun.elapsed());
         }
@@ -53,7 +54,7 @@ fn a_follower_has_each_change_within_milliseconds() -> Result<()> {
         let begun = Instant::now();
         client.put(b"/p/k", b"now", 0)?;
         await_value(&mut follower, b"/p/k", b"now")?;
-        ensure!(begun.elapsed() < Duration::from_millis(500));
+        ensure!(begun.elapsed() < within(Duration::from_millis(500)));
         Ok(())
     })
 }
@@ -81,7 +82,7 @@ fn a_stopped_member_does_not_silence_a_watch() -> Result<()> {
         let limits = writer.limits();
         println!("the watch went on after {waited:?}");
         let most = limits.quiet + limits.attempt + Duration::from_secs(2);
-        ensure!(waited < most, "{waited:?}");
+        ensure!(waited < within(most), "{waited:?}");
         Ok(())
     })
 }

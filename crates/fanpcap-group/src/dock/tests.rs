@@ -211,7 +211,7 @@ fn a_group_that_exchanges_its_program_keeps_its_berth() {
         other_process(&dock).clear().unwrap();
         dock.berths().unwrap().len() == 2
     };
-    let mut looks = 0..400;
+    let mut looks = 0..12_000;
     assert!(looks.any(|_| is_cleared() || {
         std::thread::sleep(std::time::Duration::from_millis(5));
         false

@@ -13,7 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_group::roster;
 use fanpcap_netns::remains::leaves_nothing;
+use fanpcap_testkit::await_for::await_for;
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
 use fanpcap_testkit::{conversation, member, netns, veth};
@@ -153,6 +155,7 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     if way.engine != Engine::Xdp {
         hosts.fill_blocks(way.copies)?;
     }
+    await_read();
     thread::sleep(GRACE);
     for (team, copies) in teams.iter().zip(started) {
         let (found, tells) = found(team, copies)?;
@@ -160,6 +163,26 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
         compare(&wanted, &found, tells).context(team[0].name)?;
     }
     Ok(())
+}
+
+/// Gives the members in the calling thread's namespace the time to read all that they were given, as
+/// their pages tell: most do at once, and some never.
+fn await_read() {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let mut last = None;
+    let _ = await_for("all to be read", LONGEST, || {
+        // Counters are read ten times a second.
+        thread::sleep(Duration::from_millis(200));
+        let pages = roster::entries()?.into_iter().filter_map(|it| it.page);
+        let counts = pages.map(|page| (page.counters.received, page.counters.dropped, page.taken));
+        let counts = counts.collect::<Vec<_>>();
+        let is_read = |&(received, dropped, taken): &(u64, u64, Option<u64>)| {
+            taken.is_none_or(|taken| taken + dropped >= received)
+        };
+        let is_over = counts.iter().all(is_read) && last.as_ref() == Some(&counts);
+        last = Some(counts);
+        Ok(is_over.then_some(()))
+    });
 }
 
 /// Starts the programs of a group.

@@ -10,16 +10,14 @@ use fanpcap_group::roster;
 use fanpcap_linux::wait::clock::monotonic_ns;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Member, Transport, await_for, member};
+use fanpcap_testkit::{Member, Transport, member};
 
 const GROUP: u16 = 7;
 
 /// Counts all packets, and lets those of TCP through, of which there are none.
 const COUNTS: &str = "main = inc 0 >-> tcp >-> inc 1 >-> steer_flow";
-
-/// Until what was counted is seen, at most, on a machine that does much else.
-const SOON: Duration = Duration::from_secs(2);
 
 /// Of one transport.
 fn frames(seed: u64, transport: Transport) -> Result<Vec<Frame>> {
@@ -70,7 +68,7 @@ fn what_a_program_drops_is_counted_before_the_eyes_of_others() -> Result<()> {
         for round in 1..=3 {
             wire.send(&frames)?;
             let expected = (round * frames.len(), 0);
-            await_for("the counters", SOON, || {
+            await_for("the counters", LIMIT, || {
                 Ok((told(&mut other)? == expected).then_some(()))
             })
             .with_context(|| format!("round {round}: {:?}", told(&mut other)))?;
@@ -99,23 +97,27 @@ fn waits(pid: u32) -> Result<u64> {
 #[ignore = "needs root: run by make test"]
 fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() -> Result<()> {
     const PERIOD: Duration = Duration::from_secs(2);
-    // How often it may wait in that time, and in which it must.
-    for (program, least, most) in [(COUNTS, 10, 24), ("main = tcp >-> steer_rrobin", 0, 3)] {
+    // How often it must wait, and may at most in a second.
+    for (program, least, most) in [(COUNTS, 10, 12), ("main = tcp >-> steer_rrobin", 0, 0)] {
         on_wire(1, |wire| {
             let member = start(wire, program)?;
             thread::sleep(Duration::from_millis(500));
             let before = waits(member.pid())?;
             let begin = Instant::now();
-            let mut oldest = 0;
-            while begin.elapsed() < PERIOD {
-                let counted_ns = counted_ns(member.pid())?;
-                oldest = oldest.max(monotonic_ns().saturating_sub(counted_ns));
-                thread::sleep(Duration::from_millis(20));
-            }
-            let waits = waits(member.pid())? - before;
-            ensure!((least..=most).contains(&waits), "{program}: {waits} waits");
-            let oldest = Duration::from_nanos(oldest);
-            ensure!(oldest < Duration::from_secs(1), "{program}: {oldest:?}");
+            let mut ages = Vec::new();
+            let waits = await_for("so many waits", LIMIT, || {
+                let age = monotonic_ns().saturating_sub(counted_ns(member.pid())?);
+                ages.push(Duration::from_nanos(age));
+                let waits = waits(member.pid())? - before;
+                let is_over = begin.elapsed() >= PERIOD;
+                Ok((is_over && waits >= least).then_some(waits))
+            })?;
+            let most = begin.elapsed().as_secs_f64() * f64::from(most) + 3.0;
+            ensure!(waits as f64 <= most, "{program}: {waits} waits");
+            // At some looks a busy machine has kept the reader from its CPU.
+            ages.sort_unstable();
+            let age = ages[ages.len() / 2];
+            ensure!(age < Duration::from_secs(1), "{program}: {ages:?}");
             Ok(())
         })?;
     }
@@ -145,9 +147,10 @@ fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
             "{before} ms"
         );
         // It publishes by the way.
-        away.expect("ask 0", "done")?;
-        let after = age(&mut other)?;
-        ensure!(after < before, "{after} ms, {before} before");
+        await_for("younger counters", LIMIT, || {
+            away.expect("ask 0", "done")?;
+            Ok((age(&mut other)? < before).then_some(()))
+        })?;
         ensure!(told(&mut other)? == (frames.len(), 0));
         Ok(())
     })
@@ -165,7 +168,7 @@ fn a_reader_that_waits_heeds_a_program_that_begins_to_count() -> Result<()> {
         own.expect("fanout 0 main = inc 0 >-> tcp >-> steer_to 0", "done")?;
         let frames = frames(23, Transport::Udp)?;
         wire.send(&frames)?;
-        await_for("the counter", SOON, || {
+        await_for("the counter", LIMIT, || {
             let steering = page(own.pid())?.steering.context("a program")?;
             Ok((steering.counters[0] == frames.len() as u64).then_some(()))
         })

@@ -2,13 +2,14 @@
 //! the group.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 
 use crate::late::slow_to_set;
 
@@ -48,7 +49,6 @@ fn a_newcomer_waits_for_a_replacement() -> Result<()> {
 fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
     // PACKET_FANOUT.
     const SLOWLY: [&str; 2] = ["SLOW_MS=1000", "SLOW_OPTION=18"];
-    const LIMIT: Duration = Duration::from_secs(10);
     on_wire(1, |wire| {
         let preload = format!("LD_PRELOAD={}", slow_to_set(wire)?);
         let mut newcomer = Dialog::behind(wire, GROUP, &["env", &preload, SLOWLY[0], SLOWLY[1]])?;
@@ -58,11 +58,9 @@ fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
         let group_dir = GroupDir::of(ifindex, GROUP)?;
         thread::scope(|scope| {
             let joining = scope.spawn(|| newcomer.expect(&format!("open {FIRST}"), "opened 0"));
-            let begin = Instant::now();
-            while group_dir.records().len() < 2 {
-                ensure!(begin.elapsed() < LIMIT, "no page comes");
-                thread::sleep(Duration::from_millis(5));
-            }
+            await_for("a page", LIMIT, || {
+                Ok((group_dir.records().len() >= 2).then_some(()))
+            })?;
             let sums = one.ask("stats 0")?;
             ensure!(!joining.is_finished(), "it has joined");
             ensure!(sums.starts_with("0: members 1 "), "{sums}");

@@ -13,16 +13,15 @@ use fanpcap_group::roster;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Member, Program, await_for, member, veth};
+use fanpcap_testkit::{Member, Program, member, veth};
 
 use crate::burdened::{self, while_flooding};
 use crate::live::{await_totals, is_of, start, start_on};
 use crate::trust::start_hog;
 
 const GROUP: u16 = 7;
-
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A member, as who looks after it holds it.
 struct Watched {
@@ -97,7 +96,7 @@ fn packets_on_their_way_to_a_closing_member_are_counted_too() -> Result<()> {
             let its = taken + lost.unread + lost.dropped + of_round;
             others += offered.checked_sub(its).context("more than was offered")?;
             let what = format!("{others} at the other in round {round}: {lost:?}");
-            await_totals(&what, Duration::from_secs(5), |sum| sum.received == others)?;
+            await_totals(&what, |sum| sum.received == others)?;
         }
         ensure!(refused > 0, "none came while a member was being closed");
         Ok(())

@@ -14,14 +14,14 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::clock::monotonic_ns;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
-use fanpcap_testkit::{Injector, Member, Program, await_for, member, traffic, veth};
+use fanpcap_testkit::{Injector, Member, Program, member, traffic, veth};
 
+use crate::burdened::ensure_mostly_fresh;
 use crate::two_wires::on_two_wires;
 
 const GROUP: u16 = 7;
-
-const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -37,21 +37,18 @@ fn ensure_fresh(wire: &Wire, how: &str) -> Result<()> {
     const ROUNDS: usize = 15;
     let members = start(wire, 3, &["hash", "0", "0", how])?;
     let frames = traffic::frames(1, &traffic::flows(1, 20), 0..PACKETS)?;
-    let mut oldest = Duration::ZERO;
+    let mut ages = Vec::new();
     for (round, some) in frames.chunks(frames.len() / ROUNDS).enumerate() {
         wire.send(some)?;
         thread::sleep(Duration::from_millis(100));
         let pages = pages()?;
         ensure!(pages.len() == members.len(), "{pages:?}");
         if round > 3 {
-            oldest = oldest.max(oldest_of(&pages));
+            ages.push(oldest_of(&pages));
         }
     }
-    ensure!(
-        oldest < Duration::from_secs(1),
-        "counters of {oldest:?} ago"
-    );
-    await_totals("the last numbers", Duration::from_secs(2), |sum| {
+    ensure_mostly_fresh(ages, Duration::from_secs(1))?;
+    await_totals("the last numbers", |sum| {
         sum.received == PACKETS && sum.taken == PACKETS
     })?;
     let mut handed = 0;
@@ -74,14 +71,13 @@ fn what_a_stalled_member_lost_is_told_once_it_reads_again() -> Result<()> {
             let frames = traffic::frames(1, &traffic::flows(1, 20), 0..PACKETS)?;
             wire.send(&frames[..2000])?;
             // On a busy machine a reader of such a small ring loses some even here.
-            await_totals("the first packets", LIMIT, |sum| {
+            await_totals("the first packets", |sum| {
                 sum.received == 2000 && sum.taken + sum.dropped == 2000
             })?;
             members[0].signal("STOP")?;
             wire.send(&frames[2000..])?;
             members[0].signal("CONT")?;
-            let limit = Duration::from_secs(2);
-            let sum = await_totals("the last numbers", limit, |sum| {
+            let sum = await_totals("the last numbers", |sum| {
                 sum.received == PACKETS && sum.taken + sum.dropped == PACKETS
             })?;
             ensure!(sum.dropped > 1000, "{sum:?}");
@@ -139,11 +135,11 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         // Whether any come while the socket is being closed is up to the scheduler.
         ensure!(lost.unread > 0 && lost.dropped > 0, "{lost:?}");
         let others = offered - HANDED - all.iter().sum::<u64>();
-        await_totals(
-            &format!("{others} packets at the other, {lost:?}"),
-            LIMIT,
-            |sum| sum.taken == others && sum.received == others,
-        )?;
+        let what = format!("{others} packets at the other, {lost:?}");
+        // On a busy machine its ring may fill.
+        await_totals(&what, |sum| {
+            sum.received == others && sum.taken + sum.dropped == others
+        })?;
         drop(healthy);
         Ok(())
     })
@@ -188,7 +184,7 @@ fn each_device_of_a_handle_has_a_page_that_lives() -> Result<()> {
         }
         for (device, count) in ["f1", "f2"].into_iter().zip(EACH) {
             let ifindex = interface::index(device).context("no device")?;
-            await_for(device, Duration::from_secs(2), || {
+            await_for(device, LIMIT, || {
                 let seen = roster::entries()?;
                 let seen = seen.into_iter().find(|seen| seen.socket.ifindex == ifindex);
                 let page = seen.and_then(|seen| seen.page).context("no page")?;
@@ -216,9 +212,7 @@ fn who_joins_late_has_taken_only_what_is_the_groups() -> Result<()> {
         ensure!(page.taken == Some(0), "{page:?}");
         late.signal("USR1")?;
         late.wait_until_says("read 150")?;
-        await_totals("what it has read", Duration::from_secs(2), |sum| {
-            sum.taken == 50
-        })?;
+        await_totals("what it has read", |sum| sum.taken == 50)?;
         Ok(())
     })
 }
@@ -243,19 +237,21 @@ fn pages_tell_which_handles_nobody_reads() -> Result<()> {
         wire.send(&frames)?;
         stalled.wait_until_says("stalled")?;
         thread::sleep(UNREAD);
-        let pages = pages()?;
         let told = |member: &Member| {
+            let pages = pages()?;
             let page = pages.iter().find(|page| page.pid == member.pid());
             let page = page.context("no page")?;
             anyhow::Ok((page.unread_for(monotonic_ns()), page.is_never_read()))
         };
-        ensure!(told(&loops)? == (None, false), "{pages:?}");
+        await_for("who loops to wait", LIMIT, || {
+            Ok((told(&loops)? == (None, false)).then_some(()))
+        })?;
         // It looks every 50 ms; how long ago depends on the scheduler.
-        ensure!(!told(&polls)?.1, "{pages:?}");
+        ensure!(!told(&polls)?.1, "it was read");
         for (unread, never) in [(&idle, true), (&stalled, false)] {
             let (unread_for, is_never_read) = told(unread)?;
             let long = unread_for.is_some_and(|age| age >= UNREAD);
-            ensure!(long && is_never_read == never, "{pages:?}");
+            ensure!(long && is_never_read == never, "{unread_for:?}, {never}");
         }
         Ok(())
     })
@@ -269,13 +265,9 @@ pub(crate) struct Sum {
     pub(crate) taken: u64,
 }
 
-pub(crate) fn await_totals(
-    what: &str,
-    limit: Duration,
-    are_right: impl Fn(&Sum) -> bool,
-) -> Result<Sum> {
+pub(crate) fn await_totals(what: &str, are_right: impl Fn(&Sum) -> bool) -> Result<Sum> {
     let mut last = Sum::default();
-    let awaited = await_for(what, limit, || {
+    let awaited = await_for(what, LIMIT, || {
         last = Sum::default();
         for page in pages()? {
             last.received += page.counters.received;

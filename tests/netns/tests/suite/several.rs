@@ -131,12 +131,12 @@ fn what_can_not_be_is_said() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_device_that_goes_ends_the_read() -> Result<()> {
     on_two_wires(|wires| {
-        let member = wires
+        let mut member = wires
             .program("several", &["f1^f2", "plain", "10"])?
             .start(&wires.scratch)?;
         wires.send(0, 1)?;
         // What the kernel has not handed over yet is lost with the read.
-        thread::sleep(Duration::from_millis(300));
+        member.wait_until_says("packet 0 1")?;
         veth::ip("link delete n2")?;
         let ended = member.wait()?;
         ensure!(ended.said.contains("packet 0 1"), "{}", ended.said);

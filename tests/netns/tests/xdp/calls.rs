@@ -1,7 +1,7 @@
 //! The library's calls on a handle on the XDP engine.
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_netns::remains::leaves_nothing;
+use fanpcap_netns::remains::leaves_nothing_soon;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::Program;
 
@@ -9,7 +9,7 @@ use fanpcap_testkit::Program;
 fn ensure_said(cases: &[(&str, &str)]) -> Result<()> {
     on_wire(1, |wire| {
         for (what, expected) in cases {
-            let said = leaves_nothing(|| said(wire, what));
+            let said = leaves_nothing_soon(|| said(wire, what));
             let said = said.with_context(|| (*what).to_owned())?;
             ensure!(said.trim_end() == *expected, "{what}: {said}");
         }

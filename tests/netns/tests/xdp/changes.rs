@@ -12,6 +12,7 @@ use fanpcap_netns::remains::{leaves_nothing, on_wire_that_ends_clean};
 use fanpcap_netns::{
     DEVICE, FAR_DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire, wait_for_shares,
 };
+use fanpcap_testkit::await_for::within;
 use fanpcap_testkit::member::wait_for_packets;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::veth::{self, ip};
@@ -132,7 +133,7 @@ fn readers_end_when_somebody_detaches_the_program() -> Result<()> {
             ensure!(is_told && !ended.status.success(), "{}", ended.said);
         }
         println!("told within {:?}", begun.elapsed());
-        ensure!(begun.elapsed() < Duration::from_secs(5), "too late");
+        ensure!(begun.elapsed() < within(Duration::from_secs(5)), "too late");
         Ok(())
     })
 }

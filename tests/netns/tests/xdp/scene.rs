@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::has_xdp;
-use fanpcap_testkit::{Member, Program, await_for};
-
-/// Within this time the kernel has freed what nobody holds.
-const SOON: Duration = Duration::from_secs(2);
+use fanpcap_testkit::{Member, Program};
 
 /// tcpdump on the XDP engine, at the wire's end.
 pub(crate) fn tcpdump(wire: &Wire) -> Result<Program> {
@@ -32,7 +29,7 @@ pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
 
 /// Waits until the device has no XDP program.
 pub(crate) fn await_free_device() -> Result<()> {
-    await_for("the device's XDP program to go", SOON, || {
+    await_for("the device's XDP program to go", LIMIT, || {
         Ok((!has_xdp(DEVICE)?).then_some(()))
     })
 }

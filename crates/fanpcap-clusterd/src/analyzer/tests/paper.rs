@@ -8,7 +8,7 @@ use super::*;
 fn headers_in_the_papers_datagrams_come_to_files() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
-    let (listen, port) = (free_port(), free_port().port());
+    let (listen, port) = (free_address(), free_address().port());
     let ring = ring(None);
     let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
     settings.dicap_port = Some(port);
@@ -16,7 +16,7 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     let mut node = shipper(1, Way::Paper(Some(port)), listen, &ring);
     ship(&mut node, 29);
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    stranger.send_to(&[1; 53], ("127.0.0.1", port)).unwrap();
+    stranger.send_to(&[1; 53], (listen.ip(), port)).unwrap();
     let figure = |status: &Status, of: Figure| {
         let mut all = status.figures.iter();
         all.find(|(it, _)| *it == of).map(|(_, count)| *count)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_cluster::{Live, NodeId, Wishes};
 use fanpcap_select::Selection;
-use fanpcap_testkit::await_for::await_for;
+use fanpcap_testkit::await_for::{self, await_for};
 use fanpcap_testkit::etcd::Etcd;
 use fanpcap_testkit::mirror::{HOST, MONITOR};
 use fanpcap_testkit::{Capture, Mirror, Scratch, veth};
@@ -20,7 +20,7 @@ use crate::conf::{Conf, Engine};
 use crate::etcd::EtcdKeys;
 
 /// Enough for whatever the cluster does on a busy machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = await_for::LIMIT;
 
 /// The addresses of etcd's members.
 const MEMBERS: [Ipv4Addr; 3] = [

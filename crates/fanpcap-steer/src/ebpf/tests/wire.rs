@@ -64,7 +64,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
             injector.send(frame)?;
         }
         let sent = u64::try_from(frames.len())?;
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end
             && (filtered.numbers()?[63] < sent || steered.numbers()?[63] < sent)
         {

@@ -85,9 +85,9 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Ends all, and says what each has got.
-    fn finish(mut self, mix: &Mix) -> Result<Seen> {
-        let seen = mix.await_all(&self.members)?;
+    /// Ends all, and says what each has got. Who was killed had a frame in its hands, each at most.
+    fn finish(mut self, mix: &Mix, killed: usize) -> Result<Seen> {
+        let seen = mix.await_all(&self.members, killed)?;
         self.members.iter_mut().try_for_each(Recorder::stop)?;
         Ok(seen)
     }
@@ -124,7 +124,7 @@ fn all_buckets_level_the_members(how: &'static [&'static str]) -> Result<()> {
         group.send(&mut mix, ROUNDS - 1, &mut |_, _| Ok(()))?;
         let last = mix.sent();
         group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
-        let seen = group.finish(&mix)?;
+        let seen = group.finish(&mix, 0)?;
         ensure_leveled(&seen, first, last..mix.sent())?;
         Ok(())
     })
@@ -160,7 +160,7 @@ fn live_flows_stay_and_new_ones_level_the_members() -> Result<()> {
         })?;
         let last = mix.sent();
         group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
-        let seen = group.finish(&mix)?;
+        let seen = group.finish(&mix, 0)?;
         ensure_leveled(&seen, first, last..mix.sent())?;
         ensure!(
             seen.flows_apart() == 0,
@@ -190,7 +190,7 @@ fn a_flow_of_more_than_a_share_is_named_and_stays() -> Result<()> {
             "{named:?}"
         );
         ensure!(group.table.owners().of(elephant) == owner);
-        group.finish(&mix)?;
+        group.finish(&mix, 0)?;
         Ok(())
     })
 }
@@ -208,7 +208,7 @@ fn who_does_the_rounds_is_killed_and_the_next_goes_on() -> Result<()> {
         group.send(&mut mix, ROUNDS, &mut |_, _| Ok(()))?;
         let last = mix.sent();
         group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
-        let seen = group.finish(&mix)?;
+        let seen = group.finish(&mix, 1)?;
         // Three are left.
         let after = seen.above(last..mix.sent());
         ensure!(after <= 5.0, "{after}");

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Until};
 use fanpcap_netns::{DEVICE, FAR_DEVICE};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth;
 
 use super::records::{Got, now_us};
@@ -23,12 +24,13 @@ pub(super) struct Load {
     /// Except during a pause.
     sending: Option<Sending>,
     sent: Sent,
+    rate: &'static str,
 }
 
 struct Sending {
     stop: Arc<AtomicBool>,
     /// Returns the frames sent, and how many nanoseconds that took.
-    sender: JoinHandle<Result<(u64, u64)>>,
+    sender: Option<JoinHandle<Result<(u64, u64)>>>,
     since_us: u64,
     device: &'static str,
     received_before: u64,
@@ -51,11 +53,21 @@ impl Load {
         Self::start_to(DEVICE)
     }
 
+    /// The same at another rate.
+    pub(super) fn start_at(rate: &'static str) -> Result<Self> {
+        Self::of(DEVICE, rate)
+    }
+
     /// The load of a device, or of the devices of two wires, `vb^vd`.
     pub(super) fn start_to(device: &'static str) -> Result<Self> {
+        Self::of(device, RATE)
+    }
+
+    fn of(device: &'static str, rate: &'static str) -> Result<Self> {
         Ok(Self {
-            sending: Some(Sending::start(device)?),
+            sending: Some(Sending::start(device, rate)?),
             sent: Sent::default(),
+            rate,
         })
     }
 
@@ -71,7 +83,7 @@ impl Load {
 
     /// Goes on after a pause. The capturing device may have another name now.
     pub(super) fn go_on(&mut self, device: &'static str) -> Result<()> {
-        self.sending = Some(Sending::start(device)?);
+        self.sending = Some(Sending::start(device, self.rate)?);
         Ok(())
     }
 
@@ -87,8 +99,14 @@ impl Load {
     }
 }
 
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Sending {
-    fn start(device: &'static str) -> Result<Self> {
+    fn start(device: &'static str, rate: &str) -> Result<Self> {
         let description = Description {
             flows: FLOWS,
             ..Description::default()
@@ -97,7 +115,7 @@ impl Sending {
         ensure!(pool.len() == FLOWS as usize, "{} frames", pool.len());
         let plan = Plan {
             until: Until::Stopped,
-            pace: Pace::Even(RATE.parse()?),
+            pace: Pace::Even(rate.parse()?),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
@@ -116,7 +134,7 @@ impl Sending {
         };
         Ok(Self {
             stop,
-            sender: thread::spawn(send),
+            sender: Some(thread::spawn(send)),
             since_us,
             device,
             received_before,
@@ -124,13 +142,19 @@ impl Sending {
     }
 
     /// Returns the number of frames sent, all of which have reached the packet sockets.
-    fn stop(self) -> Result<u32> {
+    fn stop(mut self) -> Result<u32> {
         self.stop.store(true, Ordering::Relaxed);
-        let (sent, nanoseconds) = self.sender.join().expect("the sender does not panic")?;
+        let sender = self.sender.take().context("it has stopped")?;
+        let (sent, nanoseconds) = sender.join().expect("the sender does not panic")?;
         let rate = sent as f64 * 1e6 / nanoseconds as f64;
         print(&format!("{rate:.0} kpps offered"));
-        let received = received(self.device)? - self.received_before;
-        ensure!(received == sent, "{sent} frames sent, {received} received");
+        let mut came = 0;
+        await_for("the load to arrive", LIMIT, || {
+            came = received(self.device)? - self.received_before;
+            Ok((came >= sent).then_some(()))
+        })
+        .with_context(|| format!("{came} of {sent} frames"))?;
+        ensure!(came == sent, "{sent} frames sent, {came} received");
         Ok(u32::try_from(sent)?)
     }
 }

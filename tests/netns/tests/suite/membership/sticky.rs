@@ -2,12 +2,12 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;
-use fanpcap_netns::{DEVICE, on_wire};
+use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::traffic;
 
 use super::load::Load;
 use super::recorder::{End, Recorder};
-use super::scene::Scene;
+use super::scene::{Scene, until_in_time};
 
 const STICKY: &[&str] = &["mode=flow+sticky"];
 
@@ -35,7 +35,7 @@ fn newcomers_move_no_flow_and_those_that_go_their_own() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_successor_has_the_flows_that_its_predecessor_has_kept() -> Result<()> {
-    on_wire(1, |wire| {
+    let test = |wire: &Wire| {
         let mut scene = Scene::start(wire, 7, 2, STICKY)?;
         scene.join_as("name=one")?;
         let load = Load::start()?;
@@ -43,10 +43,13 @@ fn a_successor_has_the_flows_that_its_predecessor_has_kept() -> Result<()> {
         // A quarter of the named one's buckets are the newcomer's now, and none of its flows.
         scene.join()?;
         scene.phase()?;
-        scene.end_and_succeed(2, End::Killed, "name=one")?;
+        if !scene.end_and_succeed(2, End::Killed, "name=one")? {
+            return Ok(false);
+        }
         scene.phase()?;
-        scene.finish(load)
-    })
+        scene.finish(load).map(|()| true)
+    };
+    until_in_time(|| on_wire(1, test))
 }
 
 #[test]

@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::wait::clock;
-use fanpcap_netns::on_wire;
+use fanpcap_netns::{Wire, on_wire};
 
 use super::load::Load;
 use super::recorder::End;
-use super::scene::{Scene, on_wire_of};
+use super::scene::{GRACE, Scene, on_wire_of, until_in_time};
 use super::table;
-
-/// How long a member's successor is waited for, from when its end is noticed.
-const GRACE: Duration = Duration::from_secs(2);
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -55,7 +52,8 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 2, &["small"])?;
         scene.join_as("name=one")?;
-        let load = Load::start()?;
+        // Half of a ring of 4 MiB is full after a second, and all of it after two.
+        let load = Load::start_at("50kpps")?;
         scene.phase()?;
         let killed_ns = clock::monotonic_ns();
         scene.end(2, End::Killed)?;
@@ -69,16 +67,19 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
 
 /// Two members with names among four go and come back, one of them twice.
 pub(super) fn members_come_back(how: End, members: &'static [&'static str]) -> Result<()> {
-    on_wire_of(members, |wire| {
+    let test = |wire: &Wire| {
         let mut scene = Scene::start(wire, 7, 2, members)?;
         scene.join_as("name=one")?;
         scene.join_as("name=two")?;
         let load = Load::start()?;
         scene.phase()?;
         for (member, name) in [(2, "name=one"), (3, "name=two"), (4, "name=one")] {
-            scene.end_and_succeed(member, how, name)?;
+            if !scene.end_and_succeed(member, how, name)? {
+                return Ok(false);
+            }
             scene.phase()?;
         }
-        scene.finish(load)
-    })
+        scene.finish(load).map(|()| true)
+    };
+    until_in_time(|| on_wire_of(members, test))
 }

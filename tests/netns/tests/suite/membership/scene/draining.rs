@@ -1,7 +1,5 @@
 //! Members of a scene are drained, and get a weight again.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight;
@@ -12,9 +10,6 @@ use fanpcap_testkit::await_for::LIMIT;
 use super::super::recorder::End;
 use super::Scene;
 
-/// A member that reads has read its ring by then.
-const DRAINED: Duration = Duration::from_secs(5);
-
 impl Scene<'_> {
     /// Drains a member: its buckets move, and no others. Waits until it has read its ring, if it
     /// does. Returns how many packets are left in it.
@@ -24,7 +19,7 @@ impl Scene<'_> {
         let moved = self.moved_from(slot)?;
         self.members[member].slot = None;
         self.note(format!("drain of slot {slot}"), member, moved, None);
-        let read = await_for("the ring to be read", DRAINED, || {
+        let read = await_for("the ring to be read", LIMIT, || {
             Ok((drained.unread() == Some(0)).then_some(()))
         });
         Ok(read.map_or_else(|_| drained.unread(), |()| Some(0)))
