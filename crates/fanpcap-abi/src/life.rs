@@ -117,6 +117,12 @@ impl Handle for PcapHandle {
         drop(handles::with(self, |entry| entry.prepared.take()));
     }
 
+    fn is_on_interfaces(self) -> bool {
+        let request = self.request();
+        let device = request.as_ref().map(|request| request.system_name());
+        self.ifindex() != 0 || device.is_none_or(|device| device == "any")
+    }
+
     fn has_default_route(self) -> bool {
         // Where the kernel does not tell, there may be one.
         route::leads_through(self.ifindex()).unwrap_or(true)

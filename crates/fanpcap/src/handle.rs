@@ -96,6 +96,9 @@ pub trait Handle: Copy + PartialEq {
     /// Gives up what was prepared.
     fn leave_xdp(self);
 
+    /// Whether the handle's device is a network interface, or all of them. libpcap has others.
+    fn is_on_interfaces(self) -> bool;
+
     /// Whether a default route leads through the handle's device, or may do.
     fn has_default_route(self) -> bool;
 

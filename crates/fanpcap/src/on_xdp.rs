@@ -171,14 +171,20 @@ pub(crate) fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     Plans::new().of(p).cloned()
 }
 
-/// Tells the application of a handle that works why packet sockets stand in for the engine.
+/// Tells the application of a handle that works why packet sockets stand in for the engine, or that
+/// the device is none that the kernel gives packets of, such as libpcap's `nflog`.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnXdp, reason: &str) -> c_int {
     if status < 0 {
         return status;
     }
     let origin = &asked.origin;
-    p.fail(&format!(
-        "packet sockets are read, not the engine xdp: {reason} (set by {origin})"
-    ));
+    let stranger = p.request().filter(|_| !p.is_on_interfaces());
+    p.fail(&match stranger {
+        None => format!("packet sockets are read, not the engine xdp: {reason} (set by {origin})"),
+        Some(request) => format!(
+            "{} is no network interface: libpcap reads it, not the engine xdp (set by {origin})",
+            request.system_name()
+        ),
+    });
     WARNING
 }

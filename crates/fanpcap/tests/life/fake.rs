@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
+    /// The device is no network interface.
+    pub(crate) is_stranger: bool,
     pub(crate) has_default_route: bool,
     /// Why the device can't be set as the handle's settings ask.
     pub(crate) refused_place: Option<fn() -> PlaceError>,
@@ -98,6 +100,7 @@ impl World {
             activate: (0, ""),
             is_served: true,
             refused_on_xdp: None,
+            is_stranger: false,
             has_default_route: false,
             refused_place: None,
             is_read_by_us: false,
@@ -259,6 +262,10 @@ impl Handle for Fake<'_> {
 
     fn leave_xdp(self) {
         self.log("leave xdp");
+    }
+
+    fn is_on_interfaces(self) -> bool {
+        !self.change(|state| state.is_stranger)
     }
 
     fn has_default_route(self) -> bool {
