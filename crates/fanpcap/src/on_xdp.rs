@@ -127,7 +127,7 @@ fn join<H: Handle>(p: H, membership: &Membership, asked: &OnXdp) -> c_int {
             }
             Err(text) => p.fail(&text),
         },
-        Err(error) if error.is_of_engine() => stand_in(p, membership, asked, &error),
+        Err(error) if error.is_of_engine() => stand_in(p, asked, &error),
         Err(error) => unjoined(p, membership, &error),
     }
 }
@@ -139,7 +139,7 @@ fn unjoined<H: Handle>(p: H, membership: &Membership, error: &JoinError) -> c_in
 }
 
 /// Lets the socket of an activated handle receive after all, as the engine can't serve the device.
-fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinError) -> c_int {
+fn stand_in<H: Handle>(p: H, asked: &OnXdp, error: &JoinError) -> c_int {
     let plan = match fall_back(p) {
         Ok(plan) => plan,
         Err(status) => return status,
@@ -154,7 +154,8 @@ fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinErr
         None => p.bind().is_ok(),
     };
     if !received {
-        return unjoined(p, wanted, error);
+        p.note(|notes| notes.is_unjoined = true);
+        return p.fail(&format!("{error} (set by {})", asked.origin));
     }
     p.note(|notes| notes.is_unjoined = false);
     p.truncate(p);

@@ -173,7 +173,7 @@ impl Facts {
         let mut all = self.settings.findings();
         let wants_xdp = !on_xdp.is_empty();
         all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
-        all.extend(self.limits.findings());
+        all.extend(self.limits.findings(wants_xdp));
         all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
         // A default group is named for every device: it is in doubt on the one that is meant.
         let meant = wanted.iter().filter(|_| self.asked.is_some());

@@ -127,6 +127,7 @@ impl Nic {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(no_xdp(used));
         findings.extend(self.merged(used));
+        findings.extend(self.unsegmented(used));
         findings.extend(self.tags(used));
         findings.extend(self.asymmetric(used));
         findings.extend(members().find_map(|it| self.polled(used, it)));
@@ -168,6 +169,25 @@ impl Nic {
             self.tune_or(&device, is_merging, alone),
         ];
         Some(finding(used, "merged-frames", Effect::Distorts, told))
+    }
+
+    /// The engine on XDP takes what the host sends before the kernel or the NIC cuts it into
+    /// segments. A port that only captures sends nothing of use.
+    fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
+        if !used.is_on_xdp || !self.facts.has_address || used.link.gso_max_segs <= 1 {
+            return None;
+        }
+        let told = [
+            "on the engine on XDP, what the host sends is captured before it is cut into segments".to_owned(),
+            "captures have packets of up to 64 KB that are on no wire; ethtool's tso and gso change nothing there"
+                .to_owned(),
+            format!(
+                "ip link set {} gso_max_segs 1 gso_max_size {}",
+                word(&used.link.name),
+                used.link.mtu + ETHERNET
+            ),
+        ];
+        Some(finding(used, "unsegmented", Effect::Distorts, told))
     }
 
     fn tags(&self, used: &Use<'_>) -> Option<Finding> {
@@ -350,6 +370,9 @@ fn no_xdp(used: &Use<'_>) -> Option<Finding> {
 
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
 /// The kernel that the engine on XDP takes.
 const HAS_XDP: (u32, u32) = (5, 18);
 

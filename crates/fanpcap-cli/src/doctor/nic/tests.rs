@@ -104,6 +104,44 @@ fn a_nic_that_fits_has_no_findings() {
 }
 
 #[test]
+fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
+    let mut nic = nic();
+    nic.facts.has_address = true;
+    let link = Link {
+        name: "eth0".to_owned(),
+        hardware: ARPHRD_ETHER,
+        mtu: 1500,
+        gso_max_segs: 65_535,
+        ..Link::default()
+    };
+    let cut = Link {
+        gso_max_segs: 1,
+        ..link.clone()
+    };
+    let group = group("flow", &[0]);
+    let found = |nic: &Nic, link: &Link, is_on_xdp: bool| -> Vec<_> {
+        let groups = [&group];
+        let used = Use {
+            link,
+            peer: None,
+            groups: &groups,
+            is_on_xdp,
+            kernel: (6, 18),
+            irqbalance: None,
+            cpus: &[0, 1, 2, 3],
+        };
+        let found = nic.findings(&used).into_iter();
+        found.map(|it| (it.name, it.fix)).collect()
+    };
+    let fix = "ip link set eth0 gso_max_segs 1 gso_max_size 1514";
+    assert_eq!(found(&nic, &link, true), [("unsegmented", fix.to_owned())]);
+    assert!(found(&nic, &link, false).is_empty());
+    assert!(found(&nic, &cut, true).is_empty());
+    nic.facts.has_address = false;
+    assert!(found(&nic, &link, true).is_empty());
+}
+
+#[test]
 fn merged_segments_are_found_where_the_driver_gives_a_choice() {
     let mut nic = nic();
     for name in ["rx-gro", "rx-lro", "rx-gro-hw"] {
