@@ -61,7 +61,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
             "{said}"
         );
         ensure!(
-            said.contains(reason) && said.contains("(set by PCAP_DRIVER)"),
+            said.contains(reason) && said.contains("(set by PCAP_DRIVER=xdp)"),
             "{said}"
         );
         alone.stop()?;
@@ -71,7 +71,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
             .run(&wire.scratch)?;
         let said = member.said;
         ensure!(!member.status.success() && said.contains(reason), "{said}");
-        ensure!(said.contains("(set by PCAP_DRIVER)"), "{said}");
+        ensure!(said.contains("(set by PCAP_DRIVER=xdp)"), "{said}");
         other.stop()?;
         let config = wire.scratch.new_file("pcap.conf");
         fs::write(&config, "driver@vb = xdp\ncaplen = 256\n")?;

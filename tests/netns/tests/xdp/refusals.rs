@@ -58,7 +58,7 @@ fn what_is_no_network_interface_is_libpcaps() -> Result<()> {
         let member = nflog()?.set("PCAP_DRIVER", "xdp").start(&wire.scratch)?;
         let said = member.said()?;
         ensure!(
-            said.contains(&format!("nflog {reason} (set by PCAP_DRIVER)")),
+            said.contains(&format!("nflog {reason} (set by PCAP_DRIVER=xdp)")),
             "{said}"
         );
         ensure!(!said.contains("packet sockets"), "{said}");
