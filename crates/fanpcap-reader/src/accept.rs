@@ -105,7 +105,7 @@ impl Wanted {
         packet.data = match copied {
             None => frame.data().as_ptr(),
             Some(copied) => {
-                packet.caplen = packet.caplen.min(LONGEST as u32);
+                packet.caplen = packet.caplen.min(LONGEST);
                 copied.copy(&frame.data()[..packet.caplen as usize])
             }
         };

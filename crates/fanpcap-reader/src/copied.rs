@@ -8,7 +8,7 @@ use fanpcap_ring::LONGEST;
 pub(crate) struct Copied(Box<[u8]>);
 
 /// Applications also write the byte behind a packet, to end a string there.
-const ROOM: usize = LONGEST + 1;
+const ROOM: usize = LONGEST as usize + 1;
 
 impl Copied {
     /// Memory that no packet has touched is not there yet.

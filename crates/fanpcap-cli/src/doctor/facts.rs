@@ -193,6 +193,7 @@ impl Facts {
             peer: None,
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
+            has_engine: device.has_engine(),
             kernel: self.kernel,
             irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,

@@ -34,6 +34,8 @@ pub(super) struct Use<'a> {
     pub(super) groups: &'a [&'a Group],
     /// The settings ask for the engine on XDP.
     pub(super) is_on_xdp: bool,
+    /// The engine on XDP has the device now.
+    pub(super) has_engine: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
     /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
@@ -174,7 +176,8 @@ impl Nic {
     /// The engine on XDP takes what the host sends before the kernel or the NIC cuts it into
     /// segments. A port that only captures sends nothing of use.
     fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
-        if !used.is_on_xdp || !self.facts.has_address || used.link.gso_max_segs <= 1 {
+        let is_on_xdp = used.is_on_xdp || used.has_engine;
+        if !is_on_xdp || !self.facts.has_address || used.link.gso_max_segs <= 1 {
             return None;
         }
         let told = [

@@ -84,6 +84,7 @@ fn found_beside(
         peer,
         groups: &groups,
         is_on_xdp: false,
+        has_engine: false,
         kernel: (6, 1),
         irqbalance: None,
         cpus: &[0, 1, 2, 3],
@@ -119,13 +120,14 @@ fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
         ..link.clone()
     };
     let group = group("flow", &[0]);
-    let found = |nic: &Nic, link: &Link, is_on_xdp: bool| -> Vec<_> {
+    let found_by = |nic: &Nic, link: &Link, is_on_xdp: bool, has_engine: bool| -> Vec<_> {
         let groups = [&group];
         let used = Use {
             link,
             peer: None,
             groups: &groups,
             is_on_xdp,
+            has_engine,
             kernel: (6, 18),
             irqbalance: None,
             cpus: &[0, 1, 2, 3],
@@ -133,8 +135,10 @@ fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
         let found = nic.findings(&used).into_iter();
         found.map(|it| (it.name, it.fix)).collect()
     };
+    let found = |nic: &Nic, link: &Link, is_on_xdp| found_by(nic, link, is_on_xdp, false);
     let fix = "ip link set eth0 gso_max_segs 1 gso_max_size 1514";
     assert_eq!(found(&nic, &link, true), [("unsegmented", fix.to_owned())]);
+    assert_eq!(found_by(&nic, &link, false, true)[0].0, "unsegmented");
     assert!(found(&nic, &link, false).is_empty());
     assert!(found(&nic, &cut, true).is_empty());
     nic.facts.has_address = false;
@@ -334,6 +338,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             peer: None,
             groups: &[],
             is_on_xdp: true,
+            has_engine: false,
             kernel,
             irqbalance: None,
             cpus: &[],
