@@ -121,6 +121,12 @@ impl Handle for PcapHandle {
         host_use::of(self.ifindex()).unwrap_or(Some("the kernel does not list its routes"))
     }
 
+    fn is_on_interfaces(self) -> bool {
+        let request = self.request();
+        let device = request.as_ref().map(|request| request.system_name());
+        self.ifindex() != 0 || device.is_none_or(|device| device == "any")
+    }
+
     fn take_over_on_xdp(self) -> Result<(), String> {
         take_over::take_over_on_xdp(self)
     }

@@ -5,6 +5,7 @@ use crate::message::{guard, guard_handle};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Pcap, Stats, system};
 use fanpcap::several;
+use fanpcap_reader::Reader;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
@@ -44,8 +45,13 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
+    // Before the counters: what comes in between counts.
+    let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
-        0 => Ok(sum),
+        0 => {
+            sum.received = sum.received.wrapping_sub(wrapped(rejected));
+            Ok(sum)
+        }
         status => Err(status),
     }
 }

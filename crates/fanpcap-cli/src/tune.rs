@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use fanpcap_linux::bpf;
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::apply::{self, Tried};
@@ -149,6 +151,7 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     let name = &facts.device;
     let plan = plan::plan(facts, wishes).map_err(|error| anyhow!("{name}: {error}"))?;
     page += &plan.text();
+    page += &unsegmented(device, facts).unwrap_or_default();
     if facts.has_default_route {
         page += &format!("note: {name} carries the default route: --apply needs --force\n");
     }
@@ -157,6 +160,23 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     }
     say(&page)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What no plan changes, where the XDP engine captures what the host sends: it does so before the
+/// kernel or the NIC cuts that into segments.
+fn unsegmented(device: &Device, facts: &Facts) -> Option<String> {
+    let link = link::get(device.ifindex).ok()?;
+    let program = bpf::program_name(link.xdp?.program).ok()?;
+    let is_engine = ["fanpcap_xdp", "fanpcap_root"].contains(&&*program);
+    (is_engine && facts.has_address && link.gso_max_segs > 1).then(|| {
+        format!(
+            "note: an application captures on the XDP engine, which takes what the host sends \
+             before it is cut into segments; 'ip link set {} gso_max_segs 1 gso_max_size {}' has \
+             TCP send frames of the wire's length\n",
+            device.name,
+            link.mtu + 14
+        )
+    })
 }
 
 /// A device that is being changed.

@@ -24,6 +24,7 @@ pub use engine::{Engine, Xdp};
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, Membership};
+use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use leg::Leg;
 pub use prepared::{Prepared, prepare};
@@ -290,7 +291,7 @@ impl Newcomer<'_> {
     /// Enters the group, bound to `address`.
     fn enter(&self, address: Address) -> Result<(), JoinError> {
         let id = self.fanout.id;
-        packet::join(self.fd, self.fanout).map_err(|refusal| match refusal {
+        self.join_kernels(address).map_err(|refusal| match refusal {
             Refusal::Joined => {
                 let own = packet::fanout(self.fd);
                 JoinError::AlreadyIn(own.map_or(id, |own| own.id))
@@ -300,6 +301,24 @@ impl Newcomer<'_> {
                 .unwrap_or_else(|| self.failed("PACKET_FANOUT", error)),
             Refusal::Other(error) => self.failed("PACKET_FANOUT", error),
         })
+    }
+
+    /// On the loopback device a packet comes twice, and the reader drops what goes out. The kernel
+    /// drops that before it deals packets out, so that `lb` and the like share the others evenly,
+    /// unless the group began without that (Linux 5.11).
+    fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
+        if interface::index("lo") == Some(address.ifindex) {
+            let flags = self.fanout.flags | packet::FANOUT_FLAG_IGNORE_OUTGOING;
+            let without = PacketFanout {
+                flags,
+                ..self.fanout
+            };
+            match packet::join(self.fd, without) {
+                Err(Refusal::Conflict(_)) => {}
+                joined => return joined,
+            }
+        }
+        packet::join(self.fd, self.fanout)
     }
 
     /// Attaches the filtering part, then enters the group. The order matters: a socket can't leave

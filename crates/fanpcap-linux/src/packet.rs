@@ -26,6 +26,8 @@ pub const FANOUT_FLAG_DEFRAG: u16 = 0x8000;
 pub const FANOUT_FLAG_ROLLOVER: u16 = 0x1000;
 /// The kernel picks the group number.
 pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
+/// The kernel leaves out what the host sends (since Linux 5.11).
+pub const FANOUT_FLAG_IGNORE_OUTGOING: u16 = 0x4000;
 
 /// The interface and protocol that a packet socket is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod stat;
 pub mod child;
 pub mod pidfd;
+pub mod memory;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

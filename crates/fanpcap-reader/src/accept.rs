@@ -1,7 +1,8 @@
 //! Chooses the packets of a ring that the application gets, and converts them.
 
 use crate::call::Packet;
-use fanpcap_ring::{Corrupt, Frame};
+use crate::copied::Copied;
+use fanpcap_ring::{Corrupt, Frame, LONGEST};
 use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 
 /// The wanted packets by their direction (pcap_setdirection(3PCAP)).
@@ -76,12 +77,14 @@ impl Wanted {
     }
 
     /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
-    /// The packet's bytes stay until the frame goes back to the kernel.
+    /// The packet's bytes stay until the frame goes back to the kernel, or in `copied` until the
+    /// next packet.
     #[inline]
     pub(crate) fn accept(
         &self,
         mut frame: Frame<'_>,
         packet: &mut Packet,
+        copied: Option<&mut Copied>,
     ) -> Result<bool, Corrupt> {
         if !self.wants(&frame) {
             return Ok(false);
@@ -99,7 +102,13 @@ impl Wanted {
         };
         packet.caplen = frame.captured().min(self.snaplen);
         packet.len = frame.wire_len();
-        packet.data = frame.data().as_ptr();
+        packet.data = match copied {
+            None => frame.data().as_ptr(),
+            Some(copied) => {
+                packet.caplen = packet.caplen.min(LONGEST);
+                copied.copy(&frame.data()[..packet.caplen as usize])
+            }
+        };
         Ok(true)
     }
 

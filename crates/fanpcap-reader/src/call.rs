@@ -18,7 +18,8 @@ pub struct Packet {
     pub caplen: u32,
     /// Bytes on the wire.
     pub len: u32,
-    /// The packet's bytes, in the ring: valid until the next packet is asked for.
+    /// The packet's bytes: valid, and the application's to write to, until the next packet is asked
+    /// for.
     pub data: *const u8,
 }
 

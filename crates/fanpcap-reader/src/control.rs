@@ -9,7 +9,7 @@ use fanpcap_linux::wait::{AnyOf, Wake};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct Control {
     is_asked: AtomicBool,
     /// The descriptor is readable, as packets are unread.
     is_announced: AtomicBool,
+    /// Packets that an engine has counted as received and the reader's filter has rejected.
+    rejected: AtomicU64,
 }
 
 impl Control {
@@ -54,6 +56,7 @@ impl Control {
             selectable: OnceLock::new(),
             is_asked: AtomicBool::new(false),
             is_announced: AtomicBool::new(false),
+            rejected: AtomicU64::new(0),
         })
     }
 
@@ -228,6 +231,17 @@ impl Control {
             return Err(End::Delivered(call.delivered));
         }
         Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn count_rejected(&self, is_counted: bool) {
+        self.rejected
+            .fetch_add(is_counted.into(), Ordering::Relaxed);
+    }
+
+    /// Packets that an engine has counted as received and the reader's filter has rejected.
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {

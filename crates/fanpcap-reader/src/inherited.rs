@@ -37,7 +37,7 @@ impl Inherited {
             done,
         } = inheritance;
         // Nobody rests while there is something to read.
-        let mut intake = Intake::new(Pace::frames(0));
+        let mut intake = Intake::new(Pace::frames(0), &remains);
         intake.show(published, &remains);
         let before = remains.taken();
         let mut inherited = Self {

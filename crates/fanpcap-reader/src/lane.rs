@@ -3,6 +3,7 @@
 use crate::call::{End, Packet};
 use crate::company::PublishedPosition;
 use crate::control::Control;
+use crate::copied::Copied;
 use crate::filter::View;
 use crate::port::ReadError;
 use crate::publish::Publisher;
@@ -33,6 +34,8 @@ pub(crate) struct Intake {
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher looks at the clock.
     look_at: u64,
+    /// Where packets of a ring are delivered from that is read-only.
+    copied: Option<Copied>,
 }
 
 /// A filter that the kernel may not have run on the packets in the ring.
@@ -43,6 +46,9 @@ struct Refilter {
     left: Option<usize>,
     /// By which a record says that the kernel has run the filter; 0: none says so.
     number: u32,
+    /// Whether the engine has counted the packets as received that the filter rejects, as that of
+    /// records does.
+    is_counted: bool,
 }
 
 impl Refilter {
@@ -57,7 +63,7 @@ impl Refilter {
 impl Lane {
     /// The lane of an engine that hands over packets within `timeout`.
     pub(crate) fn new(ring: Ring, timeout: Option<Duration>) -> Self {
-        let intake = Intake::new(ring.pace(timeout));
+        let intake = Intake::new(ring.pace(timeout), &ring);
         Self { ring, intake }
     }
 
@@ -80,6 +86,7 @@ impl Lane {
             filter,
             left,
             number,
+            is_counted: self.ring.is_read_only(),
         });
     }
 
@@ -126,8 +133,9 @@ impl Lane {
 }
 
 impl Intake {
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: Pace, ring: &impl Layout) -> Self {
         Self {
+            copied: ring.is_read_only().then(Copied::new),
             pace,
             refilter: None,
             shown: None,
@@ -151,6 +159,7 @@ impl Intake {
             filter,
             left: None,
             number: 0,
+            is_counted: false,
         });
     }
 
@@ -198,6 +207,7 @@ impl Intake {
         control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
+        let is_read_only = ring.is_read_only();
         // Count only if the number is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
@@ -214,10 +224,17 @@ impl Intake {
         }
         if let Some(refilter) = &self.refilter {
             if !refilter.passes(frame.again()) {
+                control.count_rejected(refilter.is_counted);
                 return Ok(false);
             }
         }
-        control.wanted.accept(frame, packet).map_err(corrupt)
+        let copied = if is_read_only {
+            self.copied.as_mut()
+        } else {
+            None
+        };
+        let accepted = control.wanted.accept(frame, packet, copied);
+        accepted.map_err(corrupt)
     }
 
     /// Gives read frames back to the kernel.

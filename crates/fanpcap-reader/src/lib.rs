@@ -11,6 +11,7 @@ mod company;
 mod rest;
 mod ring;
 mod call;
+mod copied;
 mod accept;
 mod publish;
 mod seat;

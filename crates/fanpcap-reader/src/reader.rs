@@ -369,6 +369,12 @@ impl Reader {
         self.control.selectable()
     }
 
+    /// Packets of the XDP engine, by its count of received ones, that the reader's filter has
+    /// rejected: the kernel filters none that the host sends.
+    pub fn rejected(&self) -> u64 {
+        self.control.rejected()
+    }
+
     /// Whether the packets come by the handle's packet socket, so that the application can wait for
     /// them on its descriptor.
     pub fn is_socket(&self) -> bool {

@@ -29,6 +29,9 @@ pub(crate) trait Layout {
 
     /// Gives the frame or block that has been read back to the kernel.
     fn release(&mut self, pace: &mut Pace);
+
+    /// Whether nobody may write to the frames.
+    fn is_read_only(&self) -> bool;
 }
 
 impl Layout for Frames {
@@ -55,6 +58,11 @@ impl Layout for Frames {
     fn release(&mut self, _: &mut Pace) {
         self.release();
     }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }
 
 impl Layout for Blocks {
@@ -78,6 +86,11 @@ impl Layout for Blocks {
         if let Some(closed) = self.release() {
             pace.handle_block(closed);
         }
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        false
     }
 }
 
@@ -104,6 +117,11 @@ impl Layout for Records {
             pace.handle_snapshot(drained);
         }
     }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        true
+    }
 }
 
 /// Nothing goes back to the kernel.
@@ -121,6 +139,11 @@ impl Layout for Remains {
     }
 
     fn release(&mut self, _: &mut Pace) {}
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.is_of_records()
+    }
 }
 
 impl Layout for Ring {
@@ -158,6 +181,11 @@ impl Layout for Ring {
             Self::V3(blocks) => Layout::release(blocks, pace),
             Self::Records(records) => Layout::release(records, pace),
         }
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        matches!(self, Self::Records(_))
     }
 }
 

@@ -22,6 +22,6 @@ pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;
 pub use position::{Mark, Position};
-pub use records::{Drained, Labelled, Records};
+pub use records::{Drained, LONGEST, Labelled, Records};
 pub use remains::Remains;
 pub use wall::OffsetClock;

@@ -14,6 +14,9 @@ use lane::{Lane, NONE, Next, Record};
 use std::mem;
 use std::ptr::NonNull;
 
+/// The most bytes of a packet that a record has: those of libpcap's longest snapshot.
+pub const LONGEST: u32 = 1 << 18;
+
 /// The frame is on its way out.
 const OUTGOING: u16 = 1;
 

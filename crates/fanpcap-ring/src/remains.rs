@@ -114,6 +114,11 @@ impl Remains {
         Self(Layout::Records(records.remains(taken)))
     }
 
+    /// Whether they are records, to which nobody may write.
+    pub fn is_of_records(&self) -> bool {
+        matches!(self.0, Layout::Records(_))
+    }
+
     /// Whether half of the ring's room or more is unread.
     pub fn is_half_full(&self) -> bool {
         let (left, count) = match &self.0 {

@@ -70,7 +70,10 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
 /// Most bytes of a packet that are kept.
-pub(crate) const LONGEST: i32 = 65_536;
+pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
+/// Most bytes of a received packet: the kernel copies no more at once (net/core/filter.c,
+/// `bpf_xdp_pointer`).
+pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 
 /// The offsets in a row. The first line is the member's, the second the BPF program's.
 pub(crate) mod row {

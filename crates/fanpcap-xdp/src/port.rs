@@ -141,10 +141,12 @@ impl Port for RingsPort {
 
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
-        match self.link.as_ref().is_some_and(program::is_detached) {
-            true => Err(ReadError::new(Detached)),
-            false => Ok(state),
+        if self.link.as_ref().is_some_and(program::is_detached) {
+            // A device that goes is taken off the list of devices first, and then detached from.
+            self.as_socket().link()?;
+            return Err(ReadError::new(Detached));
         }
+        Ok(state)
     }
 
     fn poll_error(&self, error: io::Error) -> ReadError {

@@ -48,6 +48,12 @@ impl MemberRings {
         })
     }
 
+    /// The bytes of all ring buffers that [`MemberRings::create`] would create.
+    pub fn bytes(snaplen: u32, bytes: Option<u32>, lanes: Lanes, has_sent: bool) -> u64 {
+        let len = u64::from(lane_len(snaplen, bytes, lanes));
+        len * u64::from(lanes.received()) + if has_sent { len / 2 } else { 0 }
+    }
+
     /// Opens the ring buffers behind descriptors from another process, in the same order. It takes
     /// no capability.
     ///
@@ -145,5 +151,9 @@ mod tests {
         assert_eq!(lane_len(96, Some(1), sixteen), MIB);
         assert_eq!(lane_len(96, Some(100_000_000), one), 128 * MIB);
         assert_eq!(lane_len(96, Some(u32::MAX), sixteen), 64 * MIB);
+        let mib = |snaplen, lanes, sent| MemberRings::bytes(snaplen, None, lanes, sent) >> 20;
+        assert_eq!(mib(65_535, one, true), 96);
+        assert_eq!(mib(96, one, false), 16);
+        assert_eq!(mib(65_535, sixteen, true), 66);
     }
 }

@@ -99,6 +99,9 @@ pub trait Handle: Copy + PartialEq {
     /// Why the host or a container may need what the handle's device receives.
     fn host_use(self) -> Option<&'static str>;
 
+    /// Whether the handle's device is a network interface, or all of them. libpcap has others.
+    fn is_on_interfaces(self) -> bool;
+
     /// Installs our reader in a handle that is activated silently and has joined its group on the
     /// XDP engine. Called as [`Handle::take_over`].
     ///

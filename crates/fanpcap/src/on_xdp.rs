@@ -129,7 +129,7 @@ fn join<H: Handle>(p: H, membership: &Membership, asked: &OnXdp) -> c_int {
             }
             Err(text) => p.fail(&text),
         },
-        Err(error) if error.is_of_engine() => stand_in(p, membership, asked, &error),
+        Err(error) if error.is_of_engine() => stand_in(p, asked, &error),
         Err(error) => unjoined(p, membership, &error),
     }
 }
@@ -141,7 +141,7 @@ fn unjoined<H: Handle>(p: H, membership: &Membership, error: &JoinError) -> c_in
 }
 
 /// Lets the socket of an activated handle receive after all, as the engine can't serve the device.
-fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinError) -> c_int {
+fn stand_in<H: Handle>(p: H, asked: &OnXdp, error: &JoinError) -> c_int {
     let plan = match fall_back(p) {
         Ok(plan) => plan,
         Err(status) => return status,
@@ -156,7 +156,8 @@ fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinErr
         None => p.bind().is_ok(),
     };
     if !received {
-        return unjoined(p, wanted, error);
+        p.note(|notes| notes.is_unjoined = true);
+        return p.fail(&format!("{error} (set by {})", asked.origin));
     }
     p.note(|notes| notes.is_unjoined = false);
     p.truncate(p);
@@ -173,14 +174,20 @@ pub(crate) fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     Plans::new().of(p).cloned()
 }
 
-/// Tells the application of a handle that works why packet sockets stand in for the engine.
+/// Tells the application of a handle that works why packet sockets stand in for the engine, or that
+/// the device is none that the kernel gives packets of, such as libpcap's `nflog`.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnXdp, reason: &str) -> c_int {
     if status < 0 {
         return status;
     }
     let origin = &asked.origin;
-    p.fail(&format!(
-        "packet sockets are read, not the engine xdp: {reason} (set by {origin})"
-    ));
+    let stranger = p.request().filter(|_| !p.is_on_interfaces());
+    p.fail(&match stranger {
+        None => format!("packet sockets are read, not the engine xdp: {reason} (set by {origin})"),
+        Some(request) => format!(
+            "{} is no network interface: libpcap reads it, not the engine xdp (set by {origin})",
+            request.system_name()
+        ),
+    });
     WARNING
 }

@@ -213,6 +213,10 @@ fn of_xdp() -> BTreeMap<String, String> {
             device: device(),
         },
         XdpError::Unavailable(Unavailable::Loopback),
+        XdpError::Memory {
+            needed: 96 << 20,
+            limit: Some(100 << 20),
+        },
         XdpError::Program(fanpcap_xdp::ProgramError::Load(LoadError::Locked {
             limit: 65_536,
         })),

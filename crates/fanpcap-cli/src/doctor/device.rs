@@ -110,6 +110,12 @@ impl Device {
         Some(self.finding("no-link", Effect::Loses, [what, why.to_owned(), fix]))
     }
 
+    /// Whether the engine on XDP has the device.
+    pub(super) fn has_engine(&self) -> bool {
+        let name = self.xdp_name.as_deref().unwrap_or_default();
+        ["fanpcap_xdp", "fanpcap_root"].contains(&name)
+    }
+
     fn xdp(&self) -> Option<Finding> {
         let xdp = self.link.xdp?;
         let name = self.xdp_name.as_deref()?;

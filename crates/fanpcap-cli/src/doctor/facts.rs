@@ -173,7 +173,7 @@ impl Facts {
         let mut all = self.settings.findings();
         let wants_xdp = !on_xdp.is_empty();
         all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
-        all.extend(self.limits.findings());
+        all.extend(self.limits.findings(wants_xdp));
         all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
         // A default group is named for every device: it is in doubt on the one that is meant.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
@@ -194,6 +194,7 @@ impl Facts {
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
             is_stolen: self.settings.stolen.contains(&device.link.name),
+            has_engine: device.has_engine(),
             kernel: self.kernel,
             irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,

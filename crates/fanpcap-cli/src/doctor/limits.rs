@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use fanpcap_linux::process::memory;
+
 use super::finding::{Effect, Finding, MACHINE};
 
 /// Limits of the calling process. `u64::MAX` stands for none.
@@ -16,6 +18,8 @@ pub(super) struct Limits {
     open: u64,
     /// The kernel counts BPF programs and maps as locked memory.
     counts_programs: bool,
+    /// Bytes of memory, by its cgroup.
+    memory: u64,
 }
 
 /// From then on the kernel counts them as the memory of a cgroup.
@@ -27,6 +31,9 @@ const FILE_LEAST: u64 = 1 << 20;
 /// A handle in a group has some twenty descriptors, and others come and go while it joins.
 const OPEN_LEAST: u64 = 64;
 
+/// What a handle on the XDP engine takes by default, and its application beside that.
+const MEMORY_LEAST: u64 = 128 << 20;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -34,6 +41,7 @@ impl Default for Limits {
             file: u64::MAX,
             open: u64::MAX,
             counts_programs: false,
+            memory: u64::MAX,
         }
     }
 }
@@ -52,12 +60,18 @@ impl Limits {
             file: soft("Max file size").unwrap_or(u64::MAX),
             open: soft("Max open files").unwrap_or(u64::MAX),
             counts_programs: kernel != (0, 0) && kernel < COUNTS_BY_CGROUP,
+            memory: memory::limit(root).unwrap_or(u64::MAX),
         }
     }
 
-    /// Which of them are too low.
-    pub(super) fn findings(self) -> Vec<Finding> {
-        let all = [self.descriptors(), self.locked_memory(), self.file_size()];
+    /// Which of them are too low. `wants_xdp`: the settings ask for the XDP engine.
+    pub(super) fn findings(self, wants_xdp: bool) -> Vec<Finding> {
+        let all = [
+            self.descriptors(),
+            self.locked_memory(),
+            self.file_size(),
+            self.memory().filter(|_| wants_xdp),
+        ];
         all.into_iter().flatten().collect()
     }
 
@@ -89,6 +103,25 @@ impl Limits {
         })
     }
 
+    fn memory(self) -> Option<Finding> {
+        (self.memory < MEMORY_LEAST).then(|| Finding {
+            name: "memory-limit",
+            effect: Effect::Refuses,
+            place: MACHINE.to_owned(),
+            what: format!(
+                "applications started from here may have {} MiB of memory",
+                self.memory >> 20
+            ),
+            why: "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB where it sets no \
+                  size, and 24 MiB with a snapshot length up to 256; where they don't fit, packet sockets are read \
+                  or the group can't be joined"
+                .to_owned(),
+            fix: "echo 'caplen = 256' >> /etc/pcap.conf    # or 128 MiB a handle: MemoryMax= in a unit, --memory \
+                  of docker, resources.limits.memory of a pod"
+                .to_owned(),
+        })
+    }
+
     fn file_size(self) -> Option<Finding> {
         (self.file < FILE_LEAST).then(|| Finding {
             name: "file-size",
@@ -112,7 +145,7 @@ mod tests {
     use fanpcap_testkit::Scratch;
 
     fn names(limits: Limits) -> Vec<&'static str> {
-        limits.findings().iter().map(|it| it.name).collect()
+        limits.findings(true).iter().map(|it| it.name).collect()
     }
 
     #[test]
@@ -130,10 +163,32 @@ mod tests {
             names(read((5, 10))),
             ["few-descriptors", "locked-memory", "file-size"]
         );
-        assert!(read((5, 10)).findings()[1].what.contains("65536 bytes"));
+        assert!(read((5, 10)).findings(true)[1].what.contains("65536 bytes"));
         for kernel in [(5, 11), (0, 0)] {
             assert_eq!(names(read(kernel)), ["few-descriptors", "file-size"]);
         }
+    }
+
+    #[test]
+    fn a_memory_limit_is_found_that_rings_of_the_xdp_engine_do_not_fit_into() {
+        let scratch = Scratch::new().unwrap();
+        let limits = |bytes: &str| {
+            for (path, text) in [
+                ("proc/self/cgroup", "0::/\n"),
+                ("sys/fs/cgroup/memory.max", bytes),
+            ] {
+                let path = scratch.file(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Limits::read(&scratch.file(""), (6, 1))
+        };
+        let low = limits("104857600\n");
+        assert_eq!(names(low), ["memory-limit"]);
+        assert!(low.findings(true)[0].what.contains("100 MiB"));
+        assert!(low.findings(false).is_empty());
+        assert_eq!(names(limits("134217728\n")), [""; 0]);
+        assert_eq!(names(limits("max\n")), [""; 0]);
     }
 
     #[test]

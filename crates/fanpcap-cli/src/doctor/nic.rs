@@ -39,6 +39,8 @@ pub(super) struct Use<'a> {
     pub(super) is_on_xdp: bool,
     /// The settings have the engine take the packets from the host, unless it uses the device.
     pub(super) is_stolen: bool,
+    /// The engine on XDP has the device now.
+    pub(super) has_engine: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
     /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
@@ -134,6 +136,7 @@ impl Nic {
         findings.extend(no_xdp(used));
         findings.extend(self.stolen(used));
         findings.extend(self.merged(used));
+        findings.extend(self.unsegmented(used));
         findings.extend(self.tags(used));
         findings.extend(self.asymmetric(used));
         findings.extend(members().find_map(|it| self.polled(used, it)));
@@ -187,6 +190,26 @@ impl Nic {
             self.tune_or(&device, is_merging, alone),
         ];
         Some(finding(used, "merged-frames", Effect::Distorts, told))
+    }
+
+    /// The engine on XDP takes what the host sends before the kernel or the NIC cuts it into
+    /// segments. A port that only captures sends nothing of use.
+    fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
+        let is_on_xdp = used.is_on_xdp || used.has_engine;
+        if !is_on_xdp || !self.facts.has_address || used.link.gso_max_segs <= 1 {
+            return None;
+        }
+        let told = [
+            "on the engine on XDP, what the host sends is captured before it is cut into segments".to_owned(),
+            "captures have packets of up to 64 KB that are on no wire; ethtool's tso and gso change nothing there"
+                .to_owned(),
+            format!(
+                "ip link set {} gso_max_segs 1 gso_max_size {}",
+                word(&used.link.name),
+                used.link.mtu + ETHERNET
+            ),
+        ];
+        Some(finding(used, "unsegmented", Effect::Distorts, told))
     }
 
     fn tags(&self, used: &Use<'_>) -> Option<Finding> {
@@ -369,6 +392,9 @@ fn no_xdp(used: &Use<'_>) -> Option<Finding> {
 
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
 /// The kernel that the engine on XDP takes.
 const HAS_XDP: (u32, u32) = (5, 18);
 

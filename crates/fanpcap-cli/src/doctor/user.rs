@@ -28,7 +28,7 @@ pub(super) struct AsUser {
 }
 
 /// The findings of a doctor that looks as its caller.
-pub(super) const NAMES: [&str; 14] = [
+pub(super) const NAMES: [&str; 15] = [
     "settings",
     "set-in-vain",
     "group-elsewhere",
@@ -40,6 +40,7 @@ pub(super) const NAMES: [&str; 14] = [
     "few-descriptors",
     "locked-memory",
     "file-size",
+    "memory-limit",
     "library-not-loaded",
     "privileged-program",
     "apparmor",

@@ -6,8 +6,10 @@ use crate::dock::Dock;
 use crate::shared::Shared;
 use crate::table::at;
 use fanpcap_config::settings::Group;
-use fanpcap_xdp::Device;
+use fanpcap_linux::process::memory;
+use fanpcap_xdp::{Device, Lanes, MemberRings};
 use std::io;
+use std::path::Path;
 
 /// What takes a handle's packets from the device.
 #[derive(Clone, Copy, Debug)]
@@ -90,3 +92,27 @@ pub(super) fn moor(
         Err(error) => Err(XdpError::Serve(error)),
     }
 }
+
+/// Creates a newcomer's rings. A process that may hardly have so much memory does not try: the
+/// kernel could kill it for its next page.
+pub(super) fn create_rings(asked: &Xdp<'_>, lanes: Lanes) -> Result<MemberRings, XdpError> {
+    let Xdp {
+        snaplen,
+        bytes,
+        outgoing,
+        ..
+    } = *asked;
+    let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
+    let limit = memory::limit(Path::new("/"));
+    if limit.is_some_and(|limit| needed > limit - limit / 8) {
+        return Err(XdpError::Memory { needed, limit });
+    }
+    let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);
+    rings.map_err(|error| match error.raw_os_error() {
+        Some(ENOMEM) => XdpError::Memory { needed, limit },
+        _ => XdpError::Rings(error),
+    })
+}
+
+/// errno(3).
+const ENOMEM: i32 = 12;

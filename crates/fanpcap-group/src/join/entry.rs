@@ -1,7 +1,7 @@
 //! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
 //! them, and takes a slot.
 
-use super::engine::{self, Xdp};
+use super::engine::{self, Xdp, create_rings};
 use super::prepared::ensure_sees_sent;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError, device};
@@ -320,9 +320,7 @@ impl<'a> Entry<'a> {
         };
         ensure_sees_sent(on_xdp, asked.outgoing)?;
         let lanes = on_xdp.program().lanes();
-        let rings = MemberRings::create(asked.snaplen, asked.bytes, lanes, asked.outgoing);
-        let rings = rings.map_err(XdpError::Rings)?;
-        Ok(Some((on_xdp, asked, rings)))
+        Ok(Some((on_xdp, asked, create_rings(asked, lanes)?)))
     }
 
     fn identity(&self) -> Identity {

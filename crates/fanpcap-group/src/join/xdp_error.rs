@@ -62,6 +62,13 @@ pub enum XdpError {
     Program(ProgramError),
     /// The rings can't be made.
     Rings(io::Error),
+    /// The rings take more memory than the process may have.
+    Memory {
+        /// What they take, in bytes.
+        needed: u64,
+        /// The limit of the process's cgroup, in bytes.
+        limit: Option<u64>,
+    },
     /// The locks of the groups can't be taken.
     Lock(SteerError),
     /// What the members share can't be kept.
@@ -115,6 +122,17 @@ impl fmt::Display for XdpError {
             Self::Program(ProgramError::Compile(error)) => error.fmt(f),
             Self::Program(ProgramError::Load(error)) => error.fmt(f),
             Self::Rings(error) => write!(f, "the rings: {error}"),
+            Self::Memory { needed, limit } => {
+                write!(f, "the rings take {} MiB", needed >> 20)?;
+                match limit {
+                    Some(limit) => write!(f, ", of a memory limit of {} MiB", limit >> 20)?,
+                    None => f.write_str(", and the kernel has no such memory")?,
+                }
+                f.write_str(
+                    ": set 'caplen = 256' (a quarter of it) or less by pcap_set_buffer_size() \
+                     (tcpdump -B), or raise the limit",
+                )
+            }
             Self::Lock(error) => write!(f, "the device's lock: {error}"),
             Self::Locker(error) => write!(f, "the group's locker: {error}"),
         }
@@ -135,7 +153,8 @@ impl std::error::Error for XdpError {
             | Self::Unsteered { .. }
             | Self::Unclassified { .. }
             | Self::Unreachable { .. }
-            | Self::Crowded { .. } => None,
+            | Self::Crowded { .. }
+            | Self::Memory { .. } => None,
         }
     }
 }
@@ -164,6 +183,7 @@ impl XdpError {
             Self::Crowded { .. } => "xdp-device-is-crowded",
             Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",
             Self::Program(_) => "xdp-program-refused",
+            Self::Memory { .. } => "xdp-memory",
             Self::Lock(error) => error.slug(),
             Self::Taken { .. } | Self::Rings(_) | Self::Locker(_) => "system-call-failed",
         }

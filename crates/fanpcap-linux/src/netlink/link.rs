@@ -34,6 +34,9 @@ pub struct Link {
     pub peer_namespace: Option<i32>,
     /// How many want the device to receive frames of all addresses.
     pub promiscuity: u32,
+    /// The most segments that the kernel passes to the device as one packet; 0 where it does not
+    /// tell.
+    pub gso_max_segs: u32,
     /// The device's XDP program, if it has one.
     pub xdp: Option<XdpProgram>,
     /// The device's counters.
@@ -207,6 +210,7 @@ fn link(payload: &[u8]) -> Option<Link> {
             _ => {}
         }),
         IFLA_PROMISCUITY => link.promiscuity = u32_at(value, 0).unwrap_or(0),
+        IFLA_GSO_MAX_SEGS => link.gso_max_segs = u32_at(value, 0).unwrap_or(0),
         IFLA_XDP => link.xdp = xdp(value),
         IFLA_STATS64 => link.counters = counters(value),
         _ => {}
@@ -279,6 +283,7 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_PROMISCUITY: u16 = 30;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;

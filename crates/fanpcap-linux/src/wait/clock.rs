@@ -1,17 +1,43 @@
 //! Clocks, and sleeping until a time of `CLOCK_MONOTONIC`.
 
 use crate::errno::check;
-use std::io;
+use std::sync::OnceLock;
+use std::{fs, io};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+/// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share, and
+/// by which BPF programs stamp packets. In a time namespace the process's differs from that.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(libc::CLOCK_MONOTONIC).saturating_add_signed(-namespace_ns())
 }
 
 /// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not
 /// the hardware's clock.
 pub fn coarse_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE).saturating_add_signed(-namespace_ns())
+}
+
+/// What the process's time namespace adds to the kernel's monotonic clock.
+fn namespace_ns() -> i64 {
+    static OFFSET: OnceLock<i64> = OnceLock::new();
+    *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
+}
+
+/// Reads that. The file has it for the process's children, whose namespace may be another one.
+fn namespace_offset() -> Option<i64> {
+    let own = fs::read_link("/proc/self/ns/time").ok()?;
+    let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;
+    let offsets = fs::read_to_string("/proc/self/timens_offsets").ok()?;
+    monotonic_of(&offsets).filter(|_| own == childrens)
+}
+
+/// The monotonic clock's line of /proc/PID/timens_offsets: its name, seconds, nanoseconds.
+fn monotonic_of(offsets: &str) -> Option<i64> {
+    let line = offsets
+        .lines()
+        .find_map(|it| it.strip_prefix("monotonic"))?;
+    let mut numbers = line.split_whitespace().map(str::parse);
+    let (seconds, nanoseconds): (i64, i64) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
 }
 
 /// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`).
@@ -63,6 +89,7 @@ pub fn is_synchronized() -> bool {
 
 /// Sleeps until [`monotonic_ns`] reaches `due`, or until a signal handler has run.
 pub fn sleep_until(due: u64) {
+    let due = due.saturating_add_signed(namespace_ns());
     let until = libc::timespec {
         tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::try_from(due % NANOSECONDS).unwrap_or(0),
@@ -101,6 +128,15 @@ mod tests {
         assert!(u128::from(time).abs_diff(since.as_nanos()) < 1_000_000_000);
         let noise = realtime_offset_ns().abs_diff(realtime_offset_ns());
         assert!(noise < 1_000_000, "{noise}");
+    }
+
+    #[test]
+    fn a_time_namespaces_offset_is_its_monotonic_line() {
+        let offsets = "monotonic           86400       500\nboottime                0         0\n";
+        assert_eq!(monotonic_of(offsets), Some(86_400_000_000_500));
+        assert_eq!(monotonic_of("monotonic -3600 0"), Some(-3_600_000_000_000));
+        assert_eq!(monotonic_of("boottime 1 0"), None);
+        assert_eq!(monotonic_of("monotonic 1"), None);
     }
 
     #[test]

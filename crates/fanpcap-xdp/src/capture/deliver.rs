@@ -3,7 +3,7 @@
 use super::copy::{copy, copy_by_helper};
 use super::sent;
 use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, XDP_QUEUE, look_up};
-use crate::layout::{LONGEST, ledger, record, row};
+use crate::layout::{LONGEST, RECEIVED_LONGEST, ledger, record, row};
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
@@ -24,7 +24,10 @@ struct Ends {
 }
 
 /// Bytes of a record, behind its header. The kernel wants a constant for each reservation.
-const CLASSES: [i32; 11] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216, LONGEST];
+const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
+/// More of them, for longer packets. A packet is cut to the last.
+const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
+const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
 
 /// The stack: where the slot's place in the maps is, the frame's length, the stamp, which filter
 /// has run, and a key.
@@ -47,7 +50,7 @@ impl Delivering {
         if let Some(filter) = self.filter {
             self.run(asm, filter, &ends);
         }
-        reserve(asm, &ends);
+        reserve(asm, self.capture.side, &ends);
         self.write(asm);
         match (self.capture.side, self.capture.variant) {
             (Side::Sent, _) => sent::copy(asm, ends.dropped),
@@ -172,16 +175,20 @@ impl Delivering {
 }
 
 /// Reserves a record of the smallest class that fits.
-fn reserve(asm: &mut Assembler, ends: &Ends) {
+fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
-    // Rows and filters say 1 at least and the largest class at most, but the verifier wants to see
-    // it. It learns no bound from a comparison with 0 before Linux 6.8.
+    // Rows and filters say 1 at least, but the verifier wants to see it. It learns no bound from a
+    // comparison with 0 before Linux 6.8.
     asm.jump_if(If::Less, R8, 1, ends.dropped);
-    for class in CLASSES {
+    let long: &[i32] = match side {
+        Side::Received => &RECEIVED_CLASSES,
+        Side::Sent => &SENT_CLASSES,
+    };
+    for &class in CLASSES.iter().chain(long) {
         asm.set(R2, i32::from(record::DATA) + class);
         asm.jump_if(If::LessEqual, R8, class, reserve);
     }
-    asm.jump(ends.dropped);
+    asm.set(R8, long[long.len() - 1]);
     asm.bind(reserve);
     asm.set(R1, R9);
     asm.set(R3, 0);

@@ -39,6 +39,28 @@ fn each_length_is_captured_up_to_each_snapshot_length() {
 
 #[test]
 #[ignore = "needs root: eBPF"]
+fn a_frame_longer_than_the_kernel_copies_is_cut_and_not_dropped() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    for snaplen in [262_144, 65_535, 96] {
+        let (_rings, mut records) = group.rings(snaplen);
+        let dropped = || group.program.slot_counts(0).dropped;
+        let before = dropped();
+        for len in [65_534, 65_535, 65_536, 65_549, 70_000] {
+            let mut long = frame(1514);
+            long.resize(len, 7);
+            assert_eq!(group.run(&long, 1), XDP_DROP);
+            let (bytes, wire_len, _) = next(&mut records).unwrap();
+            let kept = len.min(65_535).min(snaplen as usize);
+            assert_eq!(bytes.len(), kept, "{len} {snaplen}");
+            assert!(bytes == long[..kept] && wire_len as usize == len);
+            records.release();
+        }
+        assert_eq!(dropped(), before, "{snaplen}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
 fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     let group = group("main = udp >-> steer_flow", Lanes::for_queues(4));
     let (udp, mut other) = (frame(60), frame(60));

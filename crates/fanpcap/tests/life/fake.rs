@@ -45,6 +45,8 @@ pub(crate) struct State {
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
     pub(crate) host_use: Option<&'static str>,
+    /// The device is no network interface.
+    pub(crate) is_stranger: bool,
     /// Why the device can't be set as the handle's settings ask.
     pub(crate) refused_place: Option<fn() -> PlaceError>,
     is_read_by_us: bool,
@@ -99,6 +101,7 @@ impl World {
             is_served: true,
             refused_on_xdp: None,
             host_use: None,
+            is_stranger: false,
             refused_place: None,
             is_read_by_us: false,
             is_activated: false,
@@ -263,6 +266,10 @@ impl Handle for Fake<'_> {
 
     fn host_use(self) -> Option<&'static str> {
         self.change(|state| state.host_use)
+    }
+
+    fn is_on_interfaces(self) -> bool {
+        !self.change(|state| state.is_stranger)
     }
 
     fn take_over_on_xdp(self) -> Result<(), String> {

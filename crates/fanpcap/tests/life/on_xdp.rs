@@ -35,6 +35,20 @@ fn packet_sockets_stand_in_for_the_engine_and_the_application_is_told_why() {
 }
 
 #[test]
+fn what_is_no_network_interface_is_told_to_be_libpcaps() {
+    let world = World::default();
+    let p = world.open("xdp:nflog", Some(""));
+    p.change(|state| {
+        state.refused_on_xdp = Some(no_memory);
+        state.is_stranger = true;
+    });
+    assert_eq!(activate(p), WARNING);
+    let text = "nflog is no network interface: libpcap reads it, not the engine xdp (set by \
+                xdp:nflog)";
+    assert_eq!(p.error(), text);
+}
+
+#[test]
 fn a_member_on_packet_sockets_has_its_mode() {
     let config = "driver@fx0 = xdp\ngroup = 7\nfanout = lb\n";
     let world = World::default();

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use fanpcap_netns::{FAR_DEVICE, ensure_each_once, ensure_flows_whole, finish, on_wire, shares};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Capture, Direction, Flow, Injector, Member, Transport};
-use fanpcap_testkit::{capture, cpus, member, pin};
+use fanpcap_testkit::{capture, cpus, member, pin, veth};
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -46,6 +46,26 @@ fn hash_keeps_flows_with_vlan_tags_together() -> Result<()> {
         let captures = finish(members, frames.len())?;
         ensure_each_once(&captures, &frames)?;
         ensure_flows_whole(&captures)?;
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn lb_shares_the_loopback_devices_packets_evenly() -> Result<()> {
+    on_wire(1, |wire| {
+        veth::ip("link set lo up")?;
+        let start = || wire.tcpdump_on("lo")?.group(7, "lb").start(&wire.scratch);
+        let members = vec![start()?, start()?];
+        let frames = traffic::frames(6, &traffic::flows(6, 10), 0..400)?;
+        let sender = Injector::open("lo")?;
+        for frame in &frames {
+            sender.send(&frame.bytes)?;
+        }
+        let captures = finish(members, frames.len())?;
+        ensure_each_once(&captures, &frames)?;
+        let half = frames.len() / 2;
+        ensure!(shares(&captures) == [half, half], "{:?}", shares(&captures));
         Ok(())
     })
 }

@@ -44,6 +44,30 @@ fn packet_sockets_stand_in_where_the_engine_can_not_serve() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn what_is_no_network_interface_is_libpcaps() -> Result<()> {
+    on_wire(1, |wire| {
+        let nflog = || wire.tcpdump_on("nflog");
+        let plain = nflog()?.start(&wire.scratch);
+        let Ok(plain) = plain else {
+            println!("SKIP: the kernel has no nflog");
+            return Ok(());
+        };
+        plain.stop()?;
+        let reason = "is no network interface: libpcap reads it, not the engine xdp";
+        ensure_on_page(reason)?;
+        let member = nflog()?.set("PCAP_DRIVER", "xdp").start(&wire.scratch)?;
+        let said = member.said()?;
+        ensure!(
+            said.contains(&format!("nflog {reason} (set by PCAP_DRIVER=xdp)")),
+            "{said}"
+        );
+        ensure!(!said.contains("packet sockets"), "{said}");
+        member.stop().map(drop)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn another_applications_xdp_program_is_told_by_its_name() -> Result<()> {
     on_wire(1, |wire| {
         let code = [Instruction::set(0, XDP_PASS), Instruction::exit()];

@@ -85,6 +85,7 @@ fn found_beside(
         groups: &groups,
         is_on_xdp: false,
         is_stolen: false,
+        has_engine: false,
         kernel: (6, 1),
         irqbalance: None,
         cpus: &[0, 1, 2, 3],
@@ -102,6 +103,47 @@ fn names(nic: &Nic, group: &Group) -> Vec<(&'static str, String)> {
 fn a_nic_that_fits_has_no_findings() {
     assert!(names(&nic(), &group("flow", &[0])).is_empty());
     assert!(names(&Nic::default(), &group("cpu", &[3])).is_empty());
+}
+
+#[test]
+fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
+    let mut nic = nic();
+    nic.facts.has_address = true;
+    let link = Link {
+        name: "eth0".to_owned(),
+        hardware: ARPHRD_ETHER,
+        mtu: 1500,
+        gso_max_segs: 65_535,
+        ..Link::default()
+    };
+    let cut = Link {
+        gso_max_segs: 1,
+        ..link.clone()
+    };
+    let group = group("flow", &[0]);
+    let found_by = |nic: &Nic, link: &Link, is_on_xdp: bool, has_engine: bool| -> Vec<_> {
+        let groups = [&group];
+        let used = Use {
+            link,
+            peer: None,
+            groups: &groups,
+            is_on_xdp,
+            has_engine,
+            kernel: (6, 18),
+            irqbalance: None,
+            cpus: &[0, 1, 2, 3],
+        };
+        let found = nic.findings(&used).into_iter();
+        found.map(|it| (it.name, it.fix)).collect()
+    };
+    let found = |nic: &Nic, link: &Link, is_on_xdp| found_by(nic, link, is_on_xdp, false);
+    let fix = "ip link set eth0 gso_max_segs 1 gso_max_size 1514";
+    assert_eq!(found(&nic, &link, true), [("unsegmented", fix.to_owned())]);
+    assert_eq!(found_by(&nic, &link, false, true)[0].0, "unsegmented");
+    assert!(found(&nic, &link, false).is_empty());
+    assert!(found(&nic, &cut, true).is_empty());
+    nic.facts.has_address = false;
+    assert!(found(&nic, &link, true).is_empty());
 }
 
 #[test]
@@ -298,6 +340,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             groups: &[],
             is_on_xdp: true,
             is_stolen: false,
+            has_engine: false,
             kernel,
             irqbalance: None,
             cpus: &[],

@@ -1,0 +1,42 @@
+//! A packet's bytes in memory that the application may write to, as it may in libpcap's ring: the
+//! kernel lets no process write to the records of a BPF program.
+
+use fanpcap_ring::LONGEST;
+
+/// The bytes of one packet, until the next one is copied.
+#[derive(Debug)]
+pub(crate) struct Copied(Box<[u8]>);
+
+/// Applications also write the byte behind a packet, to end a string there.
+const ROOM: usize = LONGEST as usize + 1;
+
+impl Copied {
+    /// Memory that no packet has touched is not there yet.
+    pub(crate) fn new() -> Self {
+        Self(vec![0; ROOM].into_boxed_slice())
+    }
+
+    /// Copies the first bytes of a packet, which the reader's cache has by now. No more than
+    /// [`LONGEST`].
+    #[inline]
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> *const u8 {
+        let to = &mut self.0[..bytes.len()];
+        match bytes.len() {
+            32..=64 => both_ends::<32>(to, bytes),
+            65..=128 => both_ends::<64>(to, bytes),
+            _ => to.copy_from_slice(bytes),
+        }
+        self.0.as_mut_ptr().cast_const()
+    }
+}
+
+/// Copies N to 2N bytes, those in the middle twice, without a call of memcpy(3).
+#[inline(always)]
+fn both_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk()) {
+        *to = *from;
+    }
+}

@@ -1,0 +1,81 @@
+//! A memory limit that the rings do not fit into.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::Program;
+
+use crate::scene::{ensure_on_page, start_as, tcpdump};
+
+/// A cgroup with a limit of 100 MiB, which ends with this value.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None` where there can be none.
+    fn new() -> Option<Self> {
+        let name = format!("fanpcap-test-{}", std::process::id());
+        let files = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        files.into_iter().find_map(|(mount, file)| {
+            let cgroup = Self(Path::new(mount).join(&name));
+            fs::create_dir(&cgroup.0).ok()?;
+            let limit = cgroup.0.join(file);
+            (limit.exists() && fs::write(limit, "104857600").is_ok()).then_some(cgroup)
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// tcpdump on the engine, within the cgroup.
+fn limited(wire: &Wire, cgroup: &Cgroup) -> Result<Program> {
+    let script = "echo $$ > \"$0/cgroup.procs\" && exec tcpdump -n -U -Z root -i \"$1\" -w \"$2\"";
+    let program = Program::new("sh", "listening on")?.args(["-c", script]);
+    let program = program.arg(&cgroup.0).arg(DEVICE);
+    let file = wire.scratch.new_file("limited");
+    Ok(program.arg(file).set("PCAP_DRIVER", "xdp"))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
+    on_wire(1, |wire| {
+        let Some(cgroup) = Cgroup::new() else {
+            println!("SKIP: no memory cgroup can be made");
+            return Ok(());
+        };
+        let reason = "the rings take 96 MiB, of a memory limit of 100 MiB: set 'caplen = 256'";
+        ensure_on_page(reason)?;
+        let alone = limited(wire, &cgroup)?.start(&wire.scratch)?;
+        let said = alone.said()?;
+        ensure!(
+            said.contains("packet sockets are read, not the engine xdp: "),
+            "{said}"
+        );
+        ensure!(
+            said.contains(reason) && said.contains("(set by PCAP_DRIVER=xdp)"),
+            "{said}"
+        );
+        alone.stop()?;
+        let other = start_as(wire, tcpdump(wire)?.group(7, "flow"))?;
+        let member = limited(wire, &cgroup)?
+            .group(7, "flow")
+            .run(&wire.scratch)?;
+        let said = member.said;
+        ensure!(!member.status.success() && said.contains(reason), "{said}");
+        ensure!(said.contains("(set by PCAP_DRIVER=xdp)"), "{said}");
+        other.stop()?;
+        let config = wire.scratch.new_file("pcap.conf");
+        fs::write(&config, "driver@vb = xdp\ncaplen = 256\n")?;
+        let short = limited(wire, &cgroup)?.set("PCAP_CONFIG", config);
+        start_as(wire, short)?.stop().map(drop)
+    })
+}

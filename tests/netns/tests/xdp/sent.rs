@@ -1,0 +1,95 @@
+//! What the host sends: packets that the application's filter rejects, and long ones.
+
+use std::io::{self, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use fanpcap_netns::Wire;
+use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_testkit::hosts::{DEVICE, Hosts};
+use fanpcap_testkit::veth::{self, ip};
+use fanpcap_testkit::{Direction, Program, Scratch, member, netns};
+
+use crate::scene::{start_as, tcpdump};
+
+/// A frame of an ethertype for experiments.
+fn frame(ethertype: [u8; 2]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend(ethertype);
+    frame.resize(100, 0);
+    frame
+}
+
+fn send(wire: &Wire, direction: Direction, ethertype: [u8; 2], count: usize) -> Result<()> {
+    let frame = frame(ethertype);
+    wire.send_bytes((0..count).map(|_| (direction, &frame[..])))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_a_filter_rejects_is_not_received_whoever_runs_it() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let member = start_as(wire, tcpdump(wire)?.arg("ether proto 0x88b5"))?;
+        for direction in [Direction::Request, Direction::Reply] {
+            send(wire, direction, [0x88, 0xb6], 500)?;
+            send(wire, direction, [0x88, 0xb5], 10)?;
+        }
+        let members = vec![member];
+        member::wait_for_packets(&members, 20)?;
+        for member in members {
+            let ended = member.stop()?;
+            ensure!(
+                ended.count("packets received by filter")? == 20,
+                "{}",
+                ended.said
+            );
+            ensure!(
+                ended.count("packets dropped by kernel")? == 0,
+                "{}",
+                ended.said
+            );
+            ensure!(ended.capture()?.packets.len() == 20);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn long_packets_that_the_host_sends_are_whole() -> Result<()> {
+    const BYTES: usize = 20 << 20;
+    netns::within_new(|| {
+        let hosts = Hosts::new()?;
+        veth::offloads_on(DEVICE)?;
+        if ip(&format!("link set {DEVICE} gso_max_size 185000")).is_err() {
+            println!("SKIP: the kernel or ip(8) has no packets of more than 64 KiB");
+            return Ok(());
+        }
+        let scratch = Scratch::new()?;
+        let program = Program::tcpdump(DEVICE, scratch.file("long"))?;
+        let member = program.args(["-Q", "out"]).set("PCAP_DRIVER", "xdp");
+        let member = member.start(&scratch)?;
+        let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        let listener = hosts.on_peer(|| Ok(TcpListener::bind((address, 0))?))?;
+        let port = listener.local_addr()?.port();
+        let sink = thread::spawn(move || {
+            let (mut taken, _) = listener.accept()?;
+            io::copy(&mut taken, &mut io::sink())
+        });
+        let mut stream = TcpStream::connect((address, port))?;
+        stream.write_all(&vec![7; BYTES])?;
+        drop(stream);
+        let taken = sink.join().map_err(|_| anyhow!("the sink"))??;
+        ensure!(taken == BYTES as u64);
+        let packets = member.stop()?.capture()?.packets;
+        let longest = packets.iter().map(|it| it.original_len).max();
+        println!("longest {longest:?} of {}", packets.len());
+        if longest.is_none_or(|it| it <= 65_536) {
+            println!("SKIP: the kernel has sent no packet of more than 64 KiB");
+            return Ok(());
+        }
+        ensure!(packets.iter().all(|it| it.captured_len == it.original_len));
+        Ok(())
+    })
+}
