@@ -33,7 +33,7 @@ pub(crate) use classes::{is_of_class, leaves_to_others};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
 use std::io;
-pub(crate) use succession::{digest, due_ns};
+pub(crate) use succession::{digest, due_ns, succeeds};
 pub(crate) use weights::Weighed;
 
 /// What the changes do outside of the table: to the kernel's array, and to the locker.

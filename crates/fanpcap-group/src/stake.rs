@@ -343,7 +343,7 @@ impl Stake {
     fn inherit(&self, slot: Slot) -> Option<Inheritance> {
         let table = self.shared.table();
         let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
-            true => heir::inherit(&self.shared, &self.read_out, slot),
+            true => heir::inherit(&self.shared, &self.read_out, slot, self.cookie),
             false => Err(heir::give_up(&self.shared, slot)),
         };
         match inherited {
