@@ -3,6 +3,7 @@
 
 use crate::door::Door;
 use crate::locker::{Deposit, Locker};
+use crate::namespace::Namespace;
 use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     /// Readable while a lifeline has hung up, or a newcomer knocks.
     pub(crate) lifelines: Epoll,
     door: Door,
+    /// That of the group's device.
+    pub(crate) namespace: Namespace,
     /// The parts of the XDP engine, where it fills the members' rings.
     pub(crate) on_xdp: Option<OnXdp>,
 }
@@ -77,6 +80,7 @@ impl Shared {
             locker: Locker::new()?,
             lifelines: Epoll::new()?,
             door: Door::new()?,
+            namespace: Namespace::here(),
             on_xdp: None,
         };
         shared.table().begin(key);
@@ -100,6 +104,7 @@ impl Shared {
             locker,
             lifelines: Epoll::from(lifelines),
             door: Door::of(door)?,
+            namespace: Namespace::here(),
             on_xdp,
         };
         match shared.table().is_of(key) {

@@ -78,8 +78,8 @@ pub(crate) trait Ground {
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
     /// The group's sockets in the order in which the kernel links them after the device was down;
-    /// none where slots are no positions of its array.
-    fn order(&mut self) -> io::Result<Vec<u64>>;
+    /// `None` where slots are no positions of its array.
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>>;
 
     /// Has a socket in the locker reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
