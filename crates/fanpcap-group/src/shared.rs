@@ -12,7 +12,7 @@ use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
-use fanpcap_linux::wait::Epoll;
+use fanpcap_linux::wait::{Epoll, clock};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
@@ -164,6 +164,20 @@ impl Shared {
     pub(crate) fn program_text(&self) -> Option<String> {
         let kept = self.locker.find(Deposit::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
+    }
+
+    /// Publishes what has become of the packets that came to the group on XDP.
+    pub(crate) fn publish_ledger(&self) {
+        if let Some(on_xdp) = &self.on_xdp {
+            self.table().publish_ledger(&|| on_xdp.ledger());
+        }
+    }
+
+    /// The same if the published figures are old.
+    pub(crate) fn renew_ledger(&self) {
+        if self.table().has_old_ledger(clock::monotonic_ns()) {
+            self.publish_ledger();
+        }
     }
 
     /// The index of the interface that the group is on.

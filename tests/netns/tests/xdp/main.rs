@@ -13,6 +13,7 @@ mod kernels;
 mod refusals;
 mod remains;
 mod replaced;
+mod ledger;
 mod stalled;
 mod stream;
 mod tags;
