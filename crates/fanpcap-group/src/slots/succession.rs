@@ -50,13 +50,6 @@ pub(super) fn left_by(row: &Row) -> State {
     }
 }
 
-/// Whether the member `own` has taken the place of one that is gone, so that it had none of the
-/// other's packets.
-pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
-    let slot = table.slot_of(own).filter(|_| gone.name != 0);
-    slot.is_some_and(|slot| table.row(slot).name == gone.name)
-}
-
 /// After how many nanoseconds the member `own` must look after others that are gone, or may be; or
 /// after itself, as it has no share. `None`: there are none. Needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {

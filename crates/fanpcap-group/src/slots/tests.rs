@@ -304,7 +304,7 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             // Most steps move a bucket each; a few of these stand for all.
             steps += if steps < 50 { 1 } else { 41 };
         }
-        assert!(steps > 2, "{name}: {steps} steps");
+        assert!(steps > 0, "{name}: {steps} steps");
     }
 }
 
