@@ -77,7 +77,7 @@ fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
         load.pause()?;
         ensure!(gone.gone.inherited > 1000, "{:?}", gone.gone);
         let sent = load.sent().count();
-        let count = |member: &Recorder| Ok(numbers(member, &load)?.len());
+        let count = |member: &Recorder| -> Result<usize> { Ok(numbers(member, &load)?.len()) };
         await_for("all packets", LIMIT, || {
             let both = count(&members[1])? + count(&members[2])?;
             Ok((both + 1 >= sent && count(&members[0])? >= sent).then_some(()))
