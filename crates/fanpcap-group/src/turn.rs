@@ -227,5 +227,29 @@ mod tests {
         assert!(Thread::take().is_some());
         drop(again);
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+        who_has_the_lock_is_named();
+    }
+
+    fn who_has_the_lock_is_named() {
+        let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));
+        let [ours, others] = [(); 2].map(|()| File::create(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let lock = GroupLock(Some((Arc::new(ours), [7, 8])));
+        assert!(lock::try_take_byte(&others, 7).unwrap());
+        let error = lock.take().unwrap_err();
+        let own = std::process::id();
+        let text = format!("process {own} is changing it: try again");
+        assert_eq!(error.to_string(), text);
+        let SteerError::BusyBy(holder) = error else {
+            panic!("{error}");
+        };
+        let stopped = SteerError::BusyBy(Stat {
+            state: 'T',
+            ..holder
+        });
+        let text = stopped.to_string();
+        assert!(text.ends_with(" is changing it: continue or end that process"));
+        lock::release_byte(&others, 7).unwrap();
+        assert!(lock.take().is_ok());
     }
 }
