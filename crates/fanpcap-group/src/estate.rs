@@ -2,9 +2,11 @@
 //! rings of its own.
 
 use crate::locker::Deposit;
+use crate::page::MemberId;
 use crate::record::{NOT_READ_BY_US, WORDS, at};
 use crate::shared::Shared;
 use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::packet;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::PublishedPosition;
 use fanpcap_ring::{Position, Remains};
@@ -69,7 +71,11 @@ impl Estate {
         let socket = self.socket.as_fd();
         match &shared.on_xdp {
             _ if !is_known => None,
-            None => fanpcap_tpacket::inherit(socket, position).ok(),
+            None => {
+                let roster = shared.namespace.roster().ok()?;
+                let told = roster.find(MemberId::of_socket(packet::inode(socket).ok()?))?;
+                fanpcap_tpacket::inherit(socket, told, position).ok()
+            }
             Some(on_xdp) => {
                 let rings = self.rings.iter().map(OwnedFd::try_clone);
                 let rings = rings.collect::<io::Result<_>>().ok()?;

@@ -4,7 +4,6 @@ use crate::estate::Estate;
 use crate::faults;
 use crate::locker::Deposit;
 use crate::page::MemberId;
-use crate::roster::Roster;
 use crate::shared::{Shared, group_of};
 use crate::slots::Ground;
 use crate::table::at;
@@ -75,6 +74,13 @@ impl<'a> Kernel<'a> {
         Ok(found.and_then(|descriptors| descriptors.into_iter().next()))
     }
 
+    /// Whether a socket is in a group.
+    fn is_in_a_group(&self, member: u64) -> io::Result<bool> {
+        let roster = self.shared.namespace.roster()?;
+        let socket = roster.find(MemberId::of_socket(member));
+        Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
+    }
+
     /// Gives the group the BPF program that it has: the kernel waits for packets that are in the
     /// one before (af_packet.c, `__fanout_set_data_bpf()`).
     fn set_program_again(&self) -> io::Result<()> {
@@ -97,13 +103,6 @@ impl<'a> Kernel<'a> {
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
-}
-
-/// Whether a socket is in a group of the calling thread's network namespace.
-fn is_in_a_group(member: u64) -> io::Result<bool> {
-    let roster = Roster::look()?;
-    let socket = roster.find(MemberId::of_socket(member));
-    Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
 }
 
 impl Ground for Kernel<'_> {
@@ -155,7 +154,7 @@ impl Ground for Kernel<'_> {
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()> {
         self.shared.locker.remove(Deposit::Socket(cookie))?;
         let end = Instant::now() + RELEASED_WITHIN;
-        while is_in_a_group(member)? {
+        while self.is_in_a_group(member)? {
             if Instant::now() > end {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -207,20 +206,20 @@ impl Ground for Kernel<'_> {
         Ok(told)
     }
 
-    fn order(&mut self) -> io::Result<Vec<u64>> {
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>> {
         if self.shared.on_xdp.is_some() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         // Packet diag lists the sockets in the same order.
         let table = self.shared.table();
         let (ifindex, group) = group_of(table.get(at::GROUP));
-        let roster = Roster::look()?;
+        let roster = self.shared.namespace.roster()?;
         let cookie = |id: MemberId| {
             let mut rows = table.rows();
             let row = rows.find(|(_, row)| row.member == id.socket());
             row.map_or(0, |(_, row)| row.cookie)
         };
-        Ok(roster.ids(ifindex, group).map(cookie).collect())
+        Ok(Some(roster.ids(ifindex, group).map(cookie).collect()))
     }
 
     fn refuse(&mut self, cookie: u64) -> io::Result<()> {

@@ -5,6 +5,7 @@ use crate::epitaph;
 use crate::estate::Estate;
 use crate::record::{BEFORE, at};
 use crate::shared::Shared;
+use crate::slots;
 use crate::table::Gone;
 use fanpcap_buckets::Slot;
 use fanpcap_linux::packet;
@@ -17,7 +18,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) type ReadOut = Vec<(u64, Gone)>;
 
 /// Inherits the ring of a gone member, to which nothing comes any more. Notes in `read_out` when it
-/// is read to the end. The caller holds the group's lock.
+/// is read to the end. The caller holds the group's lock. `own`: the heir, which has its own copies
+/// of packets that go to several members, unless it is the successor of the one that is gone.
 ///
 /// # Errors
 /// What is known of the member, where its ring can't be read.
@@ -25,13 +27,18 @@ pub(crate) fn inherit(
     shared: &Arc<Shared>,
     read_out: &Arc<Mutex<ReadOut>>,
     slot: Slot,
+    own: u64,
 ) -> Result<Inheritance, Gone> {
-    let cookie = shared.table().row(slot).cookie;
-    let estate = Estate::of(shared, cookie).ok_or(Gone::UNKNOWN)?;
+    let row = shared.table().row(slot);
+    let estate = Estate::of(shared, row.cookie).ok_or(Gone::UNKNOWN)?;
     epitaph::begin(&estate.words);
     let published = estate.published();
     let Some(remains) = estate.remains(shared) else {
         return Err(estate.epitaph(shared));
+    };
+    let remains = match slots::succeeds(shared.table(), own, &row) {
+        true => remains,
+        false => remains.without_copies(),
     };
     let read_out = Arc::clone(read_out);
     let of_group = Arc::clone(shared);

@@ -1,9 +1,9 @@
 //! Which member of which group a handle is.
 
 use crate::group_stats::{Departed, GroupStats};
+use crate::namespace::Namespace;
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
-use crate::roster::Roster;
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_linux::process;
 
@@ -18,6 +18,8 @@ pub struct Identity {
     id: MemberId,
     /// The group directory; `None` where there are no pages.
     group_dir: Option<GroupDir>,
+    /// That of the group's device.
+    namespace: Namespace,
 }
 
 impl Identity {
@@ -30,6 +32,7 @@ impl Identity {
             ifindex,
             id,
             group_dir,
+            namespace: Namespace::here(),
         }
     }
 
@@ -42,6 +45,7 @@ impl Identity {
             ifindex,
             id: MemberId::of_socket(0),
             group_dir: GroupDir::of(ifindex, group).ok(),
+            namespace: Namespace::here(),
         }
     }
 
@@ -100,10 +104,9 @@ impl Identity {
         GroupStats::of(members, pages.unwrap_or_default(), departed)
     }
 
-    /// The members of the group; `None` if this member is not in the calling thread's network
-    /// namespace.
+    /// The members of the group; `None` if they can't be listed.
     pub(crate) fn members(&self) -> Option<Vec<MemberId>> {
-        let roster = Roster::look().ok()?;
+        let roster = self.namespace.roster().ok()?;
         roster.find(self.id)?;
         Some(roster.ids(self.ifindex, self.group).collect())
     }

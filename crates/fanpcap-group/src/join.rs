@@ -9,6 +9,7 @@ mod engine;
 mod same;
 mod runs;
 mod leg;
+mod ready;
 mod entry;
 mod program;
 

@@ -9,6 +9,7 @@ pub mod arrivals;
 pub mod rejecting;
 pub mod epitaph;
 pub mod roster;
+mod namespace;
 pub mod closing;
 pub mod steered;
 pub mod group_stats;

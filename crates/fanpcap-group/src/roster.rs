@@ -4,7 +4,7 @@
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::diag::{self, PacketSocket};
+use fanpcap_linux::netlink::diag::{self, Diag, PacketSocket};
 use fanpcap_linux::packet::ETH_P_SILENT;
 use std::io;
 
@@ -51,6 +51,15 @@ impl Roster {
     /// call.
     pub fn look() -> io::Result<Self> {
         let sockets = diag::packet_sockets()?;
+        Ok(Self { sockets })
+    }
+
+    /// That of the network namespace in which packet diag was opened.
+    ///
+    /// # Errors
+    /// As [`Roster::look`].
+    pub(crate) fn by(diag: &Diag) -> io::Result<Self> {
+        let sockets = diag.packet_sockets()?;
         Ok(Self { sockets })
     }
 

@@ -3,6 +3,7 @@
 
 use crate::door::Door;
 use crate::locker::{Deposit, Locker};
+use crate::namespace::Namespace;
 use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
@@ -11,7 +12,7 @@ use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
-use fanpcap_linux::wait::Epoll;
+use fanpcap_linux::wait::{Epoll, clock};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     /// Readable while a lifeline has hung up, or a newcomer knocks.
     pub(crate) lifelines: Epoll,
     door: Door,
+    /// That of the group's device.
+    pub(crate) namespace: Namespace,
     /// The parts of the XDP engine, where it fills the members' rings.
     pub(crate) on_xdp: Option<OnXdp>,
 }
@@ -77,6 +80,7 @@ impl Shared {
             locker: Locker::new()?,
             lifelines: Epoll::new()?,
             door: Door::new()?,
+            namespace: Namespace::here(),
             on_xdp: None,
         };
         shared.table().begin(key);
@@ -100,6 +104,7 @@ impl Shared {
             locker,
             lifelines: Epoll::from(lifelines),
             door: Door::of(door)?,
+            namespace: Namespace::here(),
             on_xdp,
         };
         match shared.table().is_of(key) {
@@ -159,6 +164,20 @@ impl Shared {
     pub(crate) fn program_text(&self) -> Option<String> {
         let kept = self.locker.find(Deposit::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
+    }
+
+    /// Publishes what has become of the packets that came to the group on XDP.
+    pub(crate) fn publish_ledger(&self) {
+        if let Some(on_xdp) = &self.on_xdp {
+            self.table().publish_ledger(&|| on_xdp.ledger());
+        }
+    }
+
+    /// The same if the published figures are old.
+    pub(crate) fn renew_ledger(&self) {
+        if self.table().has_old_ledger(clock::monotonic_ns()) {
+            self.publish_ledger();
+        }
     }
 
     /// The index of the interface that the group is on.

@@ -29,7 +29,7 @@ mod joining;
 
 use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};
-pub(crate) use classes::{is_of_class, leaves_to_others};
+pub(crate) use classes::{is_of_class, leaves_to_others, succeeds};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
 use std::io;
@@ -78,8 +78,8 @@ pub(crate) trait Ground {
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
     /// The group's sockets in the order in which the kernel links them after the device was down;
-    /// none where slots are no positions of its array.
-    fn order(&mut self) -> io::Result<Vec<u64>>;
+    /// `None` where slots are no positions of its array.
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>>;
 
     /// Has a socket in the locker reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
@@ -146,18 +146,23 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(is_newcomer)
     }
 
-    /// A member is about to close its handle: its share goes to others, or is kept for its
-    /// successor. So does its ring.
+    /// A member is about to close its handle: its share and its ring go to others, or are kept for
+    /// its successor. Who takes the ring gives the share away.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(());
         };
         let row = self.table.row(slot);
-        if matches!(row.state, State::Live | State::Newcomer) {
-            self.note(Journal::Balance);
-            self.set_state(slot, succession::left_by(&row));
-            self.finish_balance();
+        if !matches!(row.state, State::Live | State::Newcomer) {
+            return Ok(());
+        }
+        let is_other =
+            |it: &Row| it.state == State::Live && it.class == row.class && it.cookie != own;
+        let has_others = self.table.rows().any(|(_, it)| is_other(&it));
+        self.set_state(slot, succession::left_by(&row));
+        if !has_others {
+            self.balance();
         }
         Ok(())
     }
@@ -192,9 +197,19 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(inherited)
     }
 
-    /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is
-    /// to have. Returns the sockets of those that live.
+    /// Marks members that are gone, and gives the buckets away that this member is to. Returns the
+    /// sockets of those that live.
     fn mourn(&mut self, own: u64) -> io::Result<Vec<u64>> {
+        let living = self.mark_gone(own)?;
+        if classes::is_to_share_out(self.table, own, self.ground.now_ns()) {
+            self.balance();
+        }
+        Ok(living)
+    }
+
+    /// Marks members whose lifelines have hung up. They keep their buckets: who reads the ring of
+    /// one gives them away. Returns the sockets of those that live.
+    fn mark_gone(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.ground.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
@@ -202,14 +217,23 @@ impl<'a, G: Ground> Slots<'a, G> {
             (is_member && !lives).then_some((slot, succession::left_by(&row)))
         };
         let gone: Vec<(Slot, State)> = self.table.rows().filter_map(is_gone).collect();
-        if !gone.is_empty() {
-            self.note(Journal::Balance);
-            for (slot, state) in gone {
-                self.set_state(slot, state);
-            }
-            self.finish_balance();
+        for (slot, state) in gone {
+            self.set_state(slot, state);
         }
         Ok(living)
+    }
+
+    /// Whether the member takes its share now, if it has none: not while another is to take what
+    /// one that is gone has left.
+    pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
+        self.repair()?;
+        let slot = self.table.slot_of(own);
+        if slot.is_none_or(|slot| self.table.row(slot).state != State::Newcomer) {
+            return Ok(true);
+        }
+        self.mark_gone(own)?;
+        let now_ns = self.ground.now_ns();
+        Ok(!classes::leaves_to_others(self.table, own, now_ns))
     }
 
     fn has_owner(&self, class: u8) -> bool {

@@ -286,12 +286,15 @@ impl Stake {
             noted.inspect_err(|_| _ = self.downs.fetch_add(downs, Ordering::Relaxed))?;
         }
         self.vacate(&mut slots)?;
-        slots.begin_share(self.cookie)?;
+        if slots.may_begin(self.cookie)? {
+            slots.begin_share(self.cookie)?;
+        }
         slots.look_for_silent(self.cookie)?;
         slots.level(self.cookie);
         slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
-        let leaves_some = slots::leaves_to_others(self.shared.table(), self.cookie);
+        let leaves_some =
+            slots::leaves_to_others(self.shared.table(), self.cookie, clock::monotonic_ns());
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         let inherited = inherited.collect();
         let again = match self.look_after_dock(&turn) {
@@ -343,7 +346,7 @@ impl Stake {
     fn inherit(&self, slot: Slot) -> Option<Inheritance> {
         let table = self.shared.table();
         let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
-            true => heir::inherit(&self.shared, &self.read_out, slot),
+            true => heir::inherit(&self.shared, &self.read_out, slot, self.cookie),
             false => Err(heir::give_up(&self.shared, slot)),
         };
         match inherited {
@@ -387,6 +390,8 @@ impl Company for Stake {
         let again = again.or(answered.err().map(|_| FAILED));
         // The lead's change goes on, or another member's.
         let again = again.or(self.is_behind().then_some(BUSY));
+        // Packets that no member gets are counted too.
+        self.shared.renew_ledger();
         let on_xdp = self.shared.on_xdp.as_ref();
         let latest = self.due_ns().into_iter();
         let latest = latest.chain(on_xdp.map(|_| AT_DEVICE_NS)).min();

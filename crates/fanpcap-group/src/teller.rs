@@ -1,6 +1,7 @@
 //! Which member publishes the counters of a group on XDP. The group has one BPF program, and all
-//! members' pages are summed up. So only the member in the lowest live slot publishes the BPF
-//! program's counters on its page.
+//! members' pages are summed up. So only the member in the lowest live slot publishes the steering
+//! program's counters on its page. It may get no packets, and then publishes nothing. So any member
+//! publishes the group's ledger in the table, if the figures there are old.
 
 use crate::shared::Shared;
 use crate::steered::Whole;
@@ -38,8 +39,9 @@ impl Whole for Teller {
     }
 
     fn tell(&self) {
-        if let Some(on_xdp) = self.shared.on_xdp.as_ref().filter(|_| self.is_to_tell()) {
-            self.shared.table().set_ledger(&on_xdp.ledger());
+        match self.is_to_tell() {
+            true => self.shared.publish_ledger(),
+            false => self.shared.renew_ledger(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::identity::Identity;
 use crate::steered::SteerError;
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process::signal::Blocked;
+use fanpcap_linux::process::stat::Stat;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -54,7 +55,16 @@ impl GroupLock {
     /// [`SteerError::Busy`] when another has it for longer, [`SteerError::Pages`] when the lock
     /// can't be taken.
     pub(crate) fn take(&self) -> Result<Turn, SteerError> {
-        patiently(|| self.try_take())
+        patiently(|| self.try_take()).map_err(|error| self.named(error, 0))
+    }
+
+    /// Names the process that has a lock, by its index, where it can be known.
+    fn named(&self, error: SteerError, which: usize) -> SteerError {
+        let holder = match (&error, &self.0) {
+            (SteerError::Busy, Some((file, numbers))) => lock::holder(file, numbers[which]),
+            _ => None,
+        };
+        holder.map_or(error, SteerError::BusyBy)
     }
 
     /// The turn, if nobody has it.
@@ -92,7 +102,7 @@ impl Turn {
     /// # Errors
     /// As [`GroupLock::take`].
     pub(crate) fn at_dock(&self) -> Result<AtDock<'_>, SteerError> {
-        patiently(|| self.try_at_dock())
+        patiently(|| self.try_at_dock()).map_err(|error| self.lock.named(error, 1))
     }
 
     /// The turn at the dock, if nobody has it.
@@ -110,6 +120,25 @@ impl Turn {
         Ok((!is_taken).then_some(AtDock(self)))
     }
 }
+
+/// The process that has had the lock of a group, or of its device's dock, for longer than changes
+/// take; `None` if there is none that is known.
+pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
+    let lock = GroupLock::open(&Identity::outside(group, ifindex)).ok()?;
+    let (file, numbers) = lock.0?;
+    let holder = |number| {
+        let is_taken = || lock::is_byte_taken(&file, number).unwrap_or(false);
+        let lasts = is_taken() && {
+            thread::sleep(CHANGED_WITHIN);
+            is_taken()
+        };
+        lasts.then(|| lock::holder(&file, number)).flatten()
+    };
+    numbers.into_iter().find_map(holder)
+}
+
+/// Nearly all changes take less.
+const CHANGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The right to change what all groups on a device share, for as long as it is kept.
 #[derive(Debug)]
@@ -198,5 +227,29 @@ mod tests {
         assert!(Thread::take().is_some());
         drop(again);
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+        who_has_the_lock_is_named();
+    }
+
+    fn who_has_the_lock_is_named() {
+        let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));
+        let [ours, others] = [(); 2].map(|()| File::create(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let lock = GroupLock(Some((Arc::new(ours), [7, 8])));
+        assert!(lock::try_take_byte(&others, 7).unwrap());
+        let error = lock.take().unwrap_err();
+        let own = std::process::id();
+        let text = format!("process {own} is changing it: try again");
+        assert_eq!(error.to_string(), text);
+        let SteerError::BusyBy(holder) = error else {
+            panic!("{error}");
+        };
+        let stopped = SteerError::BusyBy(Stat {
+            state: 'T',
+            ..holder
+        });
+        let text = stopped.to_string();
+        assert!(text.ends_with(" is changing it: continue or end that process"));
+        lock::release_byte(&others, 7).unwrap();
+        assert!(lock.take().is_ok());
     }
 }

@@ -79,7 +79,14 @@ pub struct Moved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnderWay {
     /// A newcomer joins into this slot.
-    Join(u8),
+    Join {
+        /// The slot.
+        slot: u8,
+        /// The newcomer's process.
+        pid: u32,
+        /// Since when, nanoseconds of `CLOCK_MONOTONIC`.
+        since_ns: u64,
+    },
     /// Buckets move.
     Balance,
     /// This slot becomes a placeholder.
@@ -93,10 +100,18 @@ pub enum UnderWay {
 }
 
 impl UnderWay {
-    fn of(journal: Journal) -> Option<Self> {
-        Some(match journal {
+    fn of(table: Table<'_>) -> Option<Self> {
+        Some(match table.journal() {
             Journal::Nothing => return None,
-            Journal::Join(slot) => Self::Join(slot.0),
+            Journal::Join(slot) => {
+                let Row { pid, since_ns, .. } = table.newcomer();
+                let slot = slot.0;
+                Self::Join {
+                    slot,
+                    pid,
+                    since_ns,
+                }
+            }
             Journal::Balance => Self::Balance,
             Journal::Epitaph(slot, _) => Self::Epitaph(slot.0),
             Journal::Trim(slot) => Self::Trim(slot.0),
@@ -176,7 +191,7 @@ fn read(table: Table<'_>) -> View {
         moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
         ledger: table.ledger(),
         leveled: table.leveled(),
-        under_way: UnderWay::of(table.journal()),
+        under_way: UnderWay::of(table),
     }
 }
 

@@ -54,11 +54,20 @@ impl Question {
         body: &[u8],
         each: &mut dyn FnMut(&[u8]) -> Option<()>,
     ) -> io::Result<()> {
-        let netlink = open(self.protocol)?;
-        send(&netlink, &self.request(NLM_F_DUMP, body))?;
+        self.list_by(&open(self.protocol)?, body, each)
+    }
+
+    /// The same by a socket of this protocol, in whose network namespace the objects are.
+    pub(crate) fn list_by(
+        self,
+        netlink: &OwnedFd,
+        body: &[u8],
+        each: &mut dyn FnMut(&[u8]) -> Option<()>,
+    ) -> io::Result<()> {
+        send(netlink, &self.request(NLM_F_DUMP, body))?;
         let mut answer = vec![0; ANSWER_LEN];
         loop {
-            let len = receive(&netlink, &mut answer)?;
+            let len = receive(netlink, &mut answer)?;
             if self.read(&answer[..len], each)? {
                 return Ok(());
             }
@@ -137,7 +146,7 @@ pub(crate) fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "malformed netlink answer")
 }
 
-fn open(protocol: c_int) -> io::Result<OwnedFd> {
+pub(crate) fn open(protocol: c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: socket(2) takes plain numbers.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };

@@ -56,6 +56,8 @@ pub(crate) struct Merge {
     horizon: Duration,
     /// Deliver the next packet without waiting for other devices.
     hurried: bool,
+    /// The time since 1970.
+    clock: fn() -> Duration,
 }
 
 /// What to do with the earliest packet.
@@ -81,6 +83,7 @@ impl Merge {
             delay: timeout.unwrap_or_default() + SLACK,
             horizon: Duration::ZERO,
             hurried: false,
+            clock: now,
         }
     }
 
@@ -242,11 +245,16 @@ impl Merge {
         }
     }
 
-    /// Finds the earliest packet and what to do with it.
-    fn turn(&mut self, control: &Control) -> Turn {
+    /// The earliest of the lanes' next packets.
+    fn earliest(&self) -> Option<(usize, Duration)> {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
-        let Some((lane, time)) = times.min_by_key(|(_, time)| *time) else {
+        times.min_by_key(|(_, time)| *time)
+    }
+
+    /// Finds the earliest packet and what to do with it.
+    fn turn(&mut self, control: &Control) -> Turn {
+        let Some((lane, time)) = self.earliest() else {
             return Turn::Never;
         };
         // Nothing would wake an application for a dead member's packet that is held back.
@@ -255,24 +263,32 @@ impl Merge {
             || is_deaf
             || self.heads.iter().all(Option::is_some)
             || self.lanes.iter().any(|lane| lane.ring.is_filling());
-        let wait = if at_once { None } else { self.wait(time) };
-        wait.map_or(Turn::Now(lane), Turn::After)
+        match if at_once { None } else { self.wait(time) } {
+            None => Turn::Now(lane),
+            Some(Duration::ZERO) => {
+                // Before the clock was read, and after the lanes were, the kernel may have handed
+                // over earlier packets.
+                self.look(control);
+                self.earliest().map_or(Turn::Never, |it| Turn::Now(it.0))
+            }
+            Some(wait) => Turn::After(wait),
+        }
     }
 
     /// How long a packet of this time must still wait for earlier ones; `None`: it need not wait.
+    /// Zero: it need not, by a clock that was read after the lanes.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
         // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {
             return None;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or_default();
+        let now = (self.clock)();
         if time > now + AHEAD {
             // The time stamps are of another clock, so waiting has no meaning.
             return None;
         }
         self.horizon = now.saturating_sub(self.delay);
-        Some(time.saturating_sub(self.horizon)).filter(|wait| !wait.is_zero())
+        Some(time.saturating_sub(self.horizon))
     }
 
     /// How to wait for packets that are earlier than one that is due after `longest`.
@@ -311,6 +327,14 @@ fn ends(control: &Control, call: &Call) -> bool {
     call.delivered > 0 || (call.begun && may_be_empty)
 }
 
+fn now() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
 fn since_1970(stamp: Stamp) -> Duration {
     Duration::new(stamp.seconds.into(), stamp.nanoseconds)
 }
+
+#[cfg(test)]
+mod tests;

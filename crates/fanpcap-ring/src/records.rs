@@ -19,6 +19,8 @@ pub const LONGEST: u32 = 1 << 18;
 
 /// The frame is on its way out.
 const OUTGOING: u16 = 1;
+/// Another member has the packet too.
+const COPY: u16 = 4;
 
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
@@ -265,6 +267,21 @@ impl Records {
                 }
                 _ if self.choose(next) => {}
                 _ => return None,
+            }
+        }
+    }
+
+    /// The same of the next record that no other member has. Passes the others, which do not count
+    /// as taken.
+    pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
+        loop {
+            let stamp = self.peek()?;
+            match self.current.next() {
+                Some(next) if next.flags() & COPY != 0 => {
+                    // One that leaves the ring is passed too.
+                    let _ = self.current.take(next);
+                }
+                _ => return Some(stamp),
             }
         }
     }

@@ -59,7 +59,11 @@ enum Layout {
         frames: Frames,
         left: usize,
     },
-    Records(Records),
+    Records {
+        records: Records,
+        /// What other members have too is not read.
+        skips_copies: bool,
+    },
 }
 
 impl Remains {
@@ -111,7 +115,19 @@ impl Remains {
 
     /// What is unread in the ring buffers of a reader of [`Records`] that had `taken` so many.
     pub fn of_records(records: Records, taken: u64) -> Self {
-        Self(Layout::Records(records.remains(taken)))
+        Self(Layout::Records {
+            records: records.remains(taken),
+            skips_copies: false,
+        })
+    }
+
+    /// The same without the packets that other members have too. They stay unread.
+    #[must_use]
+    pub fn without_copies(mut self) -> Self {
+        if let Layout::Records { skips_copies, .. } = &mut self.0 {
+            *skips_copies = true;
+        }
+        self
     }
 
     /// Whether they are records, to which nobody may write.
@@ -124,7 +140,7 @@ impl Remains {
         let (left, count) = match &self.0 {
             Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
             Layout::Frames { frames, left } => (*left, frames.count()),
-            Layout::Records(records) => return records.is_half_full(),
+            Layout::Records { records, .. } => return records.is_half_full(),
         };
         left * 2 >= count
     }
@@ -135,7 +151,7 @@ impl Remains {
             Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
             Layout::Blocks { blocks, .. } => blocks.taken(),
             Layout::Frames { frames, .. } => frames.taken(),
-            Layout::Records(records) => records.taken(),
+            Layout::Records { records, .. } => records.taken(),
         }
     }
 
@@ -143,7 +159,7 @@ impl Remains {
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
-            Layout::Frames { .. } | Layout::Records(_) => None,
+            Layout::Frames { .. } | Layout::Records { .. } => None,
         }
     }
 
@@ -173,7 +189,11 @@ impl Remains {
                 }
                 if *left > 0 { frames.peek() } else { None }
             }
-            Layout::Records(records) => records.peek(),
+            Layout::Records {
+                records,
+                skips_copies: true,
+            } => records.peek_single(),
+            Layout::Records { records, .. } => records.peek(),
         }
     }
 
@@ -186,7 +206,7 @@ impl Remains {
             Layout::Blocks { blocks, .. } => blocks.next_frame(),
             Layout::Frames { left: 0, .. } => Ok(None),
             Layout::Frames { frames, .. } => frames.next_frame(),
-            Layout::Records(records) => records.next_frame_of_many(),
+            Layout::Records { records, .. } => records.next_frame_of_many(),
         }
     }
 }

@@ -54,6 +54,37 @@ fn times(stamps: &[u64]) -> Vec<Stamp> {
     stamps.iter().copied().map(time_of).collect()
 }
 
+#[test]
+fn copies_that_a_dead_reader_has_left_are_passed_and_stay_unread() {
+    let (programs, _records) = device(2);
+    for stamp in 1..=8 {
+        let program = &programs[stamp as usize % 2];
+        let position = program.reserve(room_of(&written(stamp))).unwrap();
+        program.fill(position, &written(stamp));
+        if stamp % 4 != 0 {
+            // Behind the kernel's header, 18 bytes of the BPF program's.
+            program.put(position + 8 + 18, &4_u16.to_ne_bytes());
+        }
+        program.commit(position, 0);
+    }
+    let read = |without_copies: bool| {
+        let rings = programs.iter().map(Program::copy).collect();
+        let mut remains = Remains::of_records(Records::new(rings, &DEVICE, || OFFSET).unwrap(), 3);
+        if without_copies {
+            remains = remains.without_copies();
+        }
+        let mut stamps = Vec::new();
+        while let Some(stamp) = remains.head() {
+            stamps.push(stamp);
+            assert_eq!(remains.next_frame().unwrap().unwrap().stamp(), stamp);
+        }
+        (stamps, remains.taken())
+    };
+    let all: Vec<u64> = (1..=8).collect();
+    assert_eq!(read(false), (times(&all), 11));
+    assert_eq!(read(true), (times(&[4, 8]), 5));
+}
+
 proptest! {
     #[test]
     fn records_are_read_as_they_were_written(

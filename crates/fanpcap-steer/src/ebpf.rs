@@ -47,8 +47,8 @@ mod by_key;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::Delivery;
 pub(crate) use delivery::Nowhere;
+pub use delivery::{Delivery, IS_COPY};
 pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use keyed::{KEYED_IPV4, KEYED_IPV6, Keyed};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};

@@ -1,7 +1,7 @@
 //! A packet socket's ring, mapped beside the mapping of the system's library.
 
 use crate::socket::Socket;
-use fanpcap_linux::netlink::diag::Geometry;
+use fanpcap_linux::netlink::diag::{Geometry, PacketSocket};
 use fanpcap_linux::packet::ring::{self, Mapping, Version};
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{Input, Ring};
@@ -40,11 +40,17 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
 
 /// Maps the ring of a dead member's `socket`, of which all is unread that comes after `position`.
 /// Nothing may come into the ring any more: the socket rejects all, and no packet is under way.
+/// `told` is what packet diag says of the socket.
 ///
 /// # Errors
 /// As [`open`].
-pub fn inherit(socket: BorrowedFd<'_>, position: Position) -> io::Result<Remains> {
-    let (version, geometry) = ring::of(socket)?;
+pub fn inherit(
+    socket: BorrowedFd<'_>,
+    told: &PacketSocket,
+    position: Position,
+) -> io::Result<Remains> {
+    let invalid = || io::Error::from_raw_os_error(EINVAL);
+    let (version, geometry) = ring::told(told).ok_or_else(invalid)?;
     let mapping = Mapping::of(socket, &geometry)?;
     let sizes = Sizes::of(&geometry);
     let remains = match version {
@@ -55,7 +61,7 @@ pub fn inherit(socket: BorrowedFd<'_>, position: Position) -> io::Result<Remains
     };
     // packet_poll() takes the lock under which the kernel's timer opens a block: see `Remains`.
     events::poll(&[socket], Some(Duration::ZERO))?;
-    remains.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))
+    remains.ok_or_else(invalid)
 }
 
 /// A ring's sizes in bytes, and its numbers of blocks and frames.

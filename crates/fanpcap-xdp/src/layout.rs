@@ -137,6 +137,8 @@ pub(crate) mod record {
     pub(crate) const QUEUE: i16 = 16;
     /// 16 bits of flags.
     pub(crate) const FLAGS: i16 = 18;
+    /// Which of the flags says that another member has the packet too.
+    pub(crate) const COPY_BIT: i32 = 2;
     /// 32 bits: the filter that the frame has passed; 0: none.
     pub(crate) const FILTER: i16 = 20;
     /// The captured bytes.

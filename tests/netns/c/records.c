@@ -1,12 +1,15 @@
 /* A member that records each packet in FILE, mapped, so that nothing that it got is lost when it is
-   killed: records DEVICE GROUP MODE FILE [immediate|small|nobody|idle|daemon|holds]... Says "ready"
-   before it looks for packets. small: its ring has 4 MiB. nobody: it has given up all privileges by
-   then. idle: it reads nothing before SIGUSR1. daemon: goes on in a child, and says "child PID.";
-   the parent ends at SIGUSR1. holds: a child has it all and does nothing; it says "child PID." too.
-   Ends at SIGTERM, and by itself after a minute. */
+   killed: records DEVICE GROUP MODE FILE [immediate|small|nobody|away|idle|daemon|holds]... Says
+   "ready" before it looks for packets. small: its ring has 4 MiB. nobody: it has given up all
+   privileges by then. away: it has left the device's network namespace by then. idle: it reads
+   nothing before SIGUSR1. daemon: goes on in a child, and says "child PID."; the parent ends at
+   SIGUSR1. holds: a child has it all and does nothing; it says "child PID." too. Ends at SIGTERM,
+   and by itself after a minute. */
+#define _GNU_SOURCE
 #include "scene.h"
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -108,12 +111,12 @@ static void be_held_by_child(void)
 
 int main(int argc, char **argv)
 {
-	int is_idle = 0, is_nobody = 0, is_daemon = 0, is_held = 0;
+	int is_idle = 0, is_nobody = 0, is_away = 0, is_daemon = 0, is_held = 0;
 	struct pcap_stat stat;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 5)
-		fail("usage", "records DEVICE GROUP MODE FILE [immediate|small|nobody|idle|daemon|holds]...");
+		fail("usage", "records DEVICE GROUP MODE FILE [immediate|small|nobody|away|idle|daemon|holds]...");
 	alarm(LIMIT_SECONDS);
 	p = created(argv[1]);
 	pcap_set_snaplen(p, 64);
@@ -125,6 +128,7 @@ int main(int argc, char **argv)
 			pcap_set_buffer_size(p, 4 << 20);
 		is_nobody |= strcmp(argv[at], "nobody") == 0;
 		is_idle |= strcmp(argv[at], "idle") == 0;
+		is_away |= strcmp(argv[at], "away") == 0;
 		is_held |= strcmp(argv[at], "holds") == 0;
 		is_daemon |= strcmp(argv[at], "daemon") == 0;
 	}
@@ -135,6 +139,8 @@ int main(int argc, char **argv)
 		fail("pcap_activate", pcap_geterr(p));
 	signal(SIGUSR1, call);
 	signal(SIGTERM, stop);
+	if (is_away && unshare(CLONE_NEWNET) != 0)
+		fail("unshare", "not permitted");
 	if (is_nobody)
 		drop_privileges();
 	if (is_daemon)

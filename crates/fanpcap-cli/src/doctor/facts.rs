@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fanpcap_group::turn;
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
@@ -88,7 +89,10 @@ pub(super) fn read(
     };
     let settings = Settings::read(asked, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
-    let groups = groups::groups(&before.snapshot, &now.snapshot);
+    let mut groups = groups::groups(&before.snapshot, &now.snapshot);
+    for group in &mut groups {
+        group.holder = turn::holder(group.ifindex, group.number);
+    }
     let kernel = nic::kernel();
     Ok(Facts {
         asked: asked.map(str::to_owned),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fanpcap_linux::process::cpu;
+use fanpcap_linux::process::stat::Stat;
 
 use super::cpuset::Cpuset;
 use super::finding::{Effect, Finding};
@@ -19,6 +20,8 @@ pub(super) struct Group {
     /// Its mode, as `fanpcap top` shows it.
     pub(super) mode: String,
     pub(super) members: Vec<Member>,
+    /// The process that keeps the group's lock.
+    pub(super) holder: Option<Stat>,
 }
 
 /// A member of it.
@@ -56,6 +59,7 @@ pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
             number: group.number,
             mode: group.mode.clone(),
             members: Vec::new(),
+            holder: None,
         });
         let same = before.sockets.iter().find(|it| it.inode == socket.inode);
         entry.members.push(member(same, socket));
@@ -112,6 +116,7 @@ impl Group {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.strangers());
         findings.extend(self.mixed());
+        findings.extend(self.held());
         for member in &self.members {
             findings.extend(self.stopped(member).or_else(|| self.silent(member)));
             findings.extend(self.drops(member));
@@ -193,6 +198,17 @@ impl Group {
     /// A number for another group.
     fn other(&self) -> u16 {
         self.number.checked_add(1).unwrap_or(0)
+    }
+
+    fn held(&self) -> Option<Finding> {
+        let holder = self.holder.filter(Stat::is_stopped)?;
+        let pid = holder.pid;
+        let told = [
+            format!("process {pid} is stopped while it changes the group"),
+            "nobody joins meanwhile, and what a member leaves that ends goes to nobody".to_owned(),
+            format!("kill -CONT {pid}"),
+        ];
+        Some(self.finding("group-held", Effect::Loses, told))
     }
 
     fn stopped(&self, member: &Member) -> Option<Finding> {

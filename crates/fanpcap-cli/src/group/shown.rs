@@ -4,6 +4,7 @@
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{Elephant, Gone, Leveled, Place, State, UnderWay, View};
+use fanpcap_linux::process::stat::Stat;
 use serde::Serialize;
 
 use crate::offered::Offered;
@@ -91,6 +92,23 @@ pub(super) struct Slot {
 }
 
 impl Shown {
+    /// Names the process that keeps the group's lock.
+    pub(super) fn note_holder(&mut self, holder: &Stat) {
+        let change = self
+            .under_way
+            .take()
+            .unwrap_or_else(|| "a change".to_owned());
+        let state = if holder.is_stopped() {
+            ", which is stopped,"
+        } else {
+            ""
+        };
+        let pid = holder.pid;
+        self.under_way = Some(format!(
+            "{change}: process {pid}{state} has the group's lock"
+        ));
+    }
+
     /// A group of a snapshot, which has one device, and its table's view.
     pub(super) fn of(snapshot: &Snapshot, group: u16, view: Option<&View>, now_ns: u64) -> Self {
         let is_in = |it: &&Socket| it.group.as_ref().is_some_and(|it| it.number == group);
@@ -123,7 +141,9 @@ impl Shown {
             takeovers_total: view.map(|view| view.takeovers),
             last_moved_buckets: moved.map(|it| it.buckets),
             last_moved_seconds_ago: moved.map(|it| rounded(seconds(it.at_ns, now_ns))),
-            under_way: view.and_then(|view| view.under_way).map(under_way),
+            under_way: view
+                .and_then(|view| view.under_way)
+                .map(|change| under_way(change, now_ns)),
             gone: view.map(|view| sums(&view.gone)),
             ledger: view
                 .and_then(|view| view.ledger)
@@ -196,9 +216,16 @@ fn state(place: &Place) -> &'static str {
     }
 }
 
-fn under_way(change: UnderWay) -> String {
+fn under_way(change: UnderWay, now_ns: u64) -> String {
     match change {
-        UnderWay::Join(slot) => format!("a newcomer joins into slot {slot}"),
+        UnderWay::Join {
+            slot,
+            pid,
+            since_ns,
+        } => {
+            let since = rounded(seconds(since_ns, now_ns));
+            format!("a newcomer joins into slot {slot}, pid {pid}, for {since} s")
+        }
         UnderWay::Balance => "buckets move".to_owned(),
         UnderWay::Epitaph(slot) => format!("slot {slot} becomes a placeholder"),
         UnderWay::Trim(slot) => format!("slot {slot} is given up"),

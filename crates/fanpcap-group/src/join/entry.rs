@@ -3,6 +3,7 @@
 
 use super::engine::{self, Xdp, create_rings};
 use super::prepared::ensure_sees_sent;
+use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError, device};
 use crate::exchange;
@@ -18,11 +19,10 @@ use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
 use crate::table::{Row, State, Table, at};
 use crate::turn::{GroupLock, Turn};
-use fanpcap_bpf::ProgramKind;
 use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::bpf::{LoadError, Loaded};
+use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
@@ -31,13 +31,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-
-/// What the members of a new group share.
-pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
-    let kind = steering.compiled().map(|compiled| compiled.fanout().kind);
-    let kind = kind.unwrap_or(ProgramKind::Xdp);
-    Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
-}
 
 /// Rings of a newcomer, with what they are on and what it asks for.
 type Rings<'a> = (&'a OnXdp, &'a Xdp<'a>, MemberRings);
@@ -49,6 +42,7 @@ pub(super) struct Entry<'a> {
     steered: &'a Steered,
     /// The member, where its group has a number by now.
     early: Option<&'a Member>,
+    ready: Ready,
     stake: Option<Stake>,
 }
 
@@ -64,6 +58,7 @@ impl<'a> Entry<'a> {
             steering,
             steered,
             early,
+            ready: Ready::make(newcomer, steering),
             stake: None,
         }
     }
@@ -163,9 +158,13 @@ impl<'a> Entry<'a> {
         turn: &Turn,
     ) -> Result<Stake, JoinError> {
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let shared = match self.newcomer.asks_xdp() {
-            Some(asked) => asked.prepared.shared(key, self.steering)?,
-            None => new_shared(key, self.steering).map_err(|error| self.steer(error))?,
+        let (shared, loaded) = match (self.newcomer.asks_xdp(), self.ready.first()) {
+            (Some(asked), _) => (asked.prepared.shared(key, self.steering)?, None),
+            (None, Some((shared, loaded))) => (shared, Some(loaded)),
+            (None, None) => {
+                let shared = new_shared(key, self.steering);
+                (shared.map_err(|error| self.steer(error))?, None)
+            }
         };
         let id = packet::cookie(self.newcomer.fd);
         let id = id.map_err(|error| self.failed("SO_COOKIE", error))?;
@@ -184,7 +183,8 @@ impl<'a> Entry<'a> {
             return Ok(stake);
         }
         let shared = Arc::new(shared);
-        let loaded = load_fanout(self.steering, shared.map());
+        let load = || load_fanout(self.steering, shared.map());
+        let loaded = loaded.map_or_else(load, Ok);
         let loaded = loaded.map_err(|error| self.steer(error))?;
         let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
@@ -320,7 +320,11 @@ impl<'a> Entry<'a> {
         };
         ensure_sees_sent(on_xdp, asked.outgoing)?;
         let lanes = on_xdp.program().lanes();
-        Ok(Some((on_xdp, asked, create_rings(asked, lanes)?)))
+        let rings = match self.ready.rings(lanes) {
+            Some(rings) => rings,
+            None => create_rings(asked, lanes)?,
+        };
+        Ok(Some((on_xdp, asked, rings)))
     }
 
     fn identity(&self) -> Identity {

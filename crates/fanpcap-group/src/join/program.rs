@@ -1,6 +1,7 @@
 //! Joining a group with a steering program: all members bring the same one.
 
-use super::entry::{Entry, new_shared};
+use super::entry::Entry;
+use super::ready::new_shared;
 use super::same::ensure_none_differs;
 use super::{Attach, Engine, JoinError, Newcomer, ProgramError};
 use crate::member::Member;

@@ -200,7 +200,8 @@ impl ProgramError {
             | SteerError::Read(_)
             | SteerError::Beside
             | SteerError::Pages(_)
-            | SteerError::Busy => Self::Steer { group, error },
+            | SteerError::Busy
+            | SteerError::BusyBy(_) => Self::Steer { group, error },
         }
     }
 }

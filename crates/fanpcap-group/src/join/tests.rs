@@ -330,6 +330,30 @@ fn the_ledger_adds_up_and_one_member_tells_the_counters() {
 
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
+fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
+    on_pair(|ifindex| {
+        let second = membership(Group::Number(9), "main = steer_to 1");
+        let mut all: Vec<Reader> = (0..2)
+            .map(|_| join_on_xdp(ifindex, &second).unwrap())
+            .collect();
+        await_shares(&all);
+        send(100);
+        await_frames(&mut all, 100);
+        // What any member has told may be a tenth of a second old.
+        std::thread::sleep(Duration::from_millis(150));
+        all[1].member.steered().unwrap().publish();
+        let found = GroupTable::find(ifindex, 9, Duration::ZERO)
+            .unwrap()
+            .unwrap();
+        let shown = found.look().unwrap().ledger.unwrap();
+        let ledger = all[1].stake().ledger().unwrap();
+        assert!(ledger.produced >= 100, "{ledger:?}");
+        assert_eq!(shown.offered, ledger.offered);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
 fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
     on_pair(|ifindex| {
         let alone = membership(Group::New, "main = steer_to 0");

@@ -4,9 +4,15 @@
 //!
 //! All members wait for the hang-up of the same lifelines. Those of other classes leave it to the
 //! class for a while. Then they cut the lifeline, so that it wakes nobody any more.
+//!
+//! Whoever takes the ring gives away the buckets in the same turn, and reads the ring before what
+//! comes to it by these. So it gets no packet of a flow after a later one. A member that came
+//! lately may have taken buckets from the dead one, and got later packets already: it leaves the
+//! dead one to others for a while too.
 
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};
+use std::sync::atomic::Ordering;
 
 /// The class whose members do not get what is broadcast.
 const BEYOND_BROADCAST: u8 = 63;
@@ -14,6 +20,9 @@ const BEYOND_BROADCAST: u8 = 63;
 /// How long members of other classes leave a lifeline uncut, nanoseconds: the class's own members
 /// wake by it.
 pub(super) const LEFT_NS: u64 = 100_000_000;
+
+/// A member that hangs has lost its share by then (`silence`): what it has left is no older.
+const LATE_NS: u64 = 14_000_000_000;
 
 /// Whether the member `own` may read or give up the ring of one that is gone.
 pub(super) fn may_inherit(table: Table<'_>, own: u64, gone: &Row) -> bool {
@@ -28,13 +37,44 @@ pub(crate) fn is_of_class(table: Table<'_>, own: u64, gone: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).class == gone.class)
 }
 
+/// Whether the member `own` has taken the place of one that is gone, so that it had none of the
+/// other's packets.
+pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
+    let slot = table.slot_of(own).filter(|_| gone.name != 0);
+    slot.is_some_and(|slot| table.row(slot).name == gone.name)
+}
+
 /// After how many nanoseconds the member `own` must look after one that is dead.
 pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> Option<u64> {
-    if may_inherit(table, own, dead) {
+    let is_its = may_inherit(table, own, dead);
+    if is_its && (succeeds(table, own, dead) || !has_elder(table, own, now_ns)) {
         return Some(0);
     }
     let left = LEFT_NS.saturating_sub(now_ns.wrapping_sub(dead.since_ns));
-    (!is_cut(dead)).then_some(left)
+    (is_its || !is_cut(dead)).then_some(left)
+}
+
+/// Whether the member `own` came so lately that it may have had newer packets of flows than a dead
+/// member has left, and another member of its class has been there for longer.
+fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
+    let Some(slot) = table.slot_of(own) else {
+        return false;
+    };
+    let own = table.row(slot);
+    let is_elder = |row: &Row| {
+        let is_older = row.since_ns < own.since_ns;
+        row.state == State::Live && row.class == own.class && is_older
+    };
+    now_ns.wrapping_sub(own.since_ns) < LATE_NS && table.rows().any(|(_, row)| is_elder(&row))
+}
+
+/// Whether the member `own` is to give away what a dead one still has of the buckets.
+pub(super) fn is_to_share_out(table: Table<'_>, own: u64, now_ns: u64) -> bool {
+    let is_one = |(slot, row): (Slot, Row)| {
+        let is_due = row.state == State::Dead && until_due(table, own, &row, now_ns) == Some(0);
+        is_due && has_some(table, slot, &row)
+    };
+    table.rows().any(is_one)
 }
 
 /// Whether the lifeline of one that is dead or awaited is cut.
@@ -53,10 +93,19 @@ pub(super) fn orphans_for(table: Table<'_>, own: u64, now_ns: u64) -> Vec<(Slot,
     table.rows().filter(is_for_it).collect()
 }
 
+fn has_some(table: Table<'_>, slot: Slot, row: &Row) -> bool {
+    let part = table.part(row.class);
+    let has_seat = table.seats[usize::from(slot.0)].load(Ordering::Relaxed) != 0;
+    let mut owners = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
+    has_seat || part.ranks().contains(&slot) || owners.any(|owner| owner == slot.0)
+}
+
 /// Whether the member `own` leaves one that is gone to others, who may wake by its lifeline.
-pub(crate) fn leaves_to_others(table: Table<'_>, own: u64) -> bool {
-    let is_left =
-        |row: &Row| row.state == State::Dead && !is_cut(row) && !may_inherit(table, own, row);
+pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool {
+    let is_left = |row: &Row| {
+        let due = until_due(table, own, row, now_ns);
+        row.state == State::Dead && due.is_some_and(|due| due > 0)
+    };
     table.rows().any(|(_, row)| is_left(&row))
 }
 

@@ -30,7 +30,7 @@ impl<G: Ground> Slots<'_, G> {
     /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
     pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
         self.prepare()?;
-        self.mourn(newcomer.cookie)?;
+        self.mark_gone(newcomer.cookie)?;
         let downs = self.downs(newcomer.cookie)?;
         let positions = self.table.positions();
         let mut rows = self.table.rows();

@@ -28,8 +28,9 @@ impl<G: Ground> Slots<'_, G> {
         let latest = self.table.rows().map(ahead).max().unwrap_or(0);
         if latest > 0 {
             let order = self.ground.order()?;
-            self.renumber(&order)?;
-            self.table.set(at::DOWNS, known.wrapping_add(latest.into()));
+            if order.is_none_or(|order| self.renumber(&order)) {
+                self.table.set(at::DOWNS, known.wrapping_add(latest.into()));
+            }
         }
         Ok(())
     }
@@ -53,25 +54,28 @@ impl<G: Ground> Slots<'_, G> {
         Ok(low(self.table.get(at::DOWNS)).wrapping_sub(is_told.into()))
     }
 
-    /// Slots get the numbers of their sockets' positions in `order`, in one change. Does nothing if
-    /// they have them, or if the sockets are not those of the table.
-    fn renumber(&mut self, order: &[u64]) -> io::Result<()> {
+    /// Slots get the numbers of their sockets' positions in `order`, in one change, if they have
+    /// others. False if the sockets are not those of the table: who can list them does it later.
+    fn renumber(&mut self, order: &[u64]) -> bool {
         let position = |cookie| order.iter().position(|&it| it == cookie);
         let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
         for (slot, row) in self.table.rows() {
             let Some(Ok(position)) = position(row.cookie).map(u8::try_from) else {
-                return Ok(());
+                return false;
             };
             new[usize::from(slot.0)] = position;
         }
+        if order.len() != self.table.positions() {
+            return false;
+        }
         let mut all = new.iter().enumerate();
         let is_same = all.all(|(slot, &new)| slot == usize::from(new));
-        if !is_same && order.len() == self.table.positions() {
+        if !is_same {
             self.table.prepare_renumbering(&new);
             self.note(Journal::Renumber);
             self.finish_renumbering();
         }
-        Ok(())
+        true
     }
 
     pub(super) fn finish_renumbering(&mut self) {

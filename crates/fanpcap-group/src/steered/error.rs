@@ -2,6 +2,7 @@
 
 use fanpcap_linux::bpf::LoadError;
 use fanpcap_linux::packet::optmem::NoRoom;
+use fanpcap_linux::process::stat::Stat;
 use std::{fmt, io};
 
 /// Why a member can't use the steering program of its group.
@@ -21,6 +22,8 @@ pub enum SteerError {
     Pages(io::Error),
     /// Another thread or process is changing the steering program, or was when this process forked.
     Busy,
+    /// The same of a process that /proc shows.
+    BusyBy(Stat),
 }
 
 impl fmt::Display for SteerError {
@@ -36,6 +39,14 @@ impl fmt::Display for SteerError {
             ),
             Self::Pages(error) => write!(f, "locking the group's pages: {error}"),
             Self::Busy => f.write_str("another thread or process is changing it: try again"),
+            Self::BusyBy(process) => {
+                let (pid, is_stopped) = (process.pid, process.is_stopped());
+                let [state, remedy] = match is_stopped {
+                    true => [", which is stopped,", "continue or end that process"],
+                    false => ["", "try again"],
+                };
+                write!(f, "process {pid}{state} is changing it: {remedy}")
+            }
         }
     }
 }
@@ -45,7 +56,7 @@ impl std::error::Error for SteerError {
         match self {
             Self::Load(error) => Some(error),
             Self::Attach(error) | Self::Read(error) | Self::Pages(error) => Some(error),
-            Self::NoRoom(_) | Self::Beside | Self::Busy => None,
+            Self::NoRoom(_) | Self::Beside | Self::Busy | Self::BusyBy(_) => None,
         }
     }
 }
@@ -61,7 +72,7 @@ impl SteerError {
             Self::Load(LoadError::Map(_)) | Self::Attach(_) | Self::Read(_) => "system-call-failed",
             Self::Beside => "program-and-own-filter",
             Self::Pages(_) => "pages-not-locked",
-            Self::Busy => "program-is-busy",
+            Self::Busy | Self::BusyBy(_) => "program-is-busy",
         }
     }
 }

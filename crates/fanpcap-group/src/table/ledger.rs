@@ -3,6 +3,7 @@
 
 use super::sums::set_all;
 use super::{LEDGER_WORDS, Table, at};
+use std::sync::atomic::Ordering;
 
 /// What has become of the packets that came to a group, since it began. Where each packet goes to
 /// one member at most, `offered` is the sum of all others but `at_ns`.
@@ -47,8 +48,36 @@ impl Table<'_> {
         (ledger.at_ns > 0).then_some(ledger)
     }
 
-    pub(crate) fn set_ledger(&self, ledger: &Ledger) {
-        let mut ledger = *ledger;
-        self.set_words(at::LEDGER, ledger.words().map(|word| *word));
+    /// Publishes what `read` finds, where several members may do so at once: the figures of one
+    /// reading stay, and that of nobody who has begun before another.
+    pub(crate) fn publish_ledger(&self, read: &dyn Fn() -> Ledger) {
+        let Some(at_ns) = self.words.get(at::LEDGER) else {
+            return;
+        };
+        for _ in 0..TRIES {
+            let seen = at_ns.load(Ordering::Acquire);
+            let mut ledger = read();
+            let own = ledger.at_ns;
+            if at_ns
+                .compare_exchange(seen, own, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            self.set_words(at::LEDGER, ledger.words().map(|word| *word));
+            if at_ns.load(Ordering::Acquire) == own {
+                break;
+            }
+        }
+    }
+
+    /// Whether the published figures are older than a tenth of a second, or of another clock.
+    pub(crate) fn has_old_ledger(&self, now_ns: u64) -> bool {
+        now_ns.wrapping_sub(self.get(at::LEDGER)) >= OLD_NS
     }
 }
+
+/// How often to read the figures anew when another member publishes at the same time.
+const TRIES: usize = 4;
+
+const OLD_NS: u64 = 100_000_000;

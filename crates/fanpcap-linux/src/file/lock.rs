@@ -5,9 +5,11 @@
 //! The lock belongs to the open file description. A child has it by fork(2), and a mapping of the
 //! file keeps it when the descriptor is closed.
 
-use std::fs::File;
+use crate::process::stat::{self, Stat};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 /// Takes a file's lock without waiting. Returns false when another open file description has it.
 /// The file must be open for writing.
@@ -56,6 +58,19 @@ pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
     // A length of 0 stands for all bytes.
     let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, from, 0)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+/// A process that has the lock of one byte, as far as /proc shows it (`/proc/PID/fdinfo`).
+pub fn holder(file: &File, byte: u32) -> Option<Stat> {
+    let inode = file.metadata().ok()?.ino();
+    let its = format!(":{inode} {byte} {byte}");
+    let is_its = |line: &str| line.starts_with("lock:") && line.ends_with(&its);
+    let has_it = |process: &Stat| {
+        let infos = fs::read_dir(format!("/proc/{}/fdinfo", process.pid));
+        let mut infos = infos.into_iter().flatten().flatten();
+        infos.any(|it| fs::read_to_string(it.path()).is_ok_and(|text| text.lines().any(is_its)))
+    };
+    stat::all().into_iter().find(has_it)
 }
 
 /// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.
@@ -153,7 +168,9 @@ mod tests {
         let _copy = one.try_clone().unwrap();
         assert!(!try_take_byte(&other, 7).unwrap());
         assert!(try_take_byte(&other, u32::MAX).unwrap(), "another lock");
+        assert_eq!(holder(&other, 7).unwrap().pid, std::process::id());
         release_byte(&one, 7).unwrap();
+        assert_eq!(holder(&other, 7), None);
         assert!(try_take_byte(&other, 7).unwrap());
     }
 }

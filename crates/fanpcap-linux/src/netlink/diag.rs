@@ -1,8 +1,10 @@
 //! Packet diag: every packet socket of the network namespace, with device, protocol and fan-out
 //! group (linux/packet_diag.h, linux/sock_diag.h).
 
-use crate::netlink::{Question, for_each_attribute, u16_at, u32_at};
+use crate::netlink::{self, Question, for_each_attribute, u16_at, u32_at};
+use crate::process::lock::Lock;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// One packet socket of the calling thread's network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +67,56 @@ const PDI_RUNNING: u32 = 1;
 /// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or the error of a socket
 /// call.
 pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
-    let question = Question {
-        protocol: libc::NETLINK_SOCK_DIAG,
-        asks: SOCK_DIAG_BY_FAMILY,
-        answers: SOCK_DIAG_BY_FAMILY,
-    };
+    list(&netlink::open(QUESTION.protocol)?)
+}
+
+/// Packet diag of the network namespace in which it was opened, wherever the threads of the process
+/// go.
+#[derive(Debug)]
+pub struct Diag {
+    netlink: Lock<OwnedFd>,
+    /// A forked child would read its parent's answers.
+    pid: u32,
+}
+
+impl Diag {
+    /// That of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The error of socket(2).
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            netlink: Lock::new(netlink::open(QUESTION.protocol)?),
+            pid: std::process::id(),
+        })
+    }
+
+    /// Whether this process has opened it, and not one that has forked since.
+    pub fn is_own(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// The packet sockets of its network namespace; in a forked child, of the calling thread's.
+    ///
+    /// # Errors
+    /// As [`packet_sockets`].
+    pub fn packet_sockets(&self) -> io::Result<Vec<PacketSocket>> {
+        match self.is_own() {
+            true => self.netlink.with(|netlink| list(netlink)),
+            false => packet_sockets(),
+        }
+    }
+}
+
+const QUESTION: Question = Question {
+    protocol: libc::NETLINK_SOCK_DIAG,
+    asks: SOCK_DIAG_BY_FAMILY,
+    answers: SOCK_DIAG_BY_FAMILY,
+};
+
+fn list(netlink: &OwnedFd) -> io::Result<Vec<PacketSocket>> {
     let mut sockets = Vec::new();
-    question.list(&request(), &mut |payload| {
+    QUESTION.list_by(netlink, &request(), &mut |payload| {
         sockets.push(socket(payload)?);
         Some(())
     })?;

@@ -1,6 +1,6 @@
 //! The memory of a packet socket's receive ring, mapped a second time beside its owner's mapping.
 
-use crate::netlink::diag::{self, Geometry};
+use crate::netlink::diag::{self, Geometry, PacketSocket};
 use crate::packet;
 use std::ffi::c_int;
 use std::io;
@@ -23,16 +23,23 @@ pub enum Version {
 /// calling thread's network namespace.
 pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     let inode = packet::inode(socket)?;
-    let none = || io::Error::from_raw_os_error(libc::ENOENT);
     let mut sockets = diag::packet_sockets()?.into_iter();
     let own = sockets.find(|socket| u64::from(socket.inode) == inode);
-    let own = own.ok_or_else(none)?;
-    let version = match own.version {
+    own.and_then(|own| told(&own)).ok_or_else(none)
+}
+
+/// The same as packet diag has told it; `None` without a ring of a known layout.
+pub fn told(socket: &PacketSocket) -> Option<(Version, Geometry)> {
+    let version = match socket.version {
         1 => Version::V2,
         2 => Version::V3,
-        _ => return Err(none()),
+        _ => return None,
     };
-    Ok((version, own.ring.ok_or_else(none)?))
+    Some((version, socket.ring?))
+}
+
+fn none() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
 }
 
 /// Memory that a ring's producer shares with its reader, mapped until dropped.

@@ -69,6 +69,14 @@ pub(super) struct Next {
     word: u32,
 }
 
+impl Next {
+    /// What the BPF program says of the record.
+    pub(super) fn flags(&self) -> u16 {
+        // SAFETY: as in Lane::take.
+        unsafe { self.header.read() }.flags
+    }
+}
+
 /// A record that was taken.
 pub(super) struct Record {
     /// The frame's bytes, before which the header is.

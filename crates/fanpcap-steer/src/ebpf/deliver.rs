@@ -9,7 +9,7 @@ use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
     KIND_SHIFT, SECOND_SHIFT,
 };
-use super::delivery::Delivery;
+use super::delivery::{Delivery, IS_COPY};
 use super::emitter::{Emitter, Plain};
 use super::needs::Needs;
 use super::stack::{DECISION, KEPT, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
@@ -264,6 +264,11 @@ impl<'a> Emitter<'a> {
         self.stamp(by);
         self.asm.set(R3, R0);
         self.asm.load(Width::Double, R7, R10, RANKS);
+        let one = self.asm.label();
+        self.asm.jump_if(If::Equal, R7, R8, one);
+        self.asm.alu(Op::Or, R7, IS_COPY);
+        self.asm.alu(Op::Or, R8, IS_COPY);
+        self.asm.bind(one);
         self.call_deliver(R7, ways);
         self.asm.jump_if(If::Equal, R7, R8, ways.done);
         by.again(&mut self.asm);
@@ -326,6 +331,12 @@ impl<'a> Emitter<'a> {
         by.again(&mut self.asm);
         self.asm.bind(first);
         self.rank_slot(done);
+        // Of two ranks and more, up to 256, each gets a copy.
+        self.asm.set(R1, R9);
+        self.asm.alu(Op::And, R1, (1 << FIRST_SHIFT) - 1);
+        self.asm.alu(Op::Add, R1, IS_COPY - 2);
+        self.asm.alu(Op::And, R1, IS_COPY);
+        self.asm.alu(Op::Or, R0, R1);
         self.asm.load(Width::Double, R3, R10, STAMP);
         self.call_deliver(R0, ways);
         self.asm.alu(Op::Add, R7, 1);

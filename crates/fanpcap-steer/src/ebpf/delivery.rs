@@ -30,8 +30,8 @@ pub trait Delivery {
     /// Puts the packet's stamp into r0.
     fn stamp(&self, asm: &mut Assembler);
 
-    /// Delivers the packet to a slot. r1 is the context, r2 the slot, of which the lowest byte
-    /// counts, r3 the stamp.
+    /// Delivers the packet to a slot. r1 is the context, r2 the slot in its lowest byte, r3 the
+    /// stamp. Without `done`, r2 may have [`IS_COPY`] too.
     ///
     /// Without `done`, this is the body of a BPF function, which ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
@@ -57,6 +57,9 @@ pub trait Delivery {
     /// what the steering program did not say, 1 for the packet too, 2 for the packet alone.
     fn leave(&self, asm: &mut Assembler);
 }
+
+/// Beside the slot: another slot gets the packet too.
+pub const IS_COPY: i32 = 256;
 
 /// Delivers nothing: shows whether a steering program can be compiled, and what a decision costs.
 pub(crate) struct Nowhere;

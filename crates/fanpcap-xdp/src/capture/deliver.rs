@@ -3,10 +3,12 @@
 use super::copy::{copy, copy_by_helper};
 use super::sent;
 use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, XDP_QUEUE, look_up};
+use crate::layout::record::COPY_BIT;
 use crate::layout::{LONGEST, RECEIVED_LONGEST, ledger, record, row};
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
+use fanpcap_steer::ebpf::IS_COPY;
 
 /// What the code is made for: the capture, and the function that runs a slot's filter.
 pub(super) struct Delivering {
@@ -36,6 +38,7 @@ const LEN: i16 = -8;
 const STAMP: i16 = -16;
 const RAN: i16 = -20;
 const LANE: i16 = -24;
+const FLAGS: i16 = -28;
 
 impl Delivering {
     /// r6: the context. r7: the row. r8: the bytes to capture. r9: the ring buffer, then the
@@ -66,6 +69,12 @@ impl Delivering {
     fn find(&self, asm: &mut Assembler, ends: &Ends) {
         let fits = asm.label();
         asm.set(R6, R1);
+        if self.may_copy() {
+            asm.set(R1, R2);
+            asm.alu(Op::And, R1, IS_COPY);
+            asm.alu(Op::Right, R1, IS_COPY.trailing_zeros() as i32 - COPY_BIT);
+            asm.store(Width::Word, R10, FLAGS, R1);
+        }
         asm.alu(Op::And, R2, 255);
         asm.alu(Op::Left, R2, self.shift());
         self.capture.lane(asm, R1);
@@ -99,6 +108,11 @@ impl Delivering {
         asm.jump_if(If::LessEqual, R8, R0, fits);
         asm.set(R8, R0);
         asm.bind(fits);
+    }
+
+    /// Whether the packet may have other deliveries.
+    fn may_copy(&self) -> bool {
+        self.done.is_none()
     }
 
     fn shift(&self) -> i32 {
@@ -138,10 +152,15 @@ impl Delivering {
             Side::Received => {
                 asm.load(Width::Word, R1, R6, XDP_QUEUE);
                 asm.store(Width::Half, R9, record::QUEUE, R1);
-                asm.store(Width::Half, R9, record::FLAGS, 0);
+                asm.set(R1, 0);
             }
             Side::Sent => sent::flags(asm),
         }
+        if self.may_copy() {
+            asm.load(Width::Word, R2, R10, FLAGS);
+            asm.alu(Op::Or, R1, R2);
+        }
+        asm.store(Width::Half, R9, record::FLAGS, R1);
         if self.filter.is_some() {
             asm.load(Width::Word, R1, R10, RAN);
             asm.store(Width::Word, R9, record::FILTER, R1);

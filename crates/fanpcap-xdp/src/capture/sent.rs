@@ -53,17 +53,15 @@ pub(super) fn length(asm: &mut Assembler) {
     asm.bind(done);
 }
 
-/// Writes the record's queue and flags.
+/// Writes the record's queue. Puts its flags into r1.
 pub(super) fn flags(asm: &mut Assembler) {
-    let (tagged, done) = (asm.label(), asm.label());
+    let untagged = asm.label();
     asm.store(Width::Half, R9, record::QUEUE, 0);
-    asm.load(Width::Word, R1, R6, VLAN_PRESENT);
-    asm.jump_if(If::NotEqual, R1, 0, tagged);
-    asm.store(Width::Half, R9, record::FLAGS, OUTGOING);
-    asm.jump(done);
-    asm.bind(tagged);
-    asm.store(Width::Half, R9, record::FLAGS, OUTGOING | TAGGED);
-    asm.bind(done);
+    asm.load(Width::Word, R2, R6, VLAN_PRESENT);
+    asm.set(R1, OUTGOING);
+    asm.jump_if(If::Equal, R2, 0, untagged);
+    asm.set(R1, OUTGOING | TAGGED);
+    asm.bind(untagged);
 }
 
 /// Copies r8 bytes of the frame to the record in r9, with its outermost tag. If the helper fails,

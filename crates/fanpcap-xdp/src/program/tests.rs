@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::layout::{XDP_DROP, XDP_PASS};
-use crate::test_group::{Dock, Group, frame, next};
+use crate::test_group::{Dock, Group, frame, next, records};
 use fanpcap_bpf::Instruction;
 use fanpcap_buckets::layout;
 use fanpcap_linux::bpf::Map;
 use fanpcap_linux::wait::events;
+use fanpcap_ring::Remains;
 use fanpcap_steer::ebpf::{COUNTERS_MAP, TABLE_MAP};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -108,6 +109,67 @@ fn a_packet_for_several_members_is_offered_once() {
     let produced = [0, 7].map(|slot| group.program.slot_counts(slot).produced);
     assert_eq!(produced, [5, 5]);
     drop(rings);
+}
+
+/// How many records there are, and how many of them no other member has.
+fn counted(rings: &MemberRings) -> (usize, usize) {
+    let read = |mut remains: Remains| {
+        let next = || {
+            remains
+                .head()
+                .map(|_| assert!(remains.next_frame().is_ok()))
+        };
+        std::iter::from_fn(next).count()
+    };
+    // The first reading moves the position.
+    let single = Remains::of_records(records(rings), 0).without_copies();
+    let position = rings.map().unwrap();
+    let before: Vec<u64> = position
+        .iter()
+        .map(|it| it.read().load(Ordering::Relaxed))
+        .collect();
+    let single = read(single);
+    for (ring, before) in position.iter().zip(before) {
+        ring.read().store(before, Ordering::Relaxed);
+    }
+    (read(Remains::of_records(records(rings), 0)), single)
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_record_says_whether_another_member_has_the_packet_too() {
+    for (source, count) in [("main = udp", 1), ("main = udp", 2), ("main = udp", 200)] {
+        let group = group(source, Lanes::for_queues(1));
+        let ranks = group.table.view::<AtomicU32>(layout::RANK_COUNT, 1);
+        ranks.unwrap()[0].store(count, Ordering::Relaxed);
+        let slots = group.table.bytes()[layout::RANKS..layout::RANK_COUNT].iter();
+        for (rank, slot) in slots.zip([0].into_iter().chain(std::iter::repeat(7))) {
+            rank.store(slot, Ordering::Relaxed);
+        }
+        let (rings, _) = group.rings(96);
+        group.run(&frame(60), 3);
+        let single = if count == 1 { 3 } else { 0 };
+        assert_eq!(counted(&rings), (3, single), "{count} ranks");
+    }
+    let (mut one, mut two) = (0, 0);
+    for first in (0..layout::BUCKETS).step_by(64) {
+        let group = group("main = double_steer_ip", Lanes::for_queues(1));
+        for bucket in &group.table.bytes()[first..layout::BUCKETS] {
+            bucket.store(7, Ordering::Relaxed);
+        }
+        let rings = [0, 7].map(|slot| {
+            let rings = MemberRings::create(96, None, group.program.lanes(), false).unwrap();
+            group.program.put(slot, &rings, 96, 0).unwrap();
+            rings
+        });
+        group.run(&frame(60), 3);
+        match rings.each_ref().map(counted) {
+            [(3, 3), (0, 0)] | [(0, 0), (3, 3)] => one += 1,
+            [(3, 0), (3, 0)] => two += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(one > 0 && two > 0, "{one} {two}");
 }
 
 fn keep(bytes: i32) -> LoadedProgram {

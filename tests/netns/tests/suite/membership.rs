@@ -23,3 +23,4 @@ mod drained;
 mod legs;
 mod on_xdp;
 mod classes;
+mod copies;

@@ -11,6 +11,7 @@ mod devices;
 mod groups;
 mod host;
 mod kernels;
+mod ledger;
 mod memory;
 mod refusals;
 mod remains;

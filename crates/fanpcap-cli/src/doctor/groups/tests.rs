@@ -18,6 +18,7 @@ fn group(mode: &str, members: Vec<Member>) -> Group {
         number: 7,
         mode: mode.to_owned(),
         members,
+        holder: None,
     }
 }
 
@@ -109,6 +110,10 @@ fn who_does_not_read_loses_or_costs_by_the_mode() {
         assert_eq!((found.name, found.effect), ("member-silent", effect));
         assert!(found.fix.starts_with("kill 2 "), "{found:?}");
     }
+    let mut held = group("flow", vec![member(1, "tcpdump")]);
+    held.holder = Stat::of(std::process::id()).map(|own| Stat { state: 'T', ..own });
+    let found = only(&held);
+    assert_eq!((found.name, found.effect), ("group-held", Effect::Loses));
     slow.is_stopped = true;
     let found = only(&group("lb", vec![slow]));
     assert_eq!(

@@ -62,6 +62,8 @@ struct Kernel {
     sockets: BTreeMap<u64, Socket>,
     locker: Vec<Deposit>,
     locker_is_full: bool,
+    /// The member that makes a change can't list the group's sockets.
+    is_blind: bool,
     /// Whose change is under way, and after how many steps it dies.
     actor: u64,
     left: Option<u64>,
@@ -171,13 +173,16 @@ impl Ground for Kernel {
         Ok(told.map(|(&cookie, _)| cookie).collect())
     }
 
-    fn order(&mut self) -> io::Result<Vec<u64>> {
-        let mut order = match &self.rings {
-            None => self.array.clone(),
-            Some(_) => Vec::new(),
-        };
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>> {
+        if self.rings.is_some() {
+            return Ok(None);
+        }
+        if self.is_blind {
+            return Ok(Some(Vec::new()));
+        }
+        let mut order = self.array.clone();
         order.sort_unstable();
-        Ok(order)
+        Ok(Some(order))
     }
 
     fn cut(&mut self, cookie: u64) -> io::Result<()> {

@@ -84,7 +84,7 @@ impl Change {
     /// What the member may have had in its hands when it was killed.
     pub(super) fn in_hand(&self, story: &Story) -> Option<u32> {
         match self.end? {
-            (End::Leaves, _) => None,
+            (End::Leaves | End::LeavesMuch, _) => None,
             (End::Killed | End::HangsFirst | End::Held, _) => {
                 story.in_hand(self.phase.checked_sub(1)?, self.member?)
             }

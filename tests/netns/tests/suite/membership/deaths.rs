@@ -45,6 +45,18 @@ fn members_that_hang_and_are_killed_in_immediate_mode_lose_nothing() -> Result<(
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn what_is_left_of_members_that_leave_is_in_order() -> Result<()> {
+    members_end(End::LeavesMuch, &[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_in_another_network_namespace_look_after_their_group() -> Result<()> {
+    members_end(End::HangsFirst, &["away"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &["nobody"])
 }

@@ -54,6 +54,12 @@ fn members_that_hang_and_are_killed_lose_nothing() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn what_is_left_of_members_that_leave_is_in_order() -> Result<()> {
+    members_end(End::LeavesMuch, &[ON_XDP])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn members_in_immediate_mode_lose_nothing() -> Result<()> {
     members_end(End::Killed, &[ON_XDP, "immediate"])
 }

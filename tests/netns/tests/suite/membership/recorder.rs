@@ -21,6 +21,8 @@ use super::records::now_us;
 pub(super) enum End {
     /// It is told to, and closes its handle.
     Leaves,
+    /// The same after it has hung for a while: its ring has packets that it does not read.
+    LeavesMuch,
     /// kill -9.
     Killed,
     /// The same after it has hung for a while.
@@ -132,7 +134,7 @@ impl Recorder {
     /// Ends it. Returns when it was told to, in microseconds since 1970.
     pub(super) fn end(&mut self, how: End) -> Result<u64> {
         let mut process = self.process.take().context("it has ended")?;
-        if how == End::HangsFirst {
+        if matches!(how, End::HangsFirst | End::LeavesMuch) {
             process.signal("STOP")?;
             thread::sleep(Duration::from_millis(200));
         }
@@ -140,11 +142,14 @@ impl Recorder {
             self.child = Some(Child::of(&mut process)?);
         }
         let signal = match how {
-            End::Leaves => child::SIGTERM,
+            End::Leaves | End::LeavesMuch => child::SIGTERM,
             End::Killed | End::HangsFirst | End::Held => child::SIGKILL,
         };
         let at = now_us();
         child::signal(process.pid(), signal)?;
+        if how == End::LeavesMuch {
+            process.signal("CONT")?;
+        }
         process.wait()?;
         Ok(at)
     }

@@ -21,6 +21,12 @@ fn members_without_privileges_see_to_a_device_that_was_down() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn members_in_another_network_namespace_see_to_a_device_that_was_down() -> Result<()> {
+    the_device_was_down(&["away"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn flows_that_keep_their_member_keep_it_when_the_device_was_down() -> Result<()> {
     the_device_was_down(&["mode=flow+sticky"])
 }

@@ -340,6 +340,10 @@ impl<'a> Scene<'a> {
         let in_hand = self.changes.iter().filter_map(|it| it.in_hand(&story));
         story.ensure_each_once(&in_hand.collect())?;
         story.ensure_flows_whole()?;
+        // Two senders have no order.
+        if !self.device.contains('^') {
+            story.ensure_in_order()?;
+        }
         let mut changes = self.changes.iter();
         changes.try_for_each(|change| change.check(&story))
     }

@@ -104,6 +104,21 @@ impl Story {
         Ok(())
     }
 
+    /// Checks that no member had a packet of a flow after a later one.
+    pub(super) fn ensure_in_order(&self) -> Result<()> {
+        for (member, all) in self.members.iter().enumerate() {
+            let mut last = vec![0; FLOWS as usize];
+            let is_late = |got: &&Got| {
+                let last = &mut last[(got.number % FLOWS) as usize];
+                *last = (*last).max(got.number);
+                *last > got.number
+            };
+            let late = all.iter().filter(is_late).count();
+            ensure!(late == 0, "member {member}: {late} packets out of order");
+        }
+        Ok(())
+    }
+
     /// Compares a phase with the one before, between which one member came or went, or none.
     pub(super) fn moved(&self, phase: usize, member: Option<usize>) -> Moved {
         let of = |owner: &Owner| member.is_some_and(|member| *owner == Owner::Member(member));

@@ -31,6 +31,12 @@ fn the_successor_of_one_that_left_has_its_flows_and_what_it_had_not_read() -> Re
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn a_successor_in_another_network_namespace_reads_what_was_left() -> Result<()> {
+    members_come_back(End::HangsFirst, &["away"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn without_a_successor_others_have_it_all_after_the_grace_period() -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 3, &[])?;

@@ -20,6 +20,11 @@ impl World {
         }
     }
 
+    /// The threads of who makes changes from now on can't list the group's sockets, or can again.
+    pub(in super::super) fn blind(&mut self, is_blind: bool) {
+        self.kernel.is_blind = is_blind;
+    }
+
     /// A member takes the news, and has noted it before it can be killed: others may have missed
     /// it.
     pub(in super::super) fn hear(&mut self, own: u64) {

@@ -1,0 +1,53 @@
+//! The network namespace of a member's device: the member's threads may leave it. Packet diag tells
+//! of the namespace in which its socket was opened, so each process keeps one for each namespace.
+
+use crate::roster::Roster;
+use fanpcap_linux::netlink::diag::Diag;
+use fanpcap_linux::process::lock::Lock;
+use fanpcap_linux::process::netns;
+use std::io;
+use std::sync::{Arc, Weak};
+
+/// A network namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Namespace {
+    /// None where the kernel gave no socket: then the calling thread's namespace counts.
+    diag: Option<Arc<Diag>>,
+}
+
+/// What this process has of them, by the namespace's inode.
+static KEPT: Lock<Vec<(u64, Weak<Diag>)>> = Lock::new(Vec::new());
+
+impl Namespace {
+    /// The calling thread's.
+    pub(crate) fn here() -> Self {
+        let diag = netns::inode().ok().and_then(kept);
+        Self { diag }
+    }
+
+    /// Reads its roster.
+    ///
+    /// # Errors
+    /// As [`Roster::look`].
+    pub(crate) fn roster(&self) -> io::Result<Roster> {
+        let diag = self.diag.as_ref();
+        diag.map_or_else(Roster::look, |diag| Roster::by(diag))
+    }
+}
+
+fn kept(inode: u64) -> Option<Arc<Diag>> {
+    let find = |kept: &mut Vec<(u64, Weak<Diag>)>| {
+        kept.retain(|(_, diag)| diag.strong_count() > 0);
+        let mut here = kept.iter().filter(|(it, _)| *it == inode);
+        let known = here.find_map(|(_, diag)| diag.upgrade().filter(|it| it.is_own()));
+        if known.is_some() {
+            return known;
+        }
+        let diag = Arc::new(Diag::open().ok()?);
+        kept.push((inode, Arc::downgrade(&diag)));
+        Some(diag)
+    };
+    // Whoever has it locked may have forked.
+    KEPT.try_with(find)
+        .unwrap_or_else(|| Some(Arc::new(Diag::open().ok()?)))
+}

@@ -1,0 +1,107 @@
+//! What the kernel hands over while the reader decides what comes next.
+
+#[allow(unsafe_code, reason = "the kernel's side of the ring")]
+#[path = "../../../fanpcap-ring/tests/kernel/mod.rs"]
+mod kernel;
+
+use super::{Call, Control, Lane, Merge, Packet};
+use crate::accept::{Direction, Options};
+use crate::port::{LinkState, Port, PortStatistics, ReadError};
+use crate::ring::Ring;
+use fanpcap_linux::packet::ring::Mapping;
+use fanpcap_ring::Blocks;
+use kernel::{BLOCK, Memory};
+use std::cell::RefCell;
+use std::ffi::c_short;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A device that is up.
+struct Up(UnixStream);
+
+impl Port for Up {
+    fn waits_on(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn loopback(&self) -> Option<u32> {
+        None
+    }
+
+    fn check(&self, _: c_short) -> Result<LinkState, ReadError> {
+        Ok(LinkState::Up)
+    }
+
+    fn link(&self) -> Result<LinkState, ReadError> {
+        Ok(LinkState::Up)
+    }
+
+    fn poll_error(&self, error: io::Error) -> ReadError {
+        ReadError::new(error)
+    }
+
+    fn take_statistics(&self) -> io::Result<PortStatistics> {
+        Ok(PortStatistics::default())
+    }
+}
+
+fn packet(microseconds: u32) -> kernel::Packet {
+    kernel::Packet {
+        data: vec![0; 60],
+        cut: 0,
+        seconds: 7,
+        nanoseconds: microseconds * 1000,
+        vlan: None,
+        pkttype: 0,
+        ifindex: 2,
+        reserve: 32,
+    }
+}
+
+thread_local! {
+    /// The ring to which the kernel hands over a packet before the reader gets the time.
+    static LATE: RefCell<Option<Memory>> = const { RefCell::new(None) };
+}
+
+/// 7.5 seconds. The thread has lost its CPU before.
+fn clock() -> Duration {
+    if let Some(memory) = LATE.take() {
+        memory.put_numbered_block(0, 1, &[packet(100)]);
+    }
+    Duration::from_millis(7500)
+}
+
+/// The kernel may hand over a packet between the reader's look at a lane and at the clock. The
+/// clock then says that all earlier packets have come, and one of them has not been seen.
+#[test]
+fn a_packet_that_comes_before_the_clock_is_read_is_in_order() {
+    let options = Options {
+        snaplen: 65_535,
+        nanoseconds: false,
+        nonblocking: false,
+        direction: Direction::InOut,
+        tag_at: None,
+    };
+    let timeout = Some(Duration::from_millis(10));
+    let mappings = [(); 2].map(|()| Mapping::anonymous(8 * BLOCK).unwrap());
+    let [late, early] = mappings.each_ref().map(Memory::of);
+    let lanes = mappings.map(|mapping| {
+        let ring = Ring::V3(Blocks::new(mapping, BLOCK, 8).unwrap());
+        Lane::new(ring, timeout)
+    });
+    let port = || Arc::new(Up(UnixStream::pair().unwrap().0)) as Arc<dyn Port>;
+    let control = Control::new(vec![port(), port()], timeout, &options).unwrap();
+    let mut merge = Merge::new(lanes.into(), timeout);
+    merge.clock = clock;
+    early.put_numbered_block(0, 1, &[packet(200)]);
+    LATE.set(Some(late));
+    let (mut call, mut got) = (Call::new(-1), Packet::NONE);
+    let times = [(); 2].map(|()| {
+        merge.next(&control, &mut call, &mut got).unwrap();
+        got.fraction
+    });
+    assert_eq!(times, [100, 200]);
+}
