@@ -5,6 +5,7 @@ mod memory;
 mod world;
 mod takeover;
 mod silent;
+mod unread;
 mod pair;
 mod classes;
 mod rounds;
