@@ -38,6 +38,9 @@ const FAILED: Duration = Duration::from_millis(100);
 /// tells when somebody detaches that.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
+/// How often a member looks whether others have joined: nobody tells, and these may find it silent.
+const ALONE_NS: u64 = 2_000_000_000;
+
 /// How often, and after how long, to try at once to follow the lead, which another member may
 /// prevent.
 const FOLLOW_TRIES: u32 = 50;
@@ -247,7 +250,8 @@ impl Stake {
     /// the first time, the member takes its share at once.
     pub fn note_asked(&self) {
         if self.note_look() {
-            self.begin_share();
+            // Best effort: the first read tries again.
+            let _ = self.begin(true);
         }
     }
 
@@ -269,14 +273,23 @@ impl Stake {
         true
     }
 
-    /// Takes the member's share at once. For handles that the system's library reads too: their
-    /// first look for packets is not noticed.
+    /// Takes the member's share at once. For handles that the system's library reads: their first
+    /// look for packets is not noticed.
     pub fn begin_share(&self) {
-        if let Ok(_turn) = self.lock.take() {
-            let mut kernel = Kernel::of(&self.shared);
-            // Best effort: another try would fail as well.
-            let _ = self.slots(&mut kernel).begin_share(self.cookie);
+        // Best effort: another try would fail as well.
+        let _ = self.begin(false);
+    }
+
+    /// Takes the member's share. A reader of ours takes that of members that nobody reads too: it
+    /// can read their rings.
+    fn begin(&self, is_ours: bool) -> Result<(), Failed> {
+        let _turn = self.lock.take()?;
+        let mut kernel = Kernel::of(&self.shared);
+        let mut slots = self.slots(&mut kernel);
+        if slots.begin_share(self.cookie)? && is_ours {
+            slots.replace_unread(self.cookie)?;
         }
+        Ok(())
     }
 
     /// The group's slots. The caller has the lock.
@@ -444,12 +457,12 @@ impl Company for Stake {
         // The lead's change goes on, or another member's.
         let again = again.or(self.is_behind().then_some(BUSY));
         let on_xdp = self.shared.on_xdp.as_ref();
-        let latest = self.due_ns().into_iter();
-        let latest = latest.chain(on_xdp.map(|_| AT_DEVICE_NS)).min();
+        let own_ns = on_xdp.map_or(ALONE_NS, |_| AT_DEVICE_NS);
+        let latest = self.due_ns().map_or(own_ns, |due_ns| due_ns.min(own_ns));
         Attention {
             inherited,
             again,
-            latest: latest.map(Duration::from_nanos),
+            latest: Some(Duration::from_nanos(latest)),
             is_lost: on_xdp.is_some_and(|it| it.program().is_detached()),
             skipped: Some(self.skipped.swap(0, Ordering::Relaxed)).filter(|&frames| frames > 0),
         }

@@ -159,8 +159,12 @@ impl Intake {
     /// Shows from now on how far the reader of `ring` has come.
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
         self.shown_mark = Some(words.mark);
-        self.show_mark(ring);
-        words.taken.set(ring.taken());
+        // Others may have read the ring before its owner does.
+        let shown = words.taken.get();
+        if shown <= ring.taken() || shown == u64::MAX {
+            self.show_mark(ring);
+            words.taken.set(ring.taken());
+        }
         self.shown = Some(words.taken);
     }
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub(crate) struct FakeCompany {
     latest: AtomicU32,
     /// Whether the device may be lost.
     is_lost: AtomicBool,
+    /// How many frames the next attention says that others have read; 0: says nothing.
+    pub(crate) skipped: AtomicU64,
 }
 
 impl FakeCompany {
@@ -51,6 +53,7 @@ impl FakeCompany {
             downs: AtomicU32::new(0),
             latest: AtomicU32::new(0),
             is_lost: AtomicBool::new(false),
+            skipped: AtomicU64::new(0),
         })
     }
 
@@ -97,6 +100,7 @@ impl Company for FakeCompany {
                 .pop_front()
                 .unwrap_or_default(),
             is_lost: self.is_lost.load(Ordering::SeqCst),
+            skipped: Some(self.skipped.swap(0, Ordering::SeqCst)).filter(|&frames| frames > 0),
             ..Attention::default()
         }
     }

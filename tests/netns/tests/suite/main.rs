@@ -35,3 +35,4 @@ mod strangers;
 mod thousand;
 mod trust;
 mod two_wires;
+mod waiting;
