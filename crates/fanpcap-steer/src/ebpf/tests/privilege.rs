@@ -133,7 +133,7 @@ fn as_child_nothing_loads() {
         assert!(
             error
                 .to_string()
-                .contains("takes CAP_BPF and CAP_NET_ADMIN:"),
+                .contains("takes CAP_BPF and CAP_NET_ADMIN, which this process lacks or has given up:"),
             "{error}"
         );
     }
