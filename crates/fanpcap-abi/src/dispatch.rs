@@ -60,7 +60,7 @@ impl PcapHandle {
     }
 
     /// The descriptor on which an application waits by itself, if it is not that of the handle's
-    /// socket alone. In a group that counts as a look for packets: an application that waits before
+    /// socket alone. In a group the handle takes its share by that: an application that waits before
     /// it reads would else get none.
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;

@@ -73,6 +73,11 @@ pub struct Stake {
     /// How many frames others had read from the ring before the application did, until the reader
     /// takes it.
     skipped: AtomicU64,
+    /// The application has asked for the descriptor to wait on.
+    is_asked: AtomicBool,
+    /// The application looks for packets for the first time: members that nobody reads are to give
+    /// up their share.
+    is_first: AtomicBool,
     /// The member's slot and its rings, where an engine fills rings of its own.
     rings: Option<(Slot, MemberRings)>,
     /// Nobody writes to it.
@@ -116,6 +121,8 @@ impl Stake {
             read_out: Arc::default(),
             looked: None,
             skipped: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            is_first: AtomicBool::new(false),
             rings: None,
             _lifeline: lifeline,
         }
@@ -246,23 +253,22 @@ impl Stake {
         slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
     }
 
-    /// The application has asked for the descriptor to wait on, which counts as a look for packets:
-    /// the first time, the member takes its share at once.
+    /// The application has asked for the descriptor to wait on: the first time, the member takes its
+    /// share at once. That counts as no look at its packets: who has only asked may never read.
     pub fn note_asked(&self) {
-        if self.note_look() {
-            // Best effort: the first read tries again.
-            let _ = self.begin(true);
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            self.begin_share();
         }
     }
 
-    /// The application looks for packets. True for the first time: then nobody else reads the ring
-    /// any more.
-    fn note_look(&self) -> bool {
+    /// The application looks for packets. When it does for the first time, nobody else reads the
+    /// ring any more.
+    fn note_look(&self) {
         let Some([looked, taken]) = &self.looked else {
-            return false;
+            return;
         };
         let Some(frames) = borrowed::take_back(looked, clock::monotonic_ns()) else {
-            return false;
+            return;
         };
         // The frame that was claimed last may be on its way.
         let end = Instant::now() + CLAIMED_WITHIN;
@@ -270,26 +276,17 @@ impl Stake {
             thread::yield_now();
         }
         self.skipped.store(frames, Ordering::Relaxed);
-        true
+        self.is_first.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the member's share at once. For handles that the system's library reads: their first
+    /// Takes the member's share at once, also of a handle that the system's library reads: its first
     /// look for packets is not noticed.
     pub fn begin_share(&self) {
-        // Best effort: another try would fail as well.
-        let _ = self.begin(false);
-    }
-
-    /// Takes the member's share. A reader of ours takes that of members that nobody reads too: it
-    /// can read their rings.
-    fn begin(&self, is_ours: bool) -> Result<(), Failed> {
-        let _turn = self.lock.take()?;
-        let mut kernel = Kernel::of(&self.shared);
-        let mut slots = self.slots(&mut kernel);
-        if slots.begin_share(self.cookie)? && is_ours {
-            slots.replace_unread(self.cookie)?;
+        if let Ok(_turn) = self.lock.take() {
+            let mut kernel = Kernel::of(&self.shared);
+            // Best effort: another try would fail as well.
+            let _ = self.slots(&mut kernel).begin_share(self.cookie);
         }
-        Ok(())
     }
 
     /// The group's slots. The caller has the lock.
@@ -346,8 +343,10 @@ impl Stake {
             noted.inspect_err(|_| _ = self.downs.fetch_add(downs, Ordering::Relaxed))?;
         }
         self.vacate(&mut slots)?;
-        if slots.begin_share(self.cookie)? {
+        slots.begin_share(self.cookie)?;
+        if self.is_first.load(Ordering::Relaxed) {
             slots.replace_unread(self.cookie)?;
+            self.is_first.store(false, Ordering::Relaxed);
         }
         slots.look_for_silent(self.cookie)?;
         slots.level(self.cookie);

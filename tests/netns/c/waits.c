@@ -1,6 +1,5 @@
 /* A program that waits by itself: waits DEVICE FILE HOW [unread]. HOW is which call gives the descriptor and how
-   it waits on that: fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll; fileno-forever polls a
-   handle without a time-out, whose reads wait; fd-timer reads by a
+   it waits on that: fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll; fd-timer reads by a
    timer and asks for the descriptor alone; blind reads by a timer and asks for nothing. With a second handle it never
    reads the first. Says "ready", writes each packet to FILE, until it is interrupted. */
 #include "scene.h"
@@ -50,7 +49,7 @@ static int woken(const char *how, int fd, int epoll)
 	}
 	if (epoll >= 0)
 		return epoll_wait(epoll, &event, 1, -1) > 0;
-	if (strcmp(how, "poll") == 0 || strcmp(how, "forever") == 0)
+	if (strcmp(how, "poll") == 0)
 		return poll(&polled, 1, -1) > 0;
 	usleep(BLIND_MS * 1000);
 	return 1;
@@ -71,8 +70,6 @@ int main(int argc, char **argv)
 	how = strchr(argv[3], '-') != NULL ? strchr(argv[3], '-') + 1 : argv[3];
 	is_edge = strcmp(how, "edge") == 0;
 	p = created(argv[1]);
-	if (strcmp(how, "forever") == 0)
-		pcap_set_timeout(p, 0);
 	if (pcap_activate(p) < 0)
 		fail("pcap_activate", pcap_geterr(p));
 	if (argc > 4) {

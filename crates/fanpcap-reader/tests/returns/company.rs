@@ -339,15 +339,17 @@ fn a_descriptor_that_was_handed_out_stays() {
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
     // Though it would wait: the company has woken the application, which knows nothing of it.
-    let (_device, input) = FakeDevice::new(true, TIMEOUT);
-    let reader = Reader::new(input, &OPTIONS).unwrap();
-    let company = FakeCompany::new();
-    company.join(&reader);
-    reader.selectable().unwrap();
-    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
-    company.call();
-    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
-    assert_eq!(company.attended(), 2);
+    for timeout in [TIMEOUT, None] {
+        let (_device, input) = FakeDevice::new(true, timeout);
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        let company = FakeCompany::new();
+        company.join(&reader);
+        reader.selectable().unwrap();
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        company.call();
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        assert_eq!(company.attended(), 2);
+    }
 }
 
 #[test]

@@ -13,9 +13,8 @@ use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Capture, Member, Program, await_for};
 
 /// How an application waits.
-const WAYS: [&str; 9] = [
+const WAYS: [&str; 8] = [
     "fileno-poll",
-    "fileno-forever",
     "fileno-select",
     "fileno-epoll",
     "fileno-edge",
