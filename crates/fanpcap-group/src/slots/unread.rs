@@ -21,7 +21,10 @@ impl<G: Ground> Slots<'_, G> {
         };
         let reader = self.table.row(slot);
         let is_other = |row: &Row| row.cookie != own && row.class == reader.class;
-        let rows = self.table.rows().filter(|(_, row)| row.owns() && is_other(row));
+        let rows = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.owns() && is_other(row));
         let live = rows.filter(|(_, row)| row.state == State::Live);
         let mut unread = Vec::new();
         for (slot, row) in live.filter(|_| reader.owns()) {
@@ -70,7 +73,14 @@ impl<G: Ground> Slots<'_, G> {
         };
         if row.heir == own {
             self.ground.step();
-            self.table.set_row(slot, &Row { state, heir: 0, ..row });
+            self.table.set_row(
+                slot,
+                &Row {
+                    state,
+                    heir: 0,
+                    ..row
+                },
+            );
         }
         Ok(())
     }

@@ -28,12 +28,16 @@ fn an_owner_reads_on_behind_what_a_borrower_has_read() {
         let company = FakeCompany::new();
         let done = Arc::new(AtomicU64::new(u64::MAX));
         let told = Arc::clone(&done);
-        company.inherited.lock().unwrap().push_back(vec![Inheritance {
-            remains: lent.remains(position.get()),
-            published: position.clone(),
-            claims: Claims::on(&looked),
-            done: Box::new(move |taken| told.store(taken, Ordering::SeqCst)),
-        }]);
+        company
+            .inherited
+            .lock()
+            .unwrap()
+            .push_back(vec![Inheritance {
+                remains: lent.remains(position.get()),
+                published: position.clone(),
+                claims: Claims::on(&looked),
+                done: Box::new(move |taken| told.store(taken, Ordering::SeqCst)),
+            }]);
         company.join(&reader);
         let first: Vec<i64> = (1..=i64::from(read)).collect();
         if read > 0 {

@@ -57,7 +57,8 @@ impl Pair {
             let program = program.args(how).set("PCAP_GROUP", group.to_string());
             let program = program.set("PCAP_DRIVER", engine);
             let member = program.start(&wire.scratch);
-            pair.members.push(member.with_context(|| pair.name.clone())?);
+            pair.members
+                .push(member.with_context(|| pair.name.clone())?);
             pair.files.push(file);
         }
         Ok(pair)
@@ -200,6 +201,8 @@ fn a_handle_that_is_never_read_takes_nothing_from_a_second_one() -> Result<()> {
         let pairs = pairs(wire, &["unread"], &["blind", "fd-poll", "fileno-epoll"])?;
         let sent = frames(0, FRAMES)?;
         wire.send_as_tap(&sent)?;
-        pairs.iter().try_for_each(|pair| pair.check(&sent).map(drop))
+        pairs
+            .iter()
+            .try_for_each(|pair| pair.check(&sent).map(drop))
     })
 }

@@ -27,6 +27,9 @@ impl World {
 
     /// Whose ring is read by which other member.
     pub(crate) fn borrowed(&self) -> Vec<(u64, u64)> {
-        self.heirs.iter().map(|(cookie, heir)| (*cookie, *heir)).collect()
+        self.heirs
+            .iter()
+            .map(|(cookie, heir)| (*cookie, *heir))
+            .collect()
     }
 }
