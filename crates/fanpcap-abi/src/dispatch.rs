@@ -1,9 +1,11 @@
 //! The function by which the system's library calls our reader, and the access to a handle's
 //! reader.
 
+use crate::handles;
 use crate::head;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Callback, ERROR, Header, Pcap};
+use fanpcap::several;
 use fanpcap_reader::{Call, End, Packet, Reader};
 use std::ffi::c_int;
 
@@ -55,6 +57,19 @@ impl PcapHandle {
     pub(crate) fn with_reader<T>(self, look: impl FnOnce(&Reader) -> T) -> Option<T> {
         // SAFETY: the handle is open while `look` runs, and its reader goes with it.
         unsafe { head::reader(self, read) }.map(look)
+    }
+
+    /// The descriptor on which an application waits by itself, if it is not that of the handle's
+    /// socket alone. In a group the handle takes its share by that: an application that waits before
+    /// it reads would else get none.
+    pub(crate) fn descriptor(self) -> Option<c_int> {
+        let descriptor = self.with_reader(Reader::selectable)??;
+        for part in several::all(self) {
+            if let Some(stake) = handles::stake(part) {
+                stake.note_asked();
+            }
+        }
+        Some(descriptor)
     }
 
     pub(crate) fn has_reader(self) -> bool {

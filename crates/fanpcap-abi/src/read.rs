@@ -139,8 +139,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
 pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    let ours = p.with_reader(Reader::selectable).flatten();
-    ours.unwrap_or_else(|| p.selectable_fd())
+    p.descriptor().unwrap_or_else(|| p.selectable_fd())
 }
 
 /// See pcap_get_required_select_timeout(3PCAP).

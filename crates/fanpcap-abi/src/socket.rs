@@ -1,12 +1,15 @@
 //! The entry points that concern a handle's packet socket. The socket of a handle on the XDP engine
 //! is bound to a protocol that no frame carries. It receives nothing. The protocol of
 //! a frame that it sends is the one in the frame.
+//!
+//! An application that waits by itself, on the socket of a member of a group, would not learn that
+//! another member has died. So it gets the descriptor that [`PcapHandle::descriptor`] makes
+//! (`docs/decisions/0041-waiting-by-oneself.md`).
 
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, Pcap, system};
 use fanpcap_linux::packet::inject;
-use fanpcap_reader::Reader;
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 
@@ -18,9 +21,7 @@ use std::os::fd::BorrowedFd;
 pub unsafe extern "C" fn pcap_fileno(p: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    let is_silent = p.with_reader(|reader| !reader.is_socket()) == Some(true);
-    let ours = is_silent.then(|| p.with_reader(Reader::selectable).flatten());
-    ours.flatten().unwrap_or_else(|| p.fileno())
+    p.descriptor().unwrap_or_else(|| p.fileno())
 }
 
 /// See pcap_inject(3PCAP).

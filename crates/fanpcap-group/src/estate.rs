@@ -9,6 +9,7 @@ use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::packet;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::PublishedPosition;
+use fanpcap_reader::borrowed::{self, Claims};
 use fanpcap_ring::{Position, Remains};
 use std::fs::File;
 use std::io;
@@ -52,9 +53,28 @@ impl Estate {
         }
     }
 
+    /// The right to read the ring on, of a member that lives and has never been read. `None` where
+    /// its application reads it, or the system's library does.
+    pub(crate) fn borrow(&self) -> Option<Claims> {
+        let is_ours = self.words[at::TAKEN].get() != NOT_READ_BY_US;
+        Claims::on(&self.words[at::LOOKED_NS]).filter(|_| is_ours)
+    }
+
+    /// How far its readers have come.
+    fn position(&self) -> Position {
+        let position = self.published().get();
+        // Of who died in between, the claim tells.
+        let claimed = borrowed::claimed(self.words[at::LOOKED_NS].get());
+        let claimed = claimed.filter(|_| position.taken != NOT_READ_BY_US);
+        Position {
+            taken: claimed.unwrap_or(position.taken),
+            ..position
+        }
+    }
+
     /// Where its reader stands, if it is ours, has a block or frame to read, and may be stuck.
     pub(crate) fn unread(&self) -> Option<Position> {
-        let position = self.published().get();
+        let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;
         let rings: Vec<BorrowedFd<'_>> = match self.rings.is_empty() {
             true => vec![self.socket.as_fd()],
@@ -66,7 +86,7 @@ impl Estate {
 
     /// What is unread; `None` where that is not known. Maps the ring.
     pub(crate) fn remains(&self, shared: &Shared) -> Option<Remains> {
-        let position = self.published().get();
+        let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;
         let socket = self.socket.as_fd();
         match &shared.on_xdp {

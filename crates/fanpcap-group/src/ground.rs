@@ -237,6 +237,11 @@ impl Ground for Kernel<'_> {
         remains.is_none_or(|remains| remains.is_half_full())
     }
 
+    fn borrow(&mut self, cookie: u64) -> io::Result<bool> {
+        let estate = Estate::of(self.shared, cookie);
+        Ok(estate.and_then(|it| it.borrow()).is_some())
+    }
+
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
         let mut unread = Vec::new();
         self.shared.locker.visit(&mut |deposit, descriptors| {

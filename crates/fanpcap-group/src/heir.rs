@@ -13,9 +13,9 @@ use fanpcap_reader::Inheritance;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-/// Members whose rings are read out, by the cookies of their sockets. Their slots are to be
-/// vacated.
-pub(crate) type ReadOut = Vec<(u64, Gone)>;
+/// Members whose rings are read out, by the cookies of their sockets. The slots of those that are
+/// gone are to be vacated; of others nothing is known.
+pub(crate) type ReadOut = Vec<(u64, Option<Gone>)>;
 
 /// Inherits the ring of a gone member, to which nothing comes any more. Notes in `read_out` when it
 /// is read to the end. The caller holds the group's lock. `own`: the heir, which has its own copies
@@ -40,19 +40,48 @@ pub(crate) fn inherit(
         true => remains,
         false => remains.without_copies(),
     };
-    let read_out = Arc::clone(read_out);
     let of_group = Arc::clone(shared);
-    let done = Box::new(move |_| {
-        let read = (estate.cookie, estate.epitaph(&of_group));
+    let epitaph = move || (estate.cookie, Some(estate.epitaph(&of_group)));
+    Ok(Inheritance {
+        remains,
+        published,
+        claims: None,
+        done: when_read(read_out, epitaph),
+    })
+}
+
+/// Reads the ring of a member that lives and has never been read, from where the one before
+/// stopped. `None` where its application reads it by now. The caller holds the group's lock.
+pub(crate) fn borrow(
+    shared: &Shared,
+    read_out: &Arc<Mutex<ReadOut>>,
+    slot: Slot,
+) -> Option<Inheritance> {
+    let estate = Estate::of(shared, shared.table().row(slot).cookie)?;
+    let claims = estate.borrow()?;
+    // Who reads it has copies of its own.
+    let remains = estate.remains(shared)?.without_copies();
+    let cookie = estate.cookie;
+    Some(Inheritance {
+        remains,
+        published: estate.published(),
+        claims: Some(claims),
+        done: when_read(read_out, move || (cookie, None)),
+    })
+}
+
+/// Notes in `read_out` what `read` says when a ring is read to its end.
+fn when_read(
+    read_out: &Arc<Mutex<ReadOut>>,
+    read: impl FnOnce() -> (u64, Option<Gone>) + Send + 'static,
+) -> Box<dyn FnOnce(u64) + Send> {
+    let read_out = Arc::clone(read_out);
+    Box::new(move |_| {
+        let read = read();
         // The reading thread alone comes here; a fork may have left it locked.
         if let Ok(mut read_out) = read_out.try_lock() {
             read_out.push(read);
         }
-    });
-    Ok(Inheritance {
-        remains,
-        published,
-        done,
     })
 }
 

@@ -88,7 +88,7 @@ impl Member {
         if let Some((_, _, rings)) = stake.on_xdp() {
             self.words()[at::RING_BYTES].set(rings.len() as u64);
         }
-        self.stake = Some(Arc::new(stake));
+        self.stake = Some(Arc::new(stake.with_page(self.words())));
     }
 
     /// The member's stake in its group, where that has a steering program.

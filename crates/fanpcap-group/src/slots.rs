@@ -20,6 +20,7 @@
 mod relinked;
 mod classes;
 mod silence;
+mod unread;
 mod rounds;
 mod succession;
 mod weights;
@@ -90,6 +91,10 @@ pub(crate) trait Ground {
     /// The sockets in the locker in whose rings something is unread, each with a number that
     /// changes when its reader takes something.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
+
+    /// Has others read the ring of a socket in the locker, until its owner reads. False where its
+    /// owner has read it, or nobody else can.
+    fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
 
 /// A group's slots, in the hands of whoever holds its lock.
@@ -130,7 +135,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(false);
         };
-        let row = self.table.row(slot);
+        let row = self.take_back(slot);
         let is_newcomer = row.state == State::Newcomer;
         if let Some(from) = self
             .predecessor(&row)
@@ -168,7 +173,8 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 
     /// Gives away the buckets of members that are gone, and makes `own` the heir of those that have
-    /// none. Returns the slots whose rings it is to read; nothing more comes into these.
+    /// none, and the reader of rings that are not read. Returns the slots whose rings it is to read;
+    /// nothing more comes into these.
     pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mourn(own)?;
@@ -180,6 +186,12 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.ground.settle()?;
         let mut inherited = Vec::new();
         for (slot, row) in orphans {
+            if row.state == State::Newcomer {
+                self.ground.step();
+                self.table.set_row(slot, &Row { heir: own, ..row });
+                inherited.push(slot);
+                continue;
+            }
             self.ground.step();
             self.ground.leave(slot)?;
             self.ground.step();
@@ -187,12 +199,14 @@ impl<'a, G: Ground> Slots<'a, G> {
             self.ground.step();
             self.ground.cut(row.cookie)?;
             self.ground.step();
+            let is_read = unread::is_read(self.table, &row);
             let (state, heir) = match classes::may_inherit(self.table, own, &row) {
+                true if is_read => (State::Inherited, row.heir),
                 true => (State::Inherited, own),
                 false => (row.state, row.cookie),
             };
             self.table.set_row(slot, &Row { state, heir, ..row });
-            inherited.extend((state == State::Inherited).then_some(slot));
+            inherited.extend((state == State::Inherited && !is_read).then_some(slot));
         }
         Ok(inherited)
     }

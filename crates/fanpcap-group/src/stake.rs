@@ -9,22 +9,24 @@ use crate::heir::{self, ReadOut};
 use crate::lead;
 use crate::on_xdp::OnXdp;
 use crate::page::MemberId;
-use crate::record::MemberCounters;
+use crate::record::{MemberCounters, WORDS, at};
 use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
 use crate::table::{Ledger, Row, State};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
+use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::wait::clock;
+use fanpcap_reader::borrowed;
 use fanpcap_reader::{Attention, Company, Inheritance};
 use fanpcap_xdp::{GroupProgram, MemberRings};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After how long to try again what another member, which holds the group's lock, has prevented.
 const BUSY: Duration = Duration::from_millis(1);
@@ -36,10 +38,16 @@ const FAILED: Duration = Duration::from_millis(100);
 /// tells when somebody detaches that.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
+/// How often a member looks whether others have joined: nobody tells, and these may find it silent.
+const ALONE_NS: u64 = 2_000_000_000;
+
 /// How often, and after how long, to try at once to follow the lead, which another member may
 /// prevent.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
+
+/// How long to wait for another reader to take the frame that it has claimed.
+const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
 /// What a member has of its group. The group notices that it ends: the lifeline hangs up. It must
 /// end after the member's socket is closed, since the others may then close the last duplicate.
@@ -60,6 +68,16 @@ pub struct Stake {
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
+    /// When the application looked for packets and how many it has taken, on the member's page.
+    looked: Option<[Word; 2]>,
+    /// How many frames others had read from the ring before the application did, until the reader
+    /// takes it.
+    skipped: AtomicU64,
+    /// The application has asked for the descriptor to wait on.
+    is_asked: AtomicBool,
+    /// The application looks for packets for the first time: members that nobody reads are to give
+    /// up their share.
+    is_first: AtomicBool,
     /// The member's slot and its rings, where an engine fills rings of its own.
     rings: Option<(Slot, MemberRings)>,
     /// Nobody writes to it.
@@ -101,6 +119,10 @@ impl Stake {
             is_due: AtomicBool::new(true),
             downs: AtomicU8::new(0),
             read_out: Arc::default(),
+            looked: None,
+            skipped: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            is_first: AtomicBool::new(false),
             rings: None,
             _lifeline: lifeline,
         }
@@ -109,6 +131,15 @@ impl Stake {
     /// The stake of a member whose rings an engine fills.
     pub(crate) fn with_rings(self, rings: Option<(Slot, MemberRings)>) -> Self {
         Self { rings, ..self }
+    }
+
+    /// The stake of a member with a page of these words.
+    pub(crate) fn with_page(self, words: &[Word; WORDS]) -> Self {
+        let looked = [at::LOOKED_NS, at::TAKEN].map(|at| words[at].clone());
+        Self {
+            looked: Some(looked),
+            ..self
+        }
     }
 
     /// The member's parts on the XDP engine: the group's BPF program, the member's slot and its
@@ -222,7 +253,33 @@ impl Stake {
         slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
     }
 
-    /// Takes the member's share at once. For handles that the system's library reads: their first
+    /// The application has asked for the descriptor to wait on: the first time, the member takes its
+    /// share at once. That counts as no look at its packets: who has only asked may never read.
+    pub fn note_asked(&self) {
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            self.begin_share();
+        }
+    }
+
+    /// The application looks for packets. When it does for the first time, nobody else reads the
+    /// ring any more.
+    fn note_look(&self) {
+        let Some([looked, taken]) = &self.looked else {
+            return;
+        };
+        let Some(frames) = borrowed::take_back(looked, clock::monotonic_ns()) else {
+            return;
+        };
+        // The frame that was claimed last may be on its way.
+        let end = Instant::now() + CLAIMED_WITHIN;
+        while taken.get() < frames && Instant::now() < end {
+            thread::yield_now();
+        }
+        self.skipped.store(frames, Ordering::Relaxed);
+        self.is_first.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the member's share at once, also of a handle that the system's library reads: its first
     /// look for packets is not noticed.
     pub fn begin_share(&self) {
         if let Ok(_turn) = self.lock.take() {
@@ -288,6 +345,10 @@ impl Stake {
         self.vacate(&mut slots)?;
         if slots.may_begin(self.cookie)? {
             slots.begin_share(self.cookie)?;
+            if self.is_first.load(Ordering::Relaxed) {
+                slots.replace_unread(self.cookie)?;
+                self.is_first.store(false, Ordering::Relaxed);
+            }
         }
         slots.look_for_silent(self.cookie)?;
         slots.level(self.cookie);
@@ -328,23 +389,29 @@ impl Stake {
         Ok(true)
     }
 
-    /// Vacates the slots whose rings this member has read to the end.
+    /// Vacates the slots whose rings this member has read to the end, or gives these back.
     fn vacate<G: Ground>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
         // Nobody else locks it; a fork may have left it locked in the child.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };
         while let Some((cookie, epitaph)) = read_out.last() {
-            slots.vacate(*cookie, epitaph)?;
+            match epitaph {
+                Some(epitaph) => slots.vacate(*cookie, epitaph)?,
+                None => slots.give_back(*cookie, self.cookie)?,
+            }
             read_out.pop();
         }
         Ok(())
     }
 
-    /// The ring of the gone member in a slot. One that can't be read is given up, and so is one of
-    /// another class.
+    /// The ring of the gone member in a slot, or of one that is not read. One that can't be read is
+    /// given up, and so is one of another class.
     fn inherit(&self, slot: Slot) -> Option<Inheritance> {
         let table = self.shared.table();
+        if table.row(slot).state == State::Newcomer {
+            return heir::borrow(&self.shared, &self.read_out, slot);
+        }
         let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
             true => heir::inherit(&self.shared, &self.read_out, slot, self.cookie),
             false => Err(heir::give_up(&self.shared, slot)),
@@ -369,6 +436,7 @@ impl Company for Stake {
     }
 
     fn attend(&self) -> Attention {
+        self.note_look();
         // First, as a newcomer holds the group's lock while it knocks. A forked child may answer as
         // well: it hands out the same.
         let answered = self.shared.answer();
@@ -393,13 +461,14 @@ impl Company for Stake {
         // Packets that no member gets are counted too.
         self.shared.renew_ledger();
         let on_xdp = self.shared.on_xdp.as_ref();
-        let latest = self.due_ns().into_iter();
-        let latest = latest.chain(on_xdp.map(|_| AT_DEVICE_NS)).min();
+        let own_ns = on_xdp.map_or(ALONE_NS, |_| AT_DEVICE_NS);
+        let latest = self.due_ns().map_or(own_ns, |due_ns| due_ns.min(own_ns));
         Attention {
             inherited,
             again,
-            latest: latest.map(Duration::from_nanos),
+            latest: Some(Duration::from_nanos(latest)),
             is_lost: on_xdp.is_some_and(|it| it.program().is_detached()),
+            skipped: Some(self.skipped.swap(0, Ordering::Relaxed)).filter(|&frames| frames > 0),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The group as the reader of one of its members sees it. A reader knows nothing of the other
 //! members, but its thread is the one that can do something for the group.
 
+use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::{Mark, Position, Remains};
 use std::fmt;
@@ -38,7 +39,8 @@ impl fmt::Debug for dyn Company {
 /// What became of an attention.
 #[derive(Debug, Default)]
 pub struct Attention {
-    /// Rings of dead members that this reader reads to the end from now on.
+    /// Rings of members that are dead or do not read, which this reader reads to the end from now
+    /// on.
     pub inherited: Vec<Inheritance>,
     /// After how long to attend again, whatever the descriptor says. Until then nobody waits on the
     /// descriptor: another member may hold the group's lock.
@@ -48,14 +50,19 @@ pub struct Attention {
     pub latest: Option<Duration>,
     /// Whether packets may not come any more: the reader asks the port.
     pub is_lost: bool,
+    /// The first so many frames of the member's ring were read by others: the reader skips them.
+    pub skipped: Option<u64>,
 }
 
-/// A dead member's ring, and where its new reader publishes how far it has come.
+/// Another member's ring, and where its new reader publishes how far it has come.
 pub struct Inheritance {
     /// What is unread.
     pub remains: Remains,
     /// Where to publish it.
     pub published: PublishedPosition,
+    /// Of a ring whose owner lives: how frames are claimed. All is read too when the owner takes
+    /// its ring back.
+    pub claims: Option<Claims>,
     /// Called by the thread that reads when all is read, with how many frames this reader has
     /// taken. Not called when the reader is closed before: the position says what is left.
     pub done: Box<dyn FnOnce(u64) + Send>,

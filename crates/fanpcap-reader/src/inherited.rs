@@ -1,5 +1,6 @@
 //! A dead member's ring as one more lane of the reader that has inherited it.
 
+use crate::borrowed::Claims;
 use crate::call::Packet;
 use crate::company::Inheritance;
 use crate::control::Control;
@@ -16,6 +17,8 @@ pub(crate) struct Inherited {
     intake: Intake,
     /// What had been taken before.
     before: u64,
+    /// Of a ring whose owner lives.
+    claims: Option<Claims>,
     done: Box<dyn FnOnce(u64) + Send>,
 }
 
@@ -34,6 +37,7 @@ impl Inherited {
         let Inheritance {
             remains,
             published,
+            claims,
             done,
         } = inheritance;
         // Nobody rests while there is something to read.
@@ -44,6 +48,7 @@ impl Inherited {
             remains,
             intake,
             before,
+            claims,
             done,
         };
         if let Some(filter) = filter {
@@ -58,6 +63,11 @@ impl Inherited {
 
     /// When the next frame arrived, if there is one.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
+        let taken = Some(self.remains.taken());
+        if self.claims.as_ref().is_some_and(|it| it.count() != taken) {
+            // Its owner has taken the ring back.
+            return None;
+        }
         let before = self.remains.mark();
         let head = self.remains.head();
         if self.remains.mark() != before {
@@ -66,11 +76,16 @@ impl Inherited {
         head
     }
 
-    /// Reads the next frame that there is. False when the application does not want it, or a dead
-    /// member has left garbage: no reason for the read of another to fail.
+    /// Reads the next frame that there is. False when the application does not want it, or the
+    /// ring's owner has taken it back, or a dead member has left garbage: no reason for the read of
+    /// another to fail.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_packet(&mut self, control: &Control, packet: &mut Packet) -> bool {
+        let taken = self.remains.taken();
+        if self.claims.as_ref().is_some_and(|it| !it.claim(taken)) {
+            return false;
+        }
         let read = self.intake.next_packet(&mut self.remains, control, packet);
         read.unwrap_or(false)
     }

@@ -36,6 +36,8 @@ pub(crate) struct Intake {
     look_at: u64,
     /// Where packets of a ring are delivered from that is read-only.
     copied: Option<Copied>,
+    /// The first so many frames were read by others.
+    skipped: u64,
 }
 
 /// A filter that the kernel may not have run on the packets in the ring.
@@ -95,11 +97,27 @@ impl Lane {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
 
+    /// Passes over the first so many frames of the ring, which others have read.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn skip(&mut self, frames: u64) {
+        if let Ring::Records(records) = &mut self.ring {
+            // The ring buffers say themselves how far they were read.
+            records.skip(frames);
+        } else if frames > self.ring.taken() {
+            self.intake.skipped = frames;
+            self.intake.look_at = 0;
+        }
+    }
+
     /// Has the publisher look at the clock.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, control: &Control) {
         let taken = self.ring.taken();
+        if taken < self.intake.skipped {
+            return;
+        }
         self.intake.look_at = look(&mut self.intake.publisher, taken, control);
     }
 
@@ -142,14 +160,19 @@ impl Intake {
             shown_mark: None,
             publisher: None,
             look_at: u64::MAX,
+            skipped: 0,
         }
     }
 
     /// Shows from now on how far the reader of `ring` has come.
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
         self.shown_mark = Some(words.mark);
-        self.show_mark(ring);
-        words.taken.set(ring.taken());
+        // Others may have read the ring before its owner does.
+        let shown = words.taken.get();
+        if shown <= ring.taken() || shown == u64::MAX {
+            self.show_mark(ring);
+            words.taken.set(ring.taken());
+        }
         self.shown = Some(words.taken);
     }
 
@@ -167,6 +190,10 @@ impl Intake {
     #[inline]
     pub(crate) fn show_mark(&self, ring: &impl Layout) {
         if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown_mark) {
+            if ring.taken() < self.skipped {
+                // The one who read these frames has shown a later block.
+                return;
+            }
             shown.set(mark.word());
             // One thread's order of stores is what a killed thread leaves.
             compiler_fence(Ordering::Release);
@@ -217,8 +244,12 @@ impl Intake {
         // Publish before delivery: if the application dies in its callback, it has received the
         // packet.
         if let Some(shown) = &self.shown {
-            shown.set(taken);
-            if taken >= self.look_at {
+            if taken < self.look_at {
+                shown.set(taken);
+            } else if taken <= self.skipped {
+                return Ok(false);
+            } else {
+                shown.set(taken);
                 self.look_at = look(&mut self.publisher, taken, control);
             }
         }

@@ -5,6 +5,7 @@
 //! The reader accesses rings by their layout ([`Ring`]), and engines through a [`Port`].
 #![deny(unsafe_code)]
 
+pub mod borrowed;
 pub mod filter;
 mod port;
 mod company;

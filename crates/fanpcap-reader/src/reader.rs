@@ -277,16 +277,19 @@ impl Reader {
         if !self.control.seats().any(Seat::is_wanted) {
             return false;
         }
-        for device in &self.control.devices {
+        for (index, device) in self.control.devices.iter().enumerate() {
             let Some(seat) = device.seat() else {
                 continue;
             };
             // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
             // leave no group's lock locked, and no ring to nobody.
             let _signals = Blocked::new();
-            let (inherited, is_lost) = seat.attend();
-            state.inherit(inherited, self.control.timeout);
-            if is_lost {
+            let attention = seat.attend();
+            if let (Some(frames), Some(lane)) = (attention.skipped, state.lane(index)) {
+                lane.skip(frames);
+            }
+            state.inherit(attention.inherited, self.control.timeout);
+            if attention.is_lost {
                 device.note_lost();
             }
         }

@@ -1,6 +1,6 @@
 //! When a company is attended to.
 
-use crate::company::{Company, Inheritance};
+use crate::company::{Attention, Company};
 use fanpcap_linux::wait::{clock, events};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -80,9 +80,8 @@ impl Seat {
         self.due_ns.store(1, Ordering::Relaxed);
     }
 
-    /// Attends to the company. Returns what it leaves to the reader, and whether packets may not
-    /// come any more.
-    pub(crate) fn attend(&self) -> (Vec<Inheritance>, bool) {
+    /// Attends to the company. Returns what it leaves to the reader.
+    pub(crate) fn attend(&self) -> Attention {
         let attention = self.company.attend();
         let after = attention.again.or(attention.latest);
         let due_ns = after.map_or(0, |after| {
@@ -92,6 +91,6 @@ impl Seat {
         self.due_ns.store(due_ns, Ordering::Relaxed);
         let is_put_off = attention.again.is_some();
         self.is_put_off.store(is_put_off, Ordering::Relaxed);
-        (attention.inherited, attention.is_lost)
+        attention
     }
 }

@@ -35,7 +35,8 @@ fn next_of_blocks(
 ) -> Result<(), Pause> {
     loop {
         if !blocks.open() {
-            let may_be_empty = !control.waits_for_ever();
+            // An application that waits by itself may have been woken for its company.
+            let may_be_empty = control.is_asked() || !control.waits_for_ever();
             return Err(starve(blocks, intake, control, call, may_be_empty));
         }
         call.begun = true;

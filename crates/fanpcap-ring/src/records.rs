@@ -116,6 +116,12 @@ impl Records {
         self
     }
 
+    /// Counts so many records as taken, which others have read: the next snapshot begins behind
+    /// them.
+    pub fn skip(&mut self, taken: u64) {
+        self.taken = self.taken.max(taken);
+    }
+
     /// Whether half of a lane is unread.
     pub(crate) fn is_half_full(&self) -> bool {
         self.lanes().any(|lane| lane.is_filled_to(2))

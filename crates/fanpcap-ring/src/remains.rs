@@ -132,7 +132,7 @@ impl Remains {
 
     /// Whether they are records, to which nobody may write.
     pub fn is_of_records(&self) -> bool {
-        matches!(self.0, Layout::Records(_))
+        matches!(self.0, Layout::Records { .. })
     }
 
     /// Whether half of the ring's room or more is unread.

@@ -186,8 +186,9 @@ fn mark_left(members: &mut [Member]) {
     let given = members.iter().filter(|member| is_given(member)).count();
     for member in members {
         let others = given - usize::from(is_given(member));
-        let is_left = member.unread_seconds >= Some(LEFT_SECONDS) && others > 0;
-        member.is_unread |= is_left;
+        // Who owns no bucket gets nothing that could be lost.
+        let is_given = others > 0 && member.buckets != Some(0);
+        member.is_unread |= is_given && member.unread_seconds >= Some(LEFT_SECONDS);
     }
 }
 

@@ -121,7 +121,6 @@ impl fmt::Display for XdpError {
             Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
             Self::Program(ProgramError::Compile(error)) => error.fmt(f),
             Self::Program(ProgramError::Load(error)) => error.fmt(f),
-            Self::Rings(error) => write!(f, "the rings: {error}"),
             Self::Memory { needed, limit } => {
                 write!(f, "the rings take {} MiB", needed >> 20)?;
                 match limit {
@@ -133,9 +132,23 @@ impl fmt::Display for XdpError {
                      (tcpdump -B), or raise the limit",
                 )
             }
+            Self::Rings(error) => write_part(f, "the rings", error),
             Self::Lock(error) => write!(f, "the device's lock: {error}"),
-            Self::Locker(error) => write!(f, "the group's locker: {error}"),
+            Self::Locker(error) => write_part(f, "the group's locker", error),
         }
+    }
+}
+
+/// Says why a part of the group can't be made. Where that is a privilege, names it.
+fn write_part(f: &mut fmt::Formatter<'_>, part: &str, error: &io::Error) -> fmt::Result {
+    write!(f, "{part}: {error}")?;
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => f.write_str(
+            ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN when it opens \
+             the device, which this application lacks or has given up before: have all members \
+             keep them, or all take packet sockets",
+        ),
+        _ => Ok(()),
     }
 }
 
@@ -184,6 +197,11 @@ impl XdpError {
             Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",
             Self::Program(_) => "xdp-program-refused",
             Self::Memory { .. } => "xdp-memory",
+            Self::Rings(error) | Self::Locker(error)
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "xdp-program-refused"
+            }
             Self::Lock(error) => error.slug(),
             Self::Taken { .. } | Self::Rings(_) | Self::Locker(_) => "system-call-failed",
         }

@@ -2,6 +2,7 @@
 //! share of the group.
 
 use super::{Record, WORDS, at};
+use fanpcap_reader::borrowed;
 use std::time::Duration;
 
 /// Value of [`at::LOOKED_NS`]: the reader waits for packets now.
@@ -38,6 +39,7 @@ impl LastLook {
         match words[at::LOOKED_NS] {
             _ if !is_ours || words[at::JOINED_NS] == 0 => Self::Unknown,
             0 => Self::Never,
+            ns if borrowed::claimed(ns).is_some() => Self::Never,
             WAITS => Self::Waits,
             ns => Self::At(ns),
         }

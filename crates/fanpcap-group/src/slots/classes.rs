@@ -10,6 +10,7 @@
 //! lately may have taken buckets from the dead one, and got later packets already: it leaves the
 //! dead one to others for a while too.
 
+use super::unread;
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::sync::atomic::Ordering;
@@ -82,13 +83,14 @@ fn is_cut(gone: &Row) -> bool {
     gone.heir == gone.cookie
 }
 
-/// Members that are gone and have no heir that lives, as far as they are for the member `own` to
-/// look after.
+/// Members that are gone or not read, and have no heir that lives, as far as they are for the
+/// member `own` to look after.
 pub(super) fn orphans_for(table: Table<'_>, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
     let is_for_it = |(_, row): &(Slot, Row)| match row.state {
         State::Dead => until_due(table, own, row, now_ns) == Some(0),
         State::Inherited => !has_heir(table, row) && may_inherit(table, own, row),
-        State::Free | State::Newcomer | State::Live | State::Vacant | State::Awaited => false,
+        State::Newcomer => unread::is_for(table, own, row),
+        State::Free | State::Live | State::Vacant | State::Awaited => false,
     };
     table.rows().filter(is_for_it).collect()
 }
@@ -109,7 +111,7 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
     table.rows().any(|(_, row)| is_left(&row))
 }
 
-fn has_heir(table: Table<'_>, row: &Row) -> bool {
+pub(super) fn has_heir(table: Table<'_>, row: &Row) -> bool {
     let slot = table.slot_of(row.heir);
     // The heir of an heir that is awaited is its successor.
     slot.is_some_and(|slot| {

@@ -4,6 +4,7 @@
 mod world;
 mod takeover;
 mod silent;
+mod unread;
 mod pair;
 mod classes;
 mod rounds;

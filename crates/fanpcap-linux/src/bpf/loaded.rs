@@ -58,7 +58,11 @@ impl fmt::Display for LoadError {
                 capabilities,
                 error,
             } => {
-                write!(f, "a program in the kernel takes {capabilities}: {error}")
+                write!(
+                    f,
+                    "a program in the kernel takes {capabilities}, which this process lacks or has \
+                     given up: {error}"
+                )
             }
             Self::Locked { limit } => write!(
                 f,

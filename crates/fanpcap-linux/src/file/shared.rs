@@ -139,6 +139,18 @@ impl Word {
         self.atomic().fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Sets the value and returns the one before.
+    pub fn swap(&self, value: u64) -> u64 {
+        self.atomic().swap(value, Ordering::AcqRel)
+    }
+
+    /// Sets the value if it is `from`. Returns whether it was.
+    pub fn replace(&self, from: u64, to: u64) -> bool {
+        let word = self.atomic();
+        let replaced = word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        replaced.is_ok()
+    }
+
     /// Runs `work` while the word is one higher. If the process is killed meanwhile, the word stays
     /// one higher.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {

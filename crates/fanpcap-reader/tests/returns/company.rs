@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub(crate) struct FakeCompany {
     latest: AtomicU32,
     /// Whether the device may be lost.
     is_lost: AtomicBool,
+    /// How many frames the next attention says that others have read; 0: says nothing.
+    pub(crate) skipped: AtomicU64,
 }
 
 impl FakeCompany {
@@ -51,6 +53,7 @@ impl FakeCompany {
             downs: AtomicU32::new(0),
             latest: AtomicU32::new(0),
             is_lost: AtomicBool::new(false),
+            skipped: AtomicU64::new(0),
         })
     }
 
@@ -97,6 +100,7 @@ impl Company for FakeCompany {
                 .pop_front()
                 .unwrap_or_default(),
             is_lost: self.is_lost.load(Ordering::SeqCst),
+            skipped: Some(self.skipped.swap(0, Ordering::SeqCst)).filter(|&frames| frames > 0),
             ..Attention::default()
         }
     }
@@ -335,15 +339,17 @@ fn a_descriptor_that_was_handed_out_stays() {
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
     // Though it would wait: the company has woken the application, which knows nothing of it.
-    let (_device, input) = FakeDevice::new(true, TIMEOUT);
-    let reader = Reader::new(input, &OPTIONS).unwrap();
-    let company = FakeCompany::new();
-    company.join(&reader);
-    reader.selectable().unwrap();
-    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
-    company.call();
-    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
-    assert_eq!(company.attended(), 2);
+    for timeout in [TIMEOUT, None] {
+        let (_device, input) = FakeDevice::new(true, timeout);
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        let company = FakeCompany::new();
+        company.join(&reader);
+        reader.selectable().unwrap();
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        company.call();
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        assert_eq!(company.attended(), 2);
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl Dead {
         Inheritance {
             remains: self.device.remains(self.position.get()),
             published: self.position.clone(),
+            claims: None,
             done: Box::new(move |taken| done.store(taken, Ordering::SeqCst)),
         }
     }

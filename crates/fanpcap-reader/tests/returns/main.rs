@@ -13,6 +13,7 @@ mod packets;
 mod several;
 mod company;
 mod inherited;
+mod borrowed;
 #[path = "../../../fanpcap-ring/tests/program/mod.rs"]
 mod written;
 mod program;

@@ -456,6 +456,7 @@ fn a_dead_members_records_are_inherited() {
     let inheritance = Inheritance {
         remains: dead.remains(2),
         published: published.clone(),
+        claims: None,
         done: Box::new(|taken| assert_eq!(taken, 2)),
     };
     company

@@ -32,9 +32,11 @@ struct Output {
 /// How copies share the traffic.
 struct Way {
     copies: usize,
-    /// The group's mode.
-    mode: &'static str,
+    /// The group's mode; `None`: the default.
+    mode: Option<&'static str>,
     engine: Engine,
+    /// The first copy is killed before the traffic comes.
+    is_first_killed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +62,9 @@ const GRACE: Duration = Duration::from_millis(1500);
 fn each_its_share_together_everything_once() -> Result<()> {
     let way = Way {
         copies: 2,
-        mode: "hash",
+        mode: Some("hash"),
         engine: Engine::Socket,
+        is_first_killed: false,
     };
     let absent = all_share(&way, |_| true)?;
     if absent.is_empty() {
@@ -71,6 +74,18 @@ fn each_its_share_together_everything_once() -> Result<()> {
         println!("SKIP: {hindrance}");
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn two_copies_under_the_default_mode() -> Result<()> {
+    all_share(&by_default(false), |_| true).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_second_of_two_copies_finds_everything_when_the_first_is_killed() -> Result<()> {
+    all_share(&by_default(true), |_| true).map(drop)
 }
 
 #[test]
@@ -89,7 +104,7 @@ fn four_copies_on_xdp() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
     let way = Way {
-        mode: "hash",
+        mode: Some("hash"),
         engine: Engine::InsteadOfXdp,
         ..on_xdp(2)
     };
@@ -107,11 +122,22 @@ fn different_programs_in_one_group_on_xdp() -> Result<()> {
     share(&on_xdp(1), &[team])
 }
 
+/// Two copies on packet sockets, with no mode set.
+fn by_default(is_first_killed: bool) -> Way {
+    Way {
+        copies: 2,
+        mode: None,
+        engine: Engine::Socket,
+        is_first_killed,
+    }
+}
+
 fn on_xdp(copies: usize) -> Way {
     Way {
         copies,
-        mode: "flow",
+        mode: Some("flow"),
         engine: Engine::Xdp,
+        is_first_killed: false,
     }
 }
 
@@ -146,9 +172,16 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     let whole = hosts.on_peer(|| whole.start(&scratch))?;
     let started = teams.iter().zip(1..);
     let started = started.map(|(team, group)| start(team, group, way, &scratch));
-    let started = started.collect::<Result<Vec<_>>>()?;
+    let mut started = started.collect::<Result<Vec<_>>>()?;
     // Members with a poll of their own do not tell when each has its share.
     thread::sleep(GRACE);
+    if way.is_first_killed {
+        for copies in &mut started {
+            // With its children: pmacctd's hold its descriptors.
+            drop(copies.remove(0));
+        }
+        thread::sleep(GRACE);
+    }
     ensure!(veth::has_xdp(DEVICE)? == (way.engine == Engine::Xdp));
     let offered = hosts.talk(EACH)?;
     let whole = member::finish(vec![whole], offered)?;
@@ -258,7 +291,11 @@ impl Copy {
         let command = fill(subject.command);
         let mut words = command.split(' ');
         let program = Program::new(words.next().unwrap_or_default(), ready)?.args(words);
-        let mut program = program.group(group, way.mode);
+        let program = program.set("PCAP_GROUP", group.to_string());
+        let mut program = match way.mode {
+            Some(mode) => program.set("PCAP_FANOUT", mode),
+            None => program,
+        };
         if way.engine != Engine::Socket {
             program = program.set("PCAP_DRIVER", "xdp");
         }

@@ -36,3 +36,4 @@ mod thousand;
 mod trust;
 mod two_wires;
 mod writes;
+mod waiting;

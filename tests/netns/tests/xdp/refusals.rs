@@ -94,10 +94,43 @@ fn without_capabilities_packet_sockets_stand_in() -> Result<()> {
                 .args(["--bounding-set", &without, "--inh-caps", "-all", "tcpdump"])
                 .args(["-n", "-U", "-Z", "root", "-i", DEVICE, "-w", "/dev/null"])
                 .set("PCAP_DRIVER", "xdp");
-            let reason = "a program in the kernel takes CAP_BPF and CAP_NET_ADMIN";
+            let reason =
+                "takes CAP_BPF and CAP_NET_ADMIN, which this process lacks or has given up";
             ensure_told(wire, program, reason).with_context(|| missing.to_owned())?;
         }
         Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_has_given_up_capabilities_is_told_so_in_a_group() -> Result<()> {
+    on_wire(1, |wire| {
+        let member = start_as(wire, tcpdump(wire)?.set("PCAP_GROUP", "7"))?;
+        let program = Program::new(
+            "setpriv",
+            "each member of a group on engine xdp needs CAP_BPF",
+        )?
+        .args(["--bounding-set", "-sys_admin,-bpf", "--inh-caps", "-all"])
+        .args([
+            "tcpdump",
+            "-n",
+            "-Z",
+            "root",
+            "-i",
+            DEVICE,
+            "-w",
+            "/dev/null",
+        ])
+        .set("PCAP_DRIVER", "xdp")
+        .set("PCAP_GROUP", "7");
+        let ended = program.start(&wire.scratch)?.wait()?;
+        ensure!(
+            ended.said.contains("or has given up before"),
+            "{}",
+            ended.said
+        );
+        member.stop().map(drop)
     })
 }
 

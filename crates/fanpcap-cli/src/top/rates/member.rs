@@ -78,7 +78,9 @@ impl History {
             class: socket.class,
             counters_age_seconds: counts.map(|counts| rounded(counts.age(at_ns))),
             unread_seconds: socket.unread_seconds.map(rounded),
-            is_unread: socket.is_never_read && socket.unread_seconds >= Some(UNREAD_SECONDS),
+            is_unread: socket.is_never_read
+                && socket.unread_seconds >= Some(UNREAD_SECONDS)
+                && socket.place.is_none_or(|place| place.buckets > 0),
             stale,
             received_packets_total: counts.map(|counts| counts.received),
             packets_per_second: speeds.received,

@@ -11,6 +11,7 @@ mod dying;
 mod classes;
 mod loads;
 mod living;
+mod unread;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
 use crate::slots::memory::Memory;
@@ -55,6 +56,8 @@ struct Kernel {
     rings: Option<BTreeMap<u8, u64>>,
     /// Packets come to these classes in turn; none: to the default one.
     classes: Vec<u8>,
+    /// Sockets that their owners have read.
+    read: BTreeSet<u64>,
     /// Packets of a class without members, and packets that were unread when a class had none left.
     no_member: u64,
     unread: u64,
@@ -217,6 +220,10 @@ impl Ground for Kernel {
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
         let sockets = self.sockets.iter().filter(|(_, it)| !it.ring.is_empty());
         Ok(sockets.map(|(cookie, it)| (*cookie, it.taken)).collect())
+    }
+
+    fn borrow(&mut self, cookie: u64) -> io::Result<bool> {
+        Ok(!self.read.contains(&cookie))
     }
 }
 

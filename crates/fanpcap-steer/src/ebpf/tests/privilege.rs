@@ -131,9 +131,9 @@ fn as_child_nothing_loads() {
         assert!(error.to_string().contains("takes CAP_BPF:"), "{error}");
         let error = Loaded::load(&xdp_decision(&program(main)).unwrap(), "test").unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("takes CAP_BPF and CAP_NET_ADMIN:"),
+            error.to_string().contains(
+                "takes CAP_BPF and CAP_NET_ADMIN, which this process lacks or has given up:"
+            ),
             "{error}"
         );
     }

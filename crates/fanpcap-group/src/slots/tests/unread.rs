@@ -1,0 +1,102 @@
+//! A group's first member is never read: others have its share and its packets as soon as one of
+//! them is read.
+
+use super::owned;
+use super::world::World;
+use crate::table::State;
+use fanpcap_buckets::Slot;
+
+/// A group whose first member has got packets that nobody has read, and another member.
+fn unread(seed: u64) -> (World, u64, u64) {
+    let mut world = World::new(seed);
+    let (first, second) = (world.open(), world.open());
+    world.join(first).unwrap();
+    world.send(20);
+    world.join(second).unwrap();
+    world.send(20);
+    (world, first, second)
+}
+
+#[test]
+fn who_is_read_first_has_it_all() {
+    let (mut world, first, second) = unread(1);
+    world.look(second);
+    assert!(world.owners().iter().all(|&owner| owner == second));
+    assert_eq!(world.borrowed(), [(first, second)]);
+    world.read_borrowed();
+    assert_eq!(world.unread(first), 0);
+    assert_eq!(world.table().row(Slot(0)).heir, 0);
+    world.check();
+    world.check_ledger();
+}
+
+#[test]
+fn a_member_that_is_read_keeps_its_share() {
+    let (mut world, first, second) = unread(2);
+    world.look(first);
+    world.look(second);
+    assert_eq!(owned(&world), [2048, 2048]);
+    assert_eq!(world.borrowed(), []);
+}
+
+#[test]
+fn who_is_read_after_all_gets_its_share_and_its_ring() {
+    let (mut world, first, second) = unread(3);
+    world.look(second);
+    world.look(first);
+    assert_eq!(owned(&world), [2048, 2048]);
+    assert_eq!(world.table().row(Slot(0)).heir, 0);
+    world.attend(second);
+    assert_eq!(world.borrowed(), [], "nobody reads its ring beside it");
+    world.check();
+}
+
+#[test]
+fn a_dead_readers_borrowed_ring_is_read_on() {
+    let (mut world, first, second) = unread(4);
+    let third = world.open();
+    world.join(third).unwrap();
+    world.look(second);
+    world.look(third);
+    world.close(second);
+    world.attend(third);
+    assert!(world.borrowed().contains(&(first, third)));
+    world.read_borrowed();
+    world.settle_all();
+    world.check();
+    world.check_ledger();
+}
+
+#[test]
+fn who_dies_while_its_ring_is_read_is_inherited_once() {
+    let (mut world, first, second) = unread(5);
+    world.look(second);
+    world.close(first);
+    world.attend(second);
+    assert_eq!(world.table().row(Slot(0)).state, State::Inherited);
+    assert_eq!(world.borrowed(), [(first, second)], "by the same member");
+    world.settle_all();
+    world.check();
+    world.check_ledger();
+}
+
+#[test]
+fn who_dies_while_it_takes_an_unread_members_share_is_finished_by_the_next() {
+    for steps in (0..300).step_by(7) {
+        let (mut world, first, second) = unread(6);
+        let third = world.open();
+        world.join(third).unwrap();
+        let looked = world.dying(second, steps, |world| world.look(second));
+        world.send(20);
+        world.look(third);
+        world.read_borrowed();
+        world.settle_all();
+        world.check();
+        let of_first = world.owners().iter().filter(|&&it| it == first).count();
+        assert_eq!(of_first, 0, "after {steps} steps");
+        assert_eq!(world.unread(first), 0, "after {steps} steps");
+        if looked.is_ok() {
+            break;
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Members that are read for the first time, and rings that others read until then.
+
+use super::World;
+
+impl World {
+    /// The application looks for packets of a member for the first time.
+    pub(crate) fn look(&mut self, own: u64) {
+        self.kernel.read.insert(own);
+        self.heirs.remove(&own);
+        self.begin_share(own);
+        self.change(own, |slots| slots.replace_unread(own)).unwrap();
+        self.attend(own);
+    }
+
+    /// Who reads the rings of members that live reads them to the end.
+    pub(crate) fn read_borrowed(&mut self) {
+        for (cookie, reader) in self.heirs.clone() {
+            let is_borrowed = self.members().contains(&cookie);
+            if is_borrowed && self.members().contains(&reader) {
+                self.heirs.remove(&cookie);
+                self.take(cookie, usize::MAX);
+                self.change(reader, |slots| slots.give_back(cookie, reader))
+                    .unwrap();
+            }
+        }
+    }
+
+    /// Whose ring is read by which other member.
+    pub(crate) fn borrowed(&self) -> Vec<(u64, u64)> {
+        self.heirs
+            .iter()
+            .map(|(cookie, heir)| (*cookie, *heir))
+            .collect()
+    }
+}

@@ -1,0 +1,98 @@
+//! Members that were never read. A group's first member has a share before its application reads
+//! it, as libpcap buffers from the activation on. When another member is read, that share goes to
+//! those that are read, and one of them reads the ring: an application may have opened the handle
+//! for another purpose. The member takes its share when its application looks for packets, and its
+//! ring back.
+//!
+//! The row of a member whose ring others are to read has an heir: the member that reads the ring,
+//! or itself while nobody does.
+
+use super::{Ground, Slots, classes};
+use crate::table::{Journal, Row, State, Table};
+use fanpcap_buckets::Slot;
+use std::io;
+
+impl<G: Ground> Slots<'_, G> {
+    /// The member `own` is read for the first time, and has its share: members of its class that
+    /// were never read have none any more.
+    pub(crate) fn replace_unread(&mut self, own: u64) -> io::Result<()> {
+        let Some(slot) = self.table.slot_of(own) else {
+            return Ok(());
+        };
+        let reader = self.table.row(slot);
+        let is_other = |row: &Row| row.cookie != own && row.class == reader.class;
+        let rows = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.owns() && is_other(row));
+        let live = rows.filter(|(_, row)| row.state == State::Live);
+        let mut unread = Vec::new();
+        for (slot, row) in live.filter(|_| reader.owns()) {
+            if self.ground.borrow(row.cookie)? {
+                unread.push((slot, row));
+            }
+        }
+        if unread.is_empty() {
+            return Ok(());
+        }
+        self.note(Journal::Balance);
+        for (slot, row) in unread {
+            let heir = row.cookie;
+            self.ground.step();
+            self.table.set_row(slot, &Row { heir, ..row });
+            self.set_state(slot, State::Newcomer);
+        }
+        self.finish_balance();
+        Ok(())
+    }
+
+    /// The application looks for packets of the member in this slot: nobody else is to read its
+    /// ring. Returns its row.
+    pub(super) fn take_back(&mut self, slot: Slot) -> Row {
+        let row = self.table.row(slot);
+        if row.state != State::Newcomer || row.heir == 0 {
+            return row;
+        }
+        let row = Row { heir: 0, ..row };
+        self.ground.step();
+        self.table.set_row(slot, &row);
+        row
+    }
+
+    /// The member `own` has read the ring of another, which lived then, to its end. One that is
+    /// gone by now is inherited: its owner may have read on.
+    pub(crate) fn give_back(&mut self, cookie: u64, own: u64) -> io::Result<()> {
+        self.repair()?;
+        let Some(slot) = self.table.slot_of(cookie) else {
+            return Ok(());
+        };
+        let row = self.table.row(slot);
+        let state = match row.state {
+            State::Dead | State::Inherited => State::Dead,
+            state => state,
+        };
+        if row.heir == own {
+            self.ground.step();
+            self.table.set_row(
+                slot,
+                &Row {
+                    state,
+                    heir: 0,
+                    ..row
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether another member reads the ring of this one since that lived.
+pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
+    row.heir != 0 && row.heir != row.cookie && classes::has_heir(table, row)
+}
+
+/// Whether the member `own` is to read the ring of this one, which lives.
+pub(super) fn is_for(table: Table<'_>, own: u64, row: &Row) -> bool {
+    let is_left = row.heir != 0 && !is_read(table, row);
+    is_left && row.cookie != own && classes::is_of_class(table, own, row)
+}

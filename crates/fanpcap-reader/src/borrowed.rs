@@ -1,0 +1,103 @@
+//! A ring that another member reads while its owner lives and has never read it.
+//!
+//! The word in which the owner notes when it looked for packets says so, with the number of frames
+//! that were taken from the ring. A borrower claims each frame in that word before it reads the
+//! frame. The owner ends this by any other value: from then on no claim succeeds, and the owner
+//! skips the frames that were claimed. So each frame is delivered once.
+
+use fanpcap_linux::file::shared::Word;
+
+/// Marks the number of claimed frames. No time of `CLOCK_MONOTONIC` has this bit.
+const BORROWED: u64 = 1 << 63;
+
+/// The value of the word for a ring that its owner has never read.
+const NEVER: u64 = 0;
+
+/// The frames that were claimed, if the word's value says that the ring is borrowed. `u64::MAX`
+/// means that the owner waits for packets.
+pub fn claimed(value: u64) -> Option<u64> {
+    (value & BORROWED != 0 && value != u64::MAX).then_some(value & !BORROWED)
+}
+
+/// A borrower's right to the ring's next frame.
+#[derive(Clone, Debug)]
+pub struct Claims(Word);
+
+impl Claims {
+    /// Borrows the ring of a member that has never read it. A ring that a member before has
+    /// borrowed stays so. `None` where the owner reads.
+    pub fn on(looked: &Word) -> Option<Self> {
+        let is_new = looked.replace(NEVER, BORROWED);
+        (is_new || claimed(looked.get()).is_some()).then(|| Self(looked.clone()))
+    }
+
+    /// Frames that were claimed, by this borrower and those before; `None` when the owner has taken
+    /// its ring back.
+    pub fn count(&self) -> Option<u64> {
+        claimed(self.0.get())
+    }
+
+    /// Claims the frame that comes after `taken` frames. False when the owner has taken its ring
+    /// back.
+    pub(crate) fn claim(&self, taken: u64) -> bool {
+        self.0.replace(BORROWED | taken, BORROWED | (taken + 1))
+    }
+}
+
+/// The owner of a ring looks for packets at `now_ns`, for the first time. Returns how many frames
+/// others have claimed; `None` where it has looked before.
+pub fn take_back(looked: &Word, now_ns: u64) -> Option<u64> {
+    match looked.get() {
+        NEVER if looked.replace(NEVER, now_ns) => Some(0),
+        // Another thread may have been faster, or a borrower.
+        value if value == NEVER || claimed(value).is_some() => claimed(looked.swap(now_ns)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::file::shared;
+
+    fn word(value: u64) -> Word {
+        shared::own(&[value])[0].clone()
+    }
+
+    #[test]
+    fn an_owner_gets_its_ring_back_behind_what_was_claimed() {
+        let looked = word(NEVER);
+        let claims = Claims::on(&looked).unwrap();
+        assert!(claims.claim(0) && claims.claim(1));
+        let next = Claims::on(&looked).unwrap();
+        assert_eq!(next.count(), Some(2), "a second borrower goes on");
+        assert!(next.claim(2) && !claims.claim(2));
+        assert_eq!(take_back(&looked, 70), Some(3));
+        assert!(!next.claim(3) && next.count().is_none());
+        assert_eq!((looked.get(), take_back(&looked, 80)), (70, None));
+    }
+
+    #[test]
+    fn the_ring_of_who_reads_can_not_be_borrowed() {
+        for value in [1, 70, u64::MAX] {
+            let looked = word(value);
+            assert!(Claims::on(&looked).is_none());
+            assert_eq!((looked.get(), take_back(&looked, 80)), (value, None));
+        }
+        let looked = word(NEVER);
+        assert_eq!(take_back(&looked, 70), Some(0));
+        assert!(Claims::on(&looked).is_none());
+    }
+
+    #[test]
+    fn whoever_is_faster_each_frame_is_had_once() {
+        for _ in 0..200 {
+            let looked = word(NEVER);
+            let claims = Claims::on(&looked).unwrap();
+            let borrower = std::thread::spawn(move || (0..).find(|&taken| !claims.claim(taken)));
+            std::thread::yield_now();
+            let back = take_back(&looked, 70);
+            assert_eq!(borrower.join().unwrap(), back);
+        }
+    }
+}

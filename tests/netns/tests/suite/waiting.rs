@@ -1,0 +1,208 @@
+//! Applications that wait by themselves, on whatever descriptor libpcap gives, share a group as
+//! those do that wait in libpcap: from the start, after a death, and after a pause. A handle that
+//! is never read takes no packets from those that are.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::remains::leaves_nothing;
+use fanpcap_netns::{DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Capture, Member, Program, await_for};
+
+/// How an application waits.
+const WAYS: [&str; 8] = [
+    "fileno-poll",
+    "fileno-select",
+    "fileno-epoll",
+    "fileno-edge",
+    "fd-poll",
+    "fd-epoll",
+    "fd-timer",
+    "blind",
+];
+
+const FLOWS: u16 = 60;
+const FRAMES: u64 = 1200;
+
+/// Each has looked for packets by then, and whoever is to notice something has.
+const NOTICED: Duration = Duration::from_millis(3000);
+
+/// A member that does not read loses its share within this time.
+const SILENT: Duration = Duration::from_secs(18);
+
+/// Within this time every frame is in somebody's file.
+const ARRIVED: Duration = Duration::from_secs(10);
+
+/// Two copies that wait in one way, in a group of their own.
+struct Pair {
+    name: String,
+    files: Vec<PathBuf>,
+    members: Vec<Member>,
+}
+
+impl Pair {
+    fn start(wire: &Wire, program: &Path, group: u16, engine: &str, how: &[&str]) -> Result<Self> {
+        let name = format!("{} on {engine}", how.join(" "));
+        let mut pair = Self {
+            files: Vec::new(),
+            members: Vec::new(),
+            name,
+        };
+        for copy in 0..2 {
+            let file = wire.scratch.file(&format!("{group}.{copy}.pcap"));
+            let program = Program::new(program, "ready")?.arg(DEVICE).arg(&file);
+            let program = program.args(how).set("PCAP_GROUP", group.to_string());
+            let program = program.set("PCAP_DRIVER", engine);
+            let member = program.start(&wire.scratch);
+            pair.members
+                .push(member.with_context(|| pair.name.clone())?);
+            pair.files.push(file);
+        }
+        Ok(pair)
+    }
+
+    fn captures(&self) -> Vec<Capture> {
+        let files = self.files.iter();
+        files.map(|file| Capture::read_so_far(file)).collect()
+    }
+
+    /// Waits until the copies have so many frames together. Returns how many each has.
+    fn await_frames(&self, frames: usize) -> Result<Vec<usize>> {
+        let counts = || -> Vec<usize> {
+            let files = self.files.iter();
+            files.map(|file| Capture::count_so_far(file)).collect()
+        };
+        let has_all = || Ok((counts().iter().sum::<usize>() >= frames).then_some(()));
+        let arrived = await_for("the frames", ARRIVED, has_all);
+        arrived.with_context(|| format!("{}: {:?} of {frames}", self.name, counts()))?;
+        Ok(counts())
+    }
+
+    /// Each frame is at one copy, and each flow.
+    fn check(&self, frames: &[Frame]) -> Result<Vec<usize>> {
+        let counts = self.await_frames(frames.len())?;
+        ensure_each_once(&self.captures(), frames).with_context(|| self.name.clone())?;
+        Ok(counts)
+    }
+}
+
+/// The pairs of all ways on both engines, in groups of their own.
+fn pairs(wire: &Wire, more: &[&str], ways: &[&str]) -> Result<Vec<Pair>> {
+    let program = wire.compile("waits")?;
+    let mut pairs = Vec::new();
+    for engine in ["tpacket", "xdp"] {
+        for way in ways {
+            let how: Vec<&str> = [*way].into_iter().chain(more.iter().copied()).collect();
+            let group = 7 + u16::try_from(pairs.len())?;
+            pairs.push(Pair::start(wire, &program, group, engine, &how)?);
+        }
+    }
+    thread::sleep(NOTICED);
+    Ok(pairs)
+}
+
+/// The frames of these numbers, of the same flows each time.
+fn frames(from: u64, count: u64) -> Result<Vec<Frame>> {
+    traffic::frames(1, &traffic::flows(1, FLOWS), from..from + count)
+}
+
+/// Runs a test on a wire on which nothing is left of the engine xdp.
+fn on_clean_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+    on_wire(1, |wire| leaves_nothing(|| test(wire)))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn whoever_waits_by_itself_has_its_share_and_that_of_one_that_is_killed() -> Result<()> {
+    on_clean_wire(|wire| {
+        let mut pairs = pairs(wire, &[], &WAYS)?;
+        let first = frames(0, FRAMES)?;
+        wire.send_as_tap(&first)?;
+        for pair in &pairs {
+            let counts = pair.check(&first)?;
+            let least = counts.iter().min().copied().unwrap_or(0);
+            ensure!(least * 4 > first.len(), "{}: {counts:?}", pair.name);
+            ensure_flows_whole(&pair.captures()).with_context(|| pair.name.clone())?;
+        }
+        for pair in &mut pairs {
+            drop(pair.members.remove(0));
+        }
+        // Without a pause: who has only the descriptor to wait on must be woken for the death.
+        let second = frames(FRAMES, FRAMES)?;
+        wire.send_as_tap(&second)?;
+        let all: Vec<Frame> = first.iter().chain(&second).cloned().collect();
+        for pair in &pairs {
+            pair.check(&all)?;
+        }
+        thread::sleep(NOTICED);
+        let third = frames(2 * FRAMES, FRAMES)?;
+        wire.send_as_tap(&third)?;
+        let all: Vec<Frame> = all.iter().chain(&third).cloned().collect();
+        pairs.iter().try_for_each(|pair| pair.check(&all).map(drop))
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
+    on_clean_wire(|wire| {
+        let pairs = pairs(wire, &[], &WAYS)?;
+        let mut sent = frames(0, FRAMES)?;
+        wire.send_as_tap(&sent)?;
+        for pair in &pairs {
+            pair.check(&sent)?;
+            pair.members[0].signal("STOP")?;
+        }
+        let kept = frames(FRAMES, FRAMES)?;
+        wire.send_as_tap(&kept)?;
+        thread::sleep(SILENT);
+        let before: Vec<usize> = stopped(&pairs);
+        let others = frames(2 * FRAMES, FRAMES)?;
+        wire.send_as_tap(&others)?;
+        for pair in &pairs {
+            pair.members[0].signal("CONT")?;
+        }
+        sent.extend(kept);
+        sent.extend(others);
+        for (pair, before) in pairs.iter().zip(before) {
+            let counts = pair.check(&sent)?;
+            // What was in its ring, and nothing of what came after the ten seconds.
+            let own = counts[0] - before;
+            ensure!(own < sent.len() / 4, "{}: {own} of {counts:?}", pair.name);
+        }
+        thread::sleep(NOTICED);
+        let before: Vec<usize> = stopped(&pairs);
+        let last = frames(3 * FRAMES, FRAMES)?;
+        wire.send_as_tap(&last)?;
+        sent.extend(last);
+        for (pair, before) in pairs.iter().zip(before) {
+            let counts = pair.check(&sent)?;
+            let own = counts[0] - before;
+            ensure!(own * 4 > sent.len() / 4, "{}: {own} of its own", pair.name);
+        }
+        Ok(())
+    })
+}
+
+/// How many frames each one has that is or was stopped.
+fn stopped(pairs: &[Pair]) -> Vec<usize> {
+    let files = pairs.iter().map(|pair| &pair.files[0]);
+    files.map(|file| Capture::count_so_far(file)).collect()
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_handle_that_is_never_read_takes_nothing_from_a_second_one() -> Result<()> {
+    on_clean_wire(|wire| {
+        // Frames that come while only handles are there that nobody reads.
+        let pairs = pairs(wire, &["unread"], &["blind", "fd-poll", "fileno-epoll"])?;
+        let sent = frames(0, FRAMES)?;
+        wire.send_as_tap(&sent)?;
+        pairs
+            .iter()
+            .try_for_each(|pair| pair.check(&sent).map(drop))
+    })
+}
