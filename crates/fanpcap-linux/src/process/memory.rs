@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-/// A hierarchy below `/sys/fs/cgroup`, what its line in /proc/PID/cgroup has between the colons, and
-/// the file of its limit.
+/// A hierarchy below `/sys/fs/cgroup`, what its line in /proc/PID/cgroup has between the colons,
+/// and the file of its limit.
 const HIERARCHIES: [(&str, &str, &str); 2] = [
     ("", "", "memory.max"),
     ("memory", "memory", "memory.limit_in_bytes"),
