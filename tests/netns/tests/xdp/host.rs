@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
-use fanpcap_netns::{Wire, ensure_each_once, on_wire};
+use fanpcap_netns::{Wire, ensure_each_once};
 use fanpcap_testkit::Direction;
 use fanpcap_testkit::member::{finish, wait_for_packets};
 use fanpcap_testkit::traffic::{self, Frame};

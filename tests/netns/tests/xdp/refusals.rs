@@ -9,7 +9,7 @@ use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::Program;
 use fanpcap_testkit::veth::ip;
 
-use crate::scene::{ensure_on_page, start, tcpdump};
+use crate::scene::{ensure_on_page, start, start_as, tcpdump};
 
 /// Checks that an application is told of packet sockets, and of the reason, which the page of
 /// errors has.
