@@ -73,56 +73,58 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
     })
 }
 
+/// Why a device is not stolen, what brings that about, and what ends it.
+const USES: [(&str, &str, &str); 9] = [
+    (
+        "it has an IP address",
+        "addr add 10.9.9.1/24 dev vb",
+        "addr del 10.9.9.1/24 dev vb",
+    ),
+    (
+        "a route leads through it",
+        "route add default dev vb",
+        "route del default dev vb",
+    ),
+    (
+        "a route leads through it",
+        "route add 10.7.0.0/16 dev vb table 100",
+        "route flush table 100",
+    ),
+    (
+        "another device stands on it",
+        "link add b7 type bridge",
+        "link del b7",
+    ),
+    (
+        "another device stands on it",
+        "link add link vb name v7 type vlan id 7",
+        "link del v7",
+    ),
+    (
+        "another device stands on it",
+        "link add link vb name m7 type macvlan",
+        "link del m7",
+    ),
+    (
+        "another device stands on it",
+        "link add x7 type vxlan id 7 group 239.1.1.1 dstport 4789 dev vb",
+        "link del x7",
+    ),
+    (
+        "another device stands on it",
+        "link add link vb name i7 type ipvlan",
+        "link del i7",
+    ),
+    (
+        "a container's device may stand on it",
+        "link add link vb name c7 netns fanpcap-steal type macvlan",
+        "-n fanpcap-steal link del c7",
+    ),
+];
+
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_device_that_the_host_uses_is_stolen_only_by_force() -> Result<()> {
-    const USES: [(&str, &str, &str); 9] = [
-        (
-            "it has an IP address",
-            "addr add 10.9.9.1/24 dev vb",
-            "addr del 10.9.9.1/24 dev vb",
-        ),
-        (
-            "a route leads through it",
-            "route add default dev vb",
-            "route del default dev vb",
-        ),
-        (
-            "a route leads through it",
-            "route add 10.7.0.0/16 dev vb table 100",
-            "route flush table 100",
-        ),
-        (
-            "another device stands on it",
-            "link add b7 type bridge",
-            "link del b7",
-        ),
-        (
-            "another device stands on it",
-            "link add link vb name v7 type vlan id 7",
-            "link del v7",
-        ),
-        (
-            "another device stands on it",
-            "link add link vb name m7 type macvlan",
-            "link del m7",
-        ),
-        (
-            "another device stands on it",
-            "link add x7 type vxlan id 7 group 239.1.1.1 dstport 4789 dev vb",
-            "link del x7",
-        ),
-        (
-            "another device stands on it",
-            "link add link vb name i7 type ipvlan",
-            "link del i7",
-        ),
-        (
-            "a container's device may stand on it",
-            "link add link vb name c7 netns fanpcap-steal type macvlan",
-            "-n fanpcap-steal link del c7",
-        ),
-    ];
     on_wire_that_ends_clean(1, |wire| {
         let _ = ip("netns del fanpcap-steal");
         ip("netns add fanpcap-steal")?;
