@@ -30,10 +30,10 @@ const ADDRESS: &str = "02:00:00:00:00:fe";
 /// joins them with the calling thread's namespace.
 ///
 /// Frames are copied by tc's mirred action, in the softirq that the sender's system call runs. So a
-/// sender is as slow as the mirror with all its nodes: at top speed, with four nodes, 260,000 frames
-/// a second arrived at each, and none was lost. Where a node's CPU is busy its ring of 256 fills,
-/// and the frames wait in the queue of its port ([`veth::queue`]). An XDP program that broadcasts to
-/// the nodes has no such queue.
+/// sender is as slow as the mirror with all its nodes: at top speed, with four nodes, 260,000
+/// frames a second arrived at each, and none was lost. Where a node's CPU is busy its ring of 256
+/// fills, and the frames wait in the queue of its port ([`veth::queue`]). An XDP program that
+/// broadcasts to the nodes has no such queue.
 #[derive(Debug)]
 pub struct Mirror {
     nodes: Vec<OwnedFd>,

@@ -198,8 +198,8 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the members in the calling thread's namespace the time to read all that they were given, as
-/// their pages tell: most do at once, and some never.
+/// Gives the members in the calling thread's namespace the time to read all that they were given,
+/// as their pages tell: most do at once, and some never.
 fn await_read() {
     const LONGEST: Duration = Duration::from_secs(10);
     let mut last = None;

@@ -12,7 +12,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Direction, Injector, Member, Program, member};
 
-use crate::live::{await_totals, oldest_of, pages};
+use crate::live::{await_totals, ensure_mostly_fresh, oldest_of, pages};
 use crate::two_wires::on_two_wires;
 
 const GROUP: u16 = 7;
@@ -54,14 +54,6 @@ fn ensure_fresh_while_behind(packets: u64) -> Result<()> {
     }
     ensure!(last == Some(packets), "{last:?} while behind");
     ensure_mostly_fresh(ages, FRESH)
-}
-
-/// Checks that half of the looks found counters that were no older.
-pub(crate) fn ensure_mostly_fresh(mut ages: Vec<Duration>, limit: Duration) -> Result<()> {
-    ages.sort_unstable();
-    let middle = ages.get(ages.len() / 2).context("no look")?;
-    ensure!(*middle < limit, "counters of {ages:?} ago");
-    Ok(())
 }
 
 #[test]

@@ -18,7 +18,6 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
 use fanpcap_testkit::{Injector, Member, Program, member, traffic, veth};
 
-use crate::burdened::ensure_mostly_fresh;
 use crate::two_wires::on_two_wires;
 
 const GROUP: u16 = 7;
@@ -287,6 +286,14 @@ pub(crate) fn pages() -> Result<Vec<Record>> {
 pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     let oldest = pages.iter().map(|page| page.read_ns).min().unwrap_or(0);
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
+}
+
+/// Checks that half of the looks found counters that were no older.
+pub(crate) fn ensure_mostly_fresh(mut ages: Vec<Duration>, limit: Duration) -> Result<()> {
+    ages.sort_unstable();
+    let middle = ages.get(ages.len() / 2).context("no look")?;
+    ensure!(*middle < limit, "counters of {ages:?} ago");
+    Ok(())
 }
 
 pub(crate) fn is_of(seen: &RosterEntry, pid: u32) -> bool {

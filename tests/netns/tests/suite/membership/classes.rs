@@ -2,8 +2,6 @@
 //! moves flows of its own class only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::view::State;
@@ -21,9 +19,6 @@ const GROUP: u16 = 7;
 
 /// About half of the flows are of class 2.
 const PROGRAM: &str = "main = do\n  when (udp_source .< 33000) (classify 2)\n  steer_flow\n";
-
-/// How long a part of the load lasts.
-const PART: Duration = Duration::from_millis(200);
 
 /// The group, and what was sent to it.
 struct Scene<'a> {
@@ -79,7 +74,7 @@ impl<'a> Scene<'a> {
     /// Sends for a while. Returns all that was sent until then.
     fn send(&self, load: &mut Load) -> Result<()> {
         load.go_on(DEVICE)?;
-        thread::sleep(PART);
+        load.await_each_flow()?;
         load.pause()
     }
 
@@ -116,11 +111,11 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire)?;
         let mut load = Load::start()?;
-        thread::sleep(PART);
+        load.await_each_flow()?;
         // In the midst of the load.
         scene.members[2].end(End::Killed)?;
         scene.await_shares(&[(0, 2048), (0, 2048), (2, BUCKETS)])?;
-        thread::sleep(PART);
+        load.await_each_flow()?;
         load.pause()?;
         let sent = load.sent().count() as u64;
         ensure!(await_ledger(sent)? == 0);

@@ -71,6 +71,16 @@ impl Load {
         })
     }
 
+    /// Waits until frames of each flow have come twice, however slow a busy machine sends them.
+    pub(super) fn await_each_flow(&self) -> Result<()> {
+        let sending = self.sending.as_ref().context("it pauses")?;
+        let before = received(sending.device)?;
+        await_for("frames of each flow", LIMIT, || {
+            let come = received(sending.device)? - before;
+            Ok((come >= 2 * u64::from(FLOWS)).then_some(()))
+        })
+    }
+
     /// Sends nothing from now on. All that was sent has reached the packet sockets.
     pub(super) fn pause(&mut self) -> Result<()> {
         let sending = self.sending.take().context("it pauses already")?;

@@ -2,8 +2,6 @@
 //! share from all others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, on_wire};
@@ -60,7 +58,7 @@ fn ensure_flows_are_shared(members: &[Recorder], shares: &[usize]) -> Result<()>
     };
     let before = counts()?;
     let load = Load::start()?;
-    thread::sleep(Duration::from_millis(200));
+    load.await_each_flow()?;
     let sent = load.stop()?.count() as u64 + before.iter().sum::<u64>();
     await_for("all frames", LIMIT, || {
         Ok((counts()?.iter().sum::<u64>() == sent).then_some(()))
