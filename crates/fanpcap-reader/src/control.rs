@@ -170,7 +170,8 @@ impl Control {
         self.devices.iter().filter_map(Device::seat)
     }
 
-    fn has_company(&self) -> bool {
+    /// Whether the handle is a member of a group that may want something.
+    pub(crate) fn has_company(&self) -> bool {
         self.seats().next().is_some()
     }
 

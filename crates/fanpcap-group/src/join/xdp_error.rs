@@ -142,14 +142,14 @@ impl fmt::Display for XdpError {
 /// Says why a part of the group can't be made. Where that is a privilege, names it.
 fn write_part(f: &mut fmt::Formatter<'_>, part: &str, error: &io::Error) -> fmt::Result {
     write!(f, "{part}: {error}")?;
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => f.write_str(
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return f.write_str(
             ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN when it opens \
              the device, which this application lacks or has given up before: have all members \
              keep them, or all take packet sockets",
-        ),
-        _ => Ok(()),
+        );
     }
+    Ok(())
 }
 
 impl std::error::Error for XdpError {

@@ -68,8 +68,13 @@ impl<G: Ground> Slots<'_, G> {
         };
         let row = self.table.row(slot);
         let state = match row.state {
-            State::Dead | State::Inherited => State::Dead,
-            state => state,
+            State::Inherited => State::Dead,
+            State::Free
+            | State::Newcomer
+            | State::Live
+            | State::Dead
+            | State::Vacant
+            | State::Awaited => row.state,
         };
         if row.heir == own {
             self.ground.step();
