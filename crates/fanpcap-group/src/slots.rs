@@ -173,13 +173,13 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 
     /// Gives away the buckets of members that are gone, and makes `own` the heir of those that have
-    /// none, and the reader of rings that are not read. Returns the slots whose rings it is to read;
-    /// nothing more comes into these.
+    /// none, and the reader of rings that are not read. Returns the slots whose rings it is to
+    /// read; nothing more comes into these.
     pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mourn(own)?;
         self.look_after_awaited(&living)?;
-        let orphans = classes::orphans_for(self.table, own, self.ground.now_ns());
+        let orphans = self.orphans_for(own);
         if orphans.is_empty() {
             return Ok(Vec::new());
         }
@@ -209,6 +209,21 @@ impl<'a, G: Ground> Slots<'a, G> {
             inherited.extend((state == State::Inherited && !is_read).then_some(slot));
         }
         Ok(inherited)
+    }
+
+    /// Members that are gone or not read, and have no heir that lives, as far as they are for the
+    /// member `own` to look after.
+    fn orphans_for(&self, own: u64) -> Vec<(Slot, Row)> {
+        let (table, now_ns) = (self.table, self.ground.now_ns());
+        let is_for_it = |(_, row): &(Slot, Row)| match row.state {
+            State::Dead => classes::until_due(table, own, row, now_ns) == Some(0),
+            State::Inherited => {
+                !classes::has_heir(table, row) && classes::may_inherit(table, own, row)
+            }
+            State::Newcomer => unread::is_for(table, own, row),
+            State::Free | State::Live | State::Vacant | State::Awaited => false,
+        };
+        table.rows().filter(is_for_it).collect()
     }
 
     /// Marks members that are gone, and gives the buckets away that this member is to. Returns the

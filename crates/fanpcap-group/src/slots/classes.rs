@@ -10,7 +10,6 @@
 //! lately may have taken buckets from the dead one, and got later packets already: it leaves the
 //! dead one to others for a while too.
 
-use super::unread;
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::sync::atomic::Ordering;
@@ -83,21 +82,10 @@ fn is_cut(gone: &Row) -> bool {
     gone.heir == gone.cookie
 }
 
-/// Members that are gone or not read, and have no heir that lives, as far as they are for the
-/// member `own` to look after.
-pub(super) fn orphans_for(table: Table<'_>, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
-    let is_for_it = |(_, row): &(Slot, Row)| match row.state {
-        State::Dead => until_due(table, own, row, now_ns) == Some(0),
-        State::Inherited => !has_heir(table, row) && may_inherit(table, own, row),
-        State::Newcomer => unread::is_for(table, own, row),
-        State::Free | State::Live | State::Vacant | State::Awaited => false,
-    };
-    table.rows().filter(is_for_it).collect()
-}
-
 fn has_some(table: Table<'_>, slot: Slot, row: &Row) -> bool {
     let part = table.part(row.class);
-    let has_seat = table.seats[usize::from(slot.0)].load(Ordering::Relaxed) != 0;
+    let seat = table.seats.get(usize::from(slot.0));
+    let has_seat = seat.is_some_and(|seat| seat.load(Ordering::Relaxed) != 0);
     let mut owners = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
     has_seat || part.ranks().contains(&slot) || owners.any(|owner| owner == slot.0)
 }

@@ -269,8 +269,9 @@ impl Ground for Hostile<'_> {
         Ok(self.choice.cookies())
     }
 
-    fn order(&mut self) -> io::Result<Vec<u64>> {
-        Ok((0..self.choice.below(260)).collect())
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>> {
+        let length = self.choice.below(260);
+        Ok((length < 259).then(|| (0..length).collect()))
     }
 
     fn refuse(&mut self, _: u64) -> io::Result<()> {
@@ -284,6 +285,10 @@ impl Ground for Hostile<'_> {
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
         let cookies = self.choice.cookies().into_iter();
         Ok(cookies.map(|cookie| (cookie, cookie)).collect())
+    }
+
+    fn borrow(&mut self, _: u64) -> io::Result<bool> {
+        Ok(self.choice.below(2) == 0)
     }
 }
 
