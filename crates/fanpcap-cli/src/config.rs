@@ -184,7 +184,7 @@ fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
 
 /// The mode of a membership, or the beginning of its steering program. `default` is its mode where
 /// the settings give none.
-fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
+pub(crate) fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
     if let Some(default) = default {
         return default.text.clone();
     }

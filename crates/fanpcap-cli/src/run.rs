@@ -34,8 +34,9 @@ use clap::Args;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 
-use crate::cpus::{self, Wanted};
+use crate::cpus;
 use crate::library;
+use group::Wanted;
 use merge::Merged;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};
@@ -52,15 +53,23 @@ use supervise::{Run, Supervised};
 /// The summary tells for each copy what it received, and where packets were lost. A copy that joins
 /// the group, or sets its filter, rejects its share of the packets for some microseconds, and
 /// nobody counts these: "at most N packets are in no figure" bounds them by the device's counters.
-/// What comes while no copy is in the group, as all are started anew, is told apart.
+/// What comes while no copy is in the group, as all are started anew, is told apart. Packets of a
+/// merged file that are out of order are `late` in the JSON: what a dead copy left in its ring comes
+/// late, and the stamps of the copy that reads it go back. The packet that a killed copy had just
+/// been given counts as taken.
+///
+/// Without --fanout the copies ask for no mode: variables and the config file give it, or the
+/// library decides when the first copy joins. A program that has given up CAP_BPF, such as dumpcap,
+/// gets hash then.
 ///
 /// A copy that captures past the group sees all packets, as do programs that read packet sockets by
 /// themselves: then all copies are told to end, unless --allow-outsiders is given.
 ///
 /// Signals go on to all copies; a second interrupt kills them. This command ends everything that
 /// its copies have started, so run daemons in the foreground. The exit status is that of the first
-/// copy that failed by itself, with 128 and the signal's number for one that was killed; 127 for a
-/// program that is not found, 126 for one that can't be run.
+/// copy that failed by itself, with 128 and the signal's number for one that was killed; 1 where
+/// none of copies that ran for some seconds was in the group; 127 for a program that is not found,
+/// 126 for one that can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub(crate) struct Arguments {
@@ -125,17 +134,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         crate::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
-    let wanted =
-        Wanted::parse(&arguments.cpus).with_context(|| format!("--cpus {:?}", arguments.cpus))?;
+    let wanted = cpus::Wanted::parse(&arguments.cpus)
+        .with_context(|| format!("--cpus {:?}", arguments.cpus))?;
     let library = library::directory()?;
     let group = arguments.group.map_or_else(group::free, Ok)?;
     let copies = usize::from(arguments.copies);
     let device = checks::device(arguments.device.as_deref(), &arguments.command)?;
-    let (fanout, default) = match &arguments.fanout {
-        Some(text) => (group::wanted(text)?, None),
-        None => group::by_default(group, device.as_deref())?,
+    let fanout = match &arguments.fanout {
+        Some(text) => group::wanted(text)?,
+        None => group::by_settings(group, device.as_deref()),
     };
-    let mode = fanout.text.clone();
     checks::group(group, &fanout, device.as_deref())?;
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;
     if let Some(to) = &arguments.merge {
@@ -152,15 +160,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
-    let shown = default.map_or_else(|| mode.clone(), |why| format!("{mode} ({why})"));
-    announce(arguments, (group, &shown), &choice.why, &output);
+    announce(arguments, (group, &fanout), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
     let run = Run {
         devices: ifindex.as_slice(),
         command: &arguments.command,
         library: &library,
         group,
-        mode: &mode,
+        fanout: &fanout,
         restart: arguments.restart,
         is_quiet: arguments.quiet,
         allow_outsiders: arguments.allow_outsiders,
@@ -169,7 +176,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         output: &output,
     };
     let code = match run.supervise(&choice.cpus) {
-        Ok(supervised) => finish(arguments, (group, &mode), &output, &supervised),
+        Ok(supervised) => finish(arguments, group, &output, &supervised),
         Err(error) => {
             output.say(&format!("{error:#}"));
             program::code(&error)
@@ -181,15 +188,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Prints what is about to run, and warns of settings that the user may not have meant.
-fn announce(arguments: &Arguments, (group, mode): (u16, &str), why: &str, output: &Output) {
+fn announce(arguments: &Arguments, (group, fanout): (u16, &Wanted), why: &str, output: &Output) {
     let copies = arguments.copies;
+    let mode = &fanout.text;
+    let of_mode = fanout.why.as_ref().map(|why| format!(" ({why})"));
+    let mode = format!("{mode}{}", of_mode.unwrap_or_default());
     if !arguments.quiet {
         let plural = if copies == 1 { "copy" } else { "copies" };
         output.say(&format!(
             "{copies} {plural} in group {group}, {mode}; {why}"
         ));
     }
-    for name in checks::ignored() {
+    for name in checks::ignored(fanout.variable.is_some()) {
         output.say(&format!(
             "{name} is set and does nothing here: the copies are in group {group}, {mode}"
         ));
@@ -210,12 +220,7 @@ fn announce(arguments: &Arguments, (group, mode): (u16, &str), why: &str, output
 }
 
 /// Merges the captures, writes the summary and returns the exit status.
-fn finish(
-    arguments: &Arguments,
-    (group, mode): (u16, &str),
-    output: &Output,
-    supervised: &Supervised,
-) -> u8 {
+fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Supervised) -> u8 {
     let mut sources = supervised.sources();
     let mut seen = BTreeSet::new();
     // Copies that were all told to write one file wrote that file once.
@@ -239,7 +244,7 @@ fn finish(
         OfCopy::new(copy, supervised.accounts[copy.number], written)
     });
     let copies = (copies.collect(), supervised.absent);
-    let summary = Summary::new(group, mode.to_string(), copies, of_merge);
+    let summary = Summary::new(group, supervised.mode.clone(), copies, of_merge);
     if !arguments.quiet {
         output.say(&summary.text());
     }
@@ -247,6 +252,16 @@ fn finish(
         tell_of_gaps(supervised, &summary, output);
     }
     let mut errors = Vec::new();
+    for copy in &supervised.without_share {
+        output.say(&format!(
+            "copy {copy} never had a share of the group's packets: its program has looked for none"
+        ));
+    }
+    if supervised.none_joined {
+        output.say(&format!(
+            "no copy was in group {group} at any time: nothing was captured in it"
+        ));
+    }
     match merged.transpose() {
         Ok(None) => {}
         Ok(Some(_)) => supervised.remove_spools(),

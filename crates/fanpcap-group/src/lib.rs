@@ -35,6 +35,7 @@ mod exchange;
 pub mod audit;
 mod heir;
 pub mod view;
+pub mod group_counters;
 mod teller;
 pub mod weight;
 pub mod stake;

@@ -268,7 +268,7 @@ fn spec(name: &'static str, len: usize) -> MapSpec {
 }
 
 /// Where the table has what was counted for a slot before its member came.
-fn before_at(slot: Slot) -> usize {
+pub(crate) fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }
 

@@ -4,6 +4,7 @@
 use crate::found;
 use crate::identity::Identity;
 use crate::page::MemberId;
+use crate::record::Record;
 use crate::shared::{self, group_key};
 use crate::slots::digest;
 pub use crate::table::{Elephant, Gone, Ledger, Leveled, State};
@@ -142,6 +143,16 @@ impl GroupTable {
         let map = found::search(&outside, ifindex, for_members, shared::table_alone)?;
         let key = group_key(ifindex, group);
         Ok(map.map(|map| Self { map, key }))
+    }
+
+    /// The table of the group of a member with this page, if its process can be traced now.
+    pub fn of_member(ifindex: u32, group: u16, record: &Record) -> Option<Self> {
+        let key = group_key(ifindex, group);
+        let map = found::take_over(record, key, shared::table_alone);
+        Some(Self {
+            map: map.ok()??,
+            key,
+        })
     }
 
     /// What the table says; `None` once it is another group's.

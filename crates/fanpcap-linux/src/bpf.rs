@@ -25,7 +25,7 @@ pub use grace::wait_for_programs;
 pub use kernel_types::kernel_function;
 pub use link::{Attached, Hook};
 pub use loaded::{LoadError, Loaded};
-pub use locked::locked_limit;
+pub use locked::{locked_limit, may_load};
 pub use map::Map;
 pub use object_array::ObjectArray;
 pub use object_id::ObjectId;

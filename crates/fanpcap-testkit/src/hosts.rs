@@ -34,6 +34,7 @@ const PEER_HOST: [IpAddr; 2] = [
 /// The two hosts. The calling thread is on the host that serves.
 #[derive(Debug)]
 pub struct Hosts {
+    device: &'static str,
     peer: OwnedFd,
     own: OwnedFd,
 }
@@ -45,21 +46,29 @@ impl Hosts {
     /// # Errors
     /// Namespaces or devices can't be created (this needs root).
     pub fn new() -> Result<Self> {
+        Self::on(DEVICE)
+    }
+
+    /// The same, where the device of the serving host has another name.
+    ///
+    /// # Errors
+    /// As [`Hosts::new`].
+    pub fn on(device: &'static str) -> Result<Self> {
         netns::enter_quiet()?;
         let peer = netns::current()?;
         netns::enter_quiet()?;
         let own = netns::current()?;
         let path = format!("/proc/{}/fd/{}", process::id(), peer.as_raw_fd());
         veth::ip(&format!(
-            "link add {DEVICE} address {MAC} type veth peer name {PEER_DEVICE} address {PEER_MAC} netns {path}"
+            "link add {device} address {MAC} type veth peer name {PEER_DEVICE} address {PEER_MAC} netns {path}"
         ))?;
-        let hosts = Self { peer, own };
-        configure(DEVICE, HOST, (PEER_HOST, PEER_MAC))?;
+        let hosts = Self { device, peer, own };
+        configure(device, HOST, (PEER_HOST, PEER_MAC))?;
         hosts.on_peer(|| configure(PEER_DEVICE, PEER_HOST, (HOST, MAC)))?;
-        veth::await_up(DEVICE)?;
+        veth::await_up(device)?;
         hosts.on_peer(|| veth::await_up(PEER_DEVICE))?;
         // Both hosts first report their IPv6 multicast groups on the wire.
-        await_silence()?;
+        await_silence(device)?;
         Ok(hosts)
     }
 
@@ -69,12 +78,12 @@ impl Hosts {
     /// # Errors
     /// A conversation failed.
     pub fn talk(&self, each: usize) -> Result<usize> {
-        let before = packets_on_wire()?;
+        let before = packets_on_wire(self.device)?;
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
         // TCP delays the last acknowledgements, by 40 ms or more.
-        let after = await_silence()?;
+        let after = await_silence(self.device)?;
         Ok(usize::try_from(after - before)?)
     }
 
@@ -159,16 +168,16 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
 }
 
 /// Waits until no packet passes any more and returns the number of packets so far.
-fn await_silence() -> Result<u64> {
-    let mut before = packets_on_wire()?;
+fn await_silence(device: &str) -> Result<u64> {
+    let mut before = packets_on_wire(device)?;
     await_for("the wire to fall silent", LIMIT, || {
         thread::sleep(Duration::from_millis(250));
-        let now = packets_on_wire()?;
+        let now = packets_on_wire(device)?;
         Ok((mem::replace(&mut before, now) == now).then_some(now))
     })
 }
 
-fn packets_on_wire() -> Result<u64> {
-    let counters = veth::counters(DEVICE)?;
+fn packets_on_wire(device: &str) -> Result<u64> {
+    let counters = veth::counters(device)?;
     Ok(counters.received + counters.sent)
 }

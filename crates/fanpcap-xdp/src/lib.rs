@@ -8,6 +8,7 @@
 
 mod layout;
 mod rows;
+mod held;
 mod rings;
 mod capture;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod port;
 pub use behind::{Selection, TURN};
 pub use capture::Capture;
 pub use device::Device;
+pub use held::HeldCounters;
 pub use layout::{BERTHS, Lanes, SLOTS};
 pub use port::open;
 pub use program::{Compile, DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};

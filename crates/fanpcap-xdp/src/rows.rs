@@ -146,6 +146,10 @@ impl<'a> Row<'a> {
         }
     }
 
+    pub(crate) fn has_socket(&self, cookie: u64) -> bool {
+        self.read(row::SOCKET) == cookie
+    }
+
     pub(crate) fn set_filter(&self, filter: u32) {
         if let Some(half) = self.half(row::FILTER) {
             half.store(filter, Ordering::Release);

@@ -10,7 +10,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 
 use super::arguments;
-use super::group::Wanted;
+use super::group::{self, Wanted};
 use super::options::{self, Known};
 
 /// libpcap's names of captures that are no network devices.
@@ -132,11 +132,15 @@ pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result
             let on = interface::name(socket.ifindex).unwrap_or_else(|| "other devices".to_owned());
             bail!("--group {group}: the group is on {on} already: {elsewhere}");
         }
+        // The copies join in the group's mode then.
+        let Some(asked) = &wanted.asked else {
+            continue;
+        };
         let runs = page.as_ref().map(|page| page.shown_mode());
         let digest = page.as_ref().and_then(|page| page.steering.as_ref());
         let digest = digest.map(|running| running.digest);
-        let is_same_kind = has.mode == wanted.mode.kind.kernel_type();
-        let is_same = page.is_none_or(|page| page.mode == wanted.mode && digest == wanted.digest);
+        let is_same_kind = has.mode == asked.mode.kind.kernel_type();
+        let is_same = page.is_none_or(|page| page.mode == asked.mode && digest == asked.digest);
         if !is_same_kind || !is_same {
             let runs = runs.unwrap_or_else(|| format!("another mode (number {})", has.mode));
             bail!(
@@ -149,15 +153,11 @@ pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result
 }
 
 /// Settings of the calling environment that have no effect here: this command gives the copies
-/// their group.
-pub(crate) fn ignored() -> Vec<String> {
-    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let is_ours = |name: &String| {
-        let whole = ["PCAP_GROUP", "PCAP_FANOUT", "PCAP_DEF_GROUP"];
-        let of_device = ["PCAP_GROUP_", "PCAP_FANOUT_"];
-        whole.contains(&name.as_str()) || of_device.iter().any(|start| name.starts_with(start))
-    };
-    let mut names: Vec<String> = names.filter(is_ours).collect();
+/// their group, and by --fanout their mode.
+pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
+    let names = env::vars_os().map(|(name, _)| name);
+    let names = names.filter(|name| group::is_replaced(name, has_fanout));
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     names
 }

@@ -2,70 +2,113 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
+use fanpcap::request::Request;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
+use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
+use fanpcap_linux::process::is_secure;
 
+use crate::config;
 use crate::default_mode::DefaultMode;
 use crate::lang::Pcap;
+use crate::snapshot::ANY;
 
 /// Start of the search for a free number: users choose smaller ones.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// The fan-out mode of the copies.
+/// The fan-out mode of the copies, as far as it is known before they start.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// The mode's text, as the copies get it in the environment.
+    /// The mode, or the steering program.
     pub(crate) text: String,
+    /// Why it is this one, where --fanout does not say so.
+    pub(crate) why: Option<String>,
+    /// What the copies ask the library for; `None` where the library decides at each join.
+    pub(crate) asked: Option<Asked>,
+    /// What the copies get as PCAP_FANOUT, if --fanout is given.
+    pub(crate) variable: Option<String>,
+}
+
+/// A mode that the library takes or refuses.
+#[derive(Debug)]
+pub(crate) struct Asked {
     /// The kernel's mode.
     pub(crate) mode: Mode,
     /// Digest that identifies the steering program, if the mode is one.
     pub(crate) digest: Option<u64>,
 }
 
-/// Parses a mode, or compiles a steering program, as the library does.
+/// Parses the mode of --fanout, or compiles its steering program, as the library does.
 ///
 /// # Errors
 /// The library would refuse `text`.
 pub(crate) fn wanted(text: &str) -> Result<Wanted> {
-    match Fanout::parse(Source::new("--fanout", text)) {
-        Ok(Fanout::Mode(mode)) => Ok(Wanted {
-            text: mode.to_string(),
-            mode,
-            digest: None,
-        }),
+    let (text, mode, digest) = match Fanout::parse(Source::new("--fanout", text)) {
+        Ok(Fanout::Mode(mode)) => (mode.to_string(), mode, None),
         Ok(Fanout::Program(script)) => {
             let pcap = Pcap::default();
             let steering = Steering::compile(&script, &|expression| pcap.compile(expression));
-            Ok(Wanted {
-                text: text.trim().to_owned(),
-                mode: script.mode(),
-                digest: Some(steering.map_err(|report| anyhow!("{report}"))?.digest()),
-            })
+            let steering = steering.map_err(|report| anyhow!("{report}"))?;
+            (
+                text.trim().to_owned(),
+                script.mode(),
+                Some(steering.digest()),
+            )
         }
-        Err(fault) => Err(anyhow!("--fanout {text:?}: {fault}")),
-    }
+        Err(fault) => bail!("--fanout {text:?}: {fault}"),
+    };
+    Ok(Wanted {
+        variable: Some(text.clone()),
+        text,
+        why: None,
+        asked: Some(Asked { mode, digest }),
+    })
 }
 
-/// The mode of copies for which none is given, and why it is this one.
-///
-/// # Errors
-/// The group runs a steering program of which its members' pages tell the beginning only.
-pub(crate) fn by_default(group: u16, device: Option<&str>) -> Result<(Wanted, Option<String>)> {
-    let DefaultMode { text, why, .. } = DefaultMode::of(device, Some(group));
-    let wanted = wanted(&text).with_context(|| {
-        format!("--group {group}: the group runs the steering program {text:?}: give the whole of it by --fanout")
-    });
-    Ok((wanted?, Some(why)))
+/// The mode of copies for which --fanout gives none: the settings', or what the library would
+/// decide now. A copy that has given up CAP_BPF may get another one from it.
+pub(crate) fn by_settings(group: u16, device: Option<&str>) -> Wanted {
+    of_settings(group, device).unwrap_or_else(|| {
+        let DefaultMode { text, why, .. } = DefaultMode::of(device, Some(group));
+        Wanted {
+            text,
+            why: Some(why),
+            asked: None,
+            variable: None,
+        }
+    })
+}
+
+/// The mode that a variable or the config file gives the group. A copy reports what is wrong there.
+fn of_settings(group: u16, device: Option<&str>) -> Option<Wanted> {
+    let mut environment = Environment::whole(is_secure());
+    let variables = &mut environment.variables;
+    variables.retain(|(name, _)| !is_replaced(name, false));
+    variables.push(("PCAP_GROUP".into(), group.to_string().into()));
+    let request = Request::of(device.unwrap_or(ANY), Settings::load(&environment));
+    let pcap = Pcap::default();
+    let compile = |expression: &str| pcap.compile(expression);
+    let explained = request.explain(&compile).ok()?.into_iter().next()?;
+    let joined = explained.plan.ok()?.membership?;
+    (!joined.is_default).then(|| Wanted {
+        text: config::mode(&joined, None),
+        why: explained.origins.mode,
+        asked: Some(Asked {
+            mode: joined.mode,
+            digest: joined.steering.map(|steering| steering.digest()),
+        }),
+        variable: None,
+    })
 }
 
 /// A group number that no packet socket of this network namespace has and no config file names.
@@ -114,21 +157,17 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
 }
 
 /// Makes `command` load our library and join the group. Removes variables of the calling
-/// environment that would change that. `member` is its name, unless the environment has one.
+/// environment that would change that. Sets the mode only where `fanout` gives one: a default would
+/// become an order, which a copy without CAP_BPF can't follow. `member` is the copy's name, unless
+/// the environment has one.
 pub(crate) fn lead(
     command: &mut Command,
     library: &Path,
-    (group, mode): (u16, &str),
+    (group, fanout): (u16, Option<&str>),
     member: Option<String>,
 ) {
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        if text == "PCAP_DEF_GROUP"
-            || text.starts_with("PCAP_GROUP_")
-            || text.starts_with("PCAP_FANOUT_")
-        {
-            command.env_remove(&name);
-        }
+    for (name, _) in env::vars_os().filter(|(name, _)| is_replaced(name, fanout.is_some())) {
+        command.env_remove(&name);
     }
     let mut directories = library.as_os_str().to_owned();
     if let Some(before) = env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {
@@ -137,12 +176,25 @@ pub(crate) fn lead(
     }
     command
         .env("LD_LIBRARY_PATH", directories)
-        .env("PCAP_GROUP", group.to_string())
-        .env("PCAP_FANOUT", mode);
+        .env("PCAP_GROUP", group.to_string());
+    if let Some(fanout) = fanout {
+        command.env("PCAP_FANOUT", fanout);
+    }
     let has_name = env::var_os("PCAP_MEMBER").is_some_and(|name| !name.is_empty());
     if let Some(member) = member.filter(|_| !has_name) {
         command.env("PCAP_MEMBER", member);
     }
+}
+
+/// Whether this command puts its own group in the place of a variable, or, where it `has_fanout`,
+/// its own mode.
+pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
+    let name = name.to_string_lossy();
+    let is = |key: &str| {
+        let rest = name.strip_prefix(key);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
 }
 
 #[cfg(test)]
@@ -154,7 +206,8 @@ mod tests {
         assert_eq!(wanted(" Hash + defrag").unwrap().text, "hash+defrag");
         let program = "main = tcp >-> steer_flow";
         let compiled = wanted(program).unwrap();
-        assert!(compiled.text == program && compiled.digest.is_some());
+        let asked = compiled.asked.unwrap();
+        assert!(compiled.text == program && asked.digest.is_some());
         let error = wanted("main = tpc >-> steer_flow").unwrap_err().to_string();
         assert!(error.contains("tpc"), "{error}");
         let error = wanted("hsah").unwrap_err().to_string();
@@ -174,13 +227,9 @@ mod tests {
     fn the_copy_finds_ours_before_what_was_there() {
         let mut command = Command::new("true");
         let member = Some("run-1-0".to_owned());
-        lead(&mut command, Path::new("/ours"), (7, "lb"), member);
-        let of = |name: &str| {
-            let found = command.get_envs().find(|(key, _)| *key == name);
-            found
-                .and_then(|(_, value)| value)
-                .map(|value| value.to_string_lossy().into_owned())
-        };
+        let group = (7, Some("lb"));
+        lead(&mut command, Path::new("/ours"), group, member);
+        let of = |name: &str| value(&command, name);
         assert_eq!(of("PCAP_GROUP").as_deref(), Some("7"));
         assert_eq!(of("PCAP_FANOUT").as_deref(), Some("lb"));
         let directories = of("LD_LIBRARY_PATH").unwrap();
@@ -188,5 +237,28 @@ mod tests {
             directories.split(':').next() == Some("/ours"),
             "{directories}"
         );
+    }
+
+    /// The library decides then: by what the copy may do, which is not what this command may do.
+    #[test]
+    fn a_default_is_no_order() {
+        let mut command = Command::new("true");
+        lead(&mut command, Path::new("/ours"), (7, None), None);
+        assert_eq!(value(&command, "PCAP_GROUP").as_deref(), Some("7"));
+        let mut set = command.get_envs().map(|(name, _)| name);
+        assert!(!set.any(|name| name == "PCAP_FANOUT"));
+        let is_replaced = |name: &str, has| is_replaced(OsStr::new(name), has);
+        for name in ["PCAP_GROUP", "PCAP_GROUP_eth0", "PCAP_DEF_GROUP"] {
+            assert!(is_replaced(name, false), "{name}");
+        }
+        for name in ["PCAP_FANOUT", "PCAP_FANOUT_eth0"] {
+            assert!(is_replaced(name, true) && !is_replaced(name, false));
+        }
+        assert!(!is_replaced("PCAP_GROUPS", true));
+    }
+
+    fn value(command: &Command, name: &str) -> Option<String> {
+        let (_, value) = command.get_envs().find(|(key, _)| *key == name)?;
+        Some(value?.to_string_lossy().into_owned())
     }
 }

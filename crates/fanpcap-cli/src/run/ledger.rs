@@ -5,10 +5,13 @@ mod absence;
 mod account;
 mod counts;
 mod member;
+mod spans;
 mod leave;
 mod heirs;
 mod missed;
+mod offered;
 mod owner;
+mod shares;
 mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use fanpcap_group::arrivals::{self, Arrivals, Owner};
 use fanpcap_group::page::MemberId;
+use fanpcap_group::record::Record;
 use fanpcap_group::roster::{self, RosterEntry};
 
 use absence::Absences;
@@ -28,7 +32,10 @@ pub(crate) use account::Account;
 use counts::Counts;
 use heirs::Heirs;
 use member::Member;
+use offered::Offered;
 pub(crate) use owner::copy_of;
+use shares::Shares;
+use spans::Spans;
 
 /// How long other members of the group may take at the end to read what the copies have left. They
 /// wait two seconds for the successors of copies that have names.
@@ -52,6 +59,11 @@ pub(crate) struct Ledger {
     /// The devices' last counts. A member that arrived before them is held or was reported as
     /// missed.
     counts: Counts,
+    /// The counters of groups on XDP.
+    offered: Offered,
+    /// By device: what is in the bound, as a reading of it was lost.
+    bounded: BTreeMap<u32, Spans>,
+    shares: Shares,
     /// Sockets of all members so far.
     known: BTreeSet<MemberId>,
     /// Sockets in the group without a member page.
@@ -69,6 +81,8 @@ pub(crate) struct Ledger {
     complained: BTreeSet<String>,
     /// Copies of which the ledger missed a member.
     missed: BTreeSet<usize>,
+    /// The group has had a member of a copy.
+    has_had_members: bool,
 }
 
 impl Ledger {
@@ -85,6 +99,9 @@ impl Ledger {
             arrivals: Arrivals::of(group).ok(),
             absences: Absences::new(),
             counts: Counts::of(devices),
+            offered: Offered::default(),
+            bounded: BTreeMap::new(),
+            shares: Shares::default(),
             known: BTreeSet::new(),
             pageless: BTreeSet::new(),
             has_pageless: false,
@@ -93,6 +110,7 @@ impl Ledger {
             complaints: Vec::new(),
             complained: BTreeSet::new(),
             missed: BTreeSet::new(),
+            has_had_members: false,
         }
     }
 
@@ -126,6 +144,7 @@ impl Ledger {
         self.running = copies.to_vec();
         self.settle(true);
         self.count();
+        self.read_offered();
         match roster::entries() {
             Ok(seen) => self.take_in(seen),
             Err(error) => {
@@ -159,7 +178,10 @@ impl Ledger {
             let RosterEntry { socket, page, .. } = entry;
             let held = self.held.iter_mut().find(|member| member.id() == id);
             match (held, page) {
-                (Some(member), Some(record)) => member.learn(record),
+                (Some(member), Some(record)) => {
+                    member.learn(record);
+                    member.hold_page_again(group);
+                }
                 (Some(_), None) => {}
                 (None, Some(record)) => self.welcome(Owner {
                     ifindex: socket.ifindex,
@@ -173,6 +195,7 @@ impl Ledger {
         // A dying member's page disappears a moment before its socket.
         self.has_pageless |= !self.pageless.is_disjoint(&pageless);
         self.pageless = pageless;
+        self.note_shares();
         self.note_unread();
     }
 
@@ -181,6 +204,9 @@ impl Ledger {
     fn welcome(&mut self, owner: Owner) {
         let Owner { ifindex, pid, id } = owner;
         if self.known.contains(&id) {
+            let held = self.held.iter_mut().find(|member| member.id() == id);
+            held.into_iter()
+                .for_each(|it| it.hold_page_again(self.group));
             return;
         }
         let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
@@ -192,6 +218,7 @@ impl Ledger {
             }
             return;
         };
+        self.has_had_members = true;
         match Member::hold(copy, (ifindex, self.group), (pid, id)) {
             Some((member, complaint)) => {
                 self.known.insert(id);
@@ -281,6 +308,17 @@ impl Ledger {
     pub(crate) fn has_members(&self, copy: usize) -> bool {
         let mut held = self.held.iter();
         held.any(|member| member.copy() == copy && member.rejecting().has_begun)
+    }
+
+    /// Whether the group has had no member of a copy, as far as that can be seen.
+    pub(crate) fn had_no_members(&self) -> bool {
+        !self.has_had_members && !self.has_pageless
+    }
+
+    /// A member that has joined the group, with its copy; `None` while there is none.
+    pub(crate) fn first(&self) -> Option<(usize, &Record)> {
+        let mut joined = self.held.iter().filter(|member| member.has_joined());
+        joined.next().map(|member| (member.copy(), member.record()))
     }
 
     /// The devices on which the copies have members.

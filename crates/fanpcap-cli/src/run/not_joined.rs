@@ -1,17 +1,34 @@
 //! The likely reason why a copy has not joined the group, from /proc.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fanpcap::request::Request;
 use fanpcap_config::report::harmless_text;
+use fanpcap_config::settings::{Environment, Group, Settings};
 use fanpcap_group::root;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 
+use crate::lang::Pcap;
+use crate::system;
+
+/// What a copy was to join, and how.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The directory of our library.
+    pub(crate) library: &'a Path,
+    /// The group.
+    pub(crate) group: u16,
+    /// The device, if it is known.
+    pub(crate) device: Option<&'a str>,
+}
+
 /// Examines a process that has no page in the group, and returns the likely reason. `captures` says
 /// that the process has a packet socket nevertheless.
-pub(crate) fn reason(pid: u32, library: &Path, group: u16, captures: bool) -> String {
+pub(crate) fn reason(pid: u32, wanted: &Wanted<'_>, captures: bool) -> String {
+    let (library, group) = (wanted.library, wanted.group);
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
     let name = program.as_ref().map_or("the program".to_owned(), |path| {
@@ -28,19 +45,27 @@ pub(crate) fn reason(pid: u32, library: &Path, group: u16, captures: bool) -> St
     }
     let maps = fs::read_to_string(of_process.join("maps"));
     if is_raised(&of_process) {
-        return format!("{name} {RAISED}");
+        return format!("{name} {}", wanted.raised());
     }
     let maps = match maps {
         Ok(maps) => maps,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return format!("{name} can't be looked at; most likely it {RAISED}");
+            return format!(
+                "{name} can't be looked at; most likely it {}",
+                wanted.raised()
+            );
         }
         Err(error) if is_lack_of_descriptors(&error) => {
             return format!("it can't be looked at ({error}): allow more open files (ulimit -n)");
         }
         Err(error) => return format!("it can't be looked at ({error})"),
     };
-    of_libraries(&name, libraries(&maps, library), library, (group, captures))
+    let mut loaded = libraries(&maps, library);
+    // An ending process has its executable for a moment longer than its libraries.
+    if loaded == Loaded::Nothing && !is_static(&of_process.join("exe")) {
+        loaded = Loaded::Gone;
+    }
+    of_libraries(&name, loaded, library, (group, captures))
 }
 
 /// The reason that the libraries of a process suggest.
@@ -79,7 +104,50 @@ fn of_libraries(
     }
 }
 
-const RAISED: &str = "is setuid or has file capabilities, so LD_LIBRARY_PATH was ignored; start this command as root, or let the whole system load the library: fanpcap enable --system";
+impl Wanted<'_> {
+    /// What is said of a program with raised privileges, with the remedy.
+    fn raised(&self) -> String {
+        let is_everybodys = system::loaded_by_all().is_ok_and(|found| {
+            let directory = found.as_deref().and_then(Path::parent);
+            directory.is_some_and(|it| it.canonicalize().is_ok_and(|it| it == self.library))
+        });
+        self.of_raised(is_everybodys, self.configured())
+    }
+
+    /// The same; `is_everybodys`: the whole system loads our library. `configured`: the group that
+    /// the system's config file gives the device.
+    fn of_raised(&self, is_everybodys: bool, configured: Option<u16>) -> String {
+        let (group, device) = (self.group, self.device.unwrap_or("DEVICE"));
+        let is = "is setuid or has file capabilities, so that LD_LIBRARY_PATH and PCAP_GROUP are ignored";
+        let line = format!("'group_{device} = {group}' into /etc/pcap.conf");
+        let remedy = match (is_everybodys, configured) {
+            (true, Some(own)) => {
+                format!("/etc/pcap.conf has it in group {own}: give --group {own}")
+            }
+            (true, None) => format!("write {line}, and give --group {group}"),
+            (false, _) => format!(
+                "start this command as root, or let the whole system load the library (fanpcap enable --system), write {line}, and give --group {group}"
+            ),
+        };
+        format!("{is}; {remedy}")
+    }
+
+    /// The group of the device in the config file that programs with raised privileges read.
+    fn configured(&self) -> Option<u16> {
+        let environment = Environment {
+            variables: Vec::new(),
+            ..Environment::of_process(true)
+        };
+        let request = Request::of(self.device?, Settings::load(&environment));
+        let pcap = Pcap::default();
+        let compile = |expression: &str| pcap.compile(expression);
+        let explained = request.explain(&compile).ok()?.into_iter().next()?;
+        match explained.plan.ok()?.membership?.group {
+            Group::Number(number) => Some(number),
+            Group::New => None,
+        }
+    }
+}
 
 /// What a process has loaded.
 #[derive(Debug, PartialEq, Eq)]
@@ -107,7 +175,7 @@ fn libraries(maps: &str, own: &Path) -> Loaded {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
-        if name.starts_with("libpcap.") {
+        if is_libpcap(&name) {
             if path.starts_with(own) {
                 return Loaded::Libpcap(path);
             }
@@ -121,6 +189,42 @@ fn libraries(maps: &str, own: &Path) -> Loaded {
         }
     }
     loaded
+}
+
+/// Whether a file is a libpcap by its name: `libpcap.so.0.8`, or `libpcap-b1c2d3e4.so.1.10.4`, as
+/// Python's packages name the one that they carry.
+fn is_libpcap(name: &str) -> bool {
+    let rest = name.strip_prefix("libpcap");
+    rest.is_some_and(|rest| {
+        rest.starts_with('.') || (rest.starts_with('-') && rest.contains(".so"))
+    })
+}
+
+/// Whether an executable has no loader named in it (elf(5): a program header `PT_INTERP`).
+fn is_static(executable: &Path) -> bool {
+    let head = fs::File::open(executable).and_then(|file| {
+        let mut head = Vec::new();
+        file.take(HEAD).read_to_end(&mut head).map(|_| head)
+    });
+    head.is_ok_and(|head| has_no_loader(&head).unwrap_or(false))
+}
+
+/// Program headers follow the ELF header at once.
+const HEAD: u64 = 8192;
+
+/// The same by the beginning of an executable; `None` if that is no ELF file of this machine.
+fn has_no_loader(head: &[u8]) -> Option<bool> {
+    const PT_INTERP: u32 = 3;
+    let half = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
+    let word = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    if !head.starts_with(b"\x7fELF\x02") {
+        return None;
+    }
+    let (first, len, count) = (word(32)?, half(54)?, half(56)?);
+    let at =
+        |number: u16| Some(usize::try_from(first).ok()? + usize::from(number) * usize::from(len));
+    let kinds: Option<Vec<u32>> = (0..count).map(|number| word(at(number)?)).collect();
+    Some(!kinds?.contains(&PT_INTERP))
 }
 
 /// Whether the kernel told the loader to ignore the environment: `AT_SECURE` (23) in the auxiliary
@@ -163,12 +267,62 @@ mod tests {
     }
 
     #[test]
+    fn a_libpcap_in_a_python_package_is_named() {
+        let wheel = "/usr/lib/python3/pcapy_ng.libs/libpcap-5ff3b1a0.so.1.9.1";
+        let maps = format!("7f00-7f01 r-xp 00001000 fe:00 1234 {wheel}\n");
+        let loaded = libraries(&maps, Path::new("/ours"));
+        assert_eq!(loaded, Loaded::Libpcap(wheel.into()));
+        let said = of_libraries("python3", loaded, Path::new("/ours"), (7, true));
+        assert!(said.contains(wheel), "{said}");
+        assert!(!is_libpcap("libpcapy.so") && !is_libpcap("libpcap-notes.txt"));
+    }
+
+    #[test]
+    fn the_remedy_for_raised_programs_is_one_that_works_there() {
+        let wanted = wanted(Path::new("/ours"));
+        let said = wanted.of_raised(true, None);
+        let line = "write 'group_eth0 = 7' into /etc/pcap.conf, and give --group 7";
+        assert!(said.contains(line) && !said.contains("enable"), "{said}");
+        let said = wanted.of_raised(true, Some(5));
+        let end = "/etc/pcap.conf has it in group 5: give --group 5";
+        assert!(said.ends_with(end), "{said}");
+        let said = wanted.of_raised(false, None);
+        assert!(
+            said.contains("enable --system") && said.contains(line),
+            "{said}"
+        );
+    }
+
+    fn wanted(library: &Path) -> Wanted<'_> {
+        Wanted {
+            library,
+            group: 7,
+            device: Some("eth0"),
+        }
+    }
+
+    #[test]
+    fn an_ending_program_is_not_taken_for_a_static_one() {
+        let own = std::env::current_exe().unwrap();
+        assert!(!is_static(&own) && !is_static(Path::new("/etc/passwd")));
+        let mut head = vec![0; 64 + 56];
+        head[..5].copy_from_slice(b"\x7fELF\x02");
+        head[32] = 64;
+        head[54] = 56;
+        head[56] = 1;
+        assert_eq!(has_no_loader(&head), Some(true));
+        head[64] = 3;
+        assert_eq!(has_no_loader(&head), Some(false));
+        assert_eq!(has_no_loader(&head[..64]), None);
+    }
+
+    #[test]
     fn a_program_without_libpcap_is_told() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         // Until the child has called execve(2) and loaded its libraries, it is a copy of this
         // process.
         let said = await_for("sleep to be known", LIMIT, || {
-            let said = reason(child.id(), Path::new("/ours"), 7, false);
+            let said = reason(child.id(), &wanted(Path::new("/ours")), false);
             Ok(said.contains("sleep has not loaded libpcap").then_some(()))
         });
         child.kill().unwrap();

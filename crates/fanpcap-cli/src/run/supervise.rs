@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::copy::Copy;
+use super::group::Wanted;
 use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
@@ -23,8 +24,8 @@ pub(crate) struct Run<'a> {
     pub(crate) library: &'a Path,
     /// The copies' group.
     pub(crate) group: u16,
-    /// Its mode.
-    pub(crate) mode: &'a str,
+    /// Its mode, as far as it is known before a copy has joined.
+    pub(crate) fanout: &'a Wanted,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// Only what is wrong is said.
@@ -48,8 +49,14 @@ pub(crate) struct Supervised {
     pub(crate) copies: Vec<Copy>,
     /// Their packets.
     pub(crate) accounts: Vec<Account>,
+    /// The group's mode.
+    pub(crate) mode: String,
     /// Times without a copy.
     pub(crate) absent: Absent,
+    /// Copies that were in the group and never had a share of its packets.
+    pub(crate) without_share: Vec<usize>,
+    /// Copies ran for some time, and none of any start was in the group.
+    pub(crate) none_joined: bool,
     /// Why it was all ended.
     pub(crate) error: Option<String>,
     /// The first end of a copy by itself, and the first other one, that was a failure and final.
@@ -58,9 +65,10 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// The exit status of all: 0 if no copy failed.
+    /// The exit status of all: 0 if copies captured in the group and none failed.
     pub(crate) fn code(&self) -> u8 {
-        self.failure.or(self.failure_when_told).unwrap_or(0)
+        let failure = self.failure.or(self.failure_when_told);
+        failure.unwrap_or(u8::from(self.none_joined))
     }
 
     /// The captures that the copies wrote, each with its copy.

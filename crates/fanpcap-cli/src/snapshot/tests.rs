@@ -69,6 +69,7 @@ fn the_pid_on_a_page_is_checked() {
                 is_running: true,
                 fanout: None,
                 version: 2,
+                user: 0,
                 ring: None,
             },
             page: Some(holders::tests::page(pid)),

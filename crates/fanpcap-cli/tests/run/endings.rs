@@ -113,6 +113,35 @@ fn the_second_interrupt_kills() {
 }
 
 #[test]
+fn a_copy_that_does_not_end_is_named() {
+    let text = "trap '' TERM; echo $$ >pid; while :; do sleep 0.05; done";
+    let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
+    let copy = pids(&running, &["pid"])[0];
+    running.signal("TERM").unwrap();
+    let told = format!("waits for copy 0 (sh, process {copy}); a second signal kills");
+    running.wait_until_says(&told, 1).unwrap();
+    running.signal("TERM").unwrap();
+    assert_eq!(running.wait().unwrap().status.code(), Some(137));
+}
+
+#[test]
+fn copies_that_were_never_in_the_group_are_no_success() {
+    let text = "exec sleep 4";
+    let ended = Running::start(&["-n", "2"], &["sh", "-c", text])
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
+    let told = " at any time: nothing was captured in it";
+    assert!(ended.said().contains(told), "{}", ended.said());
+    let ended = Running::start(&["-n", "2"], &["true"])
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
+}
+
+#[test]
 fn what_is_ignored_stays_ignored() {
     let text = "echo $$ >pid; while :; do sleep 0.05; done";
     let line = ["-n", "1", "--", "sh", "-c", text];

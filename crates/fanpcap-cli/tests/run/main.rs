@@ -4,11 +4,13 @@
 
 mod captures;
 mod endings;
+mod guide;
 mod ledger;
 mod merged;
 mod members;
 mod outsiders;
 mod scripts;
+mod xdp;
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -104,6 +104,78 @@ fn a_handle_that_nobody_reads_is_told() {
     .unwrap();
 }
 
+/// A newcomer gets its share when it looks for packets: nothing is lost by one that never does.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
+    on_wire(|injector| {
+        let scratch = Scratch::new()?;
+        let idle = compiled(&scratch, "idle")?;
+        let group = GROUP.to_string();
+        let options = ["-n", "2", "--group", &group, "--cpus", "none"];
+        let text = format!(
+            "if [ $0 = 1 ]; then while [ ! -s 0.pcap ]; do sleep 0.1; done; sleep 1; exec {idle} {FAR}; fi; \
+             exec tcpdump -n -U -Z root -i {FAR} -w 0.pcap"
+        );
+        let running = Running::start(&options, &["sh", "-c", &text, "%i"])?;
+        running.wait_until_says("1: ready", 1)?;
+        let frames = frames(50)?;
+        await_for("a word of the unread handle", LIMIT, || {
+            injector.send_all(&frames)?;
+            let told = "(idle) has a handle that it has never read, so that the handle has no share";
+            Ok(running.said().contains(told).then_some(()))
+        })
+        .with_context(|| running.said())?;
+        running.signal("TERM")?;
+        let ended = running.wait()?;
+        for (text, is_said) in [
+            ("they are lost", false),
+            ("copy 1 never had a share of the group's packets", true),
+            ("copy 0 never had a share", false),
+        ] {
+            ensure!(ended.said().contains(text) == is_said, "{}", ended.said());
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// As dumpcap with file capabilities, of the group wireshark. Its descriptors are root's to see.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        let outsider = compiled(&scratch, "outsider")?;
+        let set = Command::new("setcap")
+            .args(["cap_net_raw=ep", &outsider])
+            .status();
+        if !set.is_ok_and(|set| set.success()) {
+            println!("SKIP: no setcap here, or no file capabilities in {outsider}");
+            return Ok(());
+        }
+        let user = [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+        ];
+        let line = [
+            "-n", "2", "--cpus", "none", "--device", FAR, "--", &outsider,
+        ];
+        let ended = Running::start_by(&user, &line, None)?.wait()?;
+        ensure!(ended.status.code() == Some(1), "{}", ended.said());
+        for part in [
+            "did not join and sees ALL packets",
+            "/etc/pcap.conf, and give --group",
+        ] {
+            ensure!(ended.said().contains(part), "{}", ended.said());
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {

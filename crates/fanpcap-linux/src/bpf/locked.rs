@@ -10,7 +10,7 @@ use std::fs;
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
-    let may_load = may_load(&read("/proc/thread-self/status")?)?;
+    let may_load = status_may_load(&read("/proc/thread-self/status")?)?;
     if !is_charged || !may_load {
         return None;
     }
@@ -24,8 +24,13 @@ fn is_charged(release: &str) -> Option<bool> {
     Some((number()?, number()?) < (5, 11))
 }
 
+/// Whether a process may load BPF programs; `None` once it has ended.
+pub fn may_load(pid: u32) -> Option<bool> {
+    status_may_load(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
 /// Whether a thread with this status may load BPF programs (proc(5), `CapEff`).
-fn may_load(status: &str) -> Option<bool> {
+fn status_may_load(status: &str) -> Option<bool> {
     let line = status.lines().find_map(|it| it.strip_prefix("CapEff:"))?;
     let effective = u64::from_str_radix(line.trim(), 16).ok()?;
     Some(effective & ((1 << CAP_BPF) | (1 << CAP_SYS_ADMIN)) != 0)
@@ -60,12 +65,12 @@ mod tests {
     #[test]
     fn who_has_no_capability_lacks_that() {
         assert_eq!(
-            may_load("Name:\tx\nCapEff:\t0000000000002000\n"),
+            status_may_load("Name:\tx\nCapEff:\t0000000000002000\n"),
             Some(false)
         );
-        assert_eq!(may_load("CapEff:\t0000008000002000\n"), Some(true));
-        assert_eq!(may_load("CapEff:\t000001ffffffffff\n"), Some(true));
-        assert_eq!(may_load("Name:\tx\n"), None);
+        assert_eq!(status_may_load("CapEff:\t0000008000002000\n"), Some(true));
+        assert_eq!(status_may_load("CapEff:\t000001ffffffffff\n"), Some(true));
+        assert_eq!(status_may_load("Name:\tx\n"), None);
     }
 
     #[test]
@@ -79,7 +84,7 @@ mod tests {
     fn this_process_is_told_its_own_facts() {
         let read = |path| fs::read_to_string(path).unwrap();
         assert!(is_charged(&read("/proc/sys/kernel/osrelease")).is_some());
-        assert!(may_load(&read("/proc/thread-self/status")).is_some());
+        assert!(status_may_load(&read("/proc/thread-self/status")).is_some());
         assert!(read("/proc/self/limits").contains("\nMax locked memory"));
     }
 }

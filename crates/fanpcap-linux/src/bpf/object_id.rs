@@ -1,9 +1,9 @@
 //! BPF objects by the kernel's numbers: which ones a process holds, and whether one still exists.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 use super::info::{self, Described};
 use super::{Attributes, bpf, descriptor};
@@ -57,6 +57,24 @@ impl ObjectId {
         info::fill(program.as_fd(), &mut of)?;
         let count = usize::try_from(of.count).unwrap_or(0);
         Ok(maps.into_iter().take(count).map(Self::Map).collect())
+    }
+
+    /// The maps with values of this length of which a process has descriptors: each by the kernel's
+    /// number, with one of its descriptors. None when the process has ended.
+    pub fn maps_of(pid: u32, value_len: u32) -> BTreeMap<u32, RawFd> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
+        let entries = entries.into_iter().flatten().flatten();
+        let map = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).ok()?;
+            let has_len = |line: &str| line == format!("value_size:\t{value_len}");
+            let held = text.lines().any(has_len).then(|| Self::parse(&text))?;
+            let id = held.into_iter().find_map(|object| match object {
+                Self::Map(id) => Some(id),
+                Self::Program(_) | Self::Link(_) => None,
+            });
+            Some((id?, entry.file_name().to_str()?.parse().ok()?))
+        };
+        entries.filter_map(map).collect()
     }
 
     /// What a file in /proc/PID/fdinfo names (kernel/bpf/syscall.c).
@@ -137,6 +155,7 @@ mod tests {
     use super::super::{Hook, LoadedProgram, Map};
     use super::*;
     use fanpcap_bpf::{Instruction, MapKind, MapSpec, ProgramKind};
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     #[ignore = "needs root: eBPF, a network namespace"]
@@ -151,6 +170,8 @@ mod tests {
             let map = Map::create("mine", &map).unwrap();
             let lo = crate::interface::index("lo").unwrap();
             let link = program.attach(lo, Hook::Generic).unwrap();
+            let maps = ObjectId::maps_of(std::process::id(), 8);
+            assert!(maps.values().any(|fd| *fd == map.as_fd().as_raw_fd()));
             let mut held = ObjectId::held_by(std::process::id());
             held.retain(|it| !before.contains(it));
             assert!(held.contains(&ObjectId::Program(program.id().unwrap())));

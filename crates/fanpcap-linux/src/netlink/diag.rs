@@ -23,6 +23,8 @@ pub struct PacketSocket {
     pub version: u32,
     /// The socket's receive ring, if it has one.
     pub ring: Option<Geometry>,
+    /// The effective user of the process that opened the socket.
+    pub user: u32,
 }
 
 /// A receive ring, as `PACKET_RX_RING` made it (packet(7)).
@@ -56,6 +58,7 @@ const PACKET_SHOW_FANOUT: u32 = 0x08;
 const PACKET_DIAG_INFO: u16 = 0;
 const PACKET_DIAG_RX_RING: u16 = 2;
 const PACKET_DIAG_FANOUT: u16 = 4;
+const PACKET_DIAG_UID: u16 = 5;
 const MESSAGE_LEN: usize = 16;
 /// Offset of `pdi_flags` in packet_diag_info.
 const INFO_FLAGS: usize = 20;
@@ -143,6 +146,7 @@ fn socket(payload: &[u8]) -> Option<PacketSocket> {
         is_running: false,
         version: 0,
         ring: None,
+        user: 0,
     };
     let mut whole = true;
     for_each_attribute(payload.get(MESSAGE_LEN..)?, |kind, value| {
@@ -161,6 +165,7 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
             socket.is_running = flags & PDI_RUNNING != 0;
         }
         PACKET_DIAG_RX_RING => socket.ring = Some(ring(value)?),
+        PACKET_DIAG_UID => socket.user = u32_at(value, 0)?,
         PACKET_DIAG_FANOUT => socket.fanout = Some(group(u32_at(value, 0)?)),
         _ => {}
     }

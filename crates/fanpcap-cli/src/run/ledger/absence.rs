@@ -70,6 +70,11 @@ impl Absences {
         self.open.keys().copied().collect()
     }
 
+    /// Whether it is meant that no copy is there.
+    pub(super) fn are_meant(&self) -> bool {
+        self.is_over
+    }
+
     /// From now on it is meant that no copy is there.
     pub(super) fn are_over(&mut self) {
         self.is_over = true;
@@ -104,6 +109,7 @@ mod tests {
         assert!(said.contains("an unknown number of packets"), "{said}");
         assert_eq!(absences.sum().packets, None);
         absences.are_over();
+        assert!(absences.are_meant());
         absences.begin(1, Some(5));
         assert!(absences.devices().is_empty());
     }

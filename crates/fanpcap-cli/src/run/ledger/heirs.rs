@@ -105,7 +105,9 @@ impl Ledger {
     /// has died, since the kernel then closes placeholders and moves sockets to other positions.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex();
-        let mut inherited = ended.iter().filter(|member| member.has_heir());
+        // On XDP the engine counts what it gives to nobody.
+        let is_silent = |member: &&Member| member.has_heir() && !member.record().is_on_xdp();
+        let mut inherited = ended.iter().filter(is_silent);
         let Some(one) = inherited.find(|member| member.ifindex() == ifindex) else {
             return;
         };

@@ -23,6 +23,8 @@ impl Ledger {
             .into_iter()
             .partition(|_| refuse.next().flatten().unwrap_or(false));
         self.held.extend(stay);
+        self.hold_known(&mut ended);
+        self.await_still(&ended);
         // A member that never joined leaves no gap.
         let joined = ended.iter().filter(|member| member.has_joined());
         let devices: BTreeSet<u32> = joined.map(Member::ifindex).collect();
@@ -50,16 +52,18 @@ impl Ledger {
     }
 
     /// The account of a member whose last counters may be lost. Packets that were counted since the
-    /// reading before are in no figure then.
-    pub(super) fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
+    /// reading before are in no figure then. Those of one time are in the bound once, however many
+    /// members end.
+    pub(super) fn with_lost_reading(&mut self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.lost_since() else {
             return account;
         };
         let ifindex = member.ifindex();
         let before = self.counts.before(ifindex, read_ns);
         let before = before.or(member.rejecting().joined_at);
-        let since = link::packets(ifindex).ok().zip(before);
-        let lost = since.map(|(now, before)| now.saturating_sub(before));
+        let since = before.zip(link::packets(ifindex).ok());
+        let spans = self.bounded.entry(ifindex).or_default();
+        let lost = since.map(|(before, now)| spans.add(before, now));
         let at_most = account.uncounted_at_most.zip(lost);
         Account {
             uncounted_at_most: at_most.map(|(known, lost)| known.saturating_add(lost)),
@@ -73,15 +77,23 @@ impl Ledger {
         let of_device = of_device.filter(|(member, _)| member.ifindex() == moment.ifindex);
         let refused = of_device.filter_map(|(_, account)| account.as_ref()?.refused);
         let left = moment.counted_at_the_leave(refused.sum());
-        if let (true, Some(one)) = (self.is_deserted(moment.ifindex, left), ended.first()) {
+        let Some(one) = ended.first() else {
+            return;
+        };
+        let is_deserted = self.is_deserted(moment.ifindex, left);
+        let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
-            let uncounted_at_most = moment.unsure();
-            let account = Account {
-                uncounted_at_most,
-                ..Account::ZERO
-            };
-            self.settled.push((one.copy(), account));
-        }
+            moment.unsure()
+        });
+        let missed = self.missed_at_the_end(moment.ifindex, (is_deserted, left));
+        let uncounted_at_most = unsure
+            .unwrap_or(Some(0))
+            .map(|it| it.saturating_add(missed));
+        let account = Account {
+            uncounted_at_most,
+            ..Account::ZERO
+        };
+        self.settled.push((one.copy(), account));
     }
 
     /// Whether the group on a device was empty when members had left it; `counted` is the device's
@@ -104,7 +116,7 @@ impl Ledger {
     }
 
     /// Members of the group on a device; `None` if the kernel does not list them.
-    fn ids_in_group(&self, ifindex: u32) -> Option<BTreeSet<MemberId>> {
+    pub(super) fn ids_in_group(&self, ifindex: u32) -> Option<BTreeSet<MemberId>> {
         let roster = Roster::look().ok()?;
         Some(roster.ids(ifindex, self.group).collect())
     }

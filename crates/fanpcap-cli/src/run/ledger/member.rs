@@ -1,14 +1,18 @@
 //! One member: its page, and its socket. The command holds the socket, so that it can read what the
 //! member lost when the member dies.
 
+mod on_xdp;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::closing::{CloseError, Closing};
 use fanpcap_group::epitaph::Epitaph;
+use fanpcap_group::group_counters::GroupCounters;
 use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
@@ -41,6 +45,10 @@ pub(super) struct Member {
     socket: Option<OwnedFd>,
     /// The kernel refuses to share the socket with this process.
     is_denied: bool,
+    /// The counters of a group on XDP, once the member is in it.
+    counters: Option<Arc<GroupCounters>>,
+    /// The account has the engine's own counters.
+    is_counted: bool,
     /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,
     /// Time when the page was found gone.
@@ -79,6 +87,8 @@ impl Member {
             process: process.ok(),
             is_denied: complaint.is_some(),
             socket: socket.ok(),
+            counters: None,
+            is_counted: false,
             closing: None,
             leaving: None,
             ended: None,
@@ -123,6 +133,22 @@ impl Member {
     /// Takes over the page's present record.
     pub(super) fn learn(&mut self, record: Record) {
         self.record = record;
+    }
+
+    /// Holds the page that the member has now, if it was not in the group by the one that is held:
+    /// a member that can't join by the first mode that it tries withdraws its page, and makes
+    /// another for the next mode.
+    pub(super) fn hold_page_again(&mut self, group: u16) {
+        if self.rejecting().has_begun {
+            return;
+        }
+        let group_dir = GroupDir::of(self.ifindex, group);
+        let page = group_dir.and_then(|group_dir| group_dir.hold(self.record.pid, self.id));
+        let record = page.as_ref().ok().and_then(HeldPage::record);
+        if let (Ok(page), Some(record)) = (page, record) {
+            (self.page, self.record) = (page, record);
+            self.leaving = None;
+        }
     }
 
     /// Whether the process has ended.
@@ -172,10 +198,10 @@ impl Member {
 
     /// Time of the last complete reading, if what was counted since is lost: the member died during
     /// a later one. Or the XDP engine counted for it, whose counters go with the group's last
-    /// member, and nobody has written the last ones on its page.
+    /// member if they are not held, and nobody has written the last ones on its page.
     pub(super) fn lost_since(&self) -> Option<u64> {
         let has_lost = match self.record.is_on_xdp() {
-            true => !self.epitaph().is_final,
+            true => !self.is_counted && !self.epitaph().is_final,
             false => self.page.died_reading(),
         };
         has_lost.then_some(self.record.read_ns)
@@ -301,6 +327,9 @@ impl Member {
             return None;
         }
         let counted = link::packets(self.ifindex).ok();
+        if self.record.is_on_xdp() {
+            return Some(self.settled_on_xdp(rejecting.at_most(counted)));
+        }
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));
         };

@@ -38,6 +38,7 @@ impl Ledger {
     /// Notes such a member of one copy, on one device or on any. The member came after the last
     /// reading of the devices' counters, so their increase bounds its packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
+        self.has_had_members = true;
         let what = match self.counted_since(ifindex) {
             Some(at_most) => {
                 let account = Account {

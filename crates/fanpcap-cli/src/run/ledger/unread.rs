@@ -6,6 +6,7 @@ use fanpcap_group::record::Record;
 use fanpcap_linux::wait::clock;
 
 use super::Ledger;
+use super::member::Member;
 
 /// A member that was not read for this long is reported.
 const LONG: Duration = Duration::from_secs(10);
@@ -14,37 +15,41 @@ impl Ledger {
     /// Reports members that are not read although packets come.
     pub(super) fn note_unread(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let records: Vec<(usize, &Record)> = self
-            .held
-            .iter()
-            .filter(|member| member.rejecting().has_begun)
-            .map(|member| (member.copy(), member.record()))
-            .collect();
+        let begun = || self.held.iter().filter(|it| it.rejecting().has_begun);
         // An application that waits by poll(2) does not look while no packet comes.
         let is_fresh = |record: &Record| {
             let age = Duration::from_nanos(now_ns.saturating_sub(record.read_ns));
             record.counters.received > 0 && age < LONG
         };
-        if !records.iter().any(|(_, record)| is_fresh(record)) {
+        if !begun().any(|member| is_fresh(member.record())) {
             return;
         }
-        let said = records.into_iter().filter_map(|(copy, record)| {
-            let unread = record.unread_for(now_ns)?;
-            (unread >= LONG).then(|| text(copy, record))
+        let is_long = |member: &&Member| {
+            let unread = member.record().unread_for(now_ns);
+            unread.is_some_and(|unread| unread >= LONG)
+        };
+        let said = begun().filter(is_long).map(|member| {
+            let has_share = self.shares.has(self.group, member);
+            text(member.copy(), member.record(), has_share)
         });
-        let said: Vec<String> = said.collect();
         self.complaints.extend(said);
     }
 }
 
-fn text(copy: usize, record: &Record) -> String {
+/// What is said of a member that is not read; `has_share` if that is known.
+fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
     let (pid, program) = (record.pid, &record.program);
     let when = if record.is_never_read() {
         "has never read"
     } else {
         "does not read any more"
     };
-    format!(
-        "copy {copy}: process {pid} ({program}) has a handle that it {when}, and the handle takes its share of the group's packets: they are lost"
-    )
+    let lost = match has_share {
+        Some(true) => "and the handle takes its share of the group's packets: they are lost",
+        Some(false) => {
+            "so that the handle has no share of the group's packets: nothing is lost by it"
+        }
+        None => "and if the handle has a share of the group's packets, they are lost",
+    };
+    format!("copy {copy}: process {pid} ({program}) has a handle that it {when}, {lost}")
 }

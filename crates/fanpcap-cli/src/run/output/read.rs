@@ -162,15 +162,23 @@ fn whole(held: &[u8], seen: usize) -> Option<usize> {
     last.map(|at| from + at + 1)
 }
 
-/// The text with the prefix before each line.
+/// The text with the prefix before each line. A carriage return ends a line too: behind it the
+/// copies would overwrite each other's progress.
 fn prefixed(prefix: &str, text: Vec<u8>) -> Vec<u8> {
     if prefix.is_empty() {
         return text;
     }
     let mut whole = Vec::with_capacity(text.len() + text.len() / 8 + prefix.len());
     for line in text.split_inclusive(|&byte| byte == b'\n') {
-        whole.extend_from_slice(prefix.as_bytes());
-        whole.extend_from_slice(line);
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let is_one = !line.contains(&b'\r');
+        let parts = line.split(|&byte| byte == b'\r');
+        for part in parts.filter(|part| is_one || !part.is_empty()) {
+            whole.extend_from_slice(prefix.as_bytes());
+            whole.extend_from_slice(part);
+            whole.push(b'\n');
+        }
     }
     whole
 }
@@ -224,6 +232,22 @@ mod tests {
         ] {
             assert_eq!(whole(text.as_bytes(), seen), len, "{text:?}");
         }
-        assert_eq!(prefixed("1: ", b"a\rb\nc".to_vec()), b"1: a\rb\n1: c");
+    }
+
+    #[test]
+    fn progress_lines_do_not_run_into_those_of_other_copies() {
+        for (text, whole) in [
+            ("a\rb\nc\n", "1: a\n1: b\n1: c\n"),
+            ("Packets: 18 \r", "1: Packets: 18 \n"),
+            (
+                "\rPackets: 18 \rPackets: 19 \n",
+                "1: Packets: 18 \n1: Packets: 19 \n",
+            ),
+            ("dos\r\n\nlast\n", "1: dos\n1: \n1: last\n"),
+        ] {
+            let found = prefixed("1: ", text.into());
+            assert_eq!(String::from_utf8(found).unwrap(), whole);
+        }
+        assert_eq!(prefixed("", b"10%\r".to_vec()), b"10%\r");
     }
 }

@@ -59,10 +59,14 @@ pub(super) struct Watch<'a> {
     streams: usize,
     /// When the copies were first told to end.
     stopped: Option<Instant>,
+    /// The copies that did not end in time were named.
+    has_said_stays: bool,
     /// Signals that were forwarded, with their times.
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
     outsiders: Outsiders,
+    /// The group's mode, once a copy has joined it.
+    mode: Option<String>,
     /// The message that all copies have joined was printed.
     has_said_joined: bool,
     error: Option<String>,
@@ -97,9 +101,11 @@ impl<'a> Watch<'a> {
             told,
             streams: 0,
             stopped: None,
+            has_said_stays: false,
             forwarded: BTreeMap::new(),
             scanned: None,
-            outsiders: Outsiders::default(),
+            outsiders: Outsiders::new(),
+            mode: None,
             has_said_joined: false,
             error: None,
             failure: None,
@@ -127,10 +133,12 @@ impl<'a> Watch<'a> {
             self.take_words();
             self.scan();
             self.reap()?;
+            self.say_who_stays();
             self.tend();
             self.start_again();
             self.question();
             self.look_for_outsiders();
+            self.note_mode();
             self.say_who_joined();
             self.show();
             if self.copies.iter().all(Copy::is_done) && self.orphans.is_clean() {
@@ -147,6 +155,9 @@ impl<'a> Watch<'a> {
         Ok(Supervised {
             accounts: self.accounts(),
             absent: self.ledger.absent(),
+            without_share: self.ledger.without_share(),
+            none_joined: self.has_none_joined(),
+            mode: self.mode.unwrap_or_else(|| self.run.fanout.text.clone()),
             copies: self.copies,
             error: self.error,
             failure: self.failure,
@@ -184,7 +195,8 @@ impl<'a> Watch<'a> {
         let copy = &mut self.copies[number];
         copy.members_before = self.ledger.members(number);
         let child = copy.start(run.command, |command| {
-            group::lead(command, run.library, (run.group, run.mode), member);
+            let fanout = run.fanout.variable.as_deref();
+            group::lead(command, run.library, (run.group, fanout), member);
         })?;
         let (pid, out, err) = (child.id(), child.stdout.take(), child.stderr.take());
         self.guard.watch(pid);

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Watch, YOUNG};
 use crate::run::copy::End;
-use crate::run::{not_joined, open_captures};
+use crate::run::open_captures;
 
 impl Watch<'_> {
     /// Notes which copies have ended.
@@ -98,7 +98,8 @@ impl Watch<'_> {
         if self.stopped.is_some() {
             return;
         }
-        for copy in &mut self.copies {
+        for number in 0..self.copies.len() {
+            let copy = &mut self.copies[number];
             let Some(pid) = copy
                 .pid()
                 .filter(|_| !copy.questioned && copy.age() >= YOUNG)
@@ -116,8 +117,7 @@ impl Watch<'_> {
                 }
             }
             if self.ledger.members(copy.number) == copy.members_before {
-                let matter = not_joined::reason(pid, self.run.library, self.run.group, false);
-                let number = copy.number;
+                let matter = self.reason(pid, false);
                 self.run
                     .output
                     .say(&format!("copy {number} has not joined the group: {matter}"));

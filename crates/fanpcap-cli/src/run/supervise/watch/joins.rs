@@ -1,10 +1,13 @@
 //! Which copies have joined the group, and which copies capture outside it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fanpcap_group::roster;
+use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -25,9 +28,49 @@ pub(super) struct Outsiders {
     sockets: BTreeSet<u32>,
     /// Copies that were reported.
     said: BTreeSet<usize>,
+    /// Sockets that were there before the copies.
+    foreign: BTreeSet<u32>,
+}
+
+impl Outsiders {
+    /// Nobody was looked for, and no copy has been started.
+    pub(super) fn new() -> Self {
+        let seen = roster::entries().unwrap_or_default().into_iter();
+        Self {
+            foreign: seen.map(|seen| seen.socket.inode).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Watch<'_> {
+    /// Notes the mode of the group once a copy has joined it, and says if that is another one than
+    /// was announced: the library has decided by what the copy may do.
+    pub(super) fn note_mode(&mut self) {
+        if self.mode.is_some() {
+            return;
+        }
+        let Some((copy, record)) = self.ledger.first() else {
+            return;
+        };
+        let (has, expected) = (record.shown_mode(), &self.run.fanout.text);
+        let (program, pid) = (&record.program, record.pid);
+        let is_other = self.run.fanout.asked.is_none() && has != *expected;
+        if is_other && !self.run.is_quiet {
+            let why = match bpf::may_load(pid) {
+                Some(false) => format!(
+                    ": copy {copy}, process {pid} ({program}), has given up CAP_BPF, which {expected} takes"
+                ),
+                _ => String::new(),
+            };
+            let group = self.run.group;
+            self.run
+                .output
+                .say(&format!("group {group} has {has}, not {expected}{why}"));
+        }
+        self.mode = Some(has);
+    }
+
     /// Prints once that all copies have joined.
     pub(super) fn say_who_joined(&mut self) {
         let all = |watch: &Self| {
@@ -50,9 +93,15 @@ impl Watch<'_> {
         self.run.output.say(&format!(
             "in group {}, {}, on {}: {copies}",
             self.run.group,
-            self.run.mode,
+            self.mode.as_ref().unwrap_or(&self.run.fanout.text),
             devices.join(", ")
         ));
+    }
+
+    /// Whether copies were there for long enough to join, and none has ever joined.
+    pub(super) fn has_none_joined(&self) -> bool {
+        let is_asked = self.copies.iter().any(|copy| copy.questioned);
+        is_asked && !self.run.allow_outsiders && self.ledger.had_no_members()
     }
 
     /// Ends the run if a copy sees all packets, unless --allow-outsiders is given.
@@ -71,7 +120,7 @@ impl Watch<'_> {
         let found = if apart.is_empty() {
             Vec::new()
         } else {
-            outside(&apart, self.run.devices)
+            outside(&apart, self.run.devices, &self.outsiders.foreign)
         };
         let before = std::mem::take(&mut self.outsiders.sockets);
         for (socket, copy) in found {
@@ -82,12 +131,23 @@ impl Watch<'_> {
         }
     }
 
+    /// The likely reason why a copy has not joined. `captures`: it has a packet socket nevertheless.
+    pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
+        let device = self.run.devices.first().copied().and_then(interface::name);
+        let wanted = not_joined::Wanted {
+            library: self.run.library,
+            group: self.run.group,
+            device: device.as_deref(),
+        };
+        not_joined::reason(pid, &wanted, captures)
+    }
+
     fn turn_away(&mut self, number: usize) {
         let Some(pid) = self.copies[number].pid() else {
             return;
         };
         self.copies[number].questioned = true;
-        let matter = not_joined::reason(pid, self.run.library, self.run.group, true);
+        let matter = self.reason(pid, true);
         let text = format!("copy {number} did not join and sees ALL packets: {matter}");
         if self.run.allow_outsiders {
             self.run.output.say(&text);
@@ -98,31 +158,56 @@ impl Watch<'_> {
 }
 
 /// Packet sockets of these copies that get all packets outside the group, each with its copy's
-/// number.
-fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
+/// number. `foreign` were there before the copies.
+fn outside(copies: &[(u32, usize)], devices: &[u32], foreign: &BTreeSet<u32>) -> Vec<(u32, usize)> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let alone = seen.map(|seen| seen.socket);
-    let alone = alone.filter(|socket| gets_all(socket, devices));
-    let sockets: BTreeSet<u32> = alone.map(|socket| socket.inode).collect();
+    let alone = alone.filter(|it| gets_all(it, devices) && !foreign.contains(&it.inode));
+    let sockets: BTreeMap<u32, u32> = alone.map(|it| (it.inode, it.user)).collect();
     if sockets.is_empty() {
         return Vec::new();
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let of_copies = pids.filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
-    of_copies
-        .flat_map(|(pid, copy)| {
-            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
-            let targets = descriptors.flatten().flatten();
-            let targets = targets.filter_map(|entry| fs::read_link(entry.path()).ok());
-            let inodes = targets.filter_map(|target| {
-                let inode = target.to_str()?.strip_prefix("socket:[")?;
-                inode.strip_suffix(']')?.parse::<u32>().ok()
-            });
-            inodes.map(move |inode| (inode, copy))
-        })
-        .filter(|(inode, _)| sockets.contains(inode))
-        .collect()
+    let (mut found, mut hidden) = (Vec::new(), Vec::new());
+    for (pid, copy) in of_copies {
+        match inodes(pid) {
+            Ok(inodes) => found.extend(inodes.into_iter().map(|inode| (inode, copy))),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                hidden.extend(user(pid).map(|user| (user, copy)));
+            }
+            // It has just ended.
+            Err(_) => {}
+        }
+    }
+    found.retain(|(inode, _)| sockets.contains_key(inode));
+    // A process with file capabilities shows its descriptors to root alone. A socket that its user
+    // has opened since is taken for its own.
+    let known: BTreeSet<u32> = found.iter().map(|(inode, _)| *inode).collect();
+    let others = sockets.iter().filter(|(inode, _)| !known.contains(inode));
+    let owner = |user: u32| hidden.iter().find(|(it, _)| *it == user);
+    let others = others.filter_map(|(inode, user)| Some((*inode, owner(*user)?.1)));
+    found.extend(others);
+    found
+}
+
+/// The sockets that a process has open.
+fn inodes(pid: u32) -> io::Result<Vec<u32>> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let targets = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let inode = |target: PathBuf| {
+        let inode = target.to_str()?.strip_prefix("socket:[")?;
+        inode.strip_suffix(']')?.parse::<u32>().ok()
+    };
+    Ok(targets.filter_map(inode).collect())
+}
+
+/// The effective user of a process (proc(5), `Uid`).
+fn user(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a socket gets all packets of the copies' devices, or of any device if these are unknown.
@@ -151,6 +236,7 @@ mod tests {
                 fanout,
                 version: 2,
                 ring: None,
+                user: 0,
             };
             gets_all(&socket, &[2])
         };

@@ -1,8 +1,10 @@
 //! Signals to this command: it forwards them to the copies, and some of them end the run.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::child::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
@@ -19,6 +21,9 @@ pub(super) const TAKEN: [i32; 9] = [
 /// An interrupt kills if it comes this long after the first one. Some senders send the same
 /// interrupt twice at once.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Copies that were told to end are named if they have not ended after this time.
+const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
     /// Handles the signals that have come.
@@ -66,6 +71,31 @@ impl Watch<'_> {
             child::stop_here().context("stopping, as the copies do")?;
         }
         Ok(())
+    }
+
+    /// Names, once, the copies that were told to end and have not.
+    pub(super) fn say_who_stays(&mut self) {
+        let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
+        if self.has_said_stays || !self.stopped.is_some_and(is_late) {
+            return;
+        }
+        self.has_said_stays = true;
+        let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm"));
+        let name = |pid: u32| harmless_text(name(pid).unwrap_or_default().trim());
+        let left = self.copies.iter().filter_map(|copy| {
+            let pid = copy.pid()?;
+            Some(format!(
+                "copy {} ({}, process {pid})",
+                copy.number,
+                name(pid)
+            ))
+        });
+        let left: Vec<String> = left.collect();
+        if !left.is_empty() {
+            let left = left.join(", ");
+            let kills = "a second signal kills what is left";
+            self.run.output.say(&format!("waits for {left}; {kills}"));
+        }
     }
 
     fn kill(&mut self) {

@@ -1,0 +1,46 @@
+//! A member whose rings the XDP engine fills. The engine counts for it in maps of the group.
+
+use std::sync::Arc;
+
+use fanpcap_group::group_counters::GroupCounters;
+
+use super::Member;
+use crate::run::ledger::Account;
+
+impl Member {
+    /// Whether the XDP engine fills the member's rings, and its counters are not held yet.
+    pub(in crate::run::ledger) fn lacks_counters(&self) -> bool {
+        self.record.is_on_xdp() && self.counters.is_none()
+    }
+
+    /// Holds the counters of the member's group, if they are the group's in which it is: a later
+    /// group of the same number has others.
+    pub(in crate::run::ledger) fn hold_counters(&mut self, counters: &Arc<GroupCounters>) -> bool {
+        let is_its = counters.counted(self.id).is_some();
+        if is_its {
+            self.counters = Some(Arc::clone(counters));
+        }
+        is_its
+    }
+
+    /// The account of a member on XDP that has no heirs: by the engine's counters where they are
+    /// held, else by what the page says. There the counters may be older than what was taken.
+    pub(super) fn settled_on_xdp(&mut self, uncounted_at_most: Option<u64>) -> Account {
+        let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
+        self.is_counted = counted.is_some();
+        let on_page = self.record.counters;
+        let [received, dropped] = counted.unwrap_or([on_page.received, on_page.dropped]);
+        let [taken, inherited] = self.taken();
+        let read = self.record.taken.map(|all| all.saturating_add(dropped));
+        let received = received.max(read.unwrap_or(0));
+        Account {
+            received: Some(received),
+            dropped: Some(dropped),
+            taken,
+            inherited,
+            unread: read.map(|read| received - read),
+            refused: Some(0),
+            uncounted_at_most,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Which copies have had a share of the group's packets. A member of a group with a steering program
+//! has none before its application looks for packets.
+
+use std::collections::BTreeMap;
+
+use fanpcap_group::view::GroupTable;
+
+use super::Ledger;
+use super::member::Member;
+
+/// What is known of shares.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// Tables of the groups, by device.
+    tables: BTreeMap<u32, GroupTable>,
+    /// Copies whose members were looked at: whether one of them had a share.
+    had: BTreeMap<usize, bool>,
+}
+
+impl Shares {
+    /// Whether the group gives packets to a member; `None` where its table can't be had.
+    pub(super) fn has(&mut self, group: u16, member: &Member) -> Option<bool> {
+        if !member.is_steered() {
+            return Some(true);
+        }
+        let find = |table: &GroupTable| {
+            let places = table.look()?.places;
+            let place = places.iter().find(|place| place.member == member.id());
+            place.map(|place| place.buckets > 0)
+        };
+        let ifindex = member.ifindex();
+        let known = self.tables.get(&ifindex).and_then(find);
+        known.or_else(|| {
+            let table = GroupTable::of_member(ifindex, group, member.record())?;
+            let found = find(&table);
+            self.tables.insert(ifindex, table);
+            found
+        })
+    }
+}
+
+impl Ledger {
+    /// Looks at members of copies that have had no share so far.
+    pub(super) fn note_shares(&mut self) {
+        for member in self.held.iter().filter(|it| it.has_joined()) {
+            let copy = member.copy();
+            if self.shares.had.get(&copy) != Some(&true) {
+                let has = self.shares.has(self.group, member);
+                self.shares.had.extend(has.map(|has| (copy, has)));
+            }
+        }
+    }
+
+    /// Copies that were in the group and never had a share of its packets.
+    pub(crate) fn without_share(&self) -> Vec<usize> {
+        let had = self.shares.had.iter().filter(|(_, had)| !**had);
+        let got_none = |copy: &usize| self.account(*copy).received == Some(0);
+        had.map(|(copy, _)| *copy).filter(got_none).collect()
+    }
+}

@@ -1,0 +1,264 @@
+//! Each row of the guide's table of applications, as it is written there: with nothing else set, on
+//! a device that is named eth0, with conversations between two hosts.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::hosts::Hosts;
+use fanpcap_testkit::library::library_dir;
+use fanpcap_testkit::{Capture, Scratch, member, netns};
+
+const GUIDE: &str = include_str!("../../../../docs/guide.md");
+const DEVICE: &str = "eth0";
+
+/// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
+const EACH: usize = 16;
+
+/// dumpcap opens a device twice, and members look for packets after they have joined. No program
+/// tells when it has read all: a block timeout of a second, and some.
+const GRACE: Duration = Duration::from_millis(2500);
+
+/// A row of the table.
+struct Row {
+    application: &'static str,
+    command: &'static str,
+}
+
+/// The rows with a command that begins copies.
+fn rows() -> Vec<Row> {
+    let (_, section) = GUIDE
+        .split_once("\n## Applications\n")
+        .expect("its heading");
+    let lines = section
+        .lines()
+        .skip_while(|line| !line.starts_with("| ---"));
+    let table = lines.skip(1).take_while(|line| line.starts_with('|'));
+    let row = |line: &'static str| {
+        let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+        let (application, cell) = (cells.next()?, cells.next()?);
+        let command = cell.strip_prefix('`')?.strip_suffix('`')?;
+        command.contains("fanpcap run").then_some(Row {
+            application,
+            command,
+        })
+    };
+    table.filter_map(row).collect()
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn each_row_of_applications_works_as_it_is_written() {
+    let rows = rows();
+    assert!(rows.len() >= 10, "{} rows", rows.len());
+    let mut failed = Vec::new();
+    for row in rows {
+        if let Some(hindrance) = row.hindrance() {
+            println!("SKIP: {}: {hindrance}", row.application);
+            continue;
+        }
+        match netns::within_new(|| row.run()) {
+            Ok(found) => println!("{}: {found}", row.application),
+            Err(error) => failed.push(format!("{}: {error:?}", row.application)),
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+impl Row {
+    /// The program that the copies run.
+    fn program(&self) -> &'static str {
+        let (_, line) = self.command.split_once(" -- ").expect("its copies' line");
+        line.split(' ').next().unwrap_or_default()
+    }
+
+    fn hindrance(&self) -> Option<String> {
+        let name = self.program();
+        let found = Command::new("sh")
+            .args(["-c", &format!("command -v {name}")])
+            .output();
+        let found = found.is_ok_and(|found| found.status.success());
+        // What it reads is no part of the row.
+        let needs = self.command.split(' ').find(|word| word.ends_with(".conf"));
+        match needs {
+            _ if !found => Some(format!("no {name} here")),
+            Some(file) => Some(format!("it reads {file}, which the user has")),
+            None => None,
+        }
+    }
+
+    /// Whether the program opens with a time-out of 0: it gets packets by whole blocks, and no
+    /// count says which of those that fill blocks it has had.
+    fn reads_blocks(&self) -> bool {
+        self.program() == "softflowd"
+    }
+
+    /// The exit status after an interrupt, on any libpcap: softflowd in the foreground leaves it to
+    /// the kernel, pmacctd's parent misses its child, which was interrupted too, and ngrep has found
+    /// no packet with the word.
+    fn status(&self) -> i32 {
+        match self.program() {
+            "softflowd" => 130,
+            "pmacctd" | "ngrep" => 1,
+            _ => 0,
+        }
+    }
+
+    /// Runs it while the hosts talk, and ends it as Ctrl-C does. What was captured.
+    fn run(&self) -> Result<String> {
+        let (scratch, hosts) = (Scratch::new()?, Hosts::on(DEVICE)?);
+        let mut shell = self.start(&scratch)?;
+        let said = || fs::read_to_string(scratch.file("stderr")).unwrap_or_default();
+        let joined = await_for("both copies to join", LIMIT, || {
+            ensure!(shell.try_wait()?.is_none(), "it ended: {}", said());
+            Ok(said().contains(", on eth0: 2 copies").then_some(()))
+        });
+        joined.with_context(said)?;
+        thread::sleep(GRACE);
+        let offered = hosts.talk(EACH)?;
+        if self.reads_blocks() {
+            hosts.fill_blocks(2)?;
+        }
+        thread::sleep(GRACE);
+        member::signal(command(&shell)?, "INT")?;
+        let status = await_for("its end", LIMIT, || Ok(shell.try_wait()?)).with_context(said)?;
+        let is_well = status.code() == Some(self.status());
+        ensure!(is_well, "{status}: {}", said());
+        for wrong in [
+            "CAP_BPF beside",
+            "rror:",
+            "ALL packets",
+            "Permission denied",
+        ] {
+            ensure!(!said().contains(wrong), "{}", said());
+        }
+        let taken = taken(&said())?;
+        let is_all = match self.program() {
+            // Its own filter takes TCP alone.
+            "p0f" => taken > 0,
+            _ if self.reads_blocks() => taken > offered,
+            _ => taken == offered,
+        };
+        ensure!(is_all, "{taken} of {offered} taken: {}", said());
+        let counted = self.count(scratch.file("").as_path())?;
+        let is_wrong = counted.is_some_and(|(found, of)| found != of.unwrap_or(offered));
+        ensure!(
+            !is_wrong,
+            "{counted:?} of {offered} are in its output: {}",
+            said()
+        );
+        Ok(format!(
+            "{taken} of {offered} taken, in its output: {counted:?}"
+        ))
+    }
+
+    /// Starts the command in a directory of its own, where a shell finds `fanpcap`.
+    fn start(&self, scratch: &Scratch) -> Result<Child> {
+        // Beside it, the command finds the library that is staged.
+        library_dir()?;
+        let bin = Path::new(env!("CARGO_BIN_EXE_fanpcap"))
+            .parent()
+            .context("its directory")?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        // A collector need not be there: nobody answers datagrams of flows.
+        let line = self.command.replace("COLLECTOR", "127.0.0.1");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(scratch.file(""));
+        shell.env("PATH", format!("{}:{path}", bin.display()));
+        for name in ["PCAP_CONFIG", "LD_LIBRARY_PATH", "FANPCAP_LIB_DIR"] {
+            shell.env_remove(name);
+        }
+        shell.stdin(Stdio::null()).process_group(0);
+        shell.stdout(File::create(scratch.file("stdout"))?);
+        shell.stderr(File::create(scratch.file("stderr"))?);
+        shell.spawn().context(line)
+    }
+
+    /// What the program has written, where it can be counted: packets; or conversations and how
+    /// many these must be.
+    fn count(&self, directory: &Path) -> Result<Option<(usize, Option<usize>)>> {
+        let stdout = fs::read_to_string(directory.join("stdout"))?;
+        let read = |line: &str| answer(directory, line);
+        let packets = match self.program() {
+            "tcpdump" => Capture::read(&directory.join("all.pcap"))?.packets.len(),
+            "dumpcap" => {
+                let told = read("capinfos -rTc all.pcapng")?;
+                told.split_whitespace().last().context("a count")?.parse()?
+            }
+            // A line for each packet, behind the copy's number.
+            "tshark" => stdout
+                .lines()
+                .filter(|it| it.contains(" \u{2192} "))
+                .count(),
+            "pmacctd" => sum(stdout.lines(), 2),
+            "argus" => {
+                let told = read("for n in 0 1; do ra -n -r $n.argus -s proto pkts; done")?;
+                let is_of_flow = |line: &&str| line.contains("tcp") || line.contains("udp");
+                sum(told.lines().filter(is_of_flow), 1)
+            }
+            // Conversations by TCP over IPv4 and IPv6.
+            "p0f" => {
+                let told = read("cat p0f.0.log p0f.1.log")?;
+                let begun = told.lines().filter(|it| it.contains("mod=syn|"));
+                return Ok(Some((begun.count(), Some(2 * EACH))));
+            }
+            // A file for each direction of these.
+            "tcpflow" => {
+                let files = read("ls 0 1")?;
+                let files = files.lines().filter(|it| it.contains('-'));
+                return Ok(Some((files.count(), Some(4 * EACH))));
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some((packets, None)))
+    }
+}
+
+/// The sum of a column, in rows that have a number there.
+fn sum<'a>(lines: impl Iterator<Item = &'a str>, column: usize) -> usize {
+    let number = |line: &str| line.split_whitespace().nth(column)?.parse::<usize>().ok();
+    lines.filter_map(number).sum()
+}
+
+fn answer(directory: &Path, line: &str) -> Result<String> {
+    let mut command = Command::new("sh");
+    let done = command.args(["-c", line]).current_dir(directory).output()?;
+    ensure!(
+        done.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    Ok(String::from_utf8(done.stdout)?)
+}
+
+/// What the summary says that all copies took.
+fn taken(said: &str) -> Result<usize> {
+    let line = said
+        .lines()
+        .find_map(|line| line.strip_prefix("fanpcap: all "));
+    let line = line.with_context(|| format!("no summary: {said}"))?;
+    let figures = line.split_whitespace().nth(3);
+    Ok(figures.context(line.to_owned())?.parse()?)
+}
+
+/// The process of `fanpcap run`: the shell, which has become it, or the shell's child.
+fn command(shell: &Child) -> Result<u32> {
+    let pid = shell.id();
+    let is_it = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim() == "fanpcap")
+    };
+    if is_it(&pid) {
+        return Ok(pid);
+    }
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let mut children = children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok());
+    children.find(is_it).context("fanpcap run is not there")
+}

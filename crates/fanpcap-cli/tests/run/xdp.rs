@@ -1,0 +1,84 @@
+//! What `fanpcap run` tells of copies on the XDP engine, whose counters are the group's.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fanpcap_testkit::member;
+use serde_json::Value;
+
+use crate::captures::{frames, on_wire, wait_until_taken};
+use crate::ledger::{Traffic, counted};
+use crate::{FAR, GROUP, Running};
+
+/// Starts so many tcpdump on the engine, one after the other, and waits until they capture.
+fn tcpdumps(copies: usize) -> Result<Running> {
+    let (group, count) = (GROUP.to_string(), copies.to_string());
+    let options = ["-n", &count, "--group", &group, "--cpus", "none"];
+    let line = format!("sleep $0; exec tcpdump -n -Z root -i xdp:{FAR} -w $0.pcap");
+    let running = Running::start(&options, &["sh", "-c", &line, "%i"])?;
+    running.wait_until_says("tcpdump: listening", copies)?;
+    running.wait_until_says(&format!("on {FAR}: {copies} copies"), 1)?;
+    // Members take their shares at their first look, and the ledger reads five times a second.
+    thread::sleep(Duration::from_millis(600));
+    Ok(running)
+}
+
+fn of(summary: &Value, name: &str) -> u64 {
+    summary["total"][name].as_u64().unwrap_or(u64::MAX)
+}
+
+/// The last member takes the group's maps with it. What the device received is the truth.
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn what_copies_on_xdp_leave_that_are_killed_all_at_once_is_told_to_the_packet() {
+    on_wire(|injector| {
+        let running = tcpdumps(3)?;
+        injector.send_all(&frames(300)?)?;
+        wait_until_taken(300)?;
+        let copies = [running.copy(0)?, running.copy(1)?, running.copy(2)?];
+        for pid in copies {
+            member::signal(pid, "STOP")?;
+        }
+        injector.send_all(&frames(200)?)?;
+        for pid in copies {
+            member::signal(pid, "KILL")?;
+        }
+        let ended = running.wait()?;
+        let summary = ended.summary();
+        let of = |name: &str| of(&summary, name);
+        ensure!(!ended.said().contains("packet sockets"), "{}", ended.said());
+        ensure!(of("received") == 500 && of("taken") == 300, "{summary:#}");
+        ensure!(of("unread") + of("inherited") == 200, "{summary:#}");
+        ensure!(of("uncounted_at_most") == 0, "{summary:#}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
+    on_wire(|_| {
+        let running = tcpdumps(4)?;
+        let before = counted()?;
+        let traffic = Traffic::start("50kpps")?;
+        thread::sleep(Duration::from_secs(3));
+        traffic.end()?;
+        let device = counted()? - before;
+        running.signal("TERM")?;
+        let ended = running.wait()?;
+        let summary = ended.summary();
+        ensure!(device > 20_000, "{device}");
+        let of = |name: &str| of(&summary, name);
+        ensure!(of("received") == device, "{device}: {summary:#}");
+        ensure!(of("uncounted_at_most") == 0, "{summary:#}");
+        ensure!(
+            !ended.said().contains("are in no figure"),
+            "{}",
+            ended.said()
+        );
+        Ok(())
+    })
+    .unwrap();
+}

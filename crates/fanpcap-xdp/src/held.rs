@@ -1,0 +1,67 @@
+//! A group's counters, held by a process that is no member: they stay readable when the group's last
+//! member has ended, and its BPF programs with it.
+
+use crate::layout::ROW_LEN;
+use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
+use fanpcap_linux::bpf::ObjectId;
+use fanpcap_linux::process::pidfd::Process;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+
+/// The maps with a group's counters.
+#[derive(Debug)]
+pub struct HeldCounters {
+    rows: Rows,
+    ledger: Ledger,
+}
+
+impl HeldCounters {
+    /// Those of the group in which the member with this socket (`SO_COOKIE`) has this slot.
+    /// `process` is the member's, `pid` its number.
+    ///
+    /// # Errors
+    /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not trace
+    /// it.
+    pub fn of_member(process: &Process, pid: u32, slot: u8, socket: u64) -> io::Result<Self> {
+        let maps: Vec<RawFd> = ObjectId::maps_of(pid, ROW_LEN).into_values().collect();
+        let open = |fd: &RawFd| process.duplicate(*fd);
+        let mut fds = maps.iter();
+        let rows = loop {
+            let fd = open(fds.next().ok_or(io::ErrorKind::NotFound)?)?;
+            let rows = Rows::open(fd).ok();
+            if let Some(rows) = rows.filter(|rows| is_of(rows, slot, socket)) {
+                break rows;
+            }
+        };
+        // A group's first member creates the ledger just behind the rows, so that its number is the
+        // next one of a map of that size.
+        for fd in fds {
+            let fd: OwnedFd = open(fd)?;
+            if let Ok(ledger) = Ledger::open(fd, rows.lanes()) {
+                return Ok(Self { rows, ledger });
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// Whether the member with this socket has, or had as the last one, a slot.
+    pub fn is_of(&self, slot: u8, socket: u64) -> bool {
+        is_of(&self.rows, slot, socket)
+    }
+
+    /// What was counted for a slot, ever since the group began.
+    pub fn slot_counts(&self, slot: u8) -> SlotCounts {
+        self.rows.counts(slot)
+    }
+
+    /// What was counted for the group.
+    pub fn group_counts(&self) -> GroupCounts {
+        let all = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
+        self.ledger.counts(all.fold(0, u64::wrapping_add))
+    }
+}
+
+fn is_of(rows: &Rows, slot: u8, socket: u64) -> bool {
+    let mut rows = rows.of(slot);
+    rows.any(|row| row.has_socket(socket))
+}
