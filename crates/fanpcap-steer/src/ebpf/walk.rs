@@ -272,7 +272,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, 0x3f);
         self.asm.alu(Op::Left, R1, 2);
         self.asm.jump_if(If::Less, R1, 8, end);
-        self.asm.jump_if(If::Greater, R1, NSH_MAX as i32, end);
+        self.asm.jump_if(If::Greater, R1, NSH_LEN_MAX, end);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump_if(If::Equal, R2, 1, stages.ipv4);
         self.asm.jump_if(If::Equal, R2, 2, stages.ipv6);
@@ -448,6 +448,9 @@ impl Emitter<'_> {
     }
 }
 
+/// The longest service header that the walk passes.
+const NSH_LEN_MAX: i32 = 24;
+const _: () = assert!(NSH_LEN_MAX as usize == NSH_MAX);
 /// Ethernet types of VLAN tags.
 const TAGS: [i32; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 /// The IPv6 extension headers that the walk passes.
