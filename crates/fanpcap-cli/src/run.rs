@@ -55,8 +55,8 @@ use supervise::{Run, Supervised};
 /// nobody counts these: "at most N packets are in no figure" bounds them by the device's counters.
 /// What comes while no copy is in the group, as all are started anew, is told apart. Packets of a
 /// merged file that are out of order are `late` in the JSON: what a dead copy left in its ring
-/// comes late, and the stamps of the copy that reads it go back. The packet that a killed copy had just
-/// been given counts as taken.
+/// comes late, and the stamps of the copy that reads it go back. The packet that a killed copy had
+/// just been given counts as taken.
 ///
 /// Without --fanout the copies ask for no mode: variables and the config file give it, or the
 /// library decides when the first copy joins. A program that has given up CAP_BPF, such as dumpcap,

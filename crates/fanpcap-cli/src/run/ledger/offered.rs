@@ -117,8 +117,8 @@ impl Ledger {
 
     /// Members have left the group on a device, which is empty since the device counted so much,
     /// or which newcomers have begun anew. Packets that came until then, or until the first
-    /// newcomer, and that no member has counted; 0 where the group goes on or is none on XDP, or where
-    /// its counters were not held.
+    /// newcomer, and that no member has counted; 0 where the group goes on, is none on XDP, or
+    /// where its counters were not held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,
