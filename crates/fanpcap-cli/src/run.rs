@@ -54,9 +54,9 @@ use supervise::{Run, Supervised};
 /// the group, or sets its filter, rejects its share of the packets for some microseconds, and
 /// nobody counts these: "at most N packets are in no figure" bounds them by the device's counters.
 /// What comes while no copy is in the group, as all are started anew, is told apart. Packets of a
-/// merged file that are out of order are `late` in the JSON: what a dead copy left in its ring comes
-/// late, and the stamps of the copy that reads it go back. The packet that a killed copy had just
-/// been given counts as taken.
+/// merged file that are out of order are `late` in the JSON: what a dead copy left in its ring
+/// comes late, and the stamps of the copy that reads it go back. The packet that a killed copy had
+/// just been given counts as taken.
 ///
 /// Without --fanout the copies ask for no mode: variables and the config file give it, or the
 /// library decides when the first copy joins. A program that has given up CAP_BPF, such as dumpcap,

@@ -99,8 +99,8 @@ impl Row {
     }
 
     /// The exit status after an interrupt, on any libpcap: softflowd in the foreground leaves it to
-    /// the kernel, pmacctd's parent misses its child, which was interrupted too, and ngrep has found
-    /// no packet with the word.
+    /// the kernel, pmacctd's parent misses its child, which was interrupted too, and ngrep has
+    /// found no packet with the word.
     fn status(&self) -> i32 {
         match self.program() {
             "softflowd" => 130,

@@ -86,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// Holds the counters of members that ended before they were read, where their groups' are held.
+    /// Holds the counters of members that ended before they were read, where these are known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex()) {
@@ -115,10 +115,10 @@ impl Ledger {
         }
     }
 
-    /// Members have left the group on a device, which is empty since the device had counted so much,
+    /// Members have left the group on a device, which is empty since the device counted so much,
     /// or which newcomers have begun anew. Packets that came until then, or until the first
-    /// newcomer, and that no member has counted; 0 where the group goes on, is none on XDP, or where
-    /// its counters were not held.
+    /// newcomer, and that no member has counted; 0 where the group goes on, is none on XDP, or
+    /// where its counters were not held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,

@@ -1,4 +1,4 @@
-//! Which copies have had a share of the group's packets. A member of a group with a steering program
+//! Which copies have had a share of the group's packets. A member of a steered group
 //! has none before its application looks for packets.
 
 use std::collections::BTreeMap;
