@@ -23,10 +23,11 @@ fn native() -> Decide<'static> {
     let mut evaluator = Evaluator::of_group(&flow());
     Box::new(move |bytes| {
         let packet = Packet::of(Frame { bytes, tag: None });
-        match evaluator.decide(&packet) {
-            Decision::Steer(hash) => hash,
-            other => panic!("{other:?}"),
-        }
+        let decision = evaluator.decide(&packet);
+        let Decision::Steer(hash) = decision else {
+            panic!("{decision:?}");
+        };
+        hash
     })
 }
 
