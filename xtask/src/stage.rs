@@ -93,7 +93,8 @@ fn library() -> Result<()> {
     place(&header, &staged.join("include").join(HEADER))
 }
 
-/// Builds these packages, of which one is the command, and makes the manual pages of their programs.
+/// Builds these packages, of which one is the command, and makes the manual pages of their
+/// programs.
 fn commands(packages: &str) -> Result<()> {
     let mut cargo = tree::cargo(&["build", "--profile", PROFILE])?;
     tree::run(cargo.args(packages.split(' ')))?;

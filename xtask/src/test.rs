@@ -80,7 +80,7 @@ fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     for tier in tiers {
         let own = tier.work.iter().filter_map(|work| match work {
             Work::Own(work) => Some(What::Own(*work)),
-            _ => None,
+            Work::Package(_) | Work::Programs(_) | Work::Others => None,
         });
         let (its, others) = programs
             .into_iter()

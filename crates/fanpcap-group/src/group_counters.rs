@@ -1,5 +1,5 @@
-//! What a group on the XDP engine has counted, for who is no member and must know it when the group's
-//! last member has been killed: the counters' maps would go with that member.
+//! What a group on the XDP engine has counted, for who is no member and must know it when the
+//! group's last member has been killed: the counters' maps would go with that member.
 
 use crate::found;
 use crate::on_xdp::before_at;

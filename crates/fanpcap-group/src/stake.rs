@@ -253,8 +253,8 @@ impl Stake {
         slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
     }
 
-    /// The application has asked for the descriptor to wait on: the first time, the member takes its
-    /// share at once. That counts as no look at its packets: who has only asked may never read.
+    /// The application has asked for the descriptor to wait on: the first time, the member takes
+    /// its share at once. That counts as no look at its packets: who has only asked may never read.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.begin_share();
@@ -279,8 +279,8 @@ impl Stake {
         self.is_first.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the member's share at once, also of a handle that the system's library reads: its first
-    /// look for packets is not noticed.
+    /// Takes the member's share at once, also of a handle that the system's library reads: its
+    /// first look for packets is not noticed.
     pub fn begin_share(&self) {
         if let Ok(_turn) = self.lock.take() {
             let mut kernel = Kernel::of(&self.shared);

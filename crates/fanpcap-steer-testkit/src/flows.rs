@@ -1,8 +1,8 @@
 //! Conversations that are known beforehand, and each encapsulation around their packets. What the
 //! walk says of them plays no part here: so it can be tested by them.
 
-mod encapsulations;
 mod outside;
+mod encapsulations;
 
 pub use encapsulations::ALL;
 

@@ -74,6 +74,7 @@ pub use transport::{Icmp, Ports, Rtcp, Rtp, Sctp, Tcp, Udp};
 pub use tunnel::{Erspan, Geneve, Gre, Gtp, Vxlan};
 
 mod ip;
+mod inside;
 
 /// VLAN tags that are passed over.
 pub const TAGS_MAX: usize = 4;

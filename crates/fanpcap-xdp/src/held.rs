@@ -1,5 +1,5 @@
-//! A group's counters, held by a process that is no member: they stay readable when the group's last
-//! member has ended, and its BPF programs with it.
+//! A group's counters, held by a process that is no member: they stay readable when the group's
+//! last member has ended, and its BPF programs with it.
 
 use crate::layout::ROW_LEN;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
@@ -20,8 +20,8 @@ impl HeldCounters {
     /// `process` is the member's, `pid` its number.
     ///
     /// # Errors
-    /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not trace
-    /// it.
+    /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not
+    /// trace it.
     pub fn of_member(process: &Process, pid: u32, slot: u8, socket: u64) -> io::Result<Self> {
         let maps: Vec<RawFd> = ObjectId::maps_of(pid, ROW_LEN).into_values().collect();
         let open = |fd: &RawFd| process.duplicate(*fd);

@@ -27,8 +27,8 @@ pub(crate) mod at {
     /// counters published.
     pub(crate) const IDLE_TAKEN: usize = 14;
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: the reader waits for packets now. While another member reads the ring of one that
-    /// never looked: what it has claimed (`fanpcap_reader::borrowed`).
+    /// `u64::MAX`: the reader waits for packets now. While another member reads the ring of one
+    /// that never looked: what it has claimed (`fanpcap_reader::borrowed`).
     pub(crate) const LOOKED_NS: usize = 15;
     /// Frames that our reader has taken from the ring since activation. The word has a cache line
     /// of its own because it changes with each packet.

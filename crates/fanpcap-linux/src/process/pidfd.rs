@@ -1,10 +1,10 @@
 //! Other processes, held by descriptor (pidfd_open(2)): their end, and their sockets.
 
-use crate::packet;
 use crate::wait::{self, POLLIN};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// A process. Still refers to the same process after its end, when another process may have its
@@ -50,11 +50,11 @@ impl Process {
         let mut found = numbers
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
-        let socket = self.duplicate(found.next().ok_or_else(none)?)?;
+        let socket = File::from(self.duplicate(found.next().ok_or_else(none)?)?);
         // The process may have closed the descriptor meanwhile, and opened another file with its
         // number.
-        if packet::inode(socket.as_fd())? == inode {
-            Ok(socket)
+        if socket.metadata()?.ino() == inode {
+            Ok(socket.into())
         } else {
             Err(none())
         }
@@ -90,6 +90,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet;
     use crate::wait::pipe::{Pipe, hangs_up, has_hung_up};
     use std::net::UdpSocket;
     use std::process::{Command, Stdio};

@@ -1,6 +1,10 @@
 //! What the kernel hands over while the reader decides what comes next.
 
-#[allow(unsafe_code, reason = "the kernel's side of the ring")]
+#[allow(
+    unsafe_code,
+    clippy::cast_possible_truncation,
+    reason = "the kernel's side of the ring"
+)]
 #[path = "../../../fanpcap-ring/tests/kernel/mod.rs"]
 mod kernel;
 

@@ -14,8 +14,8 @@
 //! | 40-51 | transport header less network header, by 4; 0: none |
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
 //!
-//! A walk that ends before a packet that no type announces finds no IP packet, and has the offset of
-//! that one in bits 40-63 (`untyped.rs`).
+//! A walk that ends before a packet that no type announces finds no IP packet, and has the offset
+//! of that one in bits 40-63 (`untyped.rs`).
 //!
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
 //! right behind Ethernet. Their headers have fixed offsets, so they need no walk: see `plain.rs`.
