@@ -60,8 +60,8 @@ impl PcapHandle {
     }
 
     /// The descriptor on which an application waits by itself, if it is not that of the handle's
-    /// socket alone. In a group the handle takes its share by that. An application that waits before
-    /// it reads would get none else.
+    /// socket alone. In a group the handle takes its share by that. An application that waits
+    /// before it reads would get none else.
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;
         for part in several::all(self) {

@@ -8,9 +8,9 @@
 //! of a packet where paths meet (`recall.rs`). The size of the code is bounded:
 //! [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
-//! The walk, what has no type, checksums, short loads, the quotation of an ICMP error, the hash of a
-//! flow, the fragment table and each pcap filter are BPF functions. With type information (BTF) the
-//! kernel verifies each function once and not at every call. If the kernel refuses the type
+//! The walk, what has no type, checksums, short loads, the quotation of an ICMP error, the hash of
+//! a flow, the fragment table and each pcap filter are BPF functions. With type information (BTF)
+//! the kernel verifies each function once and not at every call. If the kernel refuses the type
 //! information, the loader leaves it out.
 
 mod stack;
