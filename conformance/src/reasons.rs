@@ -59,12 +59,6 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("handles/own_fanout", Variant::Xdp, NO_SOCKET),
     ("handles/setters", Variant::Xdp, FALLS_BACK),
     ("handles/sockets", Variant::Xdp, NO_SOCKET),
-    (
-        "handles/unprivileged",
-        Variant::Xdp,
-        "without CAP_BPF a filter runs in the reader, \
-         and the packets that it rejects were received",
-    ),
     ("reading/blocks", Variant::Xdp, NO_BLOCKS),
     ("reading/breakloop", Variant::Xdp, BROKEN_BEFORE),
     ("reading/longjump", Variant::Xdp, LEFT_IS_READ),

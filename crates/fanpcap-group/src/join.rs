@@ -304,11 +304,12 @@ impl Newcomer<'_> {
         })
     }
 
-    /// On the loopback device a packet comes twice, and the reader drops what goes out. The kernel
-    /// drops that before it deals packets out, so that `lb` and the like share the others evenly,
-    /// unless the group began without that (Linux 5.11).
+    /// On the loopback device a packet comes twice, and the reader drops what goes out. Under `lb`
+    /// the kernel drops that before it deals packets out in turns, so that all members have their
+    /// share of the others, unless the group began without that (Linux 5.11).
     fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
-        if interface::index("lo") == Some(address.ifindex) {
+        let deals_out = self.fanout.mode == ModeKind::Lb.kernel_type();
+        if deals_out && interface::index("lo") == Some(address.ifindex) {
             let flags = self.fanout.flags | packet::FANOUT_FLAG_IGNORE_OUTGOING;
             let without = PacketFanout {
                 flags,

@@ -38,7 +38,7 @@ impl Question {
         let netlink = open(self.protocol)?;
         send(&netlink, &self.request(0, body))?;
         let mut answer = vec![0; ANSWER_LEN];
-        let len = receive(&netlink, &mut answer)?;
+        let len = receive(&netlink, &mut answer, 0)?;
         let mut found = None;
         self.read(&answer[..len], &mut |payload| {
             found = Some(payload.to_vec());
@@ -66,8 +66,22 @@ impl Question {
     ) -> io::Result<()> {
         send(netlink, &self.request(NLM_F_DUMP, body))?;
         let mut answer = vec![0; ANSWER_LEN];
+        let listed = self.answered(netlink, &mut answer, each);
+        if listed.is_err() {
+            // The next question's answers begin behind the rest of this one's.
+            while receive(netlink, &mut answer, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
+        }
+        listed
+    }
+
+    fn answered(
+        self,
+        netlink: &OwnedFd,
+        answer: &mut [u8],
+        each: &mut dyn FnMut(&[u8]) -> Option<()>,
+    ) -> io::Result<()> {
         loop {
-            let len = receive(netlink, &mut answer)?;
+            let len = receive(netlink, answer, 0)?;
             if self.read(&answer[..len], each)? {
                 return Ok(());
             }
@@ -169,11 +183,11 @@ fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn receive(netlink: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+fn receive(netlink: &OwnedFd, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
     loop {
         let target: *mut c_void = buffer.as_mut_ptr().cast();
         // SAFETY: `target` points to `buffer.len()` writable bytes.
-        let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), 0) };
+        let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), flags) };
         match usize::try_from(received).map_err(|_| io::Error::last_os_error()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,

@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 /// `PACKET_OUTGOING`.
-const OUTGOING: u8 = 4;
+pub(crate) const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 

@@ -1,5 +1,6 @@
 //! One ring, with the filter, counters and pace that apply to its frames.
 
+use crate::accept::OUTGOING;
 use crate::call::{End, Packet};
 use crate::company::PublishedPosition;
 use crate::control::Control;
@@ -48,8 +49,7 @@ struct Refilter {
     left: Option<usize>,
     /// By which a record says that the kernel has run the filter; 0: none says so.
     number: u32,
-    /// Whether the engine has counted the packets as received that the filter rejects, as that of
-    /// records does.
+    /// Whether the engine has counted what is in the ring as received, as that of records does.
     is_counted: bool,
 }
 
@@ -59,6 +59,13 @@ impl Refilter {
     fn passes(&self, frame: Frame<'_>) -> bool {
         let has_passed = self.number != 0 && frame.filter() == self.number;
         has_passed || View::of(&frame).filtered(&self.filter) != 0
+    }
+
+    /// Whether a packet that the filter rejects was no received one: if the kernel does not run the
+    /// filter. Where it does, such a packet came before the filter was set.
+    #[inline(never)]
+    fn takes_back(&self, frame: Frame<'_>) -> bool {
+        self.is_counted && (self.number == 0 || frame.link().pkttype == OUTGOING)
     }
 }
 
@@ -255,7 +262,7 @@ impl Intake {
         }
         if let Some(refilter) = &self.refilter {
             if !refilter.passes(frame.again()) {
-                control.count_rejected(refilter.is_counted);
+                control.count_rejected(refilter.takes_back(frame));
                 return Ok(false);
             }
         }
