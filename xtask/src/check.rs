@@ -20,7 +20,7 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(tally)
 }
 
-const LINTS: &str = "clippy --workspace --all-targets --quiet -- -D warnings";
+const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 
 /// Runs one of cargo's subcommands, if it is installed. In CI those of the toolchain must be.
 fn tool(tally: &mut Tally, name: &str, line: &str) -> Result<()> {

@@ -20,7 +20,7 @@ const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
 ];
-const LINTS: &str = "clippy --workspace --all-targets --quiet -- -D warnings";
+const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 /// The library as users get it, whose size has a limit.
 const LIBRARY: &str = "build --release --quiet -p fanpcap-abi";
 /// The checks, and what cargo is to do for the first of them.

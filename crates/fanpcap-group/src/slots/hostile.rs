@@ -158,7 +158,7 @@ struct Choice<'a> {
 impl Choice<'_> {
     fn next(&mut self) -> u64 {
         let taken = self.bytes.iter().take(8);
-        let number = taken.fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let number = taken.fold(0, |number, &byte| (number << 8) | u64::from(byte));
         self.bytes = self.bytes.get(8..).unwrap_or_default();
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ number;
         let mut z = self.state;
