@@ -30,9 +30,9 @@ fn within(test: impl FnOnce(&Device) -> Result<()> + Send) -> Result<()> {
 
 /// Where the namespace's journals lie.
 fn place() -> Result<PathBuf> {
-    let root = fanpcap_group::root::make_root()?;
-    let own = root.parent().context("no parent")?;
-    Ok(own.join("tune").join(inode()?.to_string()))
+    let number = inode()?.to_string();
+    let (_, place) = fanpcap_group::root::state_directory("tune", &number)?;
+    Ok(place)
 }
 
 struct Journals(PathBuf);
