@@ -177,9 +177,12 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// read; nothing more comes into these.
     pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
-        let living = self.mourn(own)?;
+        let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
-        let orphans = self.orphans_for(own);
+        // One time for both: of a ring that is taken later, nobody would give the buckets away.
+        let now_ns = self.ground.now_ns();
+        self.share_out(own, now_ns);
+        let orphans = self.orphans_for(own, now_ns);
         if orphans.is_empty() {
             return Ok(Vec::new());
         }
@@ -213,8 +216,8 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// Members that are gone or not read, and have no heir that lives, as far as they are for the
     /// member `own` to look after.
-    fn orphans_for(&self, own: u64) -> Vec<(Slot, Row)> {
-        let (table, now_ns) = (self.table, self.ground.now_ns());
+    fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
+        let table = self.table;
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
             State::Dead => classes::until_due(table, own, row, now_ns) == Some(0),
             State::Inherited => {
@@ -226,14 +229,11 @@ impl<'a, G: Ground> Slots<'a, G> {
         table.rows().filter(is_for_it).collect()
     }
 
-    /// Marks members that are gone, and gives the buckets away that this member is to. Returns the
-    /// sockets of those that live.
-    fn mourn(&mut self, own: u64) -> io::Result<Vec<u64>> {
-        let living = self.mark_gone(own)?;
-        if classes::is_to_share_out(self.table, own, self.ground.now_ns()) {
+    /// Gives away the buckets of those that are gone and whose rings are for the member `own`.
+    fn share_out(&mut self, own: u64, now_ns: u64) {
+        if classes::is_to_share_out(self.table, own, now_ns) {
             self.balance();
         }
-        Ok(living)
     }
 
     /// Marks members whose lifelines have hung up. They keep their buckets: who reads the ring of

@@ -1,7 +1,7 @@
 //! Members of a steered group that are killed at each step of each change: the next member
 //! completes or undoes it, and table, kernel, locker and pages agree afterwards.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
 use stage::{Change, OTHER_GROUP, PROGRAMS, Stage, Victim, die_in_each_step};
@@ -22,13 +22,15 @@ const JOIN: Change = Change {
     beside: false,
     driver: "tpacket",
     around: [20, 20],
+    least: 6,
     prepare: |stage| stage.victim(),
     act: join,
 };
 
-/// A member leaves.
+/// A member leaves, in one step: the others do the rest.
 const LEAVE: Change = Change {
     around: [10, 10],
+    least: 1,
     prepare: joined,
     act: |_, victim| victim.it.expect("close 0", "done"),
     ..JOIN
@@ -48,11 +50,13 @@ const BURY: Change = Change {
 
 fn bury(stage: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
     drop(victim.other.take());
-    await_for("the burial", LIMIT, || {
+    let mut said = Ok((0, 0));
+    let buried = await_for("the burial", LIMIT, || {
         victim.it.count(0)?;
-        Ok(stage.audit().ok())
-    })?;
-    Ok(())
+        said = stage.audit();
+        Ok(said.is_ok().then_some(()))
+    });
+    buried.with_context(|| format!("{said:?}"))
 }
 
 fn joined(stage: &mut Stage<'_>) -> Result<Victim> {

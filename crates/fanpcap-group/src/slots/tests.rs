@@ -7,6 +7,7 @@ mod silent;
 mod unread;
 mod pair;
 mod classes;
+mod elders;
 mod rounds;
 
 use super::*;

@@ -21,7 +21,9 @@ impl<G: Ground> Slots<'_, G> {
     /// their way to it, and those in its ring, are still its own.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
-        self.mourn(0)?;
+        self.mark_gone(0)?;
+        let now_ns = self.ground.now_ns();
+        self.share_out(0, now_ns);
         let slot = self.table.slot_of(cookie);
         let member = slot.map(|slot| (slot, self.table.row(slot)));
         let member = member.filter(|(_, row)| matches!(row.state, State::Live | State::Newcomer));

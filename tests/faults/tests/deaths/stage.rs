@@ -90,6 +90,8 @@ pub(crate) struct Change {
     pub(crate) driver: &'static str,
     /// How many steps at least are before the moves of buckets, and after them.
     pub(crate) around: [u64; 2],
+    /// At how many steps at least somebody is killed.
+    pub(crate) least: u32,
     /// Members who join before the victim does.
     pub(crate) prepare: fn(&mut Stage<'_>) -> Result<Victim>,
     pub(crate) act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
@@ -299,7 +301,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
     print(&format!(
         "{count} steps; {killed} members killed at as many of them"
     ));
-    ensure!(killed > 5);
+    ensure!(killed >= change.least, "at least {}", change.least);
     Ok(())
 }
 

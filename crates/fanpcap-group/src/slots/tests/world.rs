@@ -18,6 +18,7 @@ use crate::slots::memory::Memory;
 use crate::table::{Gone, Row, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{BUCKETS, SLOTS, bucket};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic;
@@ -74,6 +75,9 @@ struct Kernel {
     sent: u64,
     /// Nanoseconds that have passed without packets.
     idle_ns: u64,
+    /// Nanoseconds from one look at the clock to the next, and those that have passed by looks.
+    between_looks_ns: u64,
+    looks_ns: Cell<u64>,
     ended: u64,
     taken: BTreeSet<u64>,
     random: u64,
@@ -124,7 +128,9 @@ impl Ground for Kernel {
 
     fn now_ns(&self) -> u64 {
         // A grace period is ten events of `World::live`.
-        self.sent * 10_000_000 + self.idle_ns
+        self.looks_ns
+            .set(self.looks_ns.get() + self.between_looks_ns);
+        self.sent * 10_000_000 + self.idle_ns + self.looks_ns.get()
     }
 
     fn deposit(&mut self) -> io::Result<()> {

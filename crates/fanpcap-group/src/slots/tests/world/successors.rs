@@ -44,6 +44,11 @@ impl World {
         self.kernel.idle_ns += ns;
     }
 
+    /// From now on so many nanoseconds pass from one look at the clock to the next.
+    pub(in super::super) fn slow_down(&mut self, ns: u64) {
+        self.kernel.between_looks_ns = ns;
+    }
+
     /// The grace period of all that are awaited ends.
     pub(in super::super) fn end_grace(&mut self) {
         self.idle(GRACE_NS);
