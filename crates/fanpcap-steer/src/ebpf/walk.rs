@@ -111,6 +111,8 @@ impl Emitter<'_> {
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
+        // A header that was cut off leaves it. The bit has another meaning from here on.
+        self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.set(R0, R7);
         self.asm.exit();
         self.scratch = scratch;
