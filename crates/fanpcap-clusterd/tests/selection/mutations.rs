@@ -69,6 +69,7 @@ fn changed_instructions_are_found() {
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
     // Some changes only send a packet another way to the same end, the slow one or the counters
-    // that all queues share, or are in code for queues that a trial does not have.
-    assert!(found > 55 && missed.len() <= 16, "{missed:?}");
+    // that all queues share, are in code for queues that a trial does not have, or where the walk
+    // goes on with what no type announces, which few of the packets have.
+    assert!(found > 65 && missed.len() <= 20, "{missed:?}");
 }
