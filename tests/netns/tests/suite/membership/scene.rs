@@ -324,6 +324,11 @@ impl<'a> Scene<'a> {
         self.check(&sent)
     }
 
+    /// Others have a member's share before they read its ring.
+    pub(super) fn expect_late(&mut self) {
+        self.has_late = true;
+    }
+
     /// The same after the load has ended.
     pub(super) fn check(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
