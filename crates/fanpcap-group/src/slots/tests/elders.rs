@@ -1,4 +1,4 @@
-//! A member that came lately leaves one that is gone to members that were there before, for a while.
+//! A member that came lately leaves one that is gone to members that were there before, for a time.
 
 use super::owned;
 use super::world::World;
