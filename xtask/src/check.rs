@@ -6,12 +6,16 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
-use crate::{house, sources, tree};
+use crate::{house, least, sources, tree};
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
     tool(&mut tally, "formatting", "fmt --all --check")?;
-    tool(&mut tally, "lints", LINTS)?;
+    // Who has not the least supported version lints with his own.
+    match least::Rust::find() {
+        Ok(rust) => tally.check("lints", &rust.lint()),
+        Err(_) => tool(&mut tally, "lints", least::LINTS)?,
+    }
     tool(&mut tally, "dependencies", "deny --all-features check")?;
     tally.check("fuzz targets", &fuzz_targets());
     tally.check("the library's dependencies", &library_dependencies());
@@ -19,8 +23,6 @@ pub(crate) fn run() -> Result<Tally> {
     house::check(&mut tally);
     Ok(tally)
 }
-
-const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 
 /// Runs one of cargo's subcommands, if it is installed. In CI those of the toolchain must be.
 fn tool(tally: &mut Tally, name: &str, line: &str) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Lints the workspace with the least supported version of Rust, and measures the library that it
-//! builds.
+//! The least supported version of Rust: finds it, lints the workspace with it, and measures the
+//! library that it builds.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,17 +20,13 @@ const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
 ];
-const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
+pub(crate) const LINTS: &str =
+    "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 /// The library as users get it, whose size has a limit.
 const LIBRARY: &str = "build --release --quiet -p fanpcap-abi";
-/// The checks, and what cargo is to do for the first of them.
-const CHECKS: [&str; 3] = [
-    "least: lints",
-    "least: the library",
-    "least: size of the library",
-];
-const LINES: [(&str, &str); 2] = [("cargo-clippy", LINTS), ("cargo", LIBRARY)];
+const CHECKS: [&str; 2] = ["least: the library", "least: size of the library"];
 
+/// Builds the library, and measures it.
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
     let rust = match Rust::find() {
@@ -42,14 +38,11 @@ pub(crate) fn run() -> Result<Tally> {
             return Ok(tally);
         }
     };
-    let said = tree::output(&mut rust.command("rustc", "--version"))?;
-    println!("  {}", said.trim());
-    for (name, (program, line)) in CHECKS.into_iter().zip(LINES) {
-        let outcome = tree::run(&mut rust.command(program, line));
-        tally.check(name, &outcome.map(|()| format!("cargo {line}")));
-    }
-    let library = dir()?.join("release/libpcap.so");
-    tally.check(CHECKS[2], &symbols::small(&library));
+    rust.introduce()?;
+    let outcome = tree::run(&mut rust.command("cargo", LIBRARY));
+    tally.check(CHECKS[0], &outcome.map(|()| format!("cargo {LIBRARY}")));
+    let library = rust.dir()?.join("release/libpcap.so");
+    tally.check(CHECKS[1], &symbols::small(&library));
     Ok(tally)
 }
 
@@ -59,7 +52,7 @@ fn dir() -> Result<PathBuf> {
 }
 
 /// A toolchain of the least version.
-struct Rust {
+pub(crate) struct Rust {
     /// Directory of the unpacked packages; `None` for the machine's own toolchain.
     root: Option<PathBuf>,
 }
@@ -67,7 +60,7 @@ struct Rust {
 impl Rust {
     /// The machine's own toolchain, if it has this version; else that of the machine's package
     /// sources.
-    fn find() -> Result<Self> {
+    pub(crate) fn find() -> Result<Self> {
         let own = Self { root: None };
         if own.serves().is_ok() {
             return Ok(own);
@@ -78,6 +71,26 @@ impl Rust {
         }
         let rust = Self { root: Some(root) };
         rust.serves().map(|()| rust)
+    }
+
+    /// Target directory. Another compiler than the machine's has its own.
+    fn dir(&self) -> Result<PathBuf> {
+        match self.root {
+            Some(_) => dir(),
+            None => tree::target(),
+        }
+    }
+
+    pub(crate) fn lint(&self) -> Result<String> {
+        self.introduce()?;
+        tree::run(&mut self.command("cargo-clippy", LINTS))?;
+        Ok(format!("cargo {LINTS}"))
+    }
+
+    fn introduce(&self) -> Result<()> {
+        let said = tree::output(&mut self.command("rustc", "--version"))?;
+        println!("  {}", said.trim());
+        Ok(())
     }
 
     /// Whether all three executables run, and the compiler has this version.
@@ -96,7 +109,7 @@ impl Rust {
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(self.program(program));
         command.args(line.split(' '));
-        if let Ok((root, dir)) = tree::root().and_then(|root| Ok((root, dir()?))) {
+        if let Ok((root, dir)) = tree::root().and_then(|root| Ok((root, self.dir()?))) {
             command.current_dir(root).env("CARGO_TARGET_DIR", dir);
         }
         let Some(root) = &self.root else {

@@ -157,14 +157,21 @@ pub(super) const TIERS: &[Tier] = &[
         prepare: package,
         ..NONE
     },
-    // Its proofs need a mirror that drops nothing.
     Tier {
         name: "cluster",
-        load: Load::Alone,
+        load: Load::Waits,
         work: &[
             Work::Package("fanpcap-etcd"),
             Work::Package("fanpcap-clusterd"),
         ],
+        arguments: &["--test-threads=4"],
+        ..NONE
+    },
+    // They need a mirror that drops nothing.
+    Tier {
+        name: "proofs",
+        load: Load::Alone,
+        work: &[Work::Programs(&[("fanpcap-clusterd", "proof")])],
         arguments: &["--test-threads=4"],
         ..NONE
     },
