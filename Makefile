@@ -18,7 +18,8 @@ all:
 	@scripts/setup build $(XTASK) stage --all
 
 demo:
-	@scripts/setup demo $(XTASK) demo
+	@scripts/setup demo $(XTASK) stage >/dev/null
+	@scripts/setup demo cargo run --quiet -p fanpcap-demo
 
 # A capture cluster on this machine, with an etcd of three members.
 demo-cluster:

@@ -1,55 +1,63 @@
 //! Formatting, lints, dependencies, and the rules that no lint knows.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::least::Rust;
 use crate::tally::Tally;
-use crate::{house, least, sources, tree};
+use crate::{sources, tree};
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
-    tool(&mut tally, "formatting", "fmt --all --check")?;
-    // Who has not the least supported version lints with his own.
-    match least::Rust::find() {
-        Ok(rust) => tally.check("lints", &rust.lint()),
-        Err(_) => tool(&mut tally, "lints", least::LINTS)?,
-    }
-    tool(&mut tally, "dependencies", "deny --all-features check")?;
-    tally.check("fuzz targets", &fuzz_targets());
+    let rust = Rust::least_or_own();
+    let cargo = |line: &str| tree::cargo(&line.split(' ').collect::<Vec<_>>());
+    let clippy = |line: &str| Ok(rust.command("cargo-clippy", line));
+    tool(&mut tally, "formatting", cargo, "fmt --all --check")?;
+    tool(&mut tally, "lints", clippy, LINTS)?;
+    tool(
+        &mut tally,
+        "dependencies",
+        cargo,
+        "deny --all-features check",
+    )?;
+    tally.check("fuzz targets", &fuzz_targets(&rust));
     tally.check("the library's dependencies", &library_dependencies());
     sources::check(&mut tally)?;
-    house::check(&mut tally);
+    tally.check("order of crates and modules", &in_order());
     Ok(tally)
 }
 
+const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
+
 /// Runs one of cargo's subcommands, if it is installed. In CI those of the toolchain must be.
-fn tool(tally: &mut Tally, name: &str, line: &str) -> Result<()> {
-    let arguments: Vec<&str> = line.split(' ').collect();
-    let subcommand = arguments[0];
-    let mut probe = tree::cargo(&[subcommand, "--version"])?;
+fn tool(
+    tally: &mut Tally,
+    name: &str,
+    command: impl Fn(&str) -> Result<Command>,
+    line: &str,
+) -> Result<()> {
+    let (subcommand, _) = line.split_once(' ').context("a subcommand and more")?;
+    let mut probe = command(&format!("{subcommand} --version"))?;
     let found = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let installed = found.context("starting cargo")?.success();
+    let installed = found.is_ok_and(|status| status.success());
     if !installed && (!tree::is_ci() || subcommand == "deny") {
         tally.skip(name, &format!("cargo {subcommand} is not installed"));
         return Ok(());
     }
-    let outcome = tree::run(&mut tree::cargo(&arguments)?);
+    let outcome = tree::run(&mut command(line)?);
     tally.check(name, &outcome.map(|()| format!("cargo {subcommand}")));
     Ok(())
 }
 
 /// They are a workspace of their own, so that nothing else compiles them. Without libFuzzer, which
 /// only a link would need.
-fn fuzz_targets() -> Result<String> {
-    let line = "check --quiet --locked --bins --manifest-path fuzz/Cargo.toml";
-    let arguments: Vec<&str> = line.split(' ').collect();
-    let mut cargo = tree::cargo(&arguments)?;
-    cargo.env("CUSTOM_LIBFUZZER_PATH", "/dev/null");
+fn fuzz_targets(rust: &Rust) -> Result<String> {
     // Crates of others are checked already.
-    cargo.env("CARGO_TARGET_DIR", tree::target()?);
-    tree::run(&mut cargo)?;
+    let line = "check --quiet --locked --bins --manifest-path fuzz/Cargo.toml";
+    let mut cargo = rust.command("cargo", line);
+    tree::run(cargo.env("CUSTOM_LIBFUZZER_PATH", "/dev/null"))?;
     Ok("cargo check".to_owned())
 }
 
@@ -63,4 +71,9 @@ fn library_dependencies() -> Result<String> {
     let foreign: BTreeSet<&str> = names.filter(|name| !name.starts_with("fanpcap")).collect();
     ensure!(foreign == BTreeSet::from(["libc"]), "they are {foreign:?}");
     Ok("libc".to_owned())
+}
+
+fn in_order() -> Result<String> {
+    let line = ["run", "--quiet", "-p", "fanpcap-house"];
+    Ok(tree::output(&mut tree::cargo(&line)?)?.trim().to_owned())
 }

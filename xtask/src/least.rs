@@ -1,5 +1,4 @@
-//! The least supported version of Rust: finds it, lints the workspace with it, and measures the
-//! library that it builds.
+//! The least supported version of Rust: finds it, and measures the library that it builds.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,8 +19,6 @@ const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
 ];
-pub(crate) const LINTS: &str =
-    "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 /// The library as users get it, whose size has a limit.
 const LIBRARY: &str = "build --release --quiet -p fanpcap-abi";
 const CHECKS: [&str; 2] = ["least: the library", "least: size of the library"];
@@ -38,7 +35,8 @@ pub(crate) fn run() -> Result<Tally> {
             return Ok(tally);
         }
     };
-    rust.introduce()?;
+    let said = tree::output(&mut rust.command("rustc", "--version"))?;
+    println!("  {}", said.trim());
     let outcome = tree::run(&mut rust.command("cargo", LIBRARY));
     tally.check(CHECKS[0], &outcome.map(|()| format!("cargo {LIBRARY}")));
     let library = rust.dir()?.join("release/libpcap.so");
@@ -58,9 +56,14 @@ pub(crate) struct Rust {
 }
 
 impl Rust {
+    /// The least version, or the machine's own if the former can't be had.
+    pub(crate) fn least_or_own() -> Self {
+        Self::find().unwrap_or(Self { root: None })
+    }
+
     /// The machine's own toolchain, if it has this version; else that of the machine's package
     /// sources.
-    pub(crate) fn find() -> Result<Self> {
+    fn find() -> Result<Self> {
         let own = Self { root: None };
         if own.serves().is_ok() {
             return Ok(own);
@@ -81,18 +84,6 @@ impl Rust {
         }
     }
 
-    pub(crate) fn lint(&self) -> Result<String> {
-        self.introduce()?;
-        tree::run(&mut self.command("cargo-clippy", LINTS))?;
-        Ok(format!("cargo {LINTS}"))
-    }
-
-    fn introduce(&self) -> Result<()> {
-        let said = tree::output(&mut self.command("rustc", "--version"))?;
-        println!("  {}", said.trim());
-        Ok(())
-    }
-
     /// Whether all three executables run, and the compiler has this version.
     fn serves(&self) -> Result<()> {
         for program in ["rustc", "cargo", "cargo-clippy"] {
@@ -105,7 +96,7 @@ impl Rust {
 
     /// A command of the toolchain in the workspace's root. Its child processes use the toolchain
     /// too. It gets the CPU time that tests beside it leave.
-    fn command(&self, program: &str, line: &str) -> Command {
+    pub(crate) fn command(&self, program: &str, line: &str) -> Command {
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(self.program(program));
         command.args(line.split(' '));

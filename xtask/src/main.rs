@@ -11,16 +11,13 @@ mod programs;
 mod harness;
 mod archive;
 mod bare;
-mod demo;
-mod house;
-mod pictures;
 mod shared_object;
 mod sources;
-mod check;
 mod stage;
 mod extension;
 mod symbols;
 mod least;
+mod check;
 mod guest;
 mod fuzz;
 mod uninstall;
@@ -35,8 +32,8 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | demo | test [TIER...] | test --name NAME | test --long | bare [ROOT...] \
-                     | guest [KERNEL...] | guest KERNEL -- COMMAND | check | least | symbols | install PREFIX | uninstall PREFIX | deb | pictures [top]";
+const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | test [TIER...] | test --name NAME | test --long | bare [ROOT...] \
+                     | guest [KERNEL...] | guest KERNEL -- COMMAND | check | least | symbols | install PREFIX | uninstall PREFIX | deb";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -53,9 +50,6 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<Tally> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["demo"] => stage::build()
-            .and_then(|()| demo::run())
-            .map(|()| Tally::default()),
         ["stage"] => stage::run(stage::build).map(|()| Tally::default()),
         ["stage", "--all"] => stage::run(stage::everything).map(|()| Tally::default()),
         ["deb"] => deb::run().map(|()| Tally::default()),
@@ -70,8 +64,6 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["check"] => counted(check::run),
         ["install", prefix] => install::run(prefix).map(|()| Tally::default()),
         ["uninstall", prefix] => uninstall::run(prefix).map(|()| Tally::default()),
-        ["pictures"] => pictures::run().map(|()| Tally::default()),
-        ["pictures", "top"] => pictures::top().map(|()| Tally::default()),
         _ => bail!("{USAGE}"),
     }
 }

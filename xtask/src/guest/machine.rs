@@ -2,24 +2,25 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::{self, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fanpcap_linux::process::child;
-use fanpcap_testkit::veth::ip;
-use fanpcap_testkit::{Scratch, await_for, netns};
 
 use super::initrd;
 use super::kernel::Kernel;
+use crate::tree;
 
 /// What runs the command; it runs on this machine's shell.
 const START: &str = include_str!("start.sh");
+/// What starts the emulator on this machine, in a network namespace.
+const TAPS: &str = include_str!("taps.sh");
 /// As many CPUs as its network cards have channels.
 const CPUS: u32 = 4;
 const MEMORY: &str = "3072";
-/// The guest sees no more of these than that they hold still.
-const TAPS: [&str; 2] = ["tap0", "tap1"];
+/// Those that taps.sh makes.
+const CARDS: [&str; 2] = ["tap0", "tap1"];
 /// The first word tells tests where they are.
 const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
     tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
@@ -53,75 +54,79 @@ pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<End
 
 /// The same, once. `None`: it died before its command.
 fn boot(kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
-    let job = Scratch::new()?;
-    let initrd = job.file("initrd");
-    initrd::write(kernel, &initrd)?;
-    let share = job.file("job");
-    fs::create_dir(&share).context("making the job's directory")?;
-    fs::write(share.join("start"), START)?;
-    fs::write(share.join("command"), command)?;
-    let log = job.file("log");
-    netns::within_new(|| {
-        make_taps()?;
-        let mut qemu = Command::new(EMULATOR);
-        qemu.args(hardware(&log));
-        qemu.args(files(
-            "machine",
-            Path::new("/"),
-            ",readonly=on,multidevs=remap",
-        ));
-        qemu.args(files("modules", &kernel.modules(), ",readonly=on"));
-        qemu.args(files("job", &share, ""));
-        qemu.arg("-kernel").arg(kernel.image());
-        qemu.arg("-initrd").arg(&initrd);
-        let said = job.file("said");
-        let outcome = wait(&mut qemu, File::create(&said)?, limit);
-        let read = |path: &Path| {
-            let bytes = fs::read(path).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let output = read(&share.join("output"));
-        let status = read(&share.join("status"));
-        let is_early = outcome.is_ok() && !share.join("output").exists();
-        let reason = match outcome {
-            Ok(_) if !status.is_empty() => {
-                let status = status.trim().parse().context("the command's status")?;
-                return Ok(Some(Ended { status, output }));
-            }
-            Ok(ended) => format!("the guest ended ({ended}) before its command did"),
-            Err(error) => format!("{error:#}"),
-        };
-        let log = last_lines(&read(&log));
-        if is_early {
-            println!("  the guest died before its command: {reason}\n{log}");
-            return Ok(None);
-        }
-        bail!("{reason}\n{}{log}{output}", read(&said))
-    })
-}
-
-/// Waits for the emulator to end. It is killed at the limit, and with the calling thread.
-fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
-    child::end_with_caller(qemu);
-    qemu.stdin(Stdio::null());
-    qemu.stdout(said.try_clone()?).stderr(said);
-    let mut qemu = qemu.spawn().context("starting the emulator")?;
-    let ended = await_for("the guest to end", limit, || Ok(qemu.try_wait()?));
-    if ended.is_err() {
-        qemu.kill()?;
-        qemu.wait()?;
-    }
+    let job = tree::target()?.join(format!("guests/{}", process::id()));
+    fs::create_dir_all(job.join(SHARE)).context("making the job's directory")?;
+    let ended = boot_in(&job, kernel, command, limit);
+    fs::remove_dir_all(&job).context("removing the job's directory")?;
     ended
 }
 
-/// Two taps that are wired to each other; the namespace keeps them from this machine's network.
-fn make_taps() -> Result<()> {
-    ip("link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0 ageing_time 0")?;
-    for tap in TAPS {
-        ip(&format!("tuntap add {tap} mode tap multi_queue"))?;
-        ip(&format!("link set {tap} master bridge txqueuelen 10000 up"))?;
+/// The part of a job's directory that the guest writes to.
+const SHARE: &str = "share";
+
+fn boot_in(job: &Path, kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
+    let (initrd, log, said) = (job.join("initrd"), job.join("log"), job.join("said"));
+    initrd::write(kernel, &initrd)?;
+    let share = job.join(SHARE);
+    fs::write(share.join("start"), START)?;
+    fs::write(share.join("command"), command)?;
+    let mut qemu = emulator();
+    qemu.args(hardware(&log));
+    qemu.args(files(
+        "machine",
+        Path::new("/"),
+        ",readonly=on,multidevs=remap",
+    ));
+    qemu.args(files("modules", &kernel.modules(), ",readonly=on"));
+    qemu.args(files("job", &share, ""));
+    qemu.arg("-kernel").arg(kernel.image());
+    qemu.arg("-initrd").arg(&initrd);
+    let outcome = wait(&mut qemu, File::create(&said)?, limit);
+    let read = |path: &Path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let output = read(&share.join("output"));
+    let status = read(&share.join("status"));
+    let is_early = outcome.is_ok() && !share.join("output").exists();
+    let reason = match outcome {
+        Ok(_) if !status.is_empty() => {
+            let status = status.trim().parse().context("the command's status")?;
+            return Ok(Some(Ended { status, output }));
+        }
+        Ok(ended) => format!("the guest ended ({ended}) before its command did"),
+        Err(error) => format!("{error:#}"),
+    };
+    let log = last_lines(&read(&log));
+    if is_early {
+        println!("  the guest died before its command: {reason}\n{log}");
+        return Ok(None);
     }
-    ip("link set bridge up")
+    bail!("{reason}\n{}{log}{output}", read(&said))
+}
+
+/// The emulator in a network namespace, without its arguments. It dies with the calling thread.
+fn emulator() -> Command {
+    let mut qemu = Command::new("unshare");
+    qemu.args(["--net", "sh", "-euc", TAPS, "sh", EMULATOR]);
+    qemu
+}
+
+/// Waits for the emulator to end, which is killed at the limit.
+fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
+    qemu.stdin(Stdio::null());
+    qemu.stdout(said.try_clone()?).stderr(said);
+    let mut qemu = qemu.spawn().context("starting the emulator")?;
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if let Some(status) = qemu.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    qemu.kill()?;
+    qemu.wait()?;
+    bail!("the guest did not end within {limit:?}")
 }
 
 /// Without the PIT (8254) the kernel calibrates its clock by the HPET. With it, on a busy machine,
@@ -136,7 +141,7 @@ fn hardware(log: &Path) -> Vec<String> {
     );
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     words.extend(["-append".to_owned(), KERNEL_LINE.to_owned()]);
-    for (number, tap) in TAPS.iter().enumerate() {
+    for (number, tap) in CARDS.iter().enumerate() {
         words.extend(card(number, tap));
     }
     words

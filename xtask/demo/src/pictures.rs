@@ -6,11 +6,9 @@ mod scene;
 mod screen;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-
-use crate::tree;
 
 /// Draws the plot from the table.
 pub(crate) fn run() -> Result<()> {
@@ -24,18 +22,25 @@ pub(crate) fn top() -> Result<()> {
 }
 
 fn write(name: &str, svg: &str) -> Result<()> {
-    let path = directory()?.join(name);
+    let path = directory().join(name);
     fs::write(&path, svg).with_context(|| format!("writing {}", path.display()))?;
     println!("{}", path.display());
     Ok(())
 }
 
-fn directory() -> Result<PathBuf> {
-    Ok(tree::root()?.join("docs/pictures"))
+/// A path below the root of the source tree.
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn directory() -> PathBuf {
+    source("docs/pictures")
 }
 
 fn benchmarks() -> Result<String> {
-    let path = tree::root()?.join("docs/benchmarks.md");
+    let path = source("docs/benchmarks.md");
     fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
@@ -53,20 +58,20 @@ mod tests {
     #[test]
     fn the_plot_is_of_the_table() {
         let drawn = plot::reader(&benchmarks().unwrap()).unwrap();
-        let path = directory().unwrap().join("reader.svg");
+        let path = directory().join("reader.svg");
         let there = fs::read_to_string(path).unwrap();
-        assert!(drawn == there, "run: cargo run -p xtask -- pictures");
+        assert!(drawn == there, "run: cargo run -p fanpcap-demo -- pictures");
     }
 
     #[test]
     fn the_readmes_pictures_are_there() {
-        let readme = fs::read_to_string(tree::root().unwrap().join("README.md")).unwrap();
+        let readme = fs::read_to_string(source("README.md")).unwrap();
         for name in ["top.svg", "reader.svg"] {
             assert!(
                 readme.contains(&format!("(docs/pictures/{name})")),
                 "{name}"
             );
-            assert!(directory().unwrap().join(name).exists(), "{name}");
+            assert!(directory().join(name).exists(), "{name}");
         }
     }
 }

@@ -6,10 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{Scratch, Veth, library, member, netns};
-
-use crate::tree;
 
 /// A terminal wide enough for all columns.
 const SIZE: [&str; 4] = ["-x", "132", "-y", "14"];
@@ -60,7 +58,9 @@ fn tmux(socket: &str, words: &[&str]) -> Result<String> {
     // Without a UTF-8 locale, top would show no arrows.
     tmux.env("TERM", "xterm-256color")
         .args(["-u", "-S", socket]);
-    tree::output(tmux.args(words))
+    let done = tmux.args(words).output().context("starting tmux")?;
+    ensure!(done.status.success(), "tmux {words:?}: {done:?}");
+    Ok(String::from_utf8(done.stdout)?)
 }
 
 /// Path of the staged command.

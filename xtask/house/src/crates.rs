@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-
-use crate::tree;
 
 /// A member of the workspace.
 #[derive(Debug)]
@@ -25,10 +24,16 @@ pub(crate) struct Member {
 
 /// The members, in the order of Cargo.toml.
 pub(crate) fn members() -> Result<Vec<Member>> {
-    let root = tree::root()?;
-    let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1"];
-    let metadata = tree::output(&mut tree::cargo(&arguments)?)?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
+    let metadata = cargo
+        .current_dir(&root)
+        .output()
+        .context("cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).context("cargo metadata")?;
     let packages = metadata["packages"].as_array().context("packages")?;
     let mut members = packages
         .iter()

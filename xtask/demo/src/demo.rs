@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process;
 use fanpcap_testkit::hosts::{DEVICE, Hosts};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, capture, library, member};
-
-use crate::tree;
 
 /// Runs the demo on a thread of its own, which moves between network namespaces.
 pub(crate) fn run() -> Result<()> {
     ensure!(
-        tree::is_root()?,
+        process::effective_user() == 0,
         "the demo makes network namespaces: run it as root"
     );
     let library = library::library_dir()?;

@@ -1,0 +1,23 @@
+//! The demo, and the pictures of the README.
+#![allow(
+    clippy::print_stdout,
+    reason = "a command's output is for the terminal"
+)]
+
+mod demo;
+mod pictures;
+
+use std::env;
+
+use anyhow::{Result, bail};
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => demo::run(),
+        ["pictures"] => pictures::run(),
+        ["pictures", "top"] => pictures::top(),
+        _ => bail!("usage: fanpcap-demo [pictures [top]]"),
+    }
+}
