@@ -48,35 +48,6 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     Ok((line, truth))
 }
 
-/// In distribution mode the agent has no packet in its hands.
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn killed_and_stopped_agents_cost_tcpdump_nothing() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(1), "")?;
-        stage.send();
-        thread::sleep(BEFORE / 2);
-        stage.kill(0)?;
-        thread::sleep(BEFORE);
-        stage.start(0)?;
-        stage.signal(1, "STOP")?;
-        stage.await_heirs(1)?;
-        thread::sleep(seconds("FANPCAP_HANG", 1));
-        stage.signal(1, "CONT")?;
-        stage.await_owners(&[0, 1, 2])?;
-        thread::sleep(BEFORE / 2);
-        stage.rest()?;
-        let line = stage.await_rest()?;
-        let truth = stage.truth(&line)?;
-        println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
-        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
-        let captured = truth.captured + truth.doubles;
-        ensure!(line.is("captured", captured), "{captured} captured: {line}");
-        line.assert_within("doubles", truth.doubles)
-    })
-    .unwrap();
-}
-
 /// An agent that is killed takes along what it had read and not sent. What comes while there is
 /// none waits in the ring.
 #[test]
@@ -123,12 +94,6 @@ fn hang(engine: Engine, more: &str) -> Result<()> {
 
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
-fn an_agent_that_hangs_goes_on_and_is_accounted() {
-    netns::within_new(|| hang(Engine::Embedded, QUICK)).unwrap();
-}
-
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
 fn an_agent_of_etcd_that_hangs_does_so_too() {
     netns::within_new(|| hang(Engine::Etcd(1), "")).unwrap();
 }
@@ -148,12 +113,6 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     let (_, truth) = assert_accounted(&stage)?;
     ensure!(truth.missed > 0, "the dead node had packets");
     Ok(())
-}
-
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn a_dead_node_of_etcd_has_heirs_and_its_packets_are_accounted() {
-    netns::within_new(|| dead_machine(Engine::Etcd(1), "")).unwrap();
 }
 
 /// `FANPCAP_OFFLINE=15` has the times as they are by default.
@@ -203,29 +162,6 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
     .unwrap();
 }
 
-#[test]
-#[ignore = "needs root: namespaces, XDP, a file system of its own"]
-fn what_a_full_disk_does_not_take_is_counted() {
-    netns::within_new(|| {
-        let mut disk = None;
-        let mut stage = Stage::prepared(Engine::Etcd(1), CAPTURE, |records| {
-            disk = Some(Disk::mount(records)?);
-            Ok(())
-        })?;
-        stage.send();
-        stage.await_line("a full disk", |line| {
-            line.number("analyzer").is_ok_and(|count| count > 0)
-        })?;
-        thread::sleep(BEFORE);
-        stage.rest()?;
-        let (line, truth) = assert_accounted(&stage)?;
-        ensure!(line.is("lost", 0), "no node lost any: {truth:?}: {line}");
-        drop(disk);
-        Ok(())
-    })
-    .unwrap();
-}
-
 /// A small disk. Dropping it takes it away.
 struct Disk(std::path::PathBuf);
 
@@ -243,5 +179,74 @@ impl Drop for Disk {
     fn drop(&mut self) {
         // An error shows as a directory that can't be removed.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    /// In distribution mode the agent has no packet in its hands.
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn killed_and_stopped_agents_cost_tcpdump_nothing() {
+        netns::within_new(|| {
+            let mut stage = Stage::new(Engine::Etcd(1), "")?;
+            stage.send();
+            thread::sleep(BEFORE / 2);
+            stage.kill(0)?;
+            thread::sleep(BEFORE);
+            stage.start(0)?;
+            stage.signal(1, "STOP")?;
+            stage.await_heirs(1)?;
+            thread::sleep(seconds("FANPCAP_HANG", 1));
+            stage.signal(1, "CONT")?;
+            stage.await_owners(&[0, 1, 2])?;
+            thread::sleep(BEFORE / 2);
+            stage.rest()?;
+            let line = stage.await_rest()?;
+            let truth = stage.truth(&line)?;
+            println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
+            ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+            let captured = truth.captured + truth.doubles;
+            ensure!(line.is("captured", captured), "{captured} captured: {line}");
+            line.assert_within("doubles", truth.doubles)
+        })
+        .unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn an_agent_that_hangs_goes_on_and_is_accounted() {
+        netns::within_new(|| hang(Engine::Embedded, QUICK)).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn a_dead_node_of_etcd_has_heirs_and_its_packets_are_accounted() {
+        netns::within_new(|| dead_machine(Engine::Etcd(1), "")).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP, a file system of its own"]
+    fn what_a_full_disk_does_not_take_is_counted() {
+        netns::within_new(|| {
+            let mut disk = None;
+            let mut stage = Stage::prepared(Engine::Etcd(1), CAPTURE, |records| {
+                disk = Some(Disk::mount(records)?);
+                Ok(())
+            })?;
+            stage.send();
+            stage.await_line("a full disk", |line| {
+                line.number("analyzer").is_ok_and(|count| count > 0)
+            })?;
+            thread::sleep(BEFORE);
+            stage.rest()?;
+            let (line, truth) = assert_accounted(&stage)?;
+            ensure!(line.is("lost", 0), "no node lost any: {truth:?}: {line}");
+            drop(disk);
+            Ok(())
+        })
+        .unwrap();
     }
 }

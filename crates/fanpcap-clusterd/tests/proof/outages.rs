@@ -28,35 +28,6 @@ fn assert_once(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn etcds_leader_then_its_quorum_then_the_coordinator_die_and_nothing_is_missed() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(3), CAPTURE)?;
-        stage.start_coordinator()?;
-        let (_, before) = stage.owners()?;
-        stage.send();
-        thread::sleep(BEFORE);
-        let outage = seconds("FANPCAP_OUTAGE", 7);
-        without_etcd(&mut stage, outage)?;
-        let owners = stage.await_owners(&[0, 1, 2])?;
-        assert_unchanged(&stage, before)?;
-        ensure!(owners.iter().all(Option::is_some), "all buckets");
-        let killed = Instant::now();
-        let dead = stage.kill_coordinator()?;
-        await_for("the standby to lead", PATIENCE, || {
-            thread::sleep(LOOK);
-            let leader = stage.leader().unwrap_or(None);
-            Ok(leader.filter(|name| *name != dead))
-        })?;
-        println!("the standby leads after {:?}", killed.elapsed());
-        thread::sleep(BEFORE);
-        stage.rest()?;
-        assert_once(&stage)
-    })
-    .unwrap();
-}
-
 /// Kills etcd's leader, then another member, and starts both again.
 fn without_etcd(stage: &mut Stage, outage: Duration) -> Result<()> {
     let etcd = stage.etcd.as_mut().context("an etcd")?;
@@ -100,12 +71,6 @@ fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
     netns::within_new(|| cut_off(Engine::Embedded, QUICK)).unwrap();
 }
 
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn a_node_that_was_cut_off_from_etcd_does_so_too() {
-    netns::within_new(|| cut_off(Engine::Etcd(1), "")).unwrap();
-}
-
 /// Stops the agents of two nodes, and waits until their leases have ended.
 ///
 /// Each agent keeps its lease alive at a time of its own, and a node whose lease ends 100 ms before
@@ -142,31 +107,71 @@ fn assert_unchanged(stage: &Stage, before: u64) -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn two_of_three_agents_hang_and_nothing_changes_or_is_missed() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(1), "")?;
-        let (_, before) = stage.owners()?;
-        stage.send();
-        thread::sleep(BEFORE);
-        hang(&mut stage, [0, 1])?;
-        thread::sleep(seconds("FANPCAP_HANG", 3));
-        assert_unchanged(&stage, before)?;
-        let status = stage.cluster(&["status"])?;
-        for node in [0, 1].map(id) {
-            let silent = format!("node {node} is silent and has buckets");
-            ensure!(status.contains(&silent), "{status}");
-        }
-        for node in [0, 1] {
-            stage.signal(node, "CONT")?;
-        }
-        // All say again that they capture by the topology in force.
-        stage.await_owners(&[0, 1, 2])?;
-        thread::sleep(BEFORE);
-        assert_unchanged(&stage, before)?;
-        stage.rest()?;
-        assert_once(&stage)
-    })
-    .unwrap();
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn etcds_leader_then_its_quorum_then_the_coordinator_die_and_nothing_is_missed() {
+        netns::within_new(|| {
+            let mut stage = Stage::new(Engine::Etcd(3), CAPTURE)?;
+            stage.start_coordinator()?;
+            let (_, before) = stage.owners()?;
+            stage.send();
+            thread::sleep(BEFORE);
+            let outage = seconds("FANPCAP_OUTAGE", 7);
+            without_etcd(&mut stage, outage)?;
+            let owners = stage.await_owners(&[0, 1, 2])?;
+            assert_unchanged(&stage, before)?;
+            ensure!(owners.iter().all(Option::is_some), "all buckets");
+            let killed = Instant::now();
+            let dead = stage.kill_coordinator()?;
+            await_for("the standby to lead", PATIENCE, || {
+                thread::sleep(LOOK);
+                let leader = stage.leader().unwrap_or(None);
+                Ok(leader.filter(|name| *name != dead))
+            })?;
+            println!("the standby leads after {:?}", killed.elapsed());
+            thread::sleep(BEFORE);
+            stage.rest()?;
+            assert_once(&stage)
+        })
+        .unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn a_node_that_was_cut_off_from_etcd_does_so_too() {
+        netns::within_new(|| cut_off(Engine::Etcd(1), "")).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn two_of_three_agents_hang_and_nothing_changes_or_is_missed() {
+        netns::within_new(|| {
+            let mut stage = Stage::new(Engine::Etcd(1), "")?;
+            let (_, before) = stage.owners()?;
+            stage.send();
+            thread::sleep(BEFORE);
+            hang(&mut stage, [0, 1])?;
+            thread::sleep(seconds("FANPCAP_HANG", 3));
+            assert_unchanged(&stage, before)?;
+            let status = stage.cluster(&["status"])?;
+            for node in [0, 1].map(id) {
+                let silent = format!("node {node} is silent and has buckets");
+                ensure!(status.contains(&silent), "{status}");
+            }
+            for node in [0, 1] {
+                stage.signal(node, "CONT")?;
+            }
+            // All say again that they capture by the topology in force.
+            stage.await_owners(&[0, 1, 2])?;
+            thread::sleep(BEFORE);
+            assert_unchanged(&stage, before)?;
+            stage.rest()?;
+            assert_once(&stage)
+        })
+        .unwrap();
+    }
 }

@@ -32,24 +32,6 @@ fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<Line> {
 
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
-fn a_port_that_lacks_one_packet_of_a_thousand_is_named() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
-        stage.mirror.set_loss(1, 0.001)?;
-        // From rest to rest the analyzer knows exactly what each port lacked.
-        let before = stage.mirror.forwarded(1)?;
-        stage.send_for(Duration::from_secs(4))?;
-        let line = assert_named(&stage, 1, "its port loses")?;
-        let lacked = stage.sent - (stage.mirror.forwarded(1)? - before);
-        let said = line.of_node(&id(1), "mirror");
-        ensure!(said == Some(lacked.try_into()?), "{lacked} lacked: {line}");
-        Ok(())
-    })
-    .unwrap();
-}
-
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
 fn a_blind_port_is_named() {
     netns::within_new(|| {
         let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
@@ -60,28 +42,51 @@ fn a_blind_port_is_named() {
     .unwrap();
 }
 
-/// What the port of another link shows are packets that nobody else sees: those of a few flows, so
-/// that they are in few buckets, however fast each link is.
-#[test]
-#[ignore = "needs root: namespaces, XDP"]
-fn a_wrong_port_is_named() {
-    netns::within_new(|| {
-        let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
-        stage.mirror.set_loss(2, 1.0)?;
-        let strange = Sender::of_few("port2", STRANGE, 16);
-        stage.send_for(Duration::from_secs(2))?;
-        strange.stop()?;
-        let is_other = |line: &Line, node| {
-            let found = line.verdict(&id(node));
-            found.is_some_and(|found| found.contains("other traffic"))
-        };
-        let line = stage.await_line("a wrong port", |line| is_other(line, 2))?;
-        println!("{line}");
-        ensure!(!is_other(&line, 0) && !is_other(&line, 1), "{line}");
-        Ok(())
-    })
-    .unwrap();
-}
-
 /// Numbers that the cluster's packets do not reach.
 const STRANGE: u64 = 1 << 40;
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn a_port_that_lacks_one_packet_of_a_thousand_is_named() {
+        netns::within_new(|| {
+            let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
+            stage.mirror.set_loss(1, 0.001)?;
+            // From rest to rest the analyzer knows exactly what each port lacked.
+            let before = stage.mirror.forwarded(1)?;
+            stage.send_for(Duration::from_secs(4))?;
+            let line = assert_named(&stage, 1, "its port loses")?;
+            let lacked = stage.sent - (stage.mirror.forwarded(1)? - before);
+            let said = line.of_node(&id(1), "mirror");
+            ensure!(said == Some(lacked.try_into()?), "{lacked} lacked: {line}");
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    /// What the port of another link shows are packets that nobody else sees: those of a few flows, so
+    /// that they are in few buckets, however fast each link is.
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn a_wrong_port_is_named() {
+        netns::within_new(|| {
+            let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
+            stage.mirror.set_loss(2, 1.0)?;
+            let strange = Sender::of_few("port2", STRANGE, 16);
+            stage.send_for(Duration::from_secs(2))?;
+            strange.stop()?;
+            let is_other = |line: &Line, node| {
+                let found = line.verdict(&id(node));
+                found.is_some_and(|found| found.contains("other traffic"))
+            };
+            let line = stage.await_line("a wrong port", |line| is_other(line, 2))?;
+            println!("{line}");
+            ensure!(!is_other(&line, 0) && !is_other(&line, 1), "{line}");
+            Ok(())
+        })
+        .unwrap();
+    }
+}
