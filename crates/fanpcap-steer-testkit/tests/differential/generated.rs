@@ -12,8 +12,8 @@ use super::workers::all_agree;
 
 /// Packets of each program.
 const PACKETS: usize = 500;
-/// Pairs of program and packet, unless FANPCAP_PROOF_PACKETS sets another number.
-const PAIRS: u64 = 1_000_000;
+/// Pairs of program and packet.
+const PAIRS: u64 = 100_000;
 
 pub(crate) fn case(seed: u64) -> Case {
     let tape = tape(!seed, 300);
@@ -33,11 +33,10 @@ pub(crate) fn case(seed: u64) -> Case {
     }
 }
 
-#[test]
-#[ignore = "needs root: eBPF"]
-fn drawn_programs_agree_on_drawn_packets() {
-    let pairs = std::env::var("FANPCAP_PROOF_PACKETS");
-    let pairs = pairs.map_or(PAIRS, |pairs| pairs.parse().unwrap());
+/// Compares so many pairs, unless FANPCAP_PROOF_PACKETS sets another number.
+fn agree(pairs: u64) {
+    let set = std::env::var("FANPCAP_PROOF_PACKETS");
+    let pairs = set.map_or(pairs, |pairs| pairs.parse().unwrap());
     let count = pairs.div_ceil(PACKETS as u64);
     let first = std::env::var("FANPCAP_PROOF_SEED").map_or(0, |seed| seed.parse().unwrap());
     let begin = Instant::now();
@@ -46,4 +45,20 @@ fn drawn_programs_agree_on_drawn_packets() {
         "{count} programs, {pairs} pairs in {:?}: {outcome:#?}",
         begin.elapsed()
     );
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn drawn_programs_agree_on_drawn_packets() {
+    agree(PAIRS);
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn many_drawn_programs_agree_on_drawn_packets() {
+        agree(10 * PAIRS);
+    }
 }
