@@ -75,15 +75,6 @@ fn the_first_member_joins() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn a_newcomer_joins_at_the_end() -> Result<()> {
-    die_in_each_step(&Change {
-        around: [30, 15],
-        ..JOIN
-    })
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn a_newcomer_joins_in_a_hole() -> Result<()> {
     die_in_each_step(&Change {
         hole: true,
@@ -102,17 +93,6 @@ fn a_member_leaves() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_member_buries_another() -> Result<()> {
     die_in_each_step(&BURY)
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
-fn the_first_member_joins_on_xdp() -> Result<()> {
-    die_in_each_step(&Change {
-        survivors: 0,
-        driver: "xdp",
-        around: [25, 5],
-        ..JOIN
-    })
 }
 
 #[test]
@@ -198,4 +178,29 @@ fn a_member_replaces_the_program_on_xdp() -> Result<()> {
         },
         ..JOIN
     })
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn a_newcomer_joins_at_the_end() -> Result<()> {
+        die_in_each_step(&Change {
+            around: [30, 15],
+            ..JOIN
+        })
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn the_first_member_joins_on_xdp() -> Result<()> {
+        die_in_each_step(&Change {
+            survivors: 0,
+            driver: "xdp",
+            around: [25, 5],
+            ..JOIN
+        })
+    }
 }
