@@ -68,8 +68,9 @@ pub struct Stake {
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// When the application looked for packets and how many it has taken, on the member's page.
-    looked: Option<[Word; 2]>,
+    /// When the application looked for packets, how many were taken, and how many of these others
+    /// had before it looked, on the member's page.
+    looked: Option<[Word; 3]>,
     /// How many frames others had read from the ring before the application did, until the reader
     /// takes it.
     skipped: AtomicU64,
@@ -135,7 +136,7 @@ impl Stake {
 
     /// The stake of a member with a page of these words.
     pub(crate) fn with_page(self, words: &[Word; WORDS]) -> Self {
-        let looked = [at::LOOKED_NS, at::TAKEN].map(|at| words[at].clone());
+        let looked = [at::LOOKED_NS, at::TAKEN, at::BORROWED].map(|at| words[at].clone());
         Self {
             looked: Some(looked),
             ..self
@@ -264,12 +265,13 @@ impl Stake {
     /// The application looks for packets. When it does for the first time, nobody else reads the
     /// ring any more.
     fn note_look(&self) {
-        let Some([looked, taken]) = &self.looked else {
+        let Some([looked, taken, by_others]) = &self.looked else {
             return;
         };
         let Some(frames) = borrowed::take_back(looked, clock::monotonic_ns()) else {
             return;
         };
+        by_others.set(frames);
         // The frame that was claimed last may be on its way.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
