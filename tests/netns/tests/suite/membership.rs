@@ -24,3 +24,4 @@ mod legs;
 mod on_xdp;
 mod classes;
 mod copies;
+mod schedules;
