@@ -15,6 +15,7 @@ mod sizes;
 mod deaths;
 mod takeover;
 mod silent;
+mod unread;
 mod apart;
 mod relinked;
 mod weights;
