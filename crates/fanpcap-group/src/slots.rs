@@ -189,9 +189,9 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.ground.settle()?;
         let mut inherited = Vec::new();
         for (slot, row) in orphans {
-            let is_for_own = match row.state {
-                State::Newcomer => self.take_unread(slot, own)?,
-                _ => self.take_ring(slot, own)?,
+            let is_for_own = match row.state == State::Newcomer {
+                true => self.take_unread(slot, own)?,
+                false => self.take_ring(slot, own)?,
             };
             inherited.extend(is_for_own.then_some(slot));
         }
