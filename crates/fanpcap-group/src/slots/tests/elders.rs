@@ -49,7 +49,8 @@ fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
 /// Whoever changes something else meanwhile.
 #[test]
 fn nobody_gets_a_dead_members_buckets_before_somebody_has_its_ring() {
-    let changes: [(&str, fn(&mut World, u64)); 6] = [
+    type Change = fn(&mut World, u64);
+    let changes: [(&str, Change); 6] = [
         ("a drain", |world, late| _ = world.weigh(0, late, 0)),
         ("a weight", |world, late| _ = world.weigh(0, late, 5)),
         ("a leave", |world, late| world.depart(late)),

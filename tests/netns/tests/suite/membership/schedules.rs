@@ -169,7 +169,10 @@ impl<'a> Schedule<'a> {
                         stops.push((self.members[member].pid()?, ms));
                     }
                 }
-                _ => {}
+                Action::Join { .. }
+                | Action::End { .. }
+                | Action::Weigh { .. }
+                | Action::Filter { .. } => {}
             }
         }
         Ok(stops)

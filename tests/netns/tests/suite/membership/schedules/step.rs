@@ -39,7 +39,10 @@ impl Step {
         let is_one = |it: &Action| match *it {
             Action::End { member, .. } => member == from,
             Action::Weigh { member, .. } => member == from || member == to,
-            _ => false,
+            Action::Join { .. }
+            | Action::Stop { .. }
+            | Action::Freeze { .. }
+            | Action::Filter { .. } => false,
         };
         self.came.contains(&to) || self.actions.iter().any(is_one)
     }
