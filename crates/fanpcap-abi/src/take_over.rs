@@ -119,7 +119,7 @@ pub(crate) fn publish_counters(p: PcapHandle) {
             member.stake().cloned()
         });
         if let Some(stake) = stake.flatten() {
-            stake.begin_share();
+            stake.begin_share_unread();
         }
         return;
     }

@@ -106,7 +106,7 @@ impl Estate {
             counted.saturating_sub(word(BEFORE[which]))
         };
         let (received, dropped) = (since(0), since(1));
-        let (taken, inherited) = epitaph::taken(word(at::TAKEN), word(at::OWN_TAKEN));
+        let (taken, inherited) = epitaph::taken(word);
         // The reader first takes what was in the ring before the member joined.
         let earlier = word(BEFORE[0]).saturating_sub(word(BEFORE[1]));
         let taken = taken.map(|own| own.saturating_sub(earlier));

@@ -14,7 +14,7 @@ pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
 pub(crate) struct Lead {
     generation: u64,
     classes: Vec<OfClass>,
-    /// Of each slot that has a share, its socket.
+    /// Of each slot that has or keeps a share, its socket.
     cookies: [Option<u64>; SLOTS],
 }
 
@@ -32,7 +32,7 @@ impl Lead {
         let generation = table.get(at::GENERATION);
         let is_idle = table.journal() == Journal::Nothing;
         let mut cookies = [None; SLOTS];
-        for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
+        for (slot, row) in holders(table) {
             cookies[usize::from(slot.0)] = Some(row.cookie);
         }
         let of_class = |class| {
@@ -64,7 +64,7 @@ impl Lead {
     /// `None` where that member has no share here.
     pub(crate) fn owners_in(&self, table: Table<'_>, class: u8) -> Both {
         let mut here = [None; SLOTS];
-        for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
+        for (slot, row) in holders(table) {
             let its = |cookie: &Option<u64>| row.lead != 0 && *cookie == Some(row.lead);
             if let Some(lead) = self.cookies.iter().position(its) {
                 here[lead] = Some(slot);
@@ -84,6 +84,11 @@ impl Lead {
     pub(crate) fn note_followed_by(&self, table: Table<'_>) {
         table.set(at::FOLLOWED, self.generation);
     }
+}
+
+fn holders(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {
+    let rows = table.rows();
+    rows.filter(|(_, row)| row.owns() || row.keeps())
 }
 
 impl Table<'_> {

@@ -135,7 +135,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(false);
         };
-        let row = self.take_back(slot);
+        let row = self.take_back(slot)?;
         let is_newcomer = row.state == State::Newcomer;
         if let Some(from) = self
             .predecessor(&row)
@@ -165,7 +165,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         let is_other =
             |it: &Row| it.state == State::Live && it.class == row.class && it.cookie != own;
         let has_others = self.table.rows().any(|(_, it)| is_other(&it));
-        self.set_state(slot, succession::left_by(&row));
+        self.change_row(slot, &succession::left_by(self.table, &row));
         if !has_others {
             self.balance();
         }
@@ -189,29 +189,40 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.ground.settle()?;
         let mut inherited = Vec::new();
         for (slot, row) in orphans {
-            if row.state == State::Newcomer {
-                self.ground.step();
-                self.table.set_row(slot, &Row { heir: own, ..row });
-                inherited.push(slot);
-                continue;
-            }
-            self.ground.step();
-            self.ground.leave(slot)?;
-            self.ground.step();
-            self.ground.refuse(row.cookie)?;
+            let is_for_own = match row.state == State::Newcomer {
+                true => self.take_unread(slot, own)?,
+                false => self.take_ring(slot, own)?,
+            };
+            inherited.extend(is_for_own.then_some(slot));
+        }
+        Ok(inherited)
+    }
+
+    /// The ring of one that is gone gets no packet any more, and the member `own` is to read it,
+    /// unless another does since that one lived. Members of other classes only stop the hang-up.
+    /// Returns whether it is.
+    fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
+        let row = self.table.row(slot);
+        if !classes::may_inherit(self.table, own, &row) {
             self.ground.step();
             self.ground.cut(row.cookie)?;
             self.ground.step();
-            let is_read = unread::is_read(self.table, &row);
-            let (state, heir) = match classes::may_inherit(self.table, own, &row) {
-                true if is_read => (State::Inherited, row.heir),
-                true => (State::Inherited, own),
-                false => (row.state, row.cookie),
-            };
-            self.table.set_row(slot, &Row { state, heir, ..row });
-            inherited.extend((state == State::Inherited && !is_read).then_some(slot));
+            let heir = row.cookie;
+            self.table.set_row(slot, &Row { heir, ..row });
+            return Ok(false);
         }
-        Ok(inherited)
+        self.ground.step();
+        self.ground.leave(slot)?;
+        self.ground.step();
+        self.ground.refuse(row.cookie)?;
+        self.ground.step();
+        self.ground.cut(row.cookie)?;
+        self.ground.step();
+        let is_read = unread::is_read(self.table, &row);
+        let heir = if is_read { row.heir } else { own };
+        let state = State::Inherited;
+        self.table.set_row(slot, &Row { state, heir, ..row });
+        Ok(!is_read)
     }
 
     /// Members that are gone or not read, and have no heir that lives, as far as they are for the
@@ -231,9 +242,29 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// Gives away the buckets of those that are gone and whose rings are for the member `own`.
     fn share_out(&mut self, own: u64, now_ns: u64) {
-        if classes::is_to_share_out(self.table, own, now_ns) {
-            self.balance();
+        self.give_away(classes::to_share_out(self.table, own, now_ns));
+    }
+
+    /// Gives away the buckets of the dead of the class of `own`, whoever reads their rings.
+    pub(crate) fn give_up_shares(&mut self, own: u64) -> io::Result<()> {
+        self.repair()?;
+        let is_one =
+            |(_, row): &(Slot, Row)| row.keeps() && classes::is_of_class(self.table, own, row);
+        let dead = self.table.rows().filter(is_one).collect();
+        self.give_away(dead);
+        Ok(())
+    }
+
+    fn give_away(&mut self, dead: Vec<(Slot, Row)>) {
+        if dead.is_empty() {
+            return;
         }
+        self.note(Journal::Balance);
+        for (slot, row) in dead {
+            self.ground.step();
+            self.table.set_row(slot, &Row { weight: 0, ..row });
+        }
+        self.finish_balance();
     }
 
     /// Marks members whose lifelines have hung up. They keep their buckets: who reads the ring of
@@ -243,11 +274,11 @@ impl<'a, G: Ground> Slots<'a, G> {
         let is_gone = |(slot, row): (Slot, Row)| {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let lives = row.cookie == own || living.contains(&row.cookie);
-            (is_member && !lives).then_some((slot, succession::left_by(&row)))
+            (is_member && !lives).then_some((slot, succession::left_by(self.table, &row)))
         };
-        let gone: Vec<(Slot, State)> = self.table.rows().filter_map(is_gone).collect();
-        for (slot, state) in gone {
-            self.set_state(slot, state);
+        let gone: Vec<(Slot, Row)> = self.table.rows().filter_map(is_gone).collect();
+        for (slot, row) in gone {
+            self.change_row(slot, &row);
         }
         Ok(living)
     }
@@ -305,7 +336,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             let shares = classes::shares(self.table, class);
             moved += match self.lead {
                 _ if shares.is_empty() => {
-                    self.set_ranks(self.table.part(class), &[]);
+                    self.set_ranks(class);
                     0
                 }
                 None => self.move_buckets(class, &shares),
@@ -313,41 +344,46 @@ impl<'a, G: Ground> Slots<'a, G> {
             };
         }
         let everybody = classes::of_everybody(self.table);
-        self.set_ranks(self.table.everybody(), &everybody);
+        self.set_ranks_of(self.table.everybody(), &everybody);
         self.table.note_moved(moved, self.ground.now_ns());
     }
 
-    /// Returns how many have moved.
+    /// Moves no bucket of the dead whose rings nobody has taken: they would get to somebody before
+    /// what is in the ring. Returns how many have moved.
     fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
         let part = self.table.part(class);
-        let moves = rounds::plan(self.table, part, shares);
+        let mut moves = rounds::plan(self.table, part, shares);
+        let owners = part.owners(&classes::kept(self.table, class));
+        moves.retain(|step| owners[step.bucket].is_none());
         for step in &moves {
             self.ground.step();
             part.set_owner(step.bucket, step.to);
         }
-        self.set_ranks(part, shares);
+        self.set_ranks(class);
         moves.len()
     }
 
-    /// Gives ranks to all that have a share, and to nobody else.
-    fn set_ranks(&mut self, part: Part<'_>, shares: &[Share]) {
+    /// Gives ranks to all of a class that have or keep a share, and to nobody else.
+    fn set_ranks(&mut self, class: u8) {
+        self.set_ranks_of(self.table.part(class), &classes::holders(self.table, class));
+    }
+
+    fn set_ranks_of(&mut self, part: Part<'_>, shares: &[Share]) {
         let ranks = classes::ranks(part, shares);
         self.ground.step();
         part.set_ranks(&ranks);
     }
 
     fn set_state(&mut self, slot: Slot, state: State) {
-        self.ground.step();
         let row = self.table.row(slot);
+        self.change_row(slot, &Row { state, ..row });
+    }
+
+    /// A new state of what stands in a slot begins.
+    fn change_row(&mut self, slot: Slot, row: &Row) {
+        self.ground.step();
         let since_ns = self.ground.now_ns();
-        self.table.set_row(
-            slot,
-            &Row {
-                state,
-                since_ns,
-                ..row
-            },
-        );
+        self.table.set_row(slot, &Row { since_ns, ..*row });
     }
 
     fn note(&mut self, journal: Journal) {

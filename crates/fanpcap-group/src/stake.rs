@@ -68,8 +68,9 @@ pub struct Stake {
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// When the application looked for packets and how many it has taken, on the member's page.
-    looked: Option<[Word; 2]>,
+    /// When the application looked for packets, how many were taken, and how many of these others
+    /// had before it looked, on the member's page.
+    looked: Option<[Word; 3]>,
     /// How many frames others had read from the ring before the application did, until the reader
     /// takes it.
     skipped: AtomicU64,
@@ -135,7 +136,7 @@ impl Stake {
 
     /// The stake of a member with a page of these words.
     pub(crate) fn with_page(self, words: &[Word; WORDS]) -> Self {
-        let looked = [at::LOOKED_NS, at::TAKEN].map(|at| words[at].clone());
+        let looked = [at::LOOKED_NS, at::TAKEN, at::BORROWED].map(|at| words[at].clone());
         Self {
             looked: Some(looked),
             ..self
@@ -257,19 +258,20 @@ impl Stake {
     /// its share at once. That counts as no look at its packets: who has only asked may never read.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
-            self.begin_share();
+            self.change(|slots| slots.begin_share(self.cookie));
         }
     }
 
     /// The application looks for packets. When it does for the first time, nobody else reads the
     /// ring any more.
     fn note_look(&self) {
-        let Some([looked, taken]) = &self.looked else {
+        let Some([looked, taken, by_others]) = &self.looked else {
             return;
         };
         let Some(frames) = borrowed::take_back(looked, clock::monotonic_ns()) else {
             return;
         };
+        by_others.set(frames);
         // The frame that was claimed last may be on its way.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
@@ -279,13 +281,21 @@ impl Stake {
         self.is_first.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the member's share at once, also of a handle that the system's library reads: its
-    /// first look for packets is not noticed.
-    pub fn begin_share(&self) {
+    /// Takes at once the share of a member that the system's library reads: its first look for
+    /// packets is not noticed. It reads no ring of the dead, and so waits for nobody who does.
+    pub fn begin_share_unread(&self) {
+        self.change(|slots| {
+            slots.give_up_shares(self.cookie)?;
+            slots.begin_share(self.cookie)
+        });
+    }
+
+    /// Changes the group's slots as soon as nobody else does. Best effort: another try would fail
+    /// as well.
+    fn change(&self, change: impl FnOnce(&mut Slots<'_, Kernel<'_>>) -> io::Result<bool>) {
         if let Ok(_turn) = self.lock.take() {
             let mut kernel = Kernel::of(&self.shared);
-            // Best effort: another try would fail as well.
-            let _ = self.slots(&mut kernel).begin_share(self.cookie);
+            let _ = change(&mut self.slots(&mut kernel));
         }
     }
 
@@ -409,8 +419,15 @@ impl Stake {
     /// given up, and so is one of another class.
     fn inherit(&self, slot: Slot) -> Option<Inheritance> {
         let table = self.shared.table();
-        if table.row(slot).state == State::Newcomer {
-            return heir::borrow(&self.shared, &self.read_out, slot);
+        let row = table.row(slot);
+        if row.state == State::Newcomer {
+            let borrowed = heir::borrow(&self.shared, &self.read_out, slot);
+            if borrowed.is_none() {
+                let mut kernel = Kernel::of(&self.shared);
+                // A row that stays as it is is its owner's, who has looked by now.
+                let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
+            }
+            return borrowed;
         }
         let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
             true => heir::inherit(&self.shared, &self.read_out, slot, self.cookie),

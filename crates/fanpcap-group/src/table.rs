@@ -192,7 +192,7 @@ pub(crate) struct Row {
     pub(crate) state: State,
     /// [`at::DOWNS`] modulo 256, as its socket has told the member.
     pub(crate) downs: u8,
-    /// Its share among all; 0: none.
+    /// Its share among all; 0: none. Of one that is dead: 0 when its buckets are given away.
     pub(crate) weight: u16,
     /// The member's class, 0 to 63.
     pub(crate) class: u8,
@@ -202,7 +202,8 @@ pub(crate) struct Row {
     pub(crate) cookie: u64,
     /// The member whose socket it is or was.
     pub(crate) member: u64,
-    /// The cookie of the heir that reads its ring. Of one that is awaited, or dead: whether its
+    /// The cookie of the heir that reads its ring; 0: nobody does. A member's own cookie: of one
+    /// that lives, that others are to read its ring; of one that is awaited or dead, that its
     /// lifeline is cut.
     pub(crate) heir: u64,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
@@ -236,6 +237,11 @@ impl Row {
     /// Whether it owns its share of the buckets.
     pub(crate) fn owns(&self) -> bool {
         matches!(self.state, State::Live | State::Awaited) && self.weight > 0
+    }
+
+    /// Whether it keeps the share that it had, and gets no more: until somebody takes its ring.
+    pub(crate) fn keeps(&self) -> bool {
+        self.state == State::Dead && self.weight > 0
     }
 
     fn decode(words: [u64; ROW]) -> Self {

@@ -2,7 +2,8 @@
    killed: records DEVICE GROUP MODE FILE [immediate|small|nobody|away|idle|daemon|holds]... Says
    "ready" before it looks for packets. small: its ring has 4 MiB. nobody: it has given up all
    privileges by then. away: it has left the device's network namespace by then. idle: it reads
-   nothing before SIGUSR1. daemon: goes on in a child, and says "child PID."; the parent ends at
+   nothing before SIGUSR1. SIGUSR2: it sets another filter, which all frames pass, and says
+   "filter N.". daemon: goes on in a child, and says "child PID."; the parent ends at
    SIGUSR1. holds: a child has it all and does nothing; it says "child PID." too. Ends at SIGTERM,
    and by itself after a minute. */
 #define _GNU_SOURCE
@@ -26,7 +27,7 @@ struct records {
 
 static pcap_t *p;
 static struct records *records;
-static volatile sig_atomic_t stopped, called;
+static volatile sig_atomic_t stopped, called, filters;
 
 static void stop(int signal)
 {
@@ -39,6 +40,13 @@ static void call(int signal)
 {
 	(void)signal;
 	called = 1;
+}
+
+static void filter(int signal)
+{
+	(void)signal;
+	filters++;
+	pcap_breakloop(p);
 }
 
 static void record(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
@@ -111,7 +119,7 @@ static void be_held_by_child(void)
 
 int main(int argc, char **argv)
 {
-	int is_idle = 0, is_nobody = 0, is_away = 0, is_daemon = 0, is_held = 0;
+	int is_idle = 0, is_nobody = 0, is_away = 0, is_daemon = 0, is_held = 0, set = 0;
 	struct pcap_stat stat;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -138,6 +146,7 @@ int main(int argc, char **argv)
 	if (pcap_activate(p) < 0)
 		fail("pcap_activate", pcap_geterr(p));
 	signal(SIGUSR1, call);
+	signal(SIGUSR2, filter);
 	signal(SIGTERM, stop);
 	if (is_away && unshare(CLONE_NEWNET) != 0)
 		fail("unshare", "not permitted");
@@ -151,6 +160,10 @@ int main(int argc, char **argv)
 	while (is_idle && !called && !stopped)
 		usleep(1000);
 	while (!stopped) {
+		while (set < filters) {
+			set_filter(p, ++set % 2 != 0 ? "udp" : "ip or ip6");
+			printf("filter %d.\n", set);
+		}
 		if (pcap_dispatch(p, -1, record, NULL) == PCAP_ERROR)
 			fail("pcap_dispatch", pcap_geterr(p));
 	}

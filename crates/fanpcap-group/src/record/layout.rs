@@ -75,8 +75,11 @@ pub(crate) mod at {
     pub(crate) const DOCK: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
+    /// Packets that other members took from the ring before the application looked for the first
+    /// time. Until then [`LOOKED_NS`] has their number.
+    pub(crate) const BORROWED: usize = 32;
     /// The title of the steering program: its name, or the beginning of its text.
-    pub(crate) const TITLE: usize = 32;
+    pub(crate) const TITLE: usize = 33;
     /// This member's counters of the steering program.
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }

@@ -5,14 +5,13 @@
 //! All members wait for the hang-up of the same lifelines. Those of other classes leave it to the
 //! class for a while. Then they cut the lifeline, so that it wakes nobody any more.
 //!
-//! Whoever takes the ring gives away the buckets in the same turn, and reads the ring before what
-//! comes to it by these. So it gets no packet of a flow after a later one. A member that came
+//! The dead one keeps its buckets until somebody takes the ring. Whoever does gives them away in the
+//! same turn, and reads the ring before what comes to it by these. So it gets no packet of a flow after a later one. A member that came
 //! lately may have taken buckets from the dead one, and got later packets already: it leaves the
 //! dead one to others for a while too.
 
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};
-use std::sync::atomic::Ordering;
 
 /// The class whose members do not get what is broadcast.
 const BEYOND_BROADCAST: u8 = 63;
@@ -68,26 +67,18 @@ fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     now_ns.wrapping_sub(own.since_ns) < LATE_NS && table.rows().any(|(_, row)| is_elder(&row))
 }
 
-/// Whether the member `own` is to give away what a dead one still has of the buckets.
-pub(super) fn is_to_share_out(table: Table<'_>, own: u64, now_ns: u64) -> bool {
-    let is_one = |(slot, row): (Slot, Row)| {
-        let is_due = row.state == State::Dead && until_due(table, own, &row, now_ns) == Some(0);
-        is_due && has_some(table, slot, &row)
+/// Those dead members that still have buckets, which are for the member `own` to give away.
+pub(super) fn to_share_out(table: Table<'_>, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
+    let is_one = |(_, row): &(Slot, Row)| {
+        let is_due = || until_due(table, own, row, now_ns) == Some(0);
+        row.keeps() && may_inherit(table, own, row) && is_due()
     };
-    table.rows().any(is_one)
+    table.rows().filter(is_one).collect()
 }
 
 /// Whether the lifeline of one that is dead or awaited is cut.
 fn is_cut(gone: &Row) -> bool {
     gone.heir == gone.cookie
-}
-
-fn has_some(table: Table<'_>, slot: Slot, row: &Row) -> bool {
-    let part = table.part(row.class);
-    let seat = table.seats.get(usize::from(slot.0));
-    let has_seat = seat.is_some_and(|seat| seat.load(Ordering::Relaxed) != 0);
-    let mut owners = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
-    has_seat || part.ranks().contains(&slot) || owners.any(|owner| owner == slot.0)
 }
 
 /// Whether the member `own` leaves one that is gone to others, who may wake by its lifeline.
@@ -110,21 +101,34 @@ pub(super) fn has_heir(table: Table<'_>, row: &Row) -> bool {
 
 /// The shares of a class's members, of all that own one.
 pub(super) fn shares(table: Table<'_>, class: u8) -> Vec<Share> {
-    owners(table, &|row| row.class == class)
+    owners(table, &|row| row.class == class && row.owns())
 }
 
-/// The shares of all members that get what is broadcast.
+/// What a class's dead keep.
+pub(super) fn kept(table: Table<'_>, class: u8) -> Vec<Share> {
+    owners(table, &|row| row.class == class && row.keeps())
+}
+
+/// Both.
+pub(super) fn holders(table: Table<'_>, class: u8) -> Vec<Share> {
+    owners(table, &|row| {
+        row.class == class && (row.owns() || row.keeps())
+    })
+}
+
+/// The shares of all members that get what is broadcast, and of their dead.
 pub(super) fn of_everybody(table: Table<'_>) -> Vec<Share> {
-    owners(table, &|row| row.class != BEYOND_BROADCAST)
+    let is_one = |row: &Row| row.class != BEYOND_BROADCAST && (row.owns() || row.keeps());
+    owners(table, &is_one)
 }
 
 fn owners(table: Table<'_>, is_one: &dyn Fn(&Row) -> bool) -> Vec<Share> {
-    let owns = table.rows().filter(|(_, row)| row.owns() && is_one(row));
     let share = |(slot, row): (Slot, Row)| Share {
         slot,
         weight: row.weight,
     };
-    owns.map(share).collect()
+    let owners = table.rows().filter(|(_, row)| is_one(row));
+    owners.map(share).collect()
 }
 
 /// The slots of a class.

@@ -1,6 +1,6 @@
 //! A group that follows another: its buckets and ranks are those that the members have there.
 
-use super::{Ground, Slots};
+use super::{Ground, Slots, classes};
 use crate::lead::Lead;
 use crate::table::{State, Table};
 use fanpcap_buckets::{Share, Slot};
@@ -40,7 +40,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();
         let part = self.table.part(class);
-        let owners = part.owners(shares);
+        let owners = part.owners(&classes::holders(self.table, class));
         let mut moved = 0;
         for (bucket, owner) in owners.into_iter().enumerate() {
             let some = shares[bucket % shares.len()].slot;
@@ -52,7 +52,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             }
         }
         if ranks.is_empty() {
-            self.set_ranks(part, shares);
+            self.set_ranks(class);
             return moved;
         }
         let ranks = ranks.into_iter();

@@ -55,10 +55,10 @@ impl<G: Ground> Slots<'_, G> {
             return;
         }
         let shares = classes::shares(table, 0);
-        // One that is awaited keeps its buckets for its successor.
+        // One that is awaited keeps its buckets for its successor, and a dead one for its heir.
         let mut rows = table.rows();
-        let is_awaited = rows.any(|(_, row)| row.state == State::Awaited);
-        if is_awaited || table.packets() < PACKETS * shares.len() as u64 {
+        let is_kept = rows.any(|(_, row)| row.state == State::Awaited || row.keeps());
+        if is_kept || table.packets() < PACKETS * shares.len() as u64 {
             return;
         }
         let shifts = next_shifts(table, &shares, balance, now_ns);

@@ -7,8 +7,8 @@
 
 use super::rounds::until_round;
 use super::silence::until_check;
-use super::{Ground, Slots, classes};
-use crate::table::{Journal, Row, State, Table, at};
+use super::{Ground, Slots, classes, unread};
+use crate::table::{Row, State, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::io;
@@ -42,11 +42,22 @@ fn nth(name: u64, nth: u64) -> u64 {
 }
 
 /// What becomes of a member that goes. One that had no share has nothing to keep.
-pub(super) fn left_by(row: &Row) -> State {
-    if row.state == State::Live && row.owns() && row.name != 0 {
-        State::Awaited
-    } else {
-        State::Dead
+pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
+    let (state, weight) = match row.owns() {
+        true if row.name != 0 => (State::Awaited, row.weight),
+        true => (State::Dead, row.weight),
+        false => (State::Dead, 0),
+    };
+    // Its own cookie would say that its lifeline is cut.
+    let heir = match unread::is_read(table, row) {
+        true => row.heir,
+        false => 0,
+    };
+    Row {
+        state,
+        weight,
+        heir,
+        ..*row
     }
 }
 
@@ -152,8 +163,16 @@ impl<G: Ground> Slots<'_, G> {
         }
         self.table.set(at::MOVED, moved);
         self.table.set(at::MOVED_NS, self.ground.now_ns());
-        self.set_state(from, State::Dead);
-        let seat = self.table.row(from).seat;
+        let left = self.table.row(from);
+        self.change_row(
+            from,
+            &Row {
+                state: State::Dead,
+                weight: 0,
+                ..left
+            },
+        );
+        let seat = left.seat;
         let row = self.table.row(to);
         self.table.set_row(to, &Row { seat, ..row });
         self.set_state(to, State::Live);
@@ -193,12 +212,9 @@ impl<G: Ground> Slots<'_, G> {
                 .clamp(LOOK_NS, LOOK_NS_MAX);
             self.table.set(at::LOOK_NS, now_ns.wrapping_add(after_ns));
         }
-        if !ended.is_empty() {
-            self.note(Journal::Balance);
-            for slot in ended {
-                self.set_state(slot, State::Dead);
-            }
-            self.finish_balance();
+        // Who takes the ring gives the buckets away.
+        for slot in ended {
+            self.set_state(slot, State::Dead);
         }
         Ok(())
     }

@@ -37,7 +37,10 @@ impl<G: Ground> Slots<'_, G> {
         }
         self.note(Journal::Balance);
         for (slot, row) in unread {
-            let heir = row.cookie;
+            let heir = match is_read(self.table, &row) {
+                true => row.heir,
+                false => row.cookie,
+            };
             self.ground.step();
             self.table.set_row(slot, &Row { heir, ..row });
             self.set_state(slot, State::Newcomer);
@@ -46,17 +49,30 @@ impl<G: Ground> Slots<'_, G> {
         Ok(())
     }
 
-    /// The application looks for packets of the member in this slot: nobody else is to read its
-    /// ring. Returns its row.
-    pub(super) fn take_back(&mut self, slot: Slot) -> Row {
+    /// The member in this slot takes its share. Where its application looks for packets, nobody
+    /// else reads its ring any more; one that has only asked for its descriptor has not looked.
+    /// Returns its row.
+    pub(super) fn take_back(&mut self, slot: Slot) -> io::Result<Row> {
         let row = self.table.row(slot);
-        if row.state != State::Newcomer || row.heir == 0 {
-            return row;
+        let is_member = matches!(row.state, State::Live | State::Newcomer);
+        if !is_member || row.heir == 0 || self.ground.borrow(row.cookie)? {
+            return Ok(row);
         }
         let row = Row { heir: 0, ..row };
         self.ground.step();
         self.table.set_row(slot, &row);
-        row
+        Ok(row)
+    }
+
+    /// The member `own` is to read the ring of one that lives, if the application of that has not
+    /// read it meanwhile. Returns whether it is.
+    pub(super) fn take_unread(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
+        let row = self.table.row(slot);
+        let is_unread = self.ground.borrow(row.cookie)?;
+        let heir = if is_unread { own } else { 0 };
+        self.ground.step();
+        self.table.set_row(slot, &Row { heir, ..row });
+        Ok(is_unread)
     }
 
     /// The member `own` has read the ring of another, which lived then, to its end. One that is

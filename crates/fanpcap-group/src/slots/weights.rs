@@ -39,9 +39,19 @@ impl<G: Ground> Slots<'_, G> {
         if weight == 0 && !rows.any(is_other) {
             return Ok(Weighed::Last);
         }
+        // Who gets more has the buckets of others whose rings may have earlier packets.
+        let since_ns = match weight > row.weight {
+            true => now_ns,
+            false => row.since_ns,
+        };
         self.note(Journal::Balance);
         self.ground.step();
-        self.table.set_row(slot, &Row { weight, ..row });
+        let weighed = Row {
+            weight,
+            since_ns,
+            ..row
+        };
+        self.table.set_row(slot, &weighed);
         self.finish_balance();
         Ok(Weighed::Done)
     }

@@ -1,7 +1,7 @@
 //! Who the members are to the BPF program of a sticky group: it remembers a member by its seat, a
 //! stamp and a number, and never by its slot.
 
-use super::{Row, State, Table};
+use super::{Row, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,10 @@ fn number(seat: u64) -> usize {
 }
 
 impl Row {
-    /// Whether flows stay with the slot that are remembered as its own. A drained member has none.
+    /// Whether flows stay with the slot that are remembered as its own. A drained member has none,
+    /// and one that was silent is a newcomer again.
     fn keeps_flows(&self) -> bool {
-        match self.state {
-            State::Live | State::Awaited => self.weight > 0,
-            // One that was silent is a newcomer again.
-            State::Free | State::Newcomer | State::Dead | State::Inherited | State::Vacant => false,
-        }
+        self.owns() || self.keeps()
     }
 }
 

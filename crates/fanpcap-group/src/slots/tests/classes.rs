@@ -127,7 +127,8 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     world.idle(LEFT_NS);
     assert_eq!(due(&world), Some(0));
     world.attend(other);
-    assert_eq!(count(&world.owners_in(2), hangs), BUCKETS, "nobody does");
+    assert!(!world.has_lifeline(dead), "it wakes nobody any more");
+    assert_eq!(count(&world.owners_in(2), hangs), BUCKETS / 2, "nobody has");
     assert!(
         due(&world) > Some(LEFT_NS),
         "its own next look for silent members"
@@ -135,9 +136,31 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     assert_eq!(state(&world), Some(State::Dead));
     world.attend(hangs);
     assert_eq!(world.heir_of(dead), Some(hangs));
+    assert_eq!(count(&world.owners_in(2), hangs), BUCKETS);
     world.settle_all();
     assert_eq!(world.lost()[1], 0);
     world.check_ledger();
+}
+
+/// The row of a member that others are to read says so by its own cookie.
+#[test]
+fn members_of_another_class_stop_the_hang_up_of_one_that_was_never_read() {
+    let mut world = World::with_classes(7);
+    let [other, unread, reader] = [0, 2, 2].map(|class| {
+        let member = world.open_in(class);
+        world.join(member).unwrap();
+        member
+    });
+    world.look(other);
+    world.send(100);
+    world.replace_unread(reader);
+    world.close(unread);
+    world.attend(other);
+    world.idle(LEFT_NS);
+    world.attend(other);
+    assert!(!world.has_lifeline(unread));
+    world.attend(reader);
+    assert_eq!(world.heir_of(unread), Some(reader));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::owned;
 use super::world::World;
+use crate::slots::silence::{CHECK_NS, SILENT_NS};
 use crate::table::State;
 use fanpcap_buckets::Slot;
 
@@ -99,4 +100,55 @@ fn who_dies_while_it_takes_an_unread_members_share_is_finished_by_the_next() {
             break;
         }
     }
+}
+
+#[test]
+fn who_reads_at_last_and_falls_silent_keeps_its_ring() {
+    let (mut world, first, second) = unread(7);
+    let third = world.open();
+    world.join(third).unwrap();
+    world.look(second);
+    world.close(second);
+    world.attend(third);
+    // Nobody had a share, so that the first has one again. Then it is read.
+    world.settle_all();
+    world.look(first);
+    world.look(third);
+    for _ in 0..2 * SILENT_NS / CHECK_NS {
+        world.idle(CHECK_NS);
+        world.send(20);
+        world.read(third);
+        world.look_for_silent(third);
+        world.attend(third);
+    }
+    assert_eq!(owned(&world), [0, 4096]);
+    assert_eq!(world.borrowed(), [], "its owner may go on at any time");
+    world.close(first);
+    world.attend(third);
+    assert_eq!(world.heir_of(first), Some(third));
+    world.settle_all();
+    world.check();
+    world.check_ledger();
+}
+
+#[test]
+fn who_only_asks_for_its_descriptor_is_read_by_who_reads_it_already() {
+    let (mut world, first, second) = unread(8);
+    let third = world.open();
+    world.join(third).unwrap();
+    world.look(second);
+    world.look(third);
+    assert_eq!(world.borrowed(), [(first, second)]);
+    world.begin_share(first);
+    world.send(20);
+    world.close(first);
+    world.attend(third);
+    assert_eq!(world.heir_of(first), Some(second));
+    assert_eq!(
+        world.borrowed(),
+        [(first, second)],
+        "nobody reads it beside"
+    );
+    world.settle_all();
+    world.check_ledger();
 }

@@ -116,6 +116,13 @@ impl Recorder {
         Ok(child::signal(self.pid()?, child::SIGUSR1)?)
     }
 
+    /// Has it set its filter anew, for the `nth` time.
+    pub(super) fn set_filter(&mut self, nth: usize) -> Result<()> {
+        let process = self.process.as_mut().context("it has ended")?;
+        process.signal("USR2")?;
+        process.wait_until_says(&format!("filter {nth}."))
+    }
+
     /// Sends it a signal, by its name.
     pub(super) fn signal(&self, name: &str) -> Result<()> {
         let process = self.process.as_ref().context("it has ended")?;

@@ -69,8 +69,8 @@ pub(super) struct Scene<'a> {
     owners: Owners,
     phases: Vec<Range<u64>>,
     changes: Vec<Change>,
-    /// Others had a member's share before they read what was in its ring, which comes late then.
-    has_late: bool,
+    /// Why others had a member's share before they read what was in its ring, which comes late then.
+    late: Option<&'static str>,
 }
 
 impl<'a> Scene<'a> {
@@ -105,7 +105,7 @@ impl<'a> Scene<'a> {
             owners,
             phases: Vec::new(),
             changes: Vec::new(),
-            has_late: false,
+            late: None,
         };
         scene.members[0].slot = scene.owners.shares().keys().next().copied();
         for _ in 1..count {
@@ -231,7 +231,10 @@ impl<'a> Scene<'a> {
     /// in which nothing is sent, others have its share, and nothing else moves.
     pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
-        self.has_late |= is_held;
+        if is_held {
+            self.late =
+                Some("it had its ring until its child ended, long after its share was gone");
+        }
         let recorder = &mut self.members[member];
         let ended = match is_held {
             true => Some((End::Held, recorder.end(End::Held)?)),
@@ -324,11 +327,6 @@ impl<'a> Scene<'a> {
         self.check(&sent)
     }
 
-    /// Others have a member's share before they read its ring.
-    pub(super) fn expect_late(&mut self) {
-        self.has_late = true;
-    }
-
     /// The same after the load has ended.
     pub(super) fn check(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
@@ -349,9 +347,10 @@ impl<'a> Scene<'a> {
         let in_hand = self.changes.iter().filter_map(|it| it.in_hand(&story));
         story.ensure_each_once(&in_hand.collect())?;
         story.ensure_flows_whole()?;
-        // Two senders have no order.
-        if !self.device.contains('^') && !self.has_late {
-            story.ensure_in_order()?;
+        let two = self.device.contains('^').then_some("two senders have none");
+        match self.late.or(two) {
+            Some(why) => print(&format!("order is not asked for: {why}")),
+            None => story.ensure_in_order()?,
         }
         let mut changes = self.changes.iter();
         changes.try_for_each(|change| change.check(&story))

@@ -49,8 +49,8 @@ impl Story {
         }
     }
 
-    /// Checks that every frame was seen once, or was in the hands of a member that was killed.
-    pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
+    /// The frames that nobody has seen. Checks that none was seen twice.
+    pub(super) fn missing(&self) -> Result<Vec<u32>> {
         // A number between two parts is that of no frame: nobody may see it.
         let mut times = vec![1_u32; self.sent.end() as usize];
         for part in self.sent.numbers() {
@@ -67,16 +67,27 @@ impl Story {
             let numbers = (0..).zip(&times).filter(|(_, times)| is_it(**times));
             numbers.map(|(number, _)| number).collect::<Vec<u32>>()
         };
-        let (missing, doubled) = (of_times(|it| it == 0), of_times(|it| it > 1));
+        let doubled = of_times(|it| it > 1);
+        ensure!(
+            doubled.is_empty(),
+            "doubled: {}, first {:?}",
+            doubled.len(),
+            doubled[0]
+        );
+        Ok(of_times(|it| it == 0))
+    }
+
+    /// Checks that every frame was seen once, or was in the hands of a member that was killed.
+    pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
+        let missing = self.missing()?;
         let (in_hand, lost): (Vec<u32>, Vec<u32>) =
             missing.iter().partition(|number| in_hand.contains(number));
         let shares: Vec<usize> = self.members.iter().map(Vec::len).collect();
-        let counts = [lost.len(), doubled.len(), in_hand.len()];
+        let counts = [lost.len(), in_hand.len()];
         print(&format!(
-            "{shares:?} of {}: [lost, doubled, in the hands of the killed] {counts:?}",
+            "{shares:?} of {}: [lost, in the hands of the killed] {counts:?}",
             self.sent.count()
         ));
-        ensure!(doubled.is_empty(), "doubled, first {:?}", doubled[0]);
         ensure!(lost.is_empty(), "lost, first {:?}", lost[0]);
         Ok(())
     }
@@ -106,6 +117,19 @@ impl Story {
 
     /// Checks that no member had a packet of a flow after a later one.
     pub(super) fn ensure_in_order(&self) -> Result<()> {
+        let late = self.late();
+        let first = late.first();
+        ensure!(
+            late.is_empty(),
+            "{} packets out of order: {first:?}",
+            late.len()
+        );
+        Ok(())
+    }
+
+    /// Packets that a member had after a later one of their flows, with the member's number.
+    pub(super) fn late(&self) -> Vec<(usize, Got)> {
+        let mut late = Vec::new();
         for (member, all) in self.members.iter().enumerate() {
             let mut last = vec![0; FLOWS as usize];
             let is_late = |got: &&Got| {
@@ -113,10 +137,18 @@ impl Story {
                 *last = (*last).max(got.number);
                 *last > got.number
             };
-            let late = all.iter().filter(is_late).count();
-            ensure!(late == 0, "member {member}: {late} packets out of order");
+            late.extend(all.iter().filter(is_late).map(|got| (member, *got)));
         }
-        Ok(())
+        late
+    }
+
+    /// Of each flow that another member has in a phase than in the one before, both members.
+    pub(super) fn moves(&self, phase: usize) -> impl Iterator<Item = (usize, usize)> {
+        let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
+        both.filter_map(|pair| match pair {
+            (Owner::Member(before), Owner::Member(now)) if before != now => Some((*before, *now)),
+            _ => None,
+        })
     }
 
     /// Compares a phase with the one before, between which one member came or went, or none.

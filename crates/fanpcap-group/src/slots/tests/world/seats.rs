@@ -22,7 +22,7 @@ impl World {
         let (seats, mut holders) = (load(&self.memory.seats), load(&self.memory.holders));
         for (slot, row) in rows {
             let seat = seats[usize::from(slot.0)];
-            let keeps = matches!(row.state, State::Live | State::Awaited);
+            let keeps = matches!(row.state, State::Live | State::Awaited | State::Dead);
             if !keeps || row.weight == 0 {
                 assert_eq!(seat, 0, "{slot:?}: {row:?}");
                 continue;

@@ -1,15 +1,25 @@
 //! Members that are read for the first time, and rings that others read until then.
 
-use super::World;
+use super::{Deposit, World};
 
 impl World {
     /// The application looks for packets of a member for the first time.
     pub(crate) fn look(&mut self, own: u64) {
+        self.replace_unread(own);
+        self.attend(own);
+    }
+
+    /// The same, without what it does for others then.
+    pub(crate) fn replace_unread(&mut self, own: u64) {
         self.kernel.read.insert(own);
         self.heirs.remove(&own);
         self.begin_share(own);
         self.change(own, |slots| slots.replace_unread(own)).unwrap();
-        self.attend(own);
+    }
+
+    /// Whether all wait for the hang-up of a member.
+    pub(crate) fn has_lifeline(&self, cookie: u64) -> bool {
+        self.kernel.locker.contains(&Deposit::Lifeline(cookie))
     }
 
     /// Who reads the rings of members that live reads them to the end.

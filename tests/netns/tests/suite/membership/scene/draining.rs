@@ -33,7 +33,7 @@ impl Scene<'_> {
     /// Drains a member that hangs, and kills it. Returns how many packets were in its ring.
     pub(in super::super) fn drain_and_kill_hung(&mut self, member: usize) -> Result<Option<u64>> {
         let (slot, id) = (self.slot(member)?, self.members[member].id()?);
-        self.has_late = true;
+        self.late = Some("it was drained with packets in its ring");
         self.members[member].hang()?;
         let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
         let moved = self.moved_from(slot)?;

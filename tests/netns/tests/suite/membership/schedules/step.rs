@@ -1,0 +1,89 @@
+//! What a step of a schedule may do to packets and flows, and whether it did more.
+
+use std::ops::Range;
+
+use anyhow::{Result, ensure};
+
+use super::super::recorder::End;
+use super::super::story::Story;
+use super::plan::Action;
+
+/// How long before a step packets may have come that somebody had not read by then.
+const UNREAD_US: u64 = 300_000;
+
+/// A step that was made.
+pub(super) struct Step {
+    pub(super) actions: Vec<Action>,
+    /// From its begin until all was in its place again, microseconds since 1970.
+    pub(super) time: Range<u64>,
+    /// Members that came.
+    pub(super) came: Range<usize>,
+    /// Buckets that have moved between others: rounding may do that where weights differ.
+    pub(super) rounded: usize,
+}
+
+impl Step {
+    /// How many members were killed. Each may have had one packet in its hands.
+    pub(super) fn killed(&self) -> usize {
+        let is_kill = |it: &&Action| {
+            let Action::End { how, .. } = it else {
+                return false;
+            };
+            matches!(how, End::Killed | End::HangsFirst)
+        };
+        self.actions.iter().filter(is_kill).count()
+    }
+
+    /// Whether the step lets something move from a member to another.
+    pub(super) fn concerns(&self, from: usize, to: usize) -> bool {
+        let is_one = |it: &Action| match *it {
+            Action::End { member, .. } => member == from,
+            Action::Weigh { member, .. } => member == from || member == to,
+            Action::Join { .. }
+            | Action::Stop { .. }
+            | Action::Freeze { .. }
+            | Action::Filter { .. } => false,
+        };
+        self.came.contains(&to) || self.actions.iter().any(is_one)
+    }
+
+    /// Why packets of flows may come late, if they may.
+    pub(super) fn late(&self) -> Option<&'static str> {
+        let count = |is_it: fn(&Action) -> bool| self.actions.iter().filter(|it| is_it(it)).count();
+        let ends = count(|it| matches!(it, Action::End { .. }));
+        let weighs = count(|it| matches!(it, Action::Weigh { .. }));
+        let stops = count(|it| matches!(it, Action::Stop { .. } | Action::Freeze { .. }));
+        match (ends, weighs, stops) {
+            (0, _, _) => None,
+            (1, 0, 0) => None,
+            (1, 0, _) if self.came.is_empty() => None,
+            (1, 0, _) => {
+                Some("those who were there before did not look within a tenth of a second")
+            }
+            (1, _, _) => Some("buckets were another's before the ring was read"),
+            _ => Some("the member that reads a ring may have ended too"),
+        }
+    }
+
+    /// Whether a packet that arrived then may come late.
+    pub(super) fn excuses(&self, arrived_us: u64) -> bool {
+        let time = self.time.start - UNREAD_US..self.time.end;
+        self.late().is_some() && time.contains(&arrived_us)
+    }
+
+    /// Checks that from the phase before to this one no flows have moved but those of whom the step
+    /// concerns.
+    pub(super) fn check(&self, story: &Story, phase: usize) -> Result<()> {
+        let others = story
+            .moves(phase)
+            .filter(|(from, to)| !self.concerns(*from, *to));
+        let (others, actions) = (others.count(), &self.actions);
+        // As many flows as buckets, by chance several times as many.
+        let most = self.rounded * 8;
+        ensure!(
+            others <= most,
+            "{others} flows of others moved by {actions:?}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! A handle that its application has not read at first: who reads its packets, and whose they are in
+//! the figures.
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::page::{GroupDir, HeldPage};
+use fanpcap_linux::interface;
+use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_testkit::await_for;
+use fanpcap_testkit::await_for::LIMIT;
+
+use super::load::Load;
+use super::recorder::Recorder;
+use super::records;
+use super::scene::{ON_XDP, on_wire_of};
+
+const GROUP: u16 = 7;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_others_read_of_an_unread_ring_is_not_its_owners() -> Result<()> {
+    on_wire_of(&[], |wire| two_read_one_ring(wire, &[]))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_others_read_of_an_unread_ring_on_xdp_is_not_its_owners() -> Result<()> {
+    on_wire_of(&[ON_XDP], |wire| two_read_one_ring(wire, &[ON_XDP]))
+}
+
+/// Another member reads the packets of a handle, and then its own application does.
+fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
+    let mut owner = Recorder::start(wire, DEVICE, GROUP, &[how, &["idle"]].concat())?;
+    let ifindex = interface::index(DEVICE).context("no device")?;
+    let page = GroupDir::of(ifindex, GROUP)?.hold(owner.pid()?, owner.id()?)?;
+    let load = Load::start_at("20kpps")?;
+    load.await_each_flow()?;
+    let mut other = Recorder::start(wire, DEVICE, GROUP, how)?;
+    load.await_each_flow()?;
+    let first = load.stop()?.count();
+    await_count(&[&other], first)?;
+    let [own, others] = shares(&page)?;
+    ensure!(own == 0 && others > 0, "{own} and {others} of its packets");
+    ensure!(others < first as u64, "the other has a share of its own");
+    owner.call()?;
+    // Both have a share once the owner waits for packets.
+    fanpcap_netns::wait_for_shares()?;
+    let load = Load::start_at("20kpps")?;
+    load.await_each_flow()?;
+    let second = load.stop()?.count();
+    await_count(&[&owner, &other], first + second)?;
+    let (counted, after) = (records::count(&owner.file)?, shares(&page)?);
+    ensure!(
+        counted > 0 && after == [counted, others],
+        "{counted}, {after:?}"
+    );
+    owner.stop()?;
+    other.stop()
+}
+
+/// How many packets of a member's ring its owner has taken, and others.
+fn shares(page: &HeldPage) -> Result<[u64; 2]> {
+    let taken = page.record().and_then(|record| record.taken);
+    let others = page.epitaph().context("no page")?.inherited;
+    Ok([taken.context("no figure")? - others, others])
+}
+
+fn await_count(members: &[&Recorder], wanted: usize) -> Result<()> {
+    await_for("all packets", LIMIT, || {
+        let counts = members.iter().map(|it| records::count(&it.file));
+        let count = counts.sum::<Result<u64>>()?;
+        Ok((count == wanted as u64).then_some(()))
+    })
+}
