@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 /// The first bytes of a page. The digit is the version of the layout and of the locks, as in
 /// [`crate::root`].
-pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP5";
+pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
 /// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
 /// magic; pid, mode, class and flags; the application's name (two words); device and inode of its

@@ -127,21 +127,21 @@ impl Volume {
         &self.0
     }
 
-    /// The words that start a command with this volume as `/run/fanpcap/v5`.
+    /// The words that start a command with this volume as `/run/fanpcap/v6`.
     pub(crate) fn over_run(&self) -> Vec<&str> {
         self.within(&["unshare", "-m"])
     }
 
     /// The words that start a command in a container of its own, with this volume as
-    /// `/run/fanpcap/v5`: the first process of a pid namespace, with a `/run` of its own on a disk.
+    /// `/run/fanpcap/v6`: the first process of a pid namespace, with a `/run` of its own on a disk.
     pub(crate) fn behind(&self) -> Vec<&str> {
         self.within(&["unshare", "-m", "-p", "-f", "--kill-child", "--mount-proc"])
     }
 
     fn within<'a>(&'a self, unshare: &[&'a str]) -> Vec<&'a str> {
-        const SCENE: &str = "disk=/var/tmp/${0##*/}; mkdir -p $disk/fanpcap/v5 && \
+        const SCENE: &str = "disk=/var/tmp/${0##*/}; mkdir -p $disk/fanpcap/v6 && \
                              mount --bind $disk /run && \
-                             mount --bind \"$0\" /run/fanpcap/v5 && exec \"$@\"";
+                             mount --bind \"$0\" /run/fanpcap/v6 && exec \"$@\"";
         let volume = self.0.to_str().unwrap_or_default();
         [unshare, &["sh", "-c", SCENE, volume]].concat()
     }
