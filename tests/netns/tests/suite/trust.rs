@@ -62,8 +62,8 @@ fn ensure_spared(mode: &str) -> Result<()> {
         let (netns, victim) = (netns::inode()?, victim.display());
         // The directories of this build, and of one without a version.
         let plant = format!(
-            "cd /run/fanpcap && mkdir -p {netns} v5/{netns} && \
-             ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v5/{netns}/{ifindex}.7"
+            "cd /run/fanpcap && mkdir -p {netns} v6/{netns} && \
+             ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v6/{netns}/{ifindex}.7"
         );
         let scene = format!(
             "mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \

@@ -138,12 +138,6 @@ fn the_busiest_member_is_level_within_twenty_rounds() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn the_same_on_xdp() -> Result<()> {
-    all_buckets_level_the_members(&[ON_XDP])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn live_flows_stay_and_new_ones_level_the_members() -> Result<()> {
     on_wire(1, |wire| {
         let group = Group::start(wire, "flow+balance", &[])?;
@@ -195,27 +189,6 @@ fn a_flow_of_more_than_a_share_is_named_and_stays() -> Result<()> {
     })
 }
 
-/// Whoever does the rounds is killed, and the next member goes on.
-#[test]
-#[ignore = "needs root: run by make test"]
-fn who_does_the_rounds_is_killed_and_the_next_goes_on() -> Result<()> {
-    on_wire(1, |wire| {
-        let mut group = Group::start(wire, "flow+balance=all", &[])?;
-        let mut mix = Mix::new()?;
-        skewed(&mut mix, &group);
-        group.send(&mut mix, 2, &mut |_, _| Ok(()))?;
-        group.members[0].end(End::Killed)?;
-        group.send(&mut mix, ROUNDS, &mut |_, _| Ok(()))?;
-        let last = mix.sent();
-        group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
-        let seen = group.finish(&mix, 1)?;
-        // Three are left.
-        let after = seen.above(last..mix.sent());
-        ensure!(after <= 5.0, "{after}");
-        Ok(())
-    })
-}
-
 #[test]
 #[ignore = "needs root: run by make test"]
 fn members_agree_on_how_they_are_balanced() -> Result<()> {
@@ -231,4 +204,36 @@ fn members_agree_on_how_they_are_balanced() -> Result<()> {
         }
         first.stop()
     })
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn the_same_on_xdp() -> Result<()> {
+        all_buckets_level_the_members(&[ON_XDP])
+    }
+
+    /// Whoever does the rounds is killed, and the next member goes on.
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn who_does_the_rounds_is_killed_and_the_next_goes_on() -> Result<()> {
+        on_wire(1, |wire| {
+            let mut group = Group::start(wire, "flow+balance=all", &[])?;
+            let mut mix = Mix::new()?;
+            skewed(&mut mix, &group);
+            group.send(&mut mix, 2, &mut |_, _| Ok(()))?;
+            group.members[0].end(End::Killed)?;
+            group.send(&mut mix, ROUNDS, &mut |_, _| Ok(()))?;
+            let last = mix.sent();
+            group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
+            let seen = group.finish(&mix, 1)?;
+            // Three are left.
+            let after = seen.above(last..mix.sent());
+            ensure!(after <= 5.0, "{after}");
+            Ok(())
+        })
+    }
 }

@@ -37,18 +37,6 @@ fn both_directions_move_together_when_members_come_and_are_killed() -> Result<()
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn both_directions_move_together_when_members_hang_and_are_killed() -> Result<()> {
-    members_come_and_go([End::HangsFirst; 2], &["immediate"])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
-fn both_directions_move_together_when_members_leave() -> Result<()> {
-    members_come_and_go([End::Leaves; 2], &["nobody"])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn on_xdp_both_directions_move_together_when_members_come_leave_and_are_killed() -> Result<()> {
     members_come_and_go([End::Killed, End::Leaves], &[ON_XDP, "nobody"])
 }
@@ -104,12 +92,6 @@ fn one_device_that_was_down_moves_neither_direction() -> Result<()> {
     one_device_was_down(&[])
 }
 
-#[test]
-#[ignore = "needs root: run by make test"]
-fn on_xdp_one_device_that_was_down_moves_neither_direction() -> Result<()> {
-    one_device_was_down(&[ON_XDP])
-}
-
 fn one_device_was_down(members: &'static [&'static str]) -> Result<()> {
     on_two_wires_of(members, |wire| {
         let mut scene = Scene::start_on(wire, BOTH, 7, 4, members)?;
@@ -158,4 +140,27 @@ fn members_of_other_devices_are_refused() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn both_directions_move_together_when_members_hang_and_are_killed() -> Result<()> {
+        members_come_and_go([End::HangsFirst; 2], &["immediate"])
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn both_directions_move_together_when_members_leave() -> Result<()> {
+        members_come_and_go([End::Leaves; 2], &["nobody"])
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn on_xdp_one_device_that_was_down_moves_neither_direction() -> Result<()> {
+        one_device_was_down(&[ON_XDP])
+    }
 }

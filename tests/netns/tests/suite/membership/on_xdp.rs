@@ -36,12 +36,6 @@ fn each_newcomer_takes_its_share_and_nothing_is_left() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn members_that_leave_lose_nothing() -> Result<()> {
-    members_end(End::Leaves, &[ON_XDP])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn members_that_are_killed_lose_nothing() -> Result<()> {
     members_end(End::Killed, &[ON_XDP])
 }
@@ -60,12 +54,6 @@ fn what_is_left_of_members_that_leave_is_in_order() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn members_in_immediate_mode_lose_nothing() -> Result<()> {
-    members_end(End::Killed, &[ON_XDP, "immediate"])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &[ON_XDP, "nobody"])
 }
@@ -74,14 +62,6 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_successor_has_the_flows_of_one_that_hung_and_what_it_had_not_read() -> Result<()> {
     takeover::members_come_back(End::HangsFirst, &[ON_XDP])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
-fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
-    on_wire_that_ends_clean(1, |wire| {
-        silent::one_is_stopped_and_goes_on(wire, &[ON_XDP])
-    })
 }
 
 #[test]
@@ -108,4 +88,29 @@ fn a_device_that_was_down_moves_no_flow() -> Result<()> {
         scene.phase()?;
         scene.finish(load)
     })
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn members_that_leave_lose_nothing() -> Result<()> {
+        members_end(End::Leaves, &[ON_XDP])
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn members_in_immediate_mode_lose_nothing() -> Result<()> {
+        members_end(End::Killed, &[ON_XDP, "immediate"])
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
+        on_wire_that_ends_clean(1, |wire| {
+            silent::one_is_stopped_and_goes_on(wire, &[ON_XDP])
+        })
+    }
 }

@@ -27,12 +27,6 @@ fn members_in_another_network_namespace_see_to_a_device_that_was_down() -> Resul
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn flows_that_keep_their_member_keep_it_when_the_device_was_down() -> Result<()> {
-    the_device_was_down(&["mode=flow+sticky"])
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
     on_wire(1, |wire| {
         let (mut scene, mut load) = (Scene::start(wire, 7, 5, &[])?, Load::start()?);
@@ -95,4 +89,15 @@ pub(super) fn mix(scene: &mut Scene<'_>) -> Result<()> {
     scene.phase()?;
     scene.end(1, End::Killed)?;
     scene.phase()
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn flows_that_keep_their_member_keep_it_when_the_device_was_down() -> Result<()> {
+        the_device_was_down(&["mode=flow+sticky"])
+    }
 }

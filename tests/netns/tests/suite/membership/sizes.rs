@@ -14,20 +14,8 @@ use super::story::Story;
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn of_two_each_ends_in_turn() -> Result<()> {
-    each_ends_in_turn(2)
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
 fn of_four_each_ends_in_turn() -> Result<()> {
     each_ends_in_turn(4)
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
-fn of_eight_each_ends_in_turn() -> Result<()> {
-    each_ends_in_turn(8)
 }
 
 /// The members come one by one. Then that of each slot leaves or is killed, the first one included,
@@ -98,4 +86,21 @@ fn start(wire: &Wire, members: &mut Vec<Recorder>) -> Result<()> {
 fn phase(members: &[Recorder], phases: &mut Vec<Range<u64>>) -> Result<()> {
     phases.push(scene::phase_of(DEVICE, members, false)?);
     Ok(())
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn of_two_each_ends_in_turn() -> Result<()> {
+        each_ends_in_turn(2)
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn of_eight_each_ends_in_turn() -> Result<()> {
+        each_ends_in_turn(8)
+    }
 }
