@@ -63,6 +63,7 @@ pub struct Entrant<'a> {
 /// # Errors
 /// Each says what the group is and what to do.
 pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
+    let _arriving = entrant.engine.arriving();
     let (fd, membership) = (entrant.socket, entrant.membership);
     let (group, mode) = (membership.group, membership.mode);
     let fanout = wanted(group, mode);

@@ -11,15 +11,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A group's lock, open. A process that has dropped its privileges could not open it any more.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLock(
-    /// The file with the groups' locks, and which of them are this group's and its device's dock's;
-    /// none without pages.
-    Option<(Arc<File>, [u32; 2])>,
+    /// The file with the groups' locks, and which of them are this group's, its device's dock's and
+    /// that of newcomers to the dock; none without pages.
+    Option<(Arc<File>, [u32; 3])>,
 );
+
+/// Which of them.
+const GROUP: usize = 0;
+const DOCK: usize = 1;
+const NEWCOMERS: usize = 2;
 
 /// The right to change a group, for as long as it is kept. It ends with the process, however that
 /// dies.
@@ -49,22 +54,54 @@ impl GroupLock {
         }
     }
 
-    /// Waits for the turn, for a second at most.
+    /// Waits for the turn, for ten seconds at most; for a second where the process that has it is
+    /// stopped.
     ///
     /// # Errors
     /// [`SteerError::Busy`] when another has it for longer, [`SteerError::Pages`] when the lock
     /// can't be taken.
     pub(crate) fn take(&self) -> Result<Turn, SteerError> {
-        patiently(|| self.try_take()).map_err(|error| self.named(error, 0))
+        self.wait_for(GROUP, || self.try_take())
     }
 
-    /// Names the process that has a lock, by its index, where it can be known.
-    fn named(&self, error: SteerError, which: usize) -> SteerError {
-        let holder = match (&error, &self.0) {
-            (SteerError::Busy, Some((file, numbers))) => lock::holder(file, numbers[which]),
-            _ => None,
-        };
-        holder.map_or(error, SteerError::BusyBy)
+    /// Waits for one of the locks. Many may wait for it at once, on a machine without CPU time to
+    /// spare, and each has it for a while.
+    fn wait_for<T>(
+        &self,
+        which: usize,
+        mut take: impl FnMut() -> Result<Option<T>, SteerError>,
+    ) -> Result<T, SteerError> {
+        let end = Instant::now() + PATIENCE;
+        let mut look = Instant::now() + LOOKED_AFTER;
+        loop {
+            if let Some(taken) = take()? {
+                return Ok(taken);
+            }
+            let now = Instant::now();
+            if now >= look {
+                look = now + LOOKED_AFTER;
+                let file = self.0.as_ref();
+                let holder = file.and_then(|(file, numbers)| lock::holder(file, numbers[which]));
+                if now >= end || holder.is_some_and(|it| it.is_stopped()) {
+                    return Err(holder.map_or(SteerError::Busy, SteerError::BusyBy));
+                }
+            }
+            thread::sleep(STEP);
+        }
+    }
+
+    /// Notes that this newcomer is at the device's dock and on no page yet, for as long as the
+    /// result is kept. `None` where no other process can see it.
+    pub(crate) fn arrive(&self) -> Option<Arriving> {
+        let (file, numbers) = self.0.as_ref()?;
+        let arriving = Arriving(Arc::clone(file), numbers[NEWCOMERS]);
+        lock::share_byte(file, arriving.1).ok()?.then_some(arriving)
+    }
+
+    /// Whether another handle's newcomer is at the device's dock and on no page yet.
+    pub(crate) fn sees_arriving(&self) -> bool {
+        let locks = self.0.as_ref();
+        locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
     }
 
     /// The turn, if nobody has it.
@@ -75,8 +112,8 @@ impl GroupLock {
         let Some(of_thread) = Thread::take() else {
             return Ok(None);
         };
-        if let Some((file, [number, _])) = &self.0 {
-            if !lock::try_take_byte(file, *number).map_err(SteerError::Pages)? {
+        if let Some((file, numbers)) = &self.0 {
+            if !lock::try_take_byte(file, numbers[GROUP]).map_err(SteerError::Pages)? {
                 return Ok(None);
             }
         }
@@ -88,7 +125,7 @@ impl GroupLock {
 }
 
 impl Turn {
-    /// Waits for the turn in the group of `identity`, for a second at most.
+    /// Waits for the turn in the group of `identity`, as [`GroupLock::take`] does.
     ///
     /// # Errors
     /// As [`GroupLock::open`] and [`GroupLock::take`].
@@ -96,13 +133,13 @@ impl Turn {
         GroupLock::open(identity)?.take()
     }
 
-    /// Waits for the turn at the dock of the group's device, for a second at most. It is taken
-    /// last.
+    /// Waits for the turn at the dock of the group's device, as [`GroupLock::take`] does. It is
+    /// taken last.
     ///
     /// # Errors
     /// As [`GroupLock::take`].
     pub(crate) fn at_dock(&self) -> Result<AtDock<'_>, SteerError> {
-        patiently(|| self.try_at_dock()).map_err(|error| self.lock.named(error, 1))
+        self.lock.wait_for(DOCK, || self.try_at_dock())
     }
 
     /// The turn at the dock, if nobody has it.
@@ -111,8 +148,8 @@ impl Turn {
     /// [`SteerError::Pages`].
     pub(crate) fn try_at_dock(&self) -> Result<Option<AtDock<'_>>, SteerError> {
         let is_taken = match &self.lock.0 {
-            Some((file, [_, dock])) => {
-                !lock::try_take_byte(file, *dock).map_err(SteerError::Pages)?
+            Some((file, numbers)) => {
+                !lock::try_take_byte(file, numbers[DOCK]).map_err(SteerError::Pages)?
             }
             // Without pages, this process's threads are all there is.
             None => false,
@@ -134,7 +171,7 @@ pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
         };
         lasts.then(|| lock::holder(&file, number)).flatten()
     };
-    numbers.into_iter().find_map(holder)
+    [GROUP, DOCK].into_iter().find_map(|it| holder(numbers[it]))
 }
 
 /// Nearly all changes take less.
@@ -146,28 +183,29 @@ pub(crate) struct AtDock<'a>(&'a Turn);
 
 impl Drop for AtDock<'_> {
     fn drop(&mut self) {
-        if let Some((file, [_, dock])) = &self.0.lock.0 {
-            let _ = lock::release_byte(file, *dock);
+        if let Some((file, numbers)) = &self.0.lock.0 {
+            let _ = lock::release_byte(file, numbers[DOCK]);
         }
     }
 }
 
-fn patiently<T>(mut take: impl FnMut() -> Result<Option<T>, SteerError>) -> Result<T, SteerError> {
-    for _ in 0..PATIENCE {
-        if let Some(taken) = take()? {
-            return Ok(taken);
-        }
-        thread::sleep(Duration::from_millis(1));
+/// A newcomer that has a device's dock, and whose page does not show it yet. Others can't get the
+/// dock from it meanwhile, and wait. A stopped one is in nobody's way but theirs.
+#[derive(Debug)]
+pub(crate) struct Arriving(Arc<File>, u32);
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let _ = lock::release_byte(&self.0, self.1);
     }
-    Err(SteerError::Busy)
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some((file, [number, _])) = &self.lock.0 {
+        if let Some((file, numbers)) = &self.lock.0 {
             // A child that was forked meanwhile has a copy of the descriptor, which would keep the
             // lock.
-            let _ = lock::release_byte(file, *number);
+            let _ = lock::release_byte(file, numbers[GROUP]);
         }
     }
 }
@@ -206,8 +244,10 @@ impl Drop for Thread {
     }
 }
 
-/// Milliseconds to wait for another thread or process.
-const PATIENCE: u32 = 1000;
+/// How long to wait for other threads and processes, and after how long to look who has the lock.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
+const LOOKED_AFTER: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -234,7 +274,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));
         let [ours, others] = [(); 2].map(|()| File::create(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
-        let lock = GroupLock(Some((Arc::new(ours), [7, 8])));
+        let lock = GroupLock(Some((Arc::new(ours), [7, 8, 9])));
+        assert!(lock::try_take_byte(&others, 7).unwrap());
+        thread::scope(|scope| {
+            let copy = others.try_clone().unwrap();
+            scope.spawn(move || {
+                thread::sleep(LOOKED_AFTER * 3 / 2);
+                lock::release_byte(&copy, 7).unwrap();
+            });
+            assert!(lock.take().is_ok(), "on a busy machine changes take long");
+        });
         assert!(lock::try_take_byte(&others, 7).unwrap());
         let error = lock.take().unwrap_err();
         let own = std::process::id();

@@ -123,7 +123,11 @@ impl Program {
         self.spawn(scratch)?.wait()
     }
 
-    fn spawn(mut self, scratch: &Scratch) -> Result<Member> {
+    /// Starts the application, and does not wait until it captures.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn spawn(mut self, scratch: &Scratch) -> Result<Member> {
         let said = scratch.new_file("said");
         let log = File::create(&said)?;
         self.command.stdout(log.try_clone()?).stderr(log);

@@ -34,7 +34,11 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    for &part in all {
+    // In the same order as other handles do, whatever theirs is: newcomers to a device wait for each
+    // other.
+    let mut in_order = all.to_vec();
+    in_order.sort_by_key(|part| part.request().map(|it| it.system_name().to_owned()));
+    for part in in_order {
         if reason.is_none() {
             reason = prepare_part(part, plans).map_err(|status| (part, status))?;
         }

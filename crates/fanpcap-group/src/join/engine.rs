@@ -5,6 +5,7 @@ use super::{JoinError, Newcomer, XdpError, device, free_number, wanted};
 use crate::dock::Dock;
 use crate::shared::Shared;
 use crate::table::at;
+use crate::turn::Arriving;
 use fanpcap_config::settings::Group;
 use fanpcap_linux::process::memory;
 use fanpcap_xdp::{Device, Lanes, MemberRings};
@@ -18,6 +19,16 @@ pub enum Engine<'a> {
     Sockets,
     /// A BPF program in the device's driver. The handle's socket stays silent.
     Xdp(Xdp<'a>),
+}
+
+impl Engine<'_> {
+    /// Others wait for the newcomer's page as long as the result is kept.
+    pub(super) fn arriving(&self) -> Option<Arriving> {
+        match self {
+            Self::Xdp(asked) => asked.prepared.arriving(),
+            Self::Sockets => None,
+        }
+    }
 }
 
 /// What a handle asks of the XDP engine.

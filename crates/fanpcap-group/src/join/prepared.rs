@@ -12,7 +12,7 @@ use crate::roster::Roster;
 use crate::selection;
 use crate::shared::Shared;
 use crate::table::at;
-use crate::turn::GroupLock;
+use crate::turn::{Arriving, GroupLock};
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
@@ -29,11 +29,17 @@ pub struct Prepared {
     dock: Dock<Device>,
     /// Not for a group that has members.
     shared: Mutex<Option<Shared>>,
+    lock: GroupLock,
+    /// Until the first attempt to join.
+    arriving: Mutex<Option<Arriving>>,
 }
 
-/// How long to wait for the kernel to free what the last member of the last group had, and for
-/// another newcomer's page to show the dock.
-const FREED_WITHIN: Duration = Duration::from_millis(500);
+/// How long to wait for the kernel to free what the last member of the last group had.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long to wait for other newcomers' pages to show the dock. One may be stopped.
+const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
+
 const STEP: Duration = Duration::from_millis(10);
 
 /// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
@@ -59,7 +65,7 @@ pub fn prepare(
     let _ = GroupDir::for_member(ifindex, number);
     let identity = Identity::outside(number, ifindex);
     let lock = GroupLock::open(&identity).map_err(XdpError::Lock)?;
-    let dock = dock(ifindex, &lock)?;
+    let (dock, arriving) = dock(ifindex, &lock)?;
     let found = match membership.group {
         Group::Number(number) => has_members(number, ifindex),
         Group::New => Ok(false),
@@ -76,6 +82,8 @@ pub fn prepare(
     Ok(Prepared {
         dock,
         shared: Mutex::new(shared),
+        lock,
+        arriving: Mutex::new(arriving),
     })
 }
 
@@ -83,6 +91,12 @@ impl Prepared {
     /// The dock of the device.
     pub(super) fn dock(&self) -> &Dock<Device> {
         &self.dock
+    }
+
+    /// Others wait for this newcomer's page as long as the result is kept.
+    pub(super) fn arriving(&self) -> Option<Arriving> {
+        let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
+        arriving.or_else(|| self.lock.arrive())
     }
 
     /// What the members of a new group share, to whom no packets come yet.
@@ -141,16 +155,22 @@ fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<
 }
 
 /// The device's dock. The BPF program that the device has may be that of a dock whose last member
-/// has just gone, or whose first has not joined yet.
-fn dock(ifindex: u32, lock: &GroupLock) -> Result<Dock<Device>, XdpError> {
-    let end = Instant::now() + FREED_WITHIN;
+/// has just gone, or which other newcomers have and no page shows yet.
+fn dock(ifindex: u32, lock: &GroupLock) -> Result<(Dock<Device>, Option<Arriving>), XdpError> {
+    let last = Instant::now() + ARRIVED_WITHIN;
+    let mut end = Instant::now() + FREED_WITHIN;
     loop {
         let turn = lock.take().map_err(XdpError::Lock)?;
         let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
+        let now = Instant::now();
+        // Asked first: who has arrived by now is on a page.
+        if lock.sees_arriving() {
+            end = last.min(now + FREED_WITHIN);
+        }
         match find_or_make(ifindex) {
             Err(XdpError::Unavailable(Unavailable::Foreign { name, .. }))
-                if Instant::now() < end && name.as_deref().is_none_or(is_ours) => {}
-            found => return found,
+                if now < end && name.as_deref().is_none_or(is_ours) => {}
+            found => return found.map(|dock| (dock, lock.arrive())),
         }
         drop(at_dock);
         drop(turn);

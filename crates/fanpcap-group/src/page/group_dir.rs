@@ -168,16 +168,18 @@ impl GroupDir {
     }
 
     /// Opens the file with the locks of all groups and docks, and returns the numbers of this
-    /// group's lock and of the one of its device's dock. Two groups may share a number; then they
-    /// wait for each other.
+    /// group's lock, of the one of its device's dock, and of the one that newcomers to the dock
+    /// share. Two groups may share a number; then they wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
-    pub(crate) fn turns(&self) -> io::Result<(File, [u32; 2])> {
+    pub(crate) fn turns(&self) -> io::Result<(File, [u32; 3])> {
         let file = content::open(&self.root.open()?, OsStr::new(TURNS), Access::Make)?;
         let device = self.group.split('.').next().unwrap_or_default();
         let file = file.ok_or(io::ErrorKind::PermissionDenied)?;
-        Ok((file, [&self.group, device].map(|name| self.number(name))))
+        let newcomers = format!("{device}+");
+        let names = [&self.group, device, &newcomers];
+        Ok((file, names.map(|name| self.number(name))))
     }
 
     /// The number of the lock of this name.

@@ -25,7 +25,11 @@ pub fn try_take(file: &File) -> io::Result<bool> {
 /// # Errors
 /// As [`try_take`].
 pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
-    match lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
+    take(file, libc::F_WRLCK, byte)
+}
+
+fn take(file: &File, kind: i32, byte: u32) -> io::Result<bool> {
+    match lock(file, libc::F_OFD_SETLK, kind, byte, 1) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
@@ -60,7 +64,26 @@ pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// A process that has the lock of one byte, as far as /proc shows it (`/proc/PID/fdinfo`).
+/// Takes a share of one byte's lock: many open file descriptions may have one at a time. False when
+/// one has the lock for itself.
+///
+/// # Errors
+/// The error of fcntl(2).
+pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
+    take(file, libc::F_RDLCK, byte)
+}
+
+/// Whether another open file description has the lock of one byte, or a share of it. Asks by a file
+/// that nobody else may open: who may read a file may take a share.
+///
+/// # Errors
+/// The error of fcntl(2).
+pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+/// A process that has the lock of one byte, or a share of it, as far as /proc shows it (`/proc/PID/fdinfo`).
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
     let inode = file.metadata().ok()?.ino();
     let its = format!(":{inode} {byte} {byte}");
@@ -172,5 +195,21 @@ mod tests {
         release_byte(&one, 7).unwrap();
         assert_eq!(holder(&other, 7), None);
         assert!(try_take_byte(&other, 7).unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_shared_by_many() {
+        let scene = Scene::new("shares");
+        let [one, other, third] = [(); 3].map(|()| scene.open());
+        assert!(share_byte(&one, 7).unwrap());
+        assert!(!is_byte_shared(&one, 7).unwrap(), "its own share counts");
+        assert!(share_byte(&other, 7).unwrap());
+        assert!(is_byte_shared(&one, 7).unwrap());
+        assert!(!try_take_byte(&third, 7).unwrap());
+        assert_eq!(holder(&third, 7).unwrap().pid, std::process::id());
+        release_byte(&other, 7).unwrap();
+        assert!(is_byte_shared(&third, 7).unwrap(), "the first has it still");
+        release_byte(&one, 7).unwrap();
+        assert!(!is_byte_shared(&third, 7).unwrap());
     }
 }

@@ -2,15 +2,14 @@
 //! all packets, and the application is told why, in words of docs/errors.md.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{Wire, ensure_each_once, on_wire, wait_for_shares};
 use fanpcap_testkit::member::finish;
 use fanpcap_testkit::{Program, traffic};
 
-use crate::scene::{ensure_on_page, start_as, tcpdump};
+use crate::scene::{ensure_on_page, preload, start_as, tcpdump};
 
 /// What a kernel lacks, as `c/without.c` says, and what the application is told.
 const LACKING: [(&str, &str); 7] = [
@@ -29,18 +28,6 @@ const LACKING: [(&str, &str); 7] = [
     ),
 ];
 
-fn stub(wire: &Wire) -> Result<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/without.c");
-    let stub = wire.scratch.file("without.so");
-    let mut cc = Command::new("cc");
-    cc.args([
-        "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o",
-    ]);
-    let done = cc.arg(&stub).arg(source).status().context("cc")?;
-    ensure!(done.success(), "cc: {done}");
-    Ok(stub)
-}
-
 fn without(program: Program, stub: &Path, what: &str) -> Program {
     program.set("LD_PRELOAD", stub).set("WITHOUT", what)
 }
@@ -57,7 +44,7 @@ fn packet_sockets_stand_in_where_the_kernel_lacks_something() -> Result<()> {
 
 /// A handle without a group, and members of one.
 fn stand_in(wire: &Wire, what: &str, reason: &str) -> Result<()> {
-    let stub = stub(wire)?;
+    let stub = preload(wire, "without")?;
     let start = |group: &str| {
         let program = without(tcpdump(wire)?, &stub, what);
         let member = program.set("PCAP_GROUP", group).start(&wire.scratch)?;
@@ -84,7 +71,7 @@ fn without_tcx_the_engine_captures_what_comes() -> Result<()> {
         let config = wire.scratch.file("pcap.conf");
         fs::write(&config, "driver@vb = xdp\noutgoing@vb = no\n")?;
         let program = wire.tcpdump()?.set("PCAP_CONFIG", config);
-        let member = start_as(wire, without(program, &stub(wire)?, "tcx"))?;
+        let member = start_as(wire, without(program, &preload(wire, "without")?, "tcx"))?;
         let frames = traffic::frames(1, &traffic::flows(1, 40), 0..500)?;
         wire.send_as_tap(&frames)?;
         ensure_each_once(&finish(vec![member], frames.len())?, &frames)

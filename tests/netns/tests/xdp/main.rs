@@ -13,6 +13,7 @@ mod host;
 mod kernels;
 mod ledger;
 mod memory;
+mod newcomers;
 mod refusals;
 mod remains;
 mod replaced;

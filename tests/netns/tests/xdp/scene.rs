@@ -1,9 +1,10 @@
 //! Applications on the XDP engine, at a wire's end.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, Wire};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::has_xdp;
@@ -25,6 +26,19 @@ pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
     let said = member.said()?;
     ensure!(!said.contains("packet sockets"), "{said}");
     Ok(member)
+}
+
+/// What is to be preloaded into applications: a source in `c`, compiled.
+pub(crate) fn preload(wire: &Wire, name: &str) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
+    let object = wire.scratch.file(&format!("{name}.so"));
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o",
+    ]);
+    let done = cc.arg(&object).arg(source).status().context("cc")?;
+    ensure!(done.success(), "cc: {done}");
+    Ok(object)
 }
 
 /// Waits until the device has no XDP program.

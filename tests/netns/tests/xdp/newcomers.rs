@@ -1,0 +1,86 @@
+//! Newcomers that come at once, as on a machine that has no CPU time to spare: all of them are on
+//! the engine, whoever has the device first.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_netns::{DEVICE, Wire, ensure_each_once, finish, wait_for_shares};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::veth::has_xdp;
+use fanpcap_testkit::{Member, Program, member, traffic};
+
+use crate::scene::{preload, tcpdump};
+
+const GROUP: u16 = 7;
+
+/// Longer than newcomers wait for what the kernel frees of a group that has ended.
+const STALLED: Duration = Duration::from_secs(3);
+
+fn newcomer(wire: &Wire) -> Result<Program> {
+    Ok(tcpdump(wire)?.group(GROUP, "flow"))
+}
+
+/// A newcomer that has taken over the device, and goes on when the file is removed.
+fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
+    let stalls = wire.scratch.file("stalls");
+    let program = newcomer(wire)?.set("LD_PRELOAD", preload(wire, "stalls")?);
+    let member = program.set("STALLS", &stalls).spawn(&wire.scratch)?;
+    await_for("a newcomer that stalls", LIMIT, || {
+        Ok(stalls.exists().then_some(()))
+    })?;
+    ensure!(has_xdp(DEVICE)?, "it has not taken over the device");
+    Ok((member, stalls))
+}
+
+/// Starts others, and gives them time to go other ways than that of the one that stalls.
+fn others(wire: &Wire, stalls: &Path) -> Result<Vec<Member>> {
+    let start = |_| newcomer(wire)?.spawn(&wire.scratch);
+    let others = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    thread::sleep(STALLED);
+    for other in &others {
+        let said = other.said()?;
+        ensure!(said.is_empty() && stalls.exists(), "has not waited: {said}");
+    }
+    Ok(others)
+}
+
+/// Checks that all of them join on the engine, and that each packet is had once.
+fn ensure_all_share(wire: &Wire, mut members: Vec<Member>) -> Result<()> {
+    for member in &mut members {
+        member.wait_until_says("listening on")?;
+        let said = member.said()?;
+        ensure!(!said.contains("packet sockets"), "{said}");
+    }
+    member::wait_for_members(GROUP, members.len())?;
+    wait_for_shares()?;
+    let frames = traffic::frames(1, &traffic::flows(1, 60), 0..600)?;
+    wire.send_as_tap(&frames)?;
+    ensure_each_once(&finish(members, frames.len())?, &frames)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn newcomers_wait_for_one_that_has_the_device_and_is_in_no_group_yet() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let (first, stalls) = stalled(wire)?;
+        let mut members = others(wire, &stalls)?;
+        std::fs::remove_file(&stalls)?;
+        members.push(first);
+        ensure_all_share(wire, members)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn newcomers_take_the_device_of_one_that_dies_before_it_joins() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let (first, stalls) = stalled(wire)?;
+        let members = others(wire, &stalls)?;
+        first.signal("KILL")?;
+        first.wait()?;
+        ensure_all_share(wire, members)
+    })
+}
