@@ -1,5 +1,6 @@
 //! One read: its request, its packet, its end.
 
+use crate::control::Control;
 use crate::port::ReadError;
 use std::ffi::c_int;
 use std::time::Duration;
@@ -88,6 +89,8 @@ pub struct Call {
     pub(crate) delivered: c_int,
     /// The read has had packets, or has waited for them: it need not wait again.
     pub(crate) begun: bool,
+    /// Whether the application's descriptor was readable when the read began; `None`: not asked.
+    woken: Option<bool>,
 }
 
 impl Call {
@@ -97,7 +100,20 @@ impl Call {
             max: if max <= 0 { c_int::MAX } else { max },
             delivered: 0,
             begun: false,
+            woken: None,
         }
+    }
+
+    /// Whether the application may have waited by itself and been woken before the read: then the
+    /// read does not wait. To be asked before anything is done for which the descriptor becomes
+    /// readable or ceases to be.
+    pub(crate) fn was_woken(&mut self, control: &Control) -> bool {
+        *self.woken.get_or_insert_with(|| control.has_woken())
+    }
+
+    /// Whether the read may end without a packet for an application that waits by itself.
+    pub(crate) fn may_be_empty(&self, control: &Control) -> bool {
+        control.is_asked() && self.woken != Some(false)
     }
 
     pub(crate) fn is_done(&self) -> bool {

@@ -264,9 +264,10 @@ impl Reader {
                 lane.set_publisher(publisher);
             }
         }
-        // An application that waits by itself may have been woken for that, and does not expect
-        // the read to wait.
-        call.begun |= self.attend(state) && self.control.is_asked();
+        // An application that waits by itself may have been woken for what the companies want, and
+        // does not expect the read to wait.
+        let was_woken = self.control.has_company() && call.was_woken(&self.control);
+        call.begun |= self.attend(state) && was_woken;
     }
 
     /// Does what the companies want, if one wants something. False when none does. All are attended

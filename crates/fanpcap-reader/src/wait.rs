@@ -17,10 +17,12 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
+        // Asked before the wait: what a company wants during it has woken nobody.
+        let was_woken = self.has_company() && call.was_woken(self);
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {
-                let (is_own, is_called) = self.wait_for_packets(longest)?;
+                let (is_own, is_called) = self.wait_for_packets(longest, was_woken)?;
                 if !is_own {
                     // The application must not notice this wait, which is not its own.
                     return Ok(is_called);
@@ -29,8 +31,7 @@ impl Control {
             }
             Wait::Any(devices, longest, after) => {
                 let is_called = self.wait_for_any(devices, longest, after)?;
-                // An application that waits by itself was woken for the company.
-                call.begun |= self.is_nonblocking() || (is_called && self.is_asked());
+                call.begun |= self.is_nonblocking() || (is_called && was_woken);
                 return Ok(is_called);
             }
         };
@@ -41,8 +42,13 @@ impl Control {
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
     /// and whether the reader must attend to a company. The wait was not the application's own
     /// when the reader must publish or look again: `longest` has passed, a signal has come, another
-    /// thread has nudged the reader, or a company calls.
-    fn wait_for_packets(&self, longest: Option<Duration>) -> Result<(bool, bool), End> {
+    /// thread has nudged the reader, or a company calls. `was_woken`: the application was woken for
+    /// the company, and does not expect the read to wait.
+    fn wait_for_packets(
+        &self,
+        longest: Option<Duration>,
+        was_woken: bool,
+    ) -> Result<(bool, bool), End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
         loop {
@@ -74,8 +80,7 @@ impl Control {
             let is_nudged = woken.is_some_and(|woken| woken.signalled);
             let is_over = woken.is_none_or(|woken| woken == Woken::default());
             if is_nudged || is_called || (longest.is_some() && is_over) {
-                // An application that waits by itself was woken for the company.
-                return Ok((is_called && self.is_asked(), is_called));
+                return Ok((is_called && was_woken, is_called));
             }
         }
     }

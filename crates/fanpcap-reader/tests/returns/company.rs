@@ -2,10 +2,11 @@
 //! waits by itself.
 
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::program::{FakeProgram, record};
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{
-    Attention, Company, Inheritance, LinkState, PublishedCounters, PublishedPosition, Reader,
+    Attention, Company, Inheritance, Input, LinkState, PublishedCounters, PublishedPosition, Reader,
 };
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -150,6 +151,47 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
             assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
         });
         assert_eq!(company.attended(), 2);
+    }
+}
+
+/// An application that has asked for the descriptor need not wait on it. With a time-out of 0 the
+/// system's library ends no read without a packet.
+#[test]
+fn what_a_company_wants_during_a_read_does_not_end_it() {
+    let (frames, input_of_frames) = FakeDevice::new(false, None);
+    let (blocks, input_of_blocks) = FakeDevice::new(true, None);
+    let (records, input_of_records) = FakeProgram::new(None);
+    let frames = Mutex::new(frames);
+    let blocks = Mutex::new(blocks);
+    let cases: [(Input, &(dyn Fn() + Sync)); 3] = [
+        (input_of_frames, &|| {
+            frames.lock().unwrap().arrive(&[packet(1, 60)])
+        }),
+        (input_of_blocks, &|| {
+            blocks.lock().unwrap().arrive(&[packet(1, 60)])
+        }),
+        (input_of_records, &|| records.arrive(&[record(1, 60)])),
+    ];
+    for (input, arrive) in cases {
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        let company = FakeCompany::new();
+        assert!(company.join(&reader));
+        let descriptor = reader.selectable().unwrap();
+        assert!(is_readable(descriptor), "the first look is due");
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(LATER);
+                company.call();
+                while company.attended() < 2 {
+                    thread::yield_now();
+                }
+                thread::sleep(LATER);
+                arrive();
+                thread::sleep(2 * LATER);
+            });
+            assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+        });
     }
 }
 
