@@ -243,7 +243,7 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
         let written = done.map(|done| written(copy.number, &sources, done));
         OfCopy::new(copy, supervised.accounts[copy.number], written)
     });
-    let copies = (copies.collect(), supervised.absent);
+    let copies = (copies.collect(), supervised.absent, supervised.ceiling);
     let summary = Summary::new(group, supervised.mode.clone(), copies, of_merge);
     if !arguments.quiet {
         output.say(&summary.text());

@@ -221,10 +221,12 @@ impl Newcomer<'_> {
         attach: Option<Attach<'_>>,
         enter: Enter<'_>,
     ) -> Result<(), JoinError> {
-        if self.bound.protocol == ETH_P_SILENT && self.asks_xdp().is_none() {
+        let is_on_sockets = self.asks_xdp().is_none();
+        if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        let rejections = early.map(Member::rejections);
+        // On XDP nothing comes to the socket, and the page tells of the joining when it is done.
+        let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
         }

@@ -60,6 +60,10 @@ impl HeldPage {
     }
 }
 
+/// The device's count right before the group could have got packets for a newcomer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BeforeJoining(u64);
+
 /// Records the periods of rejection on a member's page.
 #[derive(Clone, Debug)]
 pub struct Rejections {
@@ -87,6 +91,18 @@ impl Rejections {
         // that it rejects.
         self.since.set(if rejects { counted } else { 0 });
         self.joined_at.set(counted);
+    }
+
+    /// What the device has counted, for [`Rejections::is_in`].
+    pub(crate) fn before_joining(&self) -> BeforeJoining {
+        BeforeJoining(self.counted())
+    }
+
+    /// Notes that the member is in the group, and rejected nothing as it joined. Noted earlier, the
+    /// group would seem to have a member while none gets its packets.
+    pub(crate) fn is_in(&self, since: BeforeJoining) {
+        self.since.set(0);
+        self.joined_at.set(since.0);
     }
 
     /// Notes that the member did not enter the group.
@@ -156,6 +172,12 @@ mod tests {
         );
         rejections.withdraw();
         assert!(!read(&words).has_begun && read(&words).now.is_none());
+        let before = rejections.before_joining();
+        assert!(!read(&words).has_begun, "it is not in the group yet");
+        rejections.is_in(before);
+        let is_in = read(&words);
+        assert!(is_in.has_begun && is_in.now.is_none() && is_in.joined_at >= Some(at));
+        rejections.withdraw();
         rejections.join(true);
         rejections.lack_share();
         rejections.end();

@@ -3,6 +3,7 @@
 
 mod absence;
 mod account;
+mod ceiling;
 mod counts;
 mod member;
 mod spans;
@@ -63,6 +64,12 @@ pub(crate) struct Ledger {
     offered: Offered,
     /// By device: what is in the bound, as a reading of it was lost.
     bounded: BTreeMap<u32, Spans>,
+    /// By device: its count when a copy was in the group for the first time.
+    begun: BTreeMap<u32, u64>,
+    /// By device: its count when a time without a copy had ended.
+    resumed: BTreeMap<u32, u64>,
+    /// Members that were not seen may have been there before all others.
+    has_unseen: bool,
     shares: Shares,
     /// Sockets of all members so far.
     known: BTreeSet<MemberId>,
@@ -101,6 +108,9 @@ impl Ledger {
             counts: Counts::of(devices),
             offered: Offered::default(),
             bounded: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            resumed: BTreeMap::new(),
+            has_unseen: false,
             shares: Shares::default(),
             known: BTreeSet::new(),
             pageless: BTreeSet::new(),

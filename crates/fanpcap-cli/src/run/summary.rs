@@ -134,10 +134,10 @@ impl Summary {
     pub(crate) fn new(
         group: u16,
         mode: String,
-        (copies, absent): (Vec<OfCopy>, Absent),
+        (copies, absent, ceiling): (Vec<OfCopy>, Absent, Option<u64>),
         merge: Option<OfMerge>,
     ) -> Self {
-        let total = Account::sum(copies.iter().map(|copy| copy.account));
+        let total = Account::sum(copies.iter().map(|copy| copy.account)).below(ceiling);
         let difference = |merge: &OfMerge| {
             let taken = total.taken?.checked_add(total.inherited?)?;
             Some(i64::try_from(taken).ok()? - i64::try_from(merge.packets).ok()?)
@@ -359,7 +359,7 @@ mod tests {
             cut: 1,
         };
         let copies = vec![copy(0, Some(9)), copy(1, None)];
-        let all = (copies, ABSENT);
+        let all = (copies, ABSENT, None);
         let summary = Summary::new(7, "hash".to_owned(), all, Some(merge(16)));
         assert_eq!(
             (summary.total.received, summary.total.taken),
@@ -378,7 +378,7 @@ mod tests {
         assert!(json["copies"][1]["taken"].is_null() && json["taken_not_written"].is_null());
 
         let copies = vec![copy(0, Some(9)), copy(1, Some(10))];
-        let all = (copies, ABSENT);
+        let all = (copies, ABSENT, None);
         let summary = Summary::new(7, "hash".to_owned(), all, Some(merge(16)));
         assert_eq!(summary.taken_not_written, Some(3));
         assert!(
@@ -399,7 +399,7 @@ mod tests {
         let of = |account, absent| {
             let copy = Copy::new(0, None, &[]);
             let copies = vec![OfCopy::new(&copy, account, None)];
-            Summary::new(7, "hash".to_owned(), (copies, absent), None)
+            Summary::new(7, "hash".to_owned(), (copies, absent, None), None)
         };
         let uncounted = |uncounted_at_most| Account {
             uncounted_at_most,

@@ -53,6 +53,8 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times without a copy.
     pub(crate) absent: Absent,
+    /// The most packets that can be in no figure, if there is such a limit.
+    pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,
     /// Copies ran for some time, and none of any start was in the group.

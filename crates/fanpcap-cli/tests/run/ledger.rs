@@ -30,7 +30,7 @@ fn what_killed_copies_lose_is_told_within_the_bound_of_their_joins() {
     let runs = ledger_runs();
     let kills = if runs.is_some() { 20 } else { 8 };
     let mut failed = Vec::new();
-    for mode in ["hash", "flow", "lb"] {
+    for mode in ["hash", "flow", "lb", "xdp"] {
         for seed in 0..runs.unwrap_or(1) {
             let row = netns::within_new(|| run(mode, kills, seed)).unwrap();
             println!("{row}");
@@ -53,8 +53,28 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let (group, copies) = (GROUP.to_string(), COPIES.to_string());
     let options = ["-n", &copies, "--group", &group, "--cpus", "none"];
-    let options = [&options[..], &["--restart", "--fanout", mode]].concat();
-    let command = ["tcpdump", "-n", "-Z", "root", "-i", FAR, "-w", "/dev/null"];
+    let on_xdp = format!("xdp:{FAR}");
+    let (fanout, device) = match mode {
+        "xdp" => ("flow", &on_xdp[..]),
+        mode => (mode, FAR),
+    };
+    let options = [
+        &options[..],
+        &["--device", FAR, "--restart", "--fanout", fanout],
+    ]
+    .concat();
+    let command = [
+        "tcpdump",
+        "-n",
+        "-Z",
+        "root",
+        "-s",
+        "96",
+        "-i",
+        device,
+        "-w",
+        "/dev/null",
+    ];
     let running = Running::start(&options, &command)?;
     running.wait_until_says("tcpdump: listening", COPIES)?;
     member::wait_for_members(GROUP, COPIES)?;
@@ -64,6 +84,9 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
         Ok((counted()? > before + 10_000).then_some(()))
     })?;
     let killed = kill_copies(&running, kills, seed);
+    await_for("more traffic", LIMIT, || {
+        Ok((counted()? > before + 110_000).then_some(()))
+    })?;
     thread::sleep(Duration::from_millis(300));
     traffic.end()?;
     killed?;
@@ -93,6 +116,7 @@ fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String
     let slack = i64::try_from(IN_FLIGHT * (starts + times))?;
     let is_right = (-slack..=i64::try_from(bound)? + slack).contains(&rest);
     let mark = if is_right { "" } else { " WRONG" };
+    ensure!(bound <= device, "{bound} of {device}: {summary:#}");
     ensure!(
         device > 100_000 && named.iter().sum::<u64>() == received,
         "{device}: {summary:#}"
@@ -227,7 +251,7 @@ fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
     const FRAMES: u64 = 40;
     on_wire(|injector| {
         let scratch = Scratch::new()?;
-        let preload = format!("LD_PRELOAD={}", dies(&scratch)?);
+        let preload = format!("LD_PRELOAD={}", preloaded(&scratch, "dies")?);
         let group = GROUP.to_string();
         let options = [
             "-n", "1", "--group", &group, "--cpus", "none", "--device", FAR,
@@ -301,7 +325,7 @@ fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
 }
 
 /// The row of a run of `line` in a shell, where something happens in the middle of traffic.
-fn in_traffic(
+pub(crate) fn in_traffic(
     options: &[&str],
     line: &str,
     happens: impl FnOnce(&Running) -> Result<()> + Send,
@@ -312,7 +336,8 @@ fn in_traffic(
         let tcpdump = format!("tcpdump -n -Z root -i {FAR} -w /dev/null");
         let line = line
             .replace("TCPDUMP", &tcpdump)
-            .replace("OBJECT", &dies(&scratch)?);
+            .replace("OBJECT", &preloaded(&scratch, "dies")?)
+            .replace("SLOWLY", &preloaded(&scratch, "moors_slowly")?);
         let group = GROUP.to_string();
         let common = ["--group", &group, "--cpus", "none", "--device", FAR];
         let running = Running::start(&[&common, options].concat(), &["sh", "-c", &line])?;
@@ -336,13 +361,13 @@ fn in_traffic(
     row.expect("a run")
 }
 
-/// Compiles what makes tcpdump die at a bad moment.
-fn dies(scratch: &Scratch) -> Result<String> {
-    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/c/dies.c");
-    let object = scratch.file("dies.so");
+/// Compiles what is preloaded into tcpdump.
+fn preloaded(scratch: &Scratch, name: &str) -> Result<String> {
+    let source = format!("{}/tests/run/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let object = scratch.file(&format!("{name}.so"));
     let object = object.to_str().context("a path in UTF-8")?;
     let mut compiler = Command::new("cc");
-    let compiled = compiler.args(["-shared", "-fPIC", "-o", object, SOURCE]);
+    let compiled = compiler.args(["-shared", "-fPIC", "-o", object, &source]);
     ensure!(compiled.status()?.success(), "cc failed");
     Ok(object.to_owned())
 }

@@ -8,7 +8,7 @@ use fanpcap_testkit::member;
 use serde_json::Value;
 
 use crate::captures::{frames, on_wire, wait_until_taken};
-use crate::ledger::{Traffic, counted};
+use crate::ledger::{Traffic, copies, counted, in_traffic};
 use crate::{FAR, GROUP, Running};
 
 /// Starts so many tcpdump on the engine, one after the other, and waits until they capture.
@@ -81,4 +81,21 @@ fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
         Ok(())
     })
     .unwrap();
+}
+
+/// A copy that comes back is in no group yet while its group is made: what comes meanwhile is told
+/// as that of a time without a copy, or is within the bound.
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {
+    let line = "echo >>starts; if [ $(wc -l <starts) = 2 ]; then export LD_PRELOAD=SLOWLY; fi; \
+                export PCAP_DRIVER=xdp; exec TCPDUMP";
+    let options = ["-n", "1", "--restart", "--fanout", "flow"];
+    let row = in_traffic(&options, line, |running| {
+        member::signal(copies(running)?[0], "KILL")?;
+        running.wait_until_says("tcpdump: listening", 2)?;
+        ensure!(!running.said().contains("packet sockets"), "fell back");
+        member::wait_for_members(GROUP, 1)
+    });
+    assert!(!row.contains("WRONG"), "{row}");
 }

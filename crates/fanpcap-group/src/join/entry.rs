@@ -13,6 +13,7 @@ use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
 use crate::member::Member;
 use crate::on_xdp::OnXdp;
+use crate::rejecting::BeforeJoining;
 use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
 use crate::stake::Stake;
@@ -27,6 +28,7 @@ use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_xdp::MemberRings;
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -43,6 +45,8 @@ pub(super) struct Entry<'a> {
     /// The member, where its group has a number by now.
     early: Option<&'a Member>,
     ready: Ready,
+    /// On XDP, once packets may come for the newcomer.
+    before: Cell<Option<BeforeJoining>>,
     stake: Option<Stake>,
 }
 
@@ -59,6 +63,7 @@ impl<'a> Entry<'a> {
             steered,
             early,
             ready: Ready::make(newcomer, steering),
+            before: Cell::new(None),
             stake: None,
         }
     }
@@ -172,6 +177,7 @@ impl<'a> Entry<'a> {
         if let Some(asked) = self.newcomer.asks_xdp() {
             let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
             let dock = asked.prepared.dock();
+            self.note_before();
             engine::moor(self.newcomer, &shared, dock)?;
             engine::steal(asked, &shared, dock)?;
             drop(at_dock);
@@ -192,6 +198,14 @@ impl<'a> Entry<'a> {
         self.set(&stake, loaded)?;
         self.open_door(&stake);
         Ok(stake)
+    }
+
+    /// Notes, once, what the device has counted before packets may come for the newcomer.
+    fn note_before(&self) {
+        let rejections = self.early.map(Member::rejections);
+        let before = self.before.get();
+        self.before
+            .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
     fn open_door(&self, stake: &Stake) {
@@ -290,12 +304,13 @@ impl<'a> Entry<'a> {
         slot: Slot,
         cookie: u64,
     ) -> Result<(), JoinError> {
-        // Note it anew: the group's lock and BPF program have taken their time.
-        if let Some(early) = self.early {
-            let rejects = self.newcomer.bound.protocol == ETH_P_SILENT && rings.is_none();
+        if let Some(early) = self.early.filter(|_| rings.is_none()) {
+            // Note it anew: the group's lock and BPF program have taken their time.
+            let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
             early.rejections().join(rejects);
         }
         if let Some((on_xdp, asked, rings)) = rings {
+            self.note_before();
             let put = on_xdp.put(table, slot, rings, asked.snaplen, cookie);
             put.map_err(XdpError::Rings)?;
             faults::step();
@@ -306,7 +321,9 @@ impl<'a> Entry<'a> {
     /// Shows on the newcomer's page what it has of the group.
     fn show(&self, shared: &Shared, slot: Slot) {
         if let Some(early) = self.early {
-            if shared.table().row(slot).state == State::Newcomer {
+            if let Some(before) = self.before.get() {
+                early.rejections().is_in(before);
+            } else if shared.table().row(slot).state == State::Newcomer {
                 early.rejections().lack_share();
             }
             early.show_shared(shared);

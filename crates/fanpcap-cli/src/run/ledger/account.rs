@@ -49,6 +49,15 @@ impl Account {
         }
     }
 
+    /// The same, where no more than `ceiling` packets can be in no figure.
+    pub(crate) fn below(self, ceiling: Option<u64>) -> Self {
+        let at_most = |at_most: u64| ceiling.map_or(at_most, |ceiling| at_most.min(ceiling));
+        Self {
+            uncounted_at_most: self.uncounted_at_most.map(at_most),
+            ..self
+        }
+    }
+
     /// The sum of all; unknown when there are none.
     pub(crate) fn sum(accounts: impl Iterator<Item = Self>) -> Self {
         accounts.reduce(Self::plus).unwrap_or_default()

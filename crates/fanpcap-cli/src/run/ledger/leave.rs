@@ -59,11 +59,15 @@ impl Ledger {
             return account;
         };
         let ifindex = member.ifindex();
-        let before = self.counts.before(ifindex, read_ns);
-        let before = before.or(member.rejecting().joined_at);
+        let joined = member.rejecting().joined_at;
+        // What the group had for nobody is not known either, of counters that were never held.
+        let (before, known) = match member.lacks_counters() {
+            true => (joined, account.received.unwrap_or(0)),
+            false => (self.counts.before(ifindex, read_ns).or(joined), 0),
+        };
         let since = before.zip(link::packets(ifindex).ok());
         let spans = self.bounded.entry(ifindex).or_default();
-        let lost = since.map(|(before, now)| spans.add(before, now));
+        let lost = since.map(|(before, now)| spans.add(before, now).saturating_sub(known));
         let at_most = account.uncounted_at_most.zip(lost);
         Account {
             uncounted_at_most: at_most.map(|(known, lost)| known.saturating_add(lost)),
@@ -83,6 +87,10 @@ impl Ledger {
         let is_deserted = self.is_deserted(moment.ifindex, left);
         let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
+            // Those whose heirs are waited for have not come since.
+            let rest = self.ended.iter_mut();
+            rest.filter(|it| it.ifindex() == moment.ifindex)
+                .for_each(Member::note_empty_group);
             moment.unsure()
         });
         let missed = self.missed_at_the_end(moment.ifindex, (is_deserted, left));
@@ -124,14 +132,27 @@ impl Ledger {
     /// Ends the absences on devices where a copy is in the group again, or where a member in
     /// `ended` was.
     pub(super) fn end_absences(&mut self, ended: &[Member]) {
+        self.note_begun(ended);
         for ifindex in self.absences.devices() {
             let members = self.held.iter().chain(ended);
             let of_device = members.filter(|member| member.ifindex() == ifindex);
             let begun = of_device
-                .filter(|it| it.has_joined())
+                .filter(|it| it.has_joined() && !it.is_of_before())
                 .map(Member::rejecting);
             if let Some(first) = begun.map(|it| it.joined_at).min() {
                 self.complaints.extend(self.absences.end(ifindex, first));
+                self.resumed.extend(first.map(|first| (ifindex, first)));
+            }
+        }
+    }
+
+    /// Notes since when copies have been in the group.
+    fn note_begun(&mut self, ended: &[Member]) {
+        let members = self.held.iter().chain(ended);
+        for member in members.filter(|it| it.has_joined()) {
+            if let Some(joined) = member.rejecting().joined_at {
+                let begun = self.begun.entry(member.ifindex()).or_insert(joined);
+                *begun = joined.min(*begun);
             }
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Member {
     leaving: Option<Instant>,
     /// Time when the process was found ended.
     ended: Option<Instant>,
+    /// The group was left empty since the member had ended.
+    is_of_before: bool,
 }
 
 impl Member {
@@ -92,6 +94,7 @@ impl Member {
             closing: None,
             leaving: None,
             ended: None,
+            is_of_before: false,
         };
         Some((member, complaint))
     }
@@ -109,6 +112,16 @@ impl Member {
     /// Path of the member page.
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// Notes that the group is empty, and that this member had ended before.
+    pub(super) fn note_empty_group(&mut self) {
+        self.is_of_before = true;
+    }
+
+    /// Whether the group was left empty since the member had ended.
+    pub(super) fn is_of_before(&self) -> bool {
+        self.is_of_before
     }
 
     /// Last record on the member page.

@@ -39,6 +39,7 @@ impl Ledger {
     /// reading of the devices' counters, so their increase bounds its packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         self.has_had_members = true;
+        self.has_unseen = true;
         let what = match self.counted_since(ifindex) {
             Some(at_most) => {
                 let account = Account {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fanpcap_group::group_counters::GroupCounters;
+use fanpcap_linux::netlink::link;
 
 use super::member::Member;
 use super::{Account, Ledger};
@@ -31,6 +32,15 @@ struct Reading {
 }
 
 impl Reading {
+    /// Packets that have come to the device since it had counted so much, when the group's first
+    /// member was about to join, and that have not come to the group.
+    fn unoffered(&self, ifindex: u32, since: u64) -> Option<u64> {
+        // Asked first: what comes in between is counted, and not offered.
+        let offered = self.counters.offered();
+        let counted = link::packets(ifindex).ok()?.saturating_sub(since);
+        Some(counted.saturating_sub(offered))
+    }
+
     /// The group has ended. Packets that came to the device until it had counted so much, and that
     /// no member has counted: for some the group had no member with a share. Others came when the
     /// group had ended, which is no loss if that `is_meant`.
@@ -62,18 +72,20 @@ impl Ledger {
             if !member.hold_counters(&counters) {
                 continue;
             }
+            // The group has begun anew.
             let reading = Reading {
                 counters,
                 counted: u64::MAX,
                 offered: 0,
             };
-            // The group has begun anew.
-            let before = self.offered.0.insert(ifindex, reading);
-            let joined = before.zip(member.rejecting().joined_at);
+            let joined = member.rejecting().joined_at;
+            let resumed = self.resumed.remove(&ifindex).or(joined);
+            let head = resumed.and_then(|resumed| reading.unoffered(ifindex, resumed));
+            let before = self.offered.0.insert(ifindex, reading).zip(joined);
             let is_meant = self.absences.are_meant();
-            let missed = joined.map(|(before, joined)| before.uncounted(joined, is_meant));
+            let missed = before.map_or(0, |(before, joined)| before.uncounted(joined, is_meant));
             let account = Account {
-                uncounted_at_most: Some(missed.unwrap_or(0)),
+                uncounted_at_most: head.map(|head| head.saturating_add(missed)),
                 ..Account::ZERO
             };
             self.settled.push((member.copy(), account));

@@ -152,8 +152,11 @@ impl<'a> Watch<'a> {
         if let Some(error) = not_started {
             return Err(error);
         }
+        let accounts = self.accounts();
+        let ceiling = self.ledger.ceiling(&accounts);
         Ok(Supervised {
-            accounts: self.accounts(),
+            accounts: accounts.into_iter().map(|it| it.below(ceiling)).collect(),
+            ceiling,
             absent: self.ledger.absent(),
             without_share: self.ledger.without_share(),
             none_joined: self.has_none_joined(),

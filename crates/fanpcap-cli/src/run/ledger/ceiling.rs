@@ -1,0 +1,57 @@
+//! The bound of packets that are in no figure has a ceiling: what came to the devices, less what is
+//! in a figure.
+
+use fanpcap_linux::netlink::link;
+
+use super::{Absent, Account, Ledger};
+
+impl Ledger {
+    /// The most packets that can be in no figure, whichever copy's, if `accounts` are those of all
+    /// copies. `None` where there is no such limit: members that nobody saw may have been there
+    /// before all others, a figure is unknown, or a steering program gives a packet to several
+    /// members, so that there are more in figures than came.
+    pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {
+        let since = |(ifindex, begun): (&u32, &u64)| {
+            Some(link::packets(*ifindex).ok()?.saturating_sub(*begun))
+        };
+        let counted = self.begun.iter().map(since).sum::<Option<u64>>();
+        let total = Account::sum(accounts.iter().copied());
+        ceiling(counted.filter(|_| !self.has_unseen)?, &total, self.absent())
+    }
+}
+
+fn ceiling(counted: u64, total: &Account, absent: Absent) -> Option<u64> {
+    let known = total.received?.checked_add(total.refused?)?;
+    counted.checked_sub(known.checked_add(absent.packets?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_in_no_figure_than_came_and_is_in_none() {
+        let total = Account {
+            received: Some(70),
+            refused: Some(5),
+            uncounted_at_most: Some(90),
+            ..Account::ZERO
+        };
+        let absent = Absent {
+            times: 1,
+            seconds: 0.1,
+            packets: Some(15),
+        };
+        assert_eq!(ceiling(100, &total, absent), Some(10));
+        assert_eq!(ceiling(80, &total, absent), None, "copies of packets");
+        let unknown = Absent {
+            packets: None,
+            ..absent
+        };
+        assert_eq!(ceiling(100, &total, unknown), None);
+        assert_eq!(ceiling(100, &Account::default(), absent), None);
+        let bound = |ceiling| total.below(ceiling).uncounted_at_most;
+        assert_eq!((bound(Some(10)), bound(None)), (Some(10), Some(90)));
+        assert_eq!(Account::default().below(Some(10)).uncounted_at_most, None);
+    }
+}
