@@ -34,7 +34,7 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    // In the same order as other handles do, whatever theirs is: newcomers to a device wait for each
+    // In the same order as other handles, whatever theirs is: newcomers to a device wait for each
     // other.
     let mut in_order = all.to_vec();
     in_order.sort_by_key(|part| part.request().map(|it| it.system_name().to_owned()));

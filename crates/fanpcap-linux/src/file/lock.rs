@@ -83,7 +83,8 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// A process that has the lock of one byte, or a share of it, as far as /proc shows it (`/proc/PID/fdinfo`).
+/// A process that has the lock of one byte, or a share of it, as far as /proc shows it
+/// (`/proc/PID/fdinfo`).
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
     let inode = file.metadata().ok()?.ino();
     let its = format!(":{inode} {byte} {byte}");
