@@ -267,14 +267,21 @@ mod tests {
         assert!(Thread::take().is_some());
         drop(again);
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
-        who_has_the_lock_is_named();
     }
 
-    fn who_has_the_lock_is_named() {
+    /// Without the turn among threads, which tests beside this one take.
+    #[test]
+    fn a_lock_is_waited_for_and_who_has_it_is_named() {
         let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));
         let [ours, others] = [(); 2].map(|()| File::create(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
-        let lock = GroupLock(Some((Arc::new(ours), [7, 8, 9])));
+        let ours = Arc::new(ours);
+        let lock = GroupLock(Some((Arc::clone(&ours), [7, 8, 9])));
+        let try_take = || {
+            let taken = lock::try_take_byte(&ours, 7).map_err(SteerError::Pages)?;
+            Ok(taken.then_some(()))
+        };
+        let take = || lock.wait_for(GROUP, try_take);
         assert!(lock::try_take_byte(&others, 7).unwrap());
         thread::scope(|scope| {
             let copy = others.try_clone().unwrap();
@@ -282,10 +289,11 @@ mod tests {
                 thread::sleep(LOOKED_AFTER * 3 / 2);
                 lock::release_byte(&copy, 7).unwrap();
             });
-            assert!(lock.take().is_ok(), "on a busy machine changes take long");
+            assert!(take().is_ok(), "on a busy machine changes take long");
         });
+        lock::release_byte(&ours, 7).unwrap();
         assert!(lock::try_take_byte(&others, 7).unwrap());
-        let error = lock.take().unwrap_err();
+        let error = take().unwrap_err();
         let own = std::process::id();
         let text = format!("process {own} is changing it: try again");
         assert_eq!(error.to_string(), text);
@@ -299,6 +307,6 @@ mod tests {
         let text = stopped.to_string();
         assert!(text.ends_with(" is changing it: continue or end that process"));
         lock::release_byte(&others, 7).unwrap();
-        assert!(lock.take().is_ok());
+        assert!(take().is_ok());
     }
 }
