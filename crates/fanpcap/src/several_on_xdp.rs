@@ -36,9 +36,10 @@ pub(crate) fn settle<H: Handle>(
     };
     // In the same order as other handles, whatever theirs is: newcomers to a device wait for each
     // other.
-    let mut in_order = all.to_vec();
-    in_order.sort_by_key(|part| part.request().map(|it| it.system_name().to_owned()));
-    for part in in_order {
+    let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
+    let mut left = all.to_vec();
+    while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {
+        let part = left.swap_remove(first);
         if reason.is_none() {
             reason = prepare_part(part, plans).map_err(|status| (part, status))?;
         }
