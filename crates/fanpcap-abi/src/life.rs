@@ -313,7 +313,7 @@ fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Engine<'_> {
         snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
         bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
         outgoing: asked.outgoing,
-        steals: asked.steals,
+        steal: asked.steal,
     })
 }
 

@@ -26,6 +26,7 @@ mod facts;
 mod user;
 mod text;
 
+use cluster::Node;
 use finding::Finding;
 use user::AsUser;
 
@@ -74,6 +75,7 @@ struct Told<'a> {
     user: Option<&'a str>,
     loses_packets: bool,
     findings: &'a [Finding],
+    node: Option<&'a Node>,
 }
 
 /// Runs `fanpcap doctor`.
@@ -86,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut facts = facts::read(asked, program, WHILE)?;
     facts.of_user = as_user.map(AsUser::findings).transpose()?;
     if !arguments.caller {
-        facts.of_cluster = cluster::findings()?;
+        facts.cluster = cluster::ask()?;
     }
     let findings = match arguments.caller {
         true => facts.findings_of_caller(),
@@ -102,10 +104,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 user,
                 loses_packets,
                 findings: &findings,
+                node: facts.cluster.node.as_ref(),
             };
             serde_json::to_string(&told).context("writing JSON")? + "\n"
         }
-        false => text::page(&facts.looked_at(user), &findings),
+        false => text::page(
+            &facts.looked_at(user),
+            facts.cluster.node.as_ref(),
+            &findings,
+        ),
     };
     streams::print(&text)?;
     Ok(match loses_packets {

@@ -8,6 +8,7 @@ mod generate;
 pub mod library;
 pub mod build;
 mod outside;
+mod host_use;
 mod snapshot;
 mod offered;
 pub mod streams;

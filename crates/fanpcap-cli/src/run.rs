@@ -58,6 +58,10 @@ use supervise::{Run, Supervised};
 /// comes late, and the stamps of the copy that reads it go back. The packet that a killed copy had
 /// just been given counts as taken.
 ///
+/// Copies join in the order of their numbers: each starts when the one before has its share of the
+/// packets. A copy that takes longer than a second for that, or all of them longer than five, are
+/// not waited for: the others start at once.
+///
 /// Without --fanout the copies ask for no mode: variables and the config file give it, or the
 /// library decides when the first copy joins. A program that has given up CAP_BPF, such as dumpcap,
 /// gets hash then.

@@ -20,6 +20,7 @@ use fanpcap_linux::wait::clock;
 mod holders;
 mod tables;
 
+use crate::host_use::HostUse;
 use holders::Holders;
 use tables::{Key, Tables};
 
@@ -63,6 +64,9 @@ pub(crate) struct Device {
     pub(crate) name: String,
     /// The device's counters; `None` for "any" and "gone".
     pub(crate) counters: Option<link::Counters>,
+    /// Why the host or a container may need the device's packets, while a member has the host lose
+    /// them (`steal = yes`).
+    pub(crate) stolen_from_host: Option<&'static str>,
 }
 
 /// A packet socket.
@@ -203,6 +207,7 @@ pub(crate) struct Source {
     device: Option<String>,
     holders: Holders,
     tables: Tables,
+    host_use: HostUse,
 }
 
 impl Source {
@@ -222,6 +227,7 @@ impl Source {
             device: device.map(str::to_owned),
             holders: Holders::default(),
             tables: Tables::default(),
+            host_use: HostUse::default(),
         })
     }
 
@@ -236,12 +242,16 @@ impl Source {
         )?;
         // Take the time after the pages were read: no counter may be younger than the snapshot.
         let at_ns = clock::monotonic_ns();
-        let devices = self.devices(&links, &seen);
+        let mut devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
         let seen: Vec<RosterEntry> = seen
             .into_iter()
             .filter(|seen| shown.contains(&seen.socket.ifindex))
             .collect();
+        let reasons = self.host_use.look(stolen(&seen));
+        for device in &mut devices {
+            device.stolen_from_host = reasons.get(&device.ifindex).copied();
+        }
         let tables = self.tables.look(&seen);
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -262,6 +272,7 @@ impl Source {
             ifindex: link.index,
             name: link.name.clone(),
             counters: Some(link.counters),
+            stolen_from_host: None,
         };
         let indices: BTreeSet<u32> = seen.iter().map(|seen| seen.socket.ifindex).collect();
         let mut devices: Vec<Device> = links
@@ -279,6 +290,7 @@ impl Source {
                 ifindex,
                 name: unlisted_name(ifindex),
                 counters: None,
+                stolen_from_host: None,
             });
         devices.extend(
             unlisted.filter(|device| self.device.as_ref().is_none_or(|only| *only == device.name)),
@@ -340,6 +352,16 @@ impl Source {
             ..found.unwrap_or_default()
         })
     }
+}
+
+/// The devices whose packets the host loses, unless it uses them.
+fn stolen(seen: &[RosterEntry]) -> BTreeSet<u32> {
+    let steals = |seen: &&RosterEntry| seen.page.as_ref().is_some_and(|page| page.steals);
+    let stealing = seen.iter().filter(|seen| !seen.is_placeholder);
+    stealing
+        .filter(steals)
+        .map(|seen| seen.socket.ifindex)
+        .collect()
 }
 
 /// Bytes of the rings that an engine fills for the member, or of its socket's ring.

@@ -1,5 +1,6 @@
 //! `fanpcap cluster`: looks at a cluster and tells it what the operator wants.
 
+mod selected;
 mod doctor;
 mod check;
 pub(crate) mod status;

@@ -24,7 +24,7 @@ use conflict::{Doubt, conflict, device};
 pub use engine::{Engine, Xdp};
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};
-use fanpcap_config::settings::{Group, Membership};
+use fanpcap_config::settings::{Group, Membership, Steal};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use leg::Leg;
@@ -200,6 +200,11 @@ impl Newcomer<'_> {
             Engine::Xdp(asked) => Some(asked),
             Engine::Sockets => None,
         }
+    }
+
+    /// Whether the host loses the device's packets, unless somebody there uses the device.
+    fn takes_from_host(&self) -> bool {
+        self.asks_xdp().is_some_and(|it| it.steal == Steal::Yes)
     }
 
     /// The number of the group that the socket has joined.

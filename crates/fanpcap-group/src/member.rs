@@ -2,7 +2,7 @@
 
 use crate::identity::Identity;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, WORDS, at, shared_words};
+use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at, shared_words};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::stake::Stake;
@@ -117,12 +117,13 @@ impl Member {
         self.page.as_ref().ok()?.reopen().ok()
     }
 
-    /// Shows on the page which descriptors of the process are what the members share.
-    pub(crate) fn show_shared(&self, shared: &Shared) {
+    /// Shows on the page which descriptors of the process are what the members share, and whether
+    /// the host loses the device's packets ([`STEALS`]).
+    pub(crate) fn show_shared(&self, shared: &Shared, steals: bool) {
         let numbers = shared.descriptors();
         let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
         let [own, dock] = shared_words(&numbers);
-        self.words()[at::DOCK].set(dock);
+        self.words()[at::DOCK].set(dock | (u64::from(steals) * STEALS));
         self.words()[at::SHARED].set(own);
     }
 

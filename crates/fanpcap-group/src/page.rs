@@ -123,6 +123,7 @@ pub(crate) fn content(
         joined_ns: clock::monotonic_ns(),
         ring_bytes: 0,
         shared: None,
+        steals: false,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
     };

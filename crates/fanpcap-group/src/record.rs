@@ -9,8 +9,9 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
 pub(crate) use layout::TITLE_WORDS;
-pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_DOCK, WORDS};
+pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_DOCK};
 use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
+pub(crate) use layout::{STEALS, WORDS};
 pub(crate) use layout::{at, shared_words};
 use std::os::fd::RawFd;
 
@@ -135,6 +136,9 @@ pub struct Record {
     /// Which descriptors of the process are what the members of its group share, and the dock's
     /// where the group has one.
     pub shared: Option<Vec<RawFd>>,
+    /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused where
+    /// the host or a container uses the device. The library looks when the member joins.
+    pub steals: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,
     /// The group's steering program, if it has one.
@@ -197,6 +201,7 @@ impl Record {
         words[at::RING_BYTES] = self.ring_bytes;
         let shared = self.shared.as_deref().map(shared_words);
         [words[at::SHARED], words[at::DOCK]] = shared.unwrap_or_default();
+        words[at::DOCK] |= u64::from(self.steals) * STEALS;
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -238,7 +243,8 @@ impl Record {
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
             ring_bytes: words[at::RING_BYTES],
-            shared: shared_numbers(words[at::SHARED], words[at::DOCK]),
+            shared: shared_numbers(words[at::SHARED], words[at::DOCK] & !STEALS),
+            steals: words[at::DOCK] & STEALS != 0,
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })

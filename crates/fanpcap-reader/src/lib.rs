@@ -8,6 +8,8 @@
 pub mod borrowed;
 pub mod filter;
 mod port;
+#[cfg(test)]
+mod quiet;
 mod company;
 mod rest;
 mod ring;

@@ -222,42 +222,9 @@ fn stride(last: u64, took: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{LinkState, PortStatistics, ReadError};
+    use crate::quiet::Quiet;
     use fanpcap_linux::file::shared;
-    use std::io::{self, ErrorKind};
-    use std::net::UdpSocket;
-    use std::os::fd::{AsFd, BorrowedFd};
     use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// A port that has no counters to take.
-    #[derive(Debug)]
-    struct Uncounted(UdpSocket);
-
-    impl Port for Uncounted {
-        fn waits_on(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-
-        fn loopback(&self) -> Option<u32> {
-            None
-        }
-
-        fn check(&self, _: i16) -> Result<LinkState, ReadError> {
-            Ok(LinkState::Up)
-        }
-
-        fn link(&self) -> Result<LinkState, ReadError> {
-            Ok(LinkState::Up)
-        }
-
-        fn poll_error(&self, error: io::Error) -> ReadError {
-            ReadError::new(error)
-        }
-
-        fn take_statistics(&self) -> io::Result<PortStatistics> {
-            Err(ErrorKind::Unsupported.into())
-        }
-    }
 
     /// Counts its publications.
     #[derive(Debug)]
@@ -284,7 +251,7 @@ mod tests {
     }
 
     fn publisher(at_ns: u64) -> (Publisher, PublishedCounters) {
-        let port = Arc::new(Uncounted(UdpSocket::bind("127.0.0.1:0").unwrap()));
+        let port = Arc::new(Quiet::new(false));
         let word = |value| shared::own(&[value])[0].clone();
         let kept = PublishedCounters {
             position: PublishedPosition {

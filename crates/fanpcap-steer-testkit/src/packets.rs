@@ -124,6 +124,11 @@ pub fn packet(draw: &mut Draw<'_>) -> Made {
     beside(draw, kept, length)
 }
 
+/// A frame with MPLS labels: no type announces what they carry.
+pub fn labelled(draw: &mut Draw<'_>) -> Vec<u8> {
+    link::labelled(draw, DEPTH)
+}
+
 /// A packet as it should be and whole, but for stacks that are deeper than the walk.
 pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
     link::ethernet(draw, DEPTH)

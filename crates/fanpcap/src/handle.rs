@@ -4,7 +4,7 @@
 use crate::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::{Membership, Steal};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -220,8 +220,8 @@ pub struct Notes {
 /// What a handle asks of the XDP engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedOnXdp {
-    /// The host loses the packets.
-    pub steals: bool,
+    /// Whether the host loses the packets.
+    pub steal: Steal,
     /// Packets that the host sends are captured too.
     pub outgoing: bool,
 }

@@ -95,7 +95,7 @@ pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> 
     }
     p.note(|notes| {
         notes.on_xdp = Some(AskedOnXdp {
-            steals: asked.steal != Steal::No,
+            steal: asked.steal,
             outgoing: asked.outgoing,
         });
     });

@@ -1,13 +1,14 @@
-//! A capture cluster that this machine is in: what its own program says goes wrong.
+//! A capture cluster that this machine is in: what its own program says of it.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use fanpcap_config::report::harmless_text;
 use fanpcap_linux::bpf;
+use serde::{Deserialize, Serialize};
 
 use super::device;
-use super::finding::{Finding, Page};
+use super::finding::{Finding, Told};
 use crate::outside::Outside;
 
 /// The settings of a cluster.
@@ -26,18 +27,47 @@ pub(super) const NAMES: [&str; 6] = [
     "clock-adrift",
 ];
 
-/// What the cluster's program finds at this machine. It is not asked where there is neither
+/// A node of the cluster, and what it gets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Node {
+    /// The monitored device.
+    pub(super) device: String,
+    pub(super) cluster: String,
+    /// What packets are selected by, as cluster.conf has it.
+    pub(super) select: String,
+    /// The same in words, and for whom that is right.
+    pub(super) gets: String,
+}
+
+/// What the cluster's program says of this machine.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) findings: Vec<Finding>,
+    /// The node that runs here.
+    pub(super) node: Option<Node>,
+}
+
+/// What the cluster's program prints.
+#[derive(Deserialize)]
+struct Page {
+    findings: Vec<Told>,
+    // The program of an older build tells none.
+    #[serde(default)]
+    node: Option<Node>,
+}
+
+/// Asks the cluster's program about this machine. It is not asked where there is neither
 /// cluster.conf nor a selection, or where it is not installed.
 ///
 /// # Errors
 ///
 /// It can't be run, or prints something else.
-pub(super) fn findings() -> Result<Vec<Finding>> {
+pub(super) fn ask() -> Result<Cluster> {
     let Some(program) = Outside::of("cluster").filter(|it| it.is_installed()) else {
-        return Ok(Vec::new());
+        return Ok(Cluster::default());
     };
     if !Path::new(CONF).exists() && !has_selection() {
-        return Ok(Vec::new());
+        return Ok(Cluster::default());
     }
     let done = program.output(&["check", "--doctor", CONF])?;
     read(&done.stdout).with_context(|| {
@@ -58,14 +88,40 @@ fn has_selection() -> bool {
     names.into_iter().any(|name| name.starts_with(SELECTION))
 }
 
-fn read(text: &[u8]) -> Result<Vec<Finding>> {
+fn read(text: &[u8]) -> Result<Cluster> {
     let page: Page = serde_json::from_slice(text)?;
     let own = page.findings.into_iter().map(|told| {
         let name = harmless_text(&told.name);
         let finding = told.own(&NAMES);
         finding.with_context(|| format!("no finding has the name {name:?}"))
     });
-    own.collect()
+    Ok(Cluster {
+        findings: own.collect::<Result<_>>()?,
+        node: page.node.map(Node::harmless),
+    })
+}
+
+impl Node {
+    /// What doctor has looked at.
+    pub(super) fn sentence(&self) -> String {
+        let Self {
+            device,
+            cluster,
+            select,
+            gets,
+        } = self;
+        format!("{device} is a node of cluster {cluster}, select = {select}: {gets}.")
+    }
+
+    /// The same without what harms a terminal.
+    fn harmless(self) -> Self {
+        Self {
+            device: harmless_text(&self.device),
+            cluster: harmless_text(&self.cluster),
+            select: harmless_text(&self.select),
+            gets: harmless_text(&self.gets),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -82,10 +138,24 @@ mod tests {
     #[test]
     fn what_the_program_says_is_taken_by_name() {
         for name in NAMES {
-            let found = read(page(name).as_bytes()).unwrap();
+            let told = read(page(name).as_bytes()).unwrap();
+            assert_eq!(told.node, None);
+            let found = told.findings;
             assert_eq!((found.len(), found[0].name, &*found[0].fix), (1, name, "c"));
         }
-        assert_eq!(read(b"{\"findings\":[]}").unwrap(), []);
+        assert_eq!(read(b"{\"findings\":[]}").unwrap().findings, []);
+    }
+
+    #[test]
+    fn what_the_node_gets_is_told_in_a_sentence() {
+        let said = serde_json::json!({"findings": [], "node": {
+            "device": "mon", "cluster": "a\u{1b}[31m", "select": "flow", "gets": "whole connections"
+        }});
+        let told = read(said.to_string().as_bytes()).unwrap();
+        assert_eq!(
+            told.node.unwrap().sentence(),
+            "mon is a node of cluster a?[31m, select = flow: whole connections."
+        );
     }
 
     #[test]

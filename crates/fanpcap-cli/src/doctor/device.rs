@@ -21,6 +21,8 @@ pub(super) struct Device {
     pub(super) missed: u64,
     /// Several members share its packets, or the settings make them.
     pub(super) is_shared: bool,
+    /// A member has the host lose its packets, and the host may need them.
+    pub(super) is_stolen: bool,
     /// Its driver.
     pub(super) nic: Nic,
 }
@@ -43,6 +45,7 @@ impl Device {
             xdp_name: link.xdp.and_then(|xdp| bpf::program_name(xdp.program).ok()),
             missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),
             is_shared: false,
+            is_stolen: false,
             link: link.clone(),
         }
     }

@@ -12,6 +12,7 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
 
+use super::cluster::Cluster;
 use super::device::{self, Device};
 use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
@@ -21,7 +22,7 @@ use super::machine::{self, Machine};
 use super::nic::Use;
 use super::privileges::Privileges;
 use super::settings::Settings;
-use crate::snapshot::{ANY, Snapshot, Source};
+use crate::snapshot::{self, ANY, Snapshot, Source};
 
 /// All facts.
 #[derive(Debug, Default)]
@@ -30,8 +31,8 @@ pub(super) struct Facts {
     pub(super) asked: Option<String>,
     /// What is wrong for applications that another user starts, where that user was asked for.
     pub(super) of_user: Option<Vec<Finding>>,
-    /// What is wrong with the capture cluster that this machine is in.
-    pub(super) of_cluster: Vec<Finding>,
+    /// The capture cluster that this machine is in.
+    pub(super) cluster: Cluster,
     pub(super) machine: Machine,
     pub(super) privileges: Option<Privileges>,
     pub(super) limits: Limits,
@@ -97,7 +98,7 @@ pub(super) fn read(
     Ok(Facts {
         asked: asked.map(str::to_owned),
         of_user: None,
-        of_cluster: Vec::new(),
+        cluster: Cluster::default(),
         machine: Machine::read(root, before.overruns),
         privileges: Some(Privileges::read(root)),
         limits: Limits::read(root, kernel),
@@ -132,6 +133,9 @@ fn devices(
         let is_wanted = wanted.into_iter().any(|it| it.ifindex == link.index);
         let has_several = |it: &Group| it.ifindex == link.index && it.members.len() > 1;
         device.is_shared = is_wanted || groups.iter().any(has_several);
+        let mut seen = now.snapshot.devices.iter();
+        let is_stolen = |it: &snapshot::Device| it.stolen_from_host.is_some();
+        device.is_stolen = seen.any(|it| it.ifindex == link.index && is_stolen(it));
         device
     };
     now.links.iter().filter(is_looked_at).map(of).collect()
@@ -167,7 +171,7 @@ impl Facts {
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
         all.extend(self.machine.findings());
-        all.extend(self.of_cluster.iter().cloned());
+        all.extend(self.cluster.findings.iter().cloned());
         in_order(all)
     }
 
@@ -197,7 +201,8 @@ impl Facts {
             peer: None,
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
-            is_stolen: self.settings.stolen.contains(&device.link.name),
+            may_steal: self.settings.stolen.contains(&device.link.name),
+            is_stolen: device.is_stolen,
             has_engine: device.has_engine(),
             kernel: self.kernel,
             irqbalance: self.irqbalance.as_deref(),

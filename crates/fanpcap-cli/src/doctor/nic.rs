@@ -38,6 +38,8 @@ pub(super) struct Use<'a> {
     /// The settings ask for the engine on XDP.
     pub(super) is_on_xdp: bool,
     /// The settings have the engine take the packets from the host, unless it uses the device.
+    pub(super) may_steal: bool,
+    /// A capture takes them now.
     pub(super) is_stolen: bool,
     /// The engine on XDP has the device now.
     pub(super) has_engine: bool,
@@ -147,14 +149,23 @@ impl Nic {
 
     /// The host has begun to use a device whose packets are taken from it.
     fn stolen(&self, used: &Use<'_>) -> Option<Finding> {
-        let why = self.host_use.filter(|_| used.is_stolen)?;
-        let told = [
-            format!("the settings say steal = yes, and the host may use the device: {why}"),
-            "a new capture is refused; one that runs takes the host's packets".to_owned(),
-            "sudo editor /etc/pcap.conf    # take out 'steal', or let the host use another device"
-                .to_owned(),
-        ];
-        Some(finding(used, "stolen-from-host", Effect::Refuses, told))
+        let why = self.host_use.filter(|_| used.is_stolen || used.may_steal)?;
+        let fix =
+            "sudo editor /etc/pcap.conf    # take out 'steal', or let the host use another device";
+        let (effect, what, matter) = match used.is_stolen {
+            true => (
+                Effect::Loses,
+                format!("a capture takes its packets from the host, which may need them: {why}"),
+                "the host gets none of them until that capture ends; a new one is refused",
+            ),
+            false => (
+                Effect::Refuses,
+                format!("the settings say steal = yes, and the host may use the device: {why}"),
+                "a capture is refused",
+            ),
+        };
+        let told = [what, matter.to_owned(), fix.to_owned()];
+        Some(finding(used, "stolen-from-host", effect, told))
     }
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {

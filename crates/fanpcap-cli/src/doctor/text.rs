@@ -4,11 +4,15 @@ use std::fmt::Write;
 
 use fanpcap_config::report::harmless_text;
 
+use super::cluster::Node;
 use super::finding::{Effect, Finding};
 
 /// The whole text.
-pub(super) fn page(looked_at: &str, findings: &[Finding]) -> String {
+pub(super) fn page(looked_at: &str, node: Option<&Node>, findings: &[Finding]) -> String {
     let mut page = format!("Looked at {}.\n", harmless_text(looked_at));
+    if let Some(node) = node {
+        let _ = writeln!(page, "{}", node.sentence());
+    }
     for finding in findings {
         let Finding {
             name,
@@ -64,7 +68,7 @@ mod tests {
             finding(Effect::Loses, "the device is down"),
             finding(Effect::Costs, "\u{1b}[2Jhostile\u{202e}"),
         ];
-        let text = page("eth0", &all);
+        let text = page("eth0", None, &all);
         let expected = "\
 Looked at eth0.
 
@@ -79,6 +83,6 @@ costs     eth0: ?[2Jhostile?  [down]
 2 findings: 1 loses, 1 costs.
 ";
         assert_eq!(text, expected);
-        assert!(page("eth0", &[]).ends_with("\n\nNothing is wrong that doctor knows of.\n"));
+        assert!(page("eth0", None, &[]).ends_with("\n\nNothing is wrong that doctor knows of.\n"));
     }
 }

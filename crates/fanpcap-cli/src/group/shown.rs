@@ -23,6 +23,8 @@ pub(super) struct Shown {
     pub(super) ifindex: u32,
     pub(super) group: u16,
     pub(super) mode: String,
+    /// Why the host may need the device's packets, while a member has it lose them.
+    pub(super) stolen_from_host: Option<&'static str>,
     /// Whether it has a table.
     pub(super) is_steered: bool,
     pub(super) members_total: usize,
@@ -132,6 +134,7 @@ impl Shown {
             ifindex: device.map_or(0, |it| it.ifindex),
             group,
             mode: mode.map_or_else(String::new, |it| it.mode.clone()),
+            stolen_from_host: device.and_then(|it| it.stolen_from_host),
             is_steered: view.is_some(),
             members_total: slots.iter().filter(|it| it.is_member).count(),
             placeholders_total: placeholders.clone().count(),

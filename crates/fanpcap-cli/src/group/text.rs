@@ -24,6 +24,12 @@ pub(super) fn page(shown: &Shown) -> String {
     if let Some(number) = shown.takeovers_total.filter(|&number| number > 0) {
         lines.push(format!("succeeded by others of their names: {number}"));
     }
+    if let Some(why) = shown.stolen_from_host {
+        lines.push(format!(
+            "stolen from the host, which may need the packets of {}: {why}",
+            shown.device
+        ));
+    }
     if let Some(change) = &shown.under_way {
         lines.push(format!("under way: {change}"));
     }

@@ -20,15 +20,20 @@ use crate::streams;
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The programs; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "text", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// The program itself
+    #[arg(short = 'e', long, value_name = "TEXT", conflicts_with = "files")]
+    text: Option<String>,
 }
 
 /// Runs `fanpcap lang check`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
-    for file in &arguments.files {
-        match Source::read(file).and_then(|source| note(&source)) {
+    let given = arguments.text.iter().map(|text| Ok(Source::of_text(text)));
+    let read = arguments.files.iter().map(|file| Source::read(file));
+    for source in given.chain(read) {
+        match source.and_then(|source| note(&source)) {
             Ok(note) => streams::note(&note),
             Err(error) => {
                 streams::note(&format!("{error:#}\n"));

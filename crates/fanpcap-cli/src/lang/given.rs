@@ -29,7 +29,7 @@ impl Given {
     /// The file can't be read, or no mode has this name.
     pub(super) fn source(&self) -> Result<Source> {
         match (&self.text, &self.mode, &self.file) {
-            (Some(text), _, _) => Ok(Source::new("--text", text)),
+            (Some(text), _, _) => Ok(Source::of_text(text)),
             (_, Some(name), _) => {
                 let text = modes::source(&name.to_lowercase()).with_context(|| unknown(name))?;
                 Ok(Source::new(name, text))

@@ -39,6 +39,11 @@ impl Source {
         Source { name, text }
     }
 
+    /// The text of the option `--text`.
+    pub(super) fn of_text(text: &str) -> Source {
+        Source::new("--text", text)
+    }
+
     /// Compiles the text. An error has the line, the column and a caret.
     pub(super) fn tree(&self) -> Result<Tree> {
         let pcap = Pcap::default();

@@ -175,7 +175,7 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     vec![("device", name), ("ifindex", ifindex.to_string())]
 }
 
-fn devices(snapshot: &Snapshot) -> [Family; 5] {
+fn devices(snapshot: &Snapshot) -> [Family; 6] {
     let each = |figures: &[Figure<'_>]| -> Vec<Sample> {
         let mut samples = Vec::new();
         for device in &snapshot.devices {
@@ -219,7 +219,22 @@ fn devices(snapshot: &Snapshot) -> [Family; 5] {
             "Packet sockets on the device, in a group or not.",
             packet_sockets(snapshot),
         ),
+        gauge(
+            "fanpcap_device_stolen_from_host",
+            "1 while a member on the XDP engine has the host lose the device's packets (steal = yes), and the host or \
+             a container has begun to use the device; else 0.",
+            stolen(snapshot),
+        ),
     ]
+}
+
+fn stolen(snapshot: &Snapshot) -> Vec<Sample> {
+    let sample = |device: &Device| {
+        let labels = device_labels(snapshot, device.ifindex);
+        let is_stolen = device.stolen_from_host.is_some();
+        (labels, Number::Whole(is_stolen.into()))
+    };
+    snapshot.devices.iter().map(sample).collect()
 }
 
 fn packet_sockets(snapshot: &Snapshot) -> Vec<Sample> {

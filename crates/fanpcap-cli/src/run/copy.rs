@@ -66,7 +66,7 @@ pub(crate) struct Copy {
     pub(crate) given_up: bool,
     child: Option<Child>,
     started: Instant,
-    /// Time of the next start.
+    /// Time of the next start. The first one also waits for the copies before.
     due: Option<Instant>,
     short: u32,
 }
@@ -86,7 +86,7 @@ impl Copy {
             given_up: false,
             child: None,
             started: Instant::now(),
-            due: None,
+            due: Some(Instant::now()),
             short: 0,
         }
     }

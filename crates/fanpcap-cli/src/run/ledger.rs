@@ -337,6 +337,12 @@ impl Ledger {
         begun.map(Member::ifindex).collect()
     }
 
+    /// The devices whose packets the host loses by a copy's settings, unless it uses them.
+    pub(crate) fn stolen(&self) -> BTreeSet<u32> {
+        let stealing = self.held.iter().filter(|it| it.record().steals);
+        stealing.map(Member::ifindex).collect()
+    }
+
     /// Whether a member is about to leave, or its heirs may be done at any time.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();

@@ -161,6 +161,7 @@ pub(crate) mod tests {
             joined_ns: 0,
             ring_bytes: 0,
             shared: None,
+            steals: false,
             last_look: LastLook::Unknown,
             steering: None,
         }

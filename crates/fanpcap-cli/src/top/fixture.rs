@@ -140,6 +140,7 @@ pub(crate) fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
             rx_missed: missed,
             ..Counters::default()
         }),
+        stolen_from_host: None,
     }
 }
 

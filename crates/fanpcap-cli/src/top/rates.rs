@@ -72,6 +72,7 @@ fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<
         missed_packets_total: total(|counters| counters.rx_missed),
         fifo_errors_total: total(|counters| counters.rx_fifo),
         receive_errors_total: total(|counters| counters.rx_errors),
+        stolen_from_host: device.stolen_from_host,
         groups: Vec::new(),
         sockets: Vec::new(),
     }

@@ -117,6 +117,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
             &device_name(device),
             &device_cells(device),
         );
+        rows.extend(stolen(device, width));
         for group in &device.groups {
             add(
                 &mut rows,
@@ -142,6 +143,16 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// Says that the host may need what it does not get.
+fn stolen(device: &Device, width: usize) -> Option<Row> {
+    let why = device.stolen_from_host?;
+    let text = format!(" stolen from the host, which may need its packets: {why}");
+    Some(Row {
+        kind: Kind::Losing,
+        ..counters_row(&text, width)
+    })
 }
 
 /// What a steered group keeps of members that are gone.

@@ -53,6 +53,8 @@ pub(crate) struct Device {
     pub(crate) fifo_errors_total: Option<u64>,
     /// `rx_errors`.
     pub(crate) receive_errors_total: Option<u64>,
+    /// Why the host may need the device's packets, while a member has it lose them.
+    pub(crate) stolen_from_host: Option<&'static str>,
     /// Fan-out groups.
     pub(crate) groups: Vec<Group>,
     /// Packet sockets in no group.

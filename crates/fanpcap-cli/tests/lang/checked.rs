@@ -35,6 +35,28 @@ fn a_program_that_is_right_is_passed_in_silence() {
 }
 
 #[test]
+fn a_program_is_checked_that_the_command_line_has() {
+    let check = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        command
+            .args(["lang", "check"])
+            .args(words)
+            .output()
+            .unwrap()
+    };
+    for option in ["-e", "--text"] {
+        let right = check(&[option, "main = tcp >-> steer_flow"]);
+        assert!(right.status.success() && said(&right).is_empty());
+        let wrong = check(&[option, "main = tpc"]);
+        assert_eq!(wrong.status.code(), Some(1));
+        assert!(said(&wrong).starts_with("--text:1:8: "), "{}", said(&wrong));
+    }
+    for usage in [&[][..], &["-e", "main = tcp", "steer.pfq"]] {
+        assert_eq!(check(usage).status.code(), Some(2), "{usage:?}");
+    }
+}
+
+#[test]
 fn what_a_group_refuses_is_noted_and_no_error() {
     let output = check("main = tcp >-> broadcast").unwrap();
     assert!(output.status.success(), "{}", said(&output));

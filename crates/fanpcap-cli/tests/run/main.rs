@@ -10,6 +10,8 @@ mod merged;
 mod members;
 mod outsiders;
 mod scripts;
+mod stolen;
+mod turns;
 mod xdp;
 
 use std::fs::{self, File};

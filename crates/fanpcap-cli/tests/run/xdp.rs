@@ -11,12 +11,15 @@ use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::ledger::{Traffic, copies, counted, in_traffic};
 use crate::{FAR, GROUP, Running};
 
-/// Starts so many tcpdump on the engine, one after the other, and waits until they capture.
+/// Starts so many tcpdump on the engine and waits until they capture.
 fn tcpdumps(copies: usize) -> Result<Running> {
     let (group, count) = (GROUP.to_string(), copies.to_string());
     let options = ["-n", &count, "--group", &group, "--cpus", "none"];
-    let line = format!("sleep $0; exec tcpdump -n -Z root -i xdp:{FAR} -w $0.pcap");
-    let running = Running::start(&options, &["sh", "-c", &line, "%i"])?;
+    let device = format!("xdp:{FAR}");
+    let command = [
+        "tcpdump", "-n", "-Z", "root", "-i", &device, "-w", "%i.pcap",
+    ];
+    let running = Running::start(&options, &command)?;
     running.wait_until_says("tcpdump: listening", copies)?;
     running.wait_until_says(&format!("on {FAR}: {copies} copies"), 1)?;
     // Members take their shares at their first look, and the ledger reads five times a second.

@@ -8,7 +8,7 @@ use clap::Args;
 use fanpcap_cli::streams;
 use fanpcap_select::Key;
 
-use super::doctor;
+use super::{doctor, selected};
 use crate::conf::{Conf, PATH, Role};
 
 /// Says what is wrong with a cluster.conf, and with the keys and certificates that it names
@@ -36,23 +36,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
              each coordinator"
         );
     }
-    let selects = selects(conf.selection.key);
-    streams::print(&format!(
-        "{file}: no mistakes; cluster {cluster}; {selects}\n"
-    ))?;
+    let gets = selected::gets(conf.selection.key);
+    streams::print(&format!("{file}: no mistakes; cluster {cluster}; {gets}\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What each node gets, and for whom that is right.
-fn selects(key: Key) -> &'static str {
-    match key {
-        Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
-        Key::Packet => "packets spread alone: connections are split among nodes",
-        Key::RoundRobin => "packets in turn: connections are split among nodes",
-        Key::Identification | Key::Sequence => {
-            "packets by a number in their headers: connections are split among nodes"
-        }
-    }
 }
 
 #[cfg(test)]

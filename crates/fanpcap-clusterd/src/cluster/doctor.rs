@@ -11,8 +11,10 @@ use fanpcap_cli::streams;
 use fanpcap_config::report::Report;
 use fanpcap_linux::netlink::{address, link, route};
 use fanpcap_linux::{bpf, wait::clock};
+use fanpcap_select::Key;
 use serde_json::{Value, json};
 
+use super::selected;
 use crate::conf::{Conf, Engine, Role};
 use crate::{engine, hold};
 
@@ -36,6 +38,16 @@ struct Facts {
     is_adrift: bool,
     /// Why no coordinator is in reach, if none is.
     unled: Option<String>,
+    /// The node that runs here.
+    node: Option<Node>,
+}
+
+/// A node, and what it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    device: String,
+    cluster: String,
+    selects_by: Key,
 }
 
 /// The device that the settings name.
@@ -45,6 +57,7 @@ struct Device {
     is_there: bool,
     has_address: bool,
     leads_out: bool,
+    has_agent: bool,
 }
 
 /// A problem.
@@ -65,7 +78,16 @@ struct Finding {
 ///
 /// The kernel does not list its devices.
 pub(crate) fn json(file: &Path) -> Result<Value> {
-    let findings = Facts::read(file)?.findings().into_iter();
+    let facts = Facts::read(file)?;
+    let node = facts.node.as_ref().map(|it| {
+        json!({
+            "device": it.device,
+            "cluster": it.cluster,
+            "select": selected::name(it.selects_by),
+            "gets": selected::gets(it.selects_by),
+        })
+    });
+    let findings = facts.findings().into_iter();
     let value = |it: Finding| {
         json!({
             "name": it.name,
@@ -76,7 +98,8 @@ pub(crate) fn json(file: &Path) -> Result<Value> {
             "fix": it.fix,
         })
     };
-    Ok(json!({ "findings": findings.map(value).collect::<Vec<_>>() }))
+    let findings: Vec<Value> = findings.map(value).collect();
+    Ok(json!({ "findings": findings, "node": node }))
 }
 
 impl Facts {
@@ -98,10 +121,21 @@ impl Facts {
         };
         facts.is_adrift = !clock::is_synchronized();
         facts.device = conf.device.as_deref().map(Device::read).transpose()?;
+        let (cluster, by_file) = (conf.cluster.clone(), conf.selection.key);
+        let mut selects_by = None;
         match conf.check_files(Role::Node) {
-            Ok(()) => facts.unled = unled(conf),
+            Ok(()) => match leader(conf) {
+                Ok(topologys) => selects_by = topologys,
+                Err(why) => facts.unled = Some(why),
+            },
             Err(mistake) => facts.mistake = Some(mistake),
         }
+        let device = facts.device.as_ref().filter(|it| it.has_agent);
+        facts.node = device.map(|it| Node {
+            device: it.name.clone(),
+            cluster,
+            selects_by: selects_by.unwrap_or(by_file),
+        });
         Ok(facts)
     }
 
@@ -146,6 +180,8 @@ impl Device {
         if let Some(link) = found {
             device.has_address = address::has_address(link.index)?;
             device.leads_out = route::leads_through(link.index)?;
+            // Who may not look at the lock says nothing.
+            device.has_agent = hold::has_agent(link.index).unwrap_or(false);
         }
         Ok(device)
     }
@@ -238,25 +274,33 @@ fn orphans() -> Result<Vec<String>> {
     Ok(orphans)
 }
 
-/// Why no coordinator is in reach; `None` if one is, or if the cluster has none.
-fn unled(conf: Conf) -> Option<String> {
+/// What the leading coordinator's topology selects by; `None` without a topology, or where the
+/// cluster has no coordinator.
+///
+/// # Errors
+///
+/// Why no coordinator is in reach.
+fn leader(conf: Conf) -> Result<Option<Key>, String> {
     if matches!(conf.engine, Engine::Fixed(_)) {
-        return None;
+        return Ok(None);
     }
     let (to, answer) = channel();
     let look = move || {
         let picture = engine::operator_side(&conf).and_then(|mut side| side.look());
         // Nobody waits any more.
-        let _ = to.send(picture.map(|it| it.leader));
+        let _ = to.send(picture.map(|it| {
+            let topology = it.view.topology.map(|(_, topology)| topology.selection.key);
+            it.leader.map(|_| topology)
+        }));
     };
     thread::spawn(look);
     match answer.recv_timeout(PATIENCE) {
-        Ok(Ok(Some(_))) => None,
-        Ok(Ok(None)) => Some("no coordinator leads the cluster".to_owned()),
-        Ok(Err(error)) => Some(streams::words(&error)),
+        Ok(Ok(Some(topologys))) => Ok(topologys),
+        Ok(Ok(None)) => Err("no coordinator leads the cluster".to_owned()),
+        Ok(Err(error)) => Err(streams::words(&error)),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             let waited = PATIENCE.as_secs();
-            Some(format!("no active coordinator replied within {waited} s"))
+            Err(format!("no active coordinator replied within {waited} s"))
         }
     }
 }
@@ -304,6 +348,7 @@ mod tests {
                 is_there,
                 has_address,
                 leads_out,
+                has_agent: false,
             };
             Facts {
                 device: Some(device),
@@ -371,9 +416,9 @@ mod tests {
     #[test]
     fn a_cluster_without_a_coordinator_asks_for_none() {
         let text = "cluster = a\nengine = fixed\nnodes = a1\n";
-        assert_eq!(unled(Conf::parse(text, "c").unwrap()), None);
+        assert_eq!(leader(Conf::parse(text, "c").unwrap()), Ok(None));
         let etcd = "cluster = a\nengine = etcd\netcd = http://127.0.0.1:1\n";
-        let why = unled(Conf::parse(etcd, "c").unwrap()).unwrap();
+        let why = leader(Conf::parse(etcd, "c").unwrap()).unwrap_err();
         assert!(!why.is_empty());
     }
 }

@@ -8,9 +8,9 @@ use clap::Args;
 use fanpcap_buckets::Owners;
 use fanpcap_cli::streams;
 use fanpcap_cluster::{Revision, Topology};
-use fanpcap_select::Key;
 use serde_json::{Value, json};
 
+use super::selected;
 use crate::conf::{Conf, PATH};
 use crate::engine;
 
@@ -60,7 +60,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
         "schema": 1,
         "revision": revision.0,
         "epoch": topology.epoch,
-        "key": key(topology.selection.key),
+        "key": selected::name(topology.selection.key),
         "nodes": nodes.collect::<Vec<_>>(),
         "analyzers": analyzers.collect::<Vec<_>>(),
         "owners": slots(&topology.owners),
@@ -70,7 +70,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
 
 /// The nodes, then the slots of the buckets, 32 on a line. A line begins with its first bucket.
 fn text(revision: Revision, topology: &Topology) -> String {
-    let key = key(topology.selection.key);
+    let key = selected::name(topology.selection.key);
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);
     for seat in &topology.seats {
         text += &format!(
@@ -96,17 +96,6 @@ fn text(revision: Revision, topology: &Topology) -> String {
         }
     }
     text
-}
-
-/// The key's name in cluster.conf.
-fn key(key: Key) -> &'static str {
-    match key {
-        Key::Packet => "packet",
-        Key::Flow => "flow",
-        Key::RoundRobin => "round_robin",
-        Key::Identification => "identification",
-        Key::Sequence => "sequence",
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::mirror::MONITOR;
 use fanpcap_testkit::{netns, veth};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
@@ -16,10 +16,20 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
         let mut stage = Stage::bare(1)?;
         stage.settings("device = mon\n")?;
         ensure!(found(&stage)?.is_empty(), "nothing runs");
+        ensure!(asked(&stage)?["node"].is_null(), "no agent runs");
         stage.start(0)?;
         stage.await_said(0, "loaded topology")?;
         ensure!(found(&stage)?.is_empty(), "the agent runs");
+        let node = json!({
+            "device": "mon",
+            "cluster": "test",
+            "select": "packet",
+            "gets": "packets spread alone: connections are split among nodes",
+        });
+        let said = asked(&stage)?;
+        ensure!(said["node"] == node, "{said}");
         stage.kill(0)?;
+        ensure!(asked(&stage)?["node"].is_null(), "its agent is gone");
         let all = found(&stage)?;
         ensure!(
             all.len() == 1 && all[0].0 == "selection-without-agent",
@@ -43,15 +53,20 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
     .unwrap();
 }
 
-/// The findings at the node, by name, and the commands that mend them; but for the machine's clock.
-fn found(stage: &Stage) -> Result<Vec<(String, String)>> {
+/// What doctor is told at the node.
+fn asked(stage: &Stage) -> Result<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
     command
         .args(["cluster", "check", "--doctor"])
         .arg(stage.scratch.file("cluster.conf"));
     let done = stage.mirror.on_node(0, || Ok(command.output()?))?;
-    let said: Value = serde_json::from_slice(&done.stdout)
-        .with_context(|| String::from_utf8_lossy(&done.stderr).into_owned())?;
+    serde_json::from_slice(&done.stdout)
+        .with_context(|| String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+/// The findings at the node, by name, and the commands that mend them; but for the machine's clock.
+fn found(stage: &Stage) -> Result<Vec<(String, String)>> {
+    let said = asked(stage)?;
     let all = said["findings"].as_array().context("findings")?.iter();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let all = all.map(|it| (text(&it["name"]), text(&it["fix"])));

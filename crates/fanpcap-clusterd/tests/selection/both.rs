@@ -22,6 +22,8 @@ pub(crate) struct Both {
     seen: Box<[u64; BUCKETS]>,
     captured: Box<[u64; BUCKETS]>,
     begin: Instant,
+    /// A device with two queues, which get packets in turn; 0: packets have no device.
+    pub(crate) device: u32,
     /// Idle, in-line, elsewhere, own.
     pub(crate) verdicts: [u64; 4],
 }
@@ -53,6 +55,7 @@ impl Both {
             seen: Box::new([0; BUCKETS]),
             captured: Box::new([0; BUCKETS]),
             begin: Instant::now(),
+            device: 0,
             verdicts: [0; 4],
         }
     }
@@ -78,8 +81,13 @@ impl Both {
     }
 
     fn packet(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let queue = u32::try_from(self.verdicts.iter().sum::<u64>() % 2).unwrap_or(0);
+        let context = match self.device {
+            0 => Vec::new(),
+            device => context(bytes, device, queue),
+        };
         // The kernel runs no such frame.
-        let Ok(run) = self.kernel.program().run(bytes, &[], 1) else {
+        let Ok(run) = self.kernel.program().run(bytes, &context, 1) else {
             return Ok(());
         };
         let now_ns = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -141,6 +149,17 @@ impl Both {
     }
 }
 
+/// `struct xdp_md` of a frame that came to a queue of a device.
+pub(crate) fn context(frame: &[u8], device: u32, queue: u32) -> Vec<u8> {
+    let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    // Data, its end, metadata; the device, the queue, the device that sends.
+    let fields = [0, len, 0, device, queue, 0];
+    fields
+        .iter()
+        .flat_map(|field| field.to_ne_bytes())
+        .collect()
+}
+
 /// As many packets, drawn, with changes of the table and frames of coordinators among them.
 pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
@@ -148,7 +167,12 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     for number in 0..count as u64 {
         let tape = tape((seed << 20) | number, 420);
         let mut draw = Draw::new(&tape);
-        let packet = packets::packet(&mut draw).bytes;
+        // Few of the others have content that no type announces, or are at an edge.
+        let packet = match number % 5 {
+            0 => packets::labelled(&mut draw),
+            1 => edge(&mut draw),
+            _ => packets::packet(&mut draw).bytes,
+        };
         let mut draw = Draw::new(&tape[400..]);
         match draw.below(40) {
             // Each change of a table waits for a grace period of the kernel.
@@ -169,6 +193,35 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
         events.push(Event::Packet(packet));
     }
     events
+}
+
+/// A frame that the BPF program's fast way takes, or that just misses it: by the type, the first
+/// byte, the length that the header tells, or the length that there is.
+fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
+    let mut frame = draw.bytes(12);
+    if draw.one_in(4) {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    let (types, firsts): ([u16; 3], [u8; 3]) = match draw.one_in(2) {
+        true => ([0x0800, 0x0800, 0x0900], [0x45, 0x45, 0x44]),
+        false => ([0x86dd, 0x86dd, 0x87dd], [0x60, 0x60, 0x61]),
+    };
+    frame.extend(draw.pick(&types).to_be_bytes());
+    let mut packet = draw.bytes(60);
+    packet[0] = draw.pick(&firsts);
+    let (behind, at) = match packet[0] & 0xf0 {
+        0x40 => (20, 2),
+        _ => (0, 4),
+    };
+    packet[at..at + 2].copy_from_slice(&(behind + draw.pick(&[10_u16, 11, 12])).to_be_bytes());
+    frame.extend(packet);
+    match draw.below(4) {
+        0 => frame.truncate(14 + draw.below(6)),
+        1 => frame.truncate(44 + draw.below(6)),
+        2 => frame.truncate(64 + draw.below(6)),
+        _ => {}
+    }
+    frame
 }
 
 /// Announces a frame and has it sent later, mostly.

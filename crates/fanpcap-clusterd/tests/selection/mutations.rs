@@ -1,12 +1,15 @@
 //! Seeded bugs: the comparison with user space finds changes of single instructions.
 
+use anyhow::Context;
 use fanpcap_bpf::Object;
 use fanpcap_clusterd::selector::Selector;
+use fanpcap_linux::bpf::Hook;
+use fanpcap_linux::interface;
 use fanpcap_select::{Key, Program};
-use fanpcap_testkit::frames;
+use fanpcap_testkit::{Veth, frames, netns};
 
 use super::agreement::program;
-use super::both::{Both, Event, events};
+use super::both::{Both, Event, context, events};
 
 /// Changes the number in an instruction: of arithmetic, of a comparison, or where it loads.
 fn mutant(object: &Object, at: usize) -> Option<Object> {
@@ -26,9 +29,10 @@ fn mutant(object: &Object, at: usize) -> Option<Object> {
 }
 
 /// Whether the comparison finds a difference; `None` if the kernel refuses the BPF program.
-fn is_found(mutant: &Object, program: &Program, events: &[Event]) -> Option<bool> {
+fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -> Option<bool> {
     let kernel = Selector::load_object(mutant, program, 0).ok()?;
     let mut both = Both::new(kernel, program);
+    both.device = device;
     let agrees = events.iter().all(|event| both.happens(event).is_ok());
     Some(!agrees || both.counters().is_err() || !counts_on(&both.kernel))
 }
@@ -53,14 +57,34 @@ fn counts_on(kernel: &Selector) -> bool {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn changed_instructions_are_found() {
-    let program = program(Key::Packet, 0x0bad_cafe);
+    netns::within_new(|| {
+        let _veth = Veth::new("sel-a", "sel-b", 2)?;
+        let device = interface::index("sel-b").context("the device")?;
+        let program = program(Key::Packet, 0x0bad_cafe);
+        let selector = Selector::load(&program, 0)?;
+        // The device's queues are for XDP while it has a BPF program.
+        let _attached = selector.program().attach(device, Hook::Driver)?;
+        // One queue has a lane of its own, the other has not.
+        let frame = [9; 60];
+        let trial = selector
+            .program()
+            .run(&frame, &context(&frame, device, 1), 1);
+        trial.context("a frame of queue 1")?;
+        find(&program, device);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Changes every fourth instruction of the BPF program, one at a time.
+fn find(program: &Program, device: u32) {
     let object = program.object().unwrap();
     let events = events(1, 3000);
     let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
     // The walk's functions are those of steering programs, and are proven there.
     let main = object.functions[0] as usize;
     for at in (0..main).step_by(4) {
-        match mutant(&object, at).map(|mutant| is_found(&mutant, &program, &events)) {
+        match mutant(&object, at).map(|mutant| is_found(&mutant, program, &events, device)) {
             Some(Some(true)) => found += 1,
             Some(Some(false)) => missed.push(at),
             Some(None) => refused += 1,
@@ -68,8 +92,8 @@ fn changed_instructions_are_found() {
         }
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
-    // Some changes only send a packet another way to the same end, the slow one or the counters
-    // that all queues share, are in code for queues that a trial does not have, or where the walk
-    // goes on with what no type announces, which few of the packets have.
-    assert!(found > 65 && missed.len() <= 20, "{missed:?}");
+    // Some changes change nothing: they send a packet another way to the same end, the slow one or
+    // the counters that all queues share, set what is set again, or are in what this key leaves
+    // unread.
+    assert!(found > 70 && missed.len() <= 16, "{missed:?}");
 }

@@ -11,9 +11,9 @@ use crate::source::Source;
 pub enum Steal {
     /// The host gets them.
     No,
-    /// The host does not get them. Refused for the device of the default route.
+    /// The host does not get them. Refused where they may be for the host or for a container.
     Yes,
-    /// The host does not get them, even if the device is that of the default route.
+    /// The host does not get them, whoever uses the device.
     Force,
 }
 

@@ -6,7 +6,7 @@ use crate::dock::Dock;
 use crate::shared::Shared;
 use crate::table::at;
 use crate::turn::Arriving;
-use fanpcap_config::settings::Group;
+use fanpcap_config::settings::{Group, Steal};
 use fanpcap_linux::process::memory;
 use fanpcap_xdp::{Device, Lanes, MemberRings};
 use std::io;
@@ -42,8 +42,8 @@ pub struct Xdp<'a> {
     pub bytes: Option<u32>,
     /// Whether packets that the host sends are captured too.
     pub outgoing: bool,
-    /// Whether the host loses the packets that are captured.
-    pub steals: bool,
+    /// Whether the host loses the packets that the device receives.
+    pub steal: Steal,
 }
 
 /// How often another group may take the number that was free.
@@ -80,7 +80,7 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> XdpError {
 /// for that. The caller has the dock's turn, as below.
 pub(super) fn steal(asked: &Xdp<'_>, shared: &Shared, dock: &Dock<Device>) -> Result<(), XdpError> {
     let berth = u8::try_from(shared.table().get(at::BERTH));
-    match berth.ok().filter(|_| asked.steals) {
+    match berth.ok().filter(|_| asked.steal != Steal::No) {
         Some(berth) => dock.steal_for(berth).map_err(XdpError::Locker),
         None => Ok(()),
     }

@@ -326,7 +326,7 @@ impl<'a> Entry<'a> {
             } else if shared.table().row(slot).state == State::Newcomer {
                 early.rejections().lack_share();
             }
-            early.show_shared(shared);
+            early.show_shared(shared, self.newcomer.takes_from_host());
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn join(
             steered.tell_of(Box::new(teller));
         }
         if newcomer.group == Group::New {
-            joined.show_shared(stake.shared());
+            joined.show_shared(stake.shared(), newcomer.takes_from_host());
             joined.open_door(stake.shared());
         }
         joined.hold(stake);

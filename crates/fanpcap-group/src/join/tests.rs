@@ -5,6 +5,7 @@ use super::*;
 use crate::page::{GroupDir, HeldPage};
 use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
+use fanpcap_config::settings::Steal;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{Attached, Hook};
@@ -67,7 +68,7 @@ fn join_on_xdp(ifindex: u32, membership: &Membership) -> Result<Reader, JoinErro
         snaplen: 96,
         bytes: Some(1 << 22),
         outgoing: false,
-        steals: false,
+        steal: Steal::No,
     };
     join_on(ifindex, membership, Engine::Xdp(xdp))
 }
@@ -380,7 +381,7 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
                 snaplen: 96,
                 bytes: None,
                 outgoing: false,
-                steals: false,
+                steal: Steal::No,
             }),
             is_first: true,
         };

@@ -71,7 +71,7 @@ pub(crate) mod at {
     /// locker and the door, in 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
     /// The same of what all groups on the device share: both ends of the dock's locker. 0 where
-    /// the group has no dock.
+    /// the group has no dock. Also [`super::STEALS`].
     pub(crate) const DOCK: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
@@ -118,6 +118,10 @@ pub(super) fn shared_numbers(own: u64, dock: u64) -> Option<Vec<RawFd>> {
     }
     (own != 0).then_some(numbers)
 }
+
+/// A bit of [`at::DOCK`]: the host loses the device's packets, unless somebody there uses the device.
+/// Two descriptors take the lower half of the word.
+pub(crate) const STEALS: u64 = 1 << 32;
 
 const SHARED_BITS: u32 = 15;
 const SHARED_END: u64 = 1 << SHARED_BITS;

@@ -28,6 +28,7 @@ pub(crate) fn record() -> Record {
         joined_ns: 44,
         ring_bytes: 16 << 20,
         shared: Some(vec![7, 30_000, 0, 8]),
+        steals: false,
         last_look: LastLook::Unknown,
         steering: None,
     }
@@ -172,6 +173,24 @@ fn a_page_shows_the_docks_descriptors_beside_the_groups() {
         };
         Record::decode(&page.encode(NOTHING)).unwrap().shared
     };
+    let stealing = Record {
+        shared: Some(vec![3, 4, 5, 6, 32_767, 32_766]),
+        steals: true,
+        ..record()
+    };
+    assert_eq!(
+        Record::decode(&stealing.encode(NOTHING)),
+        Some(stealing.clone())
+    );
+    // Of what does not fit, that the host loses packets is still told.
+    let unknown = Record {
+        shared: None,
+        ..stealing
+    };
+    assert_eq!(
+        Record::decode(&unknown.encode(NOTHING)),
+        Some(unknown.clone())
+    );
     let six = [3, 4, 5, 6, 32_767, 0];
     for count in [DESCRIPTORS, WITH_DOCK] {
         assert_eq!(shown(&six[..count]).unwrap(), six[..count]);

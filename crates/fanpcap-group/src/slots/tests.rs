@@ -103,8 +103,8 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     world.check();
 }
 
-#[test]
-fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
+/// A group of five, of whose members one has taken the slot of one that has ended.
+fn with_a_slot_taken_again() -> World {
     let mut world = group(5);
     world.close(world.in_slot(0));
     let heir = world.members()[0];
@@ -113,6 +113,12 @@ fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
     let newcomer = world.open();
     world.join(newcomer).unwrap();
     world.begin_share(newcomer);
+    world
+}
+
+#[test]
+fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
+    let mut world = with_a_slot_taken_again();
     let before = world.owners();
     world.flap();
     for member in world.members() {
@@ -124,14 +130,7 @@ fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
 
 #[test]
 fn who_can_not_list_the_sockets_leaves_the_numbers_to_others() {
-    let mut world = group(5);
-    world.close(world.in_slot(0));
-    let heir = world.members()[0];
-    world.attend(heir);
-    world.settle_all();
-    let newcomer = world.open();
-    world.join(newcomer).unwrap();
-    world.begin_share(newcomer);
+    let mut world = with_a_slot_taken_again();
     let before = world.owners();
     world.flap();
     assert_ne!(world.owners(), before);
@@ -315,17 +314,21 @@ fn runs() -> u64 {
     runs.and_then(|runs| runs.parse().ok()).unwrap_or(200)
 }
 
+/// Lets members come, go and die, and checks that the ledger adds up at the end.
+fn live_and_settle(mut world: World) {
+    world.live(40);
+    world.recover();
+    world.check();
+    world.end_grace();
+    world.check();
+    world.settle_all();
+    world.check_ledger();
+}
+
 #[test]
 fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
     let engines = [World::new, World::with_rings, World::with_classes];
     for (seed, engine) in (0..runs()).flat_map(|seed| engines.map(|it| (seed, it))) {
-        let mut world = engine(seed);
-        world.live(40);
-        world.recover();
-        world.check();
-        world.end_grace();
-        world.check();
-        world.settle_all();
-        world.check_ledger();
+        live_and_settle(engine(seed));
     }
 }

@@ -159,7 +159,7 @@ fn a_read_fails_with_what_its_port_says() {
         for text in ["Hangup on packet socket", "The interface disappeared"] {
             let (device, input) = FakeDevice::new(is_v3, TIMEOUT);
             let reader = Reader::new(input, &OPTIONS).unwrap();
-            device.port.checks.lock().unwrap().push_back(Err(text));
+            device.port.then(Err(text));
             assert_eq!(times(&reader, -1), (error(text), vec![]), "{is_v3}");
         }
     }
@@ -170,7 +170,7 @@ fn packets_come_before_an_error() {
     let (mut device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[packet(1, 60)]);
-    device.port.checks.lock().unwrap().push_back(Err("no more"));
+    device.port.then(Err("no more"));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
     assert_eq!(times(&reader, -1), (error("no more"), vec![]));
 }
@@ -179,12 +179,7 @@ fn packets_come_before_an_error() {
 fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    device
-        .port
-        .checks
-        .lock()
-        .unwrap()
-        .push_back(Ok(LinkState::Down));
+    device.port.then(Ok(LinkState::Down));
     let links = [Ok(LinkState::Down); 20]
         .into_iter()
         .chain([Ok(LinkState::Up)]);
@@ -205,12 +200,7 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
 fn a_device_that_is_gone_fails_the_read() {
     let (device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    device
-        .port
-        .checks
-        .lock()
-        .unwrap()
-        .push_back(Ok(LinkState::Down));
+    device.port.then(Ok(LinkState::Down));
     let links = [Ok(LinkState::Down), Ok(LinkState::Down), Err("gone")];
     device.port.links.lock().unwrap().extend(links);
     assert_eq!(times(&reader, -1), (error("gone"), vec![]));

@@ -47,6 +47,11 @@ impl FakePort {
         }
     }
 
+    /// What check() answers next.
+    pub(crate) fn then(&self, answer: Answer) {
+        self.checks.lock().unwrap().push_back(answer);
+    }
+
     /// Makes poll(2) find packets.
     pub(crate) fn ring(&self) {
         (&self.there).write_all(&[0]).unwrap();

@@ -55,6 +55,14 @@ fn payload(draw: &mut Draw<'_>, depth: usize) -> (u16, Vec<u8>) {
     }
 }
 
+/// A frame whose payload has labels.
+pub(super) fn labelled(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let mut frame = [pools::link(draw), pools::link(draw)].concat();
+    frame.extend(draw.pick(&[[0x88, 0x47], [0x88, 0x48]]));
+    frame.extend(labels(draw, depth));
+    frame
+}
+
 /// A label stack and what it carries.
 pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let count = 1 + draw.weighted(&[40, 30, 10, 5, 5, 10, 10, 5]);

@@ -84,6 +84,7 @@ fn found_beside(
         peer,
         groups: &groups,
         is_on_xdp: false,
+        may_steal: false,
         is_stolen: false,
         has_engine: false,
         kernel: (6, 1),
@@ -128,6 +129,7 @@ fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
             peer: None,
             groups: &groups,
             is_on_xdp,
+            may_steal: false,
             is_stolen: false,
             has_engine,
             kernel: (6, 18),
@@ -340,6 +342,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             peer: None,
             groups: &[],
             is_on_xdp: true,
+            may_steal: false,
             is_stolen: false,
             has_engine: false,
             kernel,
@@ -361,7 +364,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
 
 #[test]
 fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
-    let found = |host_use, is_stolen| {
+    let found = |host_use, may_steal, is_stolen| {
         let nic = Nic {
             host_use,
             ..Nic::default()
@@ -372,6 +375,7 @@ fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
             peer: None,
             groups: &[],
             is_on_xdp: true,
+            may_steal,
             is_stolen,
             has_engine: false,
             kernel: (6, 16),
@@ -382,8 +386,15 @@ fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
     };
     let used = Some("it has an IP address");
     assert_eq!(
-        found(used, true),
+        found(used, true, false),
         Some(("stolen-from-host", Effect::Refuses))
     );
-    assert_eq!((found(None, true), found(used, false)), (None, None));
+    for may_steal in [false, true] {
+        assert_eq!(
+            found(used, may_steal, true),
+            Some(("stolen-from-host", Effect::Loses))
+        );
+    }
+    assert_eq!(found(None, true, true), None);
+    assert_eq!(found(used, false, false), None);
 }

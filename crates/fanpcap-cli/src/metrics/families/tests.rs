@@ -32,6 +32,7 @@ fn a_members_counters_have_its_labels() {
         "fanpcap_device_dropped_packets_total{device=\"eth0\",ifindex=\"2\",cause=\"missed\"} 5\n",
         "fanpcap_device_received_bytes_total{device=\"eth0\",ifindex=\"2\"} 30815000000\n",
         "fanpcap_device_packet_sockets{device=\"eth0\",ifindex=\"2\"} 6\n",
+        "fanpcap_device_stolen_from_host{device=\"eth0\",ifindex=\"2\"} 0\n",
     ] {
         assert!(text.contains(line), "{line} in:\n{text}");
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use fanpcap_group::record::LastLook;
 use fanpcap_group::view::GroupTable;
 
 use super::Ledger;
@@ -49,6 +50,14 @@ impl Ledger {
                 self.shares.had.extend(has.map(|has| (copy, has)));
             }
         }
+    }
+
+    /// Whether a copy has had a share of the group's packets. Where the group does not show its
+    /// table, a copy that looks for packets counts as one that has.
+    pub(crate) fn has_share(&self, copy: usize) -> bool {
+        let looks = |it: &Member| it.has_joined() && it.record().last_look != LastLook::Never;
+        let known = self.shares.had.get(&copy).copied();
+        known.unwrap_or_else(|| self.held.iter().any(|it| it.copy() == copy && looks(it)))
     }
 
     /// Copies that were in the group and never had a share of its packets.

@@ -4,6 +4,7 @@ mod ends;
 mod joins;
 mod signals;
 mod streams;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
@@ -19,6 +20,7 @@ use fanpcap_linux::wait::events::{self, Signals};
 use ratatui::crossterm::terminal;
 
 use super::{Run, Supervised};
+use crate::host_use::HostUse;
 use crate::run::copy::Copy;
 use crate::run::group;
 use crate::run::guard::Guard;
@@ -27,11 +29,15 @@ use crate::run::orphans::Orphans;
 use crate::run::output::{Activity, Stream, Word};
 use crate::run::progress::Progress;
 use joins::Outsiders;
+use turns::Turns;
 
 /// Interval of searches for members and readings of their counters; and the interval while a copy
 /// is young, so that its member is found early.
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
+
+/// Interval while the next copy waits for the one before to have its share.
+const PERIOD_TURN: Duration = Duration::from_millis(5);
 
 /// Interval while a member leaves, whose place in the group must become free.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
@@ -53,6 +59,7 @@ pub(super) struct Watch<'a> {
     activity: Arc<Activity>,
     /// Copies that have printed a line that was too long.
     cut: BTreeSet<usize>,
+    turns: Turns,
     tell: Sender<(usize, Word)>,
     told: Receiver<(usize, Word)>,
     /// Open streams.
@@ -65,6 +72,9 @@ pub(super) struct Watch<'a> {
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
     outsiders: Outsiders,
+    host_use: HostUse,
+    /// Devices that the host may need and does not get, with the reasons that were told.
+    stolen: BTreeSet<(u32, &'static str)>,
     /// The group's mode, once a copy has joined it.
     mode: Option<String>,
     /// The message that all copies have joined was printed.
@@ -97,6 +107,7 @@ impl<'a> Watch<'a> {
             signals,
             activity: Arc::default(),
             cut: BTreeSet::new(),
+            turns: Turns::default(),
             tell,
             told,
             streams: 0,
@@ -105,6 +116,8 @@ impl<'a> Watch<'a> {
             forwarded: BTreeMap::new(),
             scanned: None,
             outsiders: Outsiders::new(),
+            host_use: HostUse::default(),
+            stolen: BTreeSet::new(),
             mode: None,
             has_said_joined: false,
             error: None,
@@ -118,14 +131,6 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// The copies can't be started or supervised.
     pub(super) fn run(mut self) -> Result<Supervised> {
-        let mut not_started = None;
-        for number in 0..self.copies.len() {
-            if let Err(error) = self.start(number) {
-                self.abort(format!("{error:#}"));
-                not_started = Some(error);
-                break;
-            }
-        }
         loop {
             self.take_signals()?;
             self.ledger.settle(false);
@@ -133,11 +138,13 @@ impl<'a> Watch<'a> {
             self.take_words();
             self.scan();
             self.reap()?;
+            self.start_in_turn();
             self.say_who_stays();
             self.tend();
             self.start_again();
             self.question();
             self.look_for_outsiders();
+            self.look_at_host();
             self.note_mode();
             self.say_who_joined();
             self.show();
@@ -149,7 +156,7 @@ impl<'a> Watch<'a> {
         self.ledger.close();
         self.complain();
         self.last_words()?;
-        if let Some(error) = not_started {
+        if let Some(error) = self.turns.error.take() {
             return Err(error);
         }
         let accounts = self.accounts();
@@ -178,6 +185,9 @@ impl<'a> Watch<'a> {
     }
 
     fn period(&self) -> Duration {
+        if self.awaits_turn() {
+            return PERIOD_TURN;
+        }
         if self.orphans.has_groups() || self.copies.iter().all(Copy::is_done) {
             return PERIOD_YOUNG;
         }

@@ -120,6 +120,18 @@ fn what_loses_is_marked_up_to_its_device() {
 }
 
 #[test]
+fn a_device_that_the_host_may_need_says_so_below_its_name() {
+    let mut view = fixture::view();
+    view.devices[0].stolen_from_host = Some("it has an IP address");
+    let shown = &rows(&view, 100, false)[1];
+    assert_eq!(
+        shown.text.trim_end(),
+        " stolen from the host, which may need its packets: it has an IP address"
+    );
+    assert_eq!(shown.kind, Kind::Losing);
+}
+
+#[test]
 fn a_rate_over_another_time_has_a_mark() {
     let mut view = fixture::view();
     let group = &mut view.devices[0].groups[0];

@@ -286,14 +286,7 @@ fn who_dies_in_a_round_is_replaced_by_the_next() {
 fn members_of_balanced_groups_come_go_and_die_at_random() {
     for seed in 0..super::runs() / 4 {
         for balance in [Balance::Idle, Balance::All] {
-            let mut world = World::balanced(seed, balance);
-            world.live(40);
-            world.recover();
-            world.check();
-            world.end_grace();
-            world.check();
-            world.settle_all();
-            world.check_ledger();
+            super::live_and_settle(World::balanced(seed, balance));
         }
     }
 }

@@ -78,8 +78,9 @@ impl Watch<'_> {
     /// Starts the copies whose time has come.
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
+            let is_first = self.copies[number].starts == 0;
             // Processes left by the last start must end first.
-            if !self.copies[number].is_due() || self.orphans.has_groups() {
+            if is_first || !self.copies[number].is_due() || self.orphans.has_groups() {
                 continue;
             }
             let kept = self.copies[number].files.keep();

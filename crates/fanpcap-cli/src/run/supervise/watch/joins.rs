@@ -131,6 +131,19 @@ impl Watch<'_> {
         }
     }
 
+    /// Says once that the host has begun to use a device whose packets it does not get.
+    pub(super) fn look_at_host(&mut self) {
+        let reasons = self.host_use.look(self.ledger.stolen());
+        for (&device, &why) in reasons {
+            if self.stolen.insert((device, why)) {
+                let name = interface::name(device).unwrap_or_default();
+                self.run.output.say(&format!(
+                    "{name} is stolen from the host, which may need its packets: {why}"
+                ));
+            }
+        }
+    }
+
     /// The likely reason why a copy has not joined. `captures`: it has a packet socket.
     pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
         let device = self.run.devices.first().copied().and_then(interface::name);

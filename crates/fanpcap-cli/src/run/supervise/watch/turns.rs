@@ -1,0 +1,58 @@
+//! The copies' first starts, one after the other, so that the group's members come in the order of
+//! the copies' numbers: copy 0 has rank 0 of a steering program, and is the kernel's first member.
+
+use std::time::{Duration, Instant};
+
+use super::Watch;
+
+/// A copy has so long for its share of the packets until the next one starts all the same, and with
+/// it all others.
+const EACH: Duration = Duration::from_secs(1);
+
+/// All of them have so long together.
+const ALL: Duration = Duration::from_secs(5);
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// The next copy to be started.
+    next: usize,
+    /// When the first one was started.
+    began: Option<Instant>,
+    /// The rest need not wait: a copy has taken too long.
+    is_over: bool,
+    /// Why a copy could not be started.
+    pub(super) error: Option<anyhow::Error>,
+}
+
+impl Watch<'_> {
+    /// Starts the copies whose turn has come. A copy that can't be started ends the run.
+    pub(super) fn start_in_turn(&mut self) {
+        while self.awaits_turn() && self.is_next_due() {
+            let number = self.turns.next;
+            self.turns.next += 1;
+            self.turns.began.get_or_insert_with(Instant::now);
+            if let Err(error) = self.start(number) {
+                self.abort(format!("{error:#}"));
+                self.turns.error = Some(error);
+            }
+        }
+    }
+
+    /// Whether copies wait for their first start.
+    pub(super) fn awaits_turn(&self) -> bool {
+        self.stopped.is_none() && self.turns.next < self.copies.len()
+    }
+
+    /// Whether the copy before the next one has its share of the packets, or will not be waited for.
+    fn is_next_due(&mut self) -> bool {
+        let Some(before) = self.turns.next.checked_sub(1) else {
+            return true;
+        };
+        let copy = &self.copies[before];
+        let began = self.turns.began;
+        let is_late = copy.age() >= EACH || began.is_some_and(|began| began.elapsed() >= ALL);
+        self.turns.is_over |= is_late && copy.pid().is_some();
+        self.turns.is_over || copy.pid().is_none() || self.ledger.has_share(before)
+    }
+}

@@ -1,0 +1,26 @@
+//! What a cluster selects by, in words.
+
+use fanpcap_select::Key;
+
+/// The key's name in cluster.conf.
+pub(super) fn name(key: Key) -> &'static str {
+    match key {
+        Key::Packet => "packet",
+        Key::Flow => "flow",
+        Key::RoundRobin => "round_robin",
+        Key::Identification => "identification",
+        Key::Sequence => "sequence",
+    }
+}
+
+/// What each node gets, and for whom that is right.
+pub(super) fn gets(key: Key) -> &'static str {
+    match key {
+        Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
+        Key::Packet => "packets spread alone: connections are split among nodes",
+        Key::RoundRobin => "packets in turn: connections are split among nodes",
+        Key::Identification | Key::Sequence => {
+            "packets by a number in their headers: connections are split among nodes"
+        }
+    }
+}
