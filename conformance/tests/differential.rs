@@ -67,7 +67,7 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
 #[test]
 #[ignore = "needs root: live handles in network namespaces"]
 fn handles_on_xdp_have_the_device() -> Result<()> {
-    const LOOK: &str = r#"tcpdump -i "$2" -w /dev/null 2>tcpdump.log &
+    const LOOK: &str = r#"tcpdump -i "$2" -w - 2>tcpdump.log >/dev/null &
         for i in $(seq 300); do grep -q listening tcpdump.log && break; sleep 0.1; done
         ip -o link show dev "$2"; kill $!"#;
     let scratch = Scratch::new()?;

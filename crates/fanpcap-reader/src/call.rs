@@ -1,6 +1,5 @@
 //! One read: its request, its packet, its end.
 
-use crate::control::Control;
 use crate::port::ReadError;
 use std::ffi::c_int;
 use std::time::Duration;
@@ -90,7 +89,7 @@ pub struct Call {
     /// The read has had packets, or has waited for them: it need not wait again.
     pub(crate) begun: bool,
     /// Whether the application's descriptor was readable when the read began; `None`: not asked.
-    woken: Option<bool>,
+    pub(crate) woken: Option<bool>,
 }
 
 impl Call {
@@ -102,18 +101,6 @@ impl Call {
             begun: false,
             woken: None,
         }
-    }
-
-    /// Whether the application may have waited by itself and been woken before the read: then the
-    /// read does not wait. To be asked before anything is done for which the descriptor becomes
-    /// readable or ceases to be.
-    pub(crate) fn was_woken(&mut self, control: &Control) -> bool {
-        *self.woken.get_or_insert_with(|| control.has_woken())
-    }
-
-    /// Whether the read may end without a packet for an application that waits by itself.
-    pub(crate) fn may_be_empty(&self, control: &Control) -> bool {
-        control.is_asked() && self.woken != Some(false)
     }
 
     pub(crate) fn is_done(&self) -> bool {

@@ -222,6 +222,18 @@ impl Control {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the application may have waited by itself and been woken before the read: then the
+    /// read does not wait. To be asked before anything is done for which the descriptor becomes
+    /// readable or ceases to be.
+    pub(crate) fn was_woken(&self, call: &mut Call) -> bool {
+        *call.woken.get_or_insert_with(|| self.has_woken())
+    }
+
+    /// Whether the read may end without a packet for an application that waits by itself.
+    pub(crate) fn may_be_empty(&self, call: &Call) -> bool {
+        self.is_asked() && call.woken != Some(false)
+    }
+
     /// Ends a read whose loop was broken, or that has delivered all the packets it may.
     #[inline]
     pub(crate) fn check_end(&self, call: &Call) -> Result<(), End> {

@@ -323,7 +323,7 @@ impl Merge {
 
 /// Whether a read without a packet ends now.
 fn ends(control: &Control, call: &Call) -> bool {
-    let may_be_empty = control.is_nonblocking() || call.may_be_empty(control);
+    let may_be_empty = control.is_nonblocking() || control.may_be_empty(call);
     call.delivered > 0 || (call.begun && may_be_empty)
 }
 

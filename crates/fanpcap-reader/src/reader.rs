@@ -266,7 +266,7 @@ impl Reader {
         }
         // An application that waits by itself may have been woken for what the companies want, and
         // does not expect the read to wait.
-        let was_woken = self.control.has_company() && call.was_woken(&self.control);
+        let was_woken = self.control.has_company() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
 

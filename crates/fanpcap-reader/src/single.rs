@@ -36,7 +36,7 @@ fn next_of_blocks(
     loop {
         if !blocks.open() {
             // An application that waits by itself may have been woken for its company.
-            let may_be_woken = call.may_be_empty(control) && control.has_company();
+            let may_be_woken = control.may_be_empty(call) && control.has_company();
             let may_be_empty = may_be_woken || !control.waits_for_ever();
             return Err(starve(blocks, intake, control, call, may_be_empty));
         }
@@ -133,7 +133,7 @@ fn begin(
     call: &mut Call,
 ) -> Result<(), Pause> {
     // An application that the descriptor has woken does not expect the read to wait.
-    if !call.begun && !records.is_ready() && call.was_woken(control) {
+    if !call.begun && !records.is_ready() && control.was_woken(call) {
         call.begun = true;
         return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
     }
@@ -150,7 +150,7 @@ fn begin(
     if records.open() {
         return Ok(());
     }
-    let may_be_empty = call.may_be_empty(control) || !control.waits_for_ever();
+    let may_be_empty = control.may_be_empty(call) || !control.waits_for_ever();
     let pause = starve(records, intake, control, call, may_be_empty);
     if matches!(pause, Pause::End(_)) {
         announce(intake, control);

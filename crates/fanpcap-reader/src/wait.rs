@@ -18,7 +18,7 @@ impl Control {
     #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
         // Asked before the wait: what a company wants during it has woken nobody.
-        let was_woken = self.has_company() && call.was_woken(self);
+        let was_woken = self.has_company() && self.was_woken(call);
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {

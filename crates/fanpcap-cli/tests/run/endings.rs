@@ -221,8 +221,9 @@ fn channels_are_as_before_when_copies_have_dropped_their_privileges() -> Result<
         Veth::new(NEAR, FAR, 4)?;
         let rx = || anyhow::Ok(channels::read(&Device::open(FAR)?)?.rx);
         let variable = ["env", "PCAP_CHANNEL_run_b=2"];
-        let line = ["-n", "2", "--cpus", "none", "--", "tcpdump", "-Z", "nobody"];
-        let line = [&line[..], &["-i", FAR, "-w", "/dev/null"]].concat();
+        // By name it would make /dev/null nobody's.
+        let tcpdump = format!("exec tcpdump -Z nobody -i {FAR} -w - >/dev/null");
+        let line = ["-n", "2", "--cpus", "none", "--", "sh", "-c", &tcpdump];
         let running = Running::start_by(&variable, &line, None)?;
         running.wait_until_says("0: tcpdump: listening", 1)?;
         running.wait_until_says("1: tcpdump: listening", 1)?;
