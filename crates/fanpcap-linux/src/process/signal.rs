@@ -7,10 +7,14 @@ use std::ptr;
 
 unsafe extern "C" {
     safe fn pthread_setcancelstate(state: c_int, before: Option<&mut c_int>) -> c_int;
+    safe fn pthread_setcanceltype(kind: c_int, before: Option<&mut c_int>) -> c_int;
 }
 
 /// pthread.h, `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
+
+/// pthread.h, `PTHREAD_CANCEL_DEFERRED`.
+const CANCEL_DEFERRED: c_int = 0;
 
 /// Keeps the thread from being cancelled until dropped. glibc cancels by unwinding the stack, which
 /// must not reach a frame that catches panics.
@@ -20,10 +24,13 @@ pub struct Uncancelled {
 }
 
 impl Uncancelled {
-    /// Defers cancellation.
+    /// Defers cancellation. A thread that could be cancelled at any instruction is cancelled at
+    /// cancellation points alone from then on: else pthread_setcancelstate(3) itself would cancel
+    /// it when this is dropped, below frames that can't be unwound.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
+        pthread_setcanceltype(CANCEL_DEFERRED, None);
         Self { before }
     }
 }

@@ -44,3 +44,31 @@ fn each_call_bears_it(group: Option<&str>) -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+#[ignore = "needs root: a live handle in a network namespace"]
+fn without_a_group_threads_are_cancelled_anywhere() -> Result<()> {
+    threads_are_cancelled_anywhere(None)
+}
+
+/// ettercap cancels its threads so.
+#[test]
+#[ignore = "needs root: a live handle in a network namespace"]
+fn in_a_group_threads_are_cancelled_anywhere() -> Result<()> {
+    threads_are_cancelled_anywhere(Some("7"))
+}
+
+fn threads_are_cancelled_anywhere(group: Option<&str>) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = compile(&scratch, "cancelled_anywhere.c", &["-pthread"])?;
+    netns::within_new(|| {
+        let mut command = on_ours(&program)?;
+        if let Some(group) = group {
+            command.env("PCAP_GROUP", group);
+        }
+        let ended = run(&scratch, &mut command)?;
+        let silent = ended.out.is_empty() && ended.err.is_empty();
+        ensure!(ended.status.success() && silent, "{ended:?}");
+        Ok(())
+    })
+}
