@@ -136,8 +136,8 @@ pub struct Record {
     /// Which descriptors of the process are what the members of its group share, and the dock's
     /// where the group has one.
     pub shared: Option<Vec<RawFd>>,
-    /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused where
-    /// the host or a container uses the device. The library looks when the member joins.
+    /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused
+    /// where the host or a container uses the device. The library looks when the member joins.
     pub steals: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,

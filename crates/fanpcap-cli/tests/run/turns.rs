@@ -9,8 +9,8 @@ use fanpcap_testkit::member;
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, Running};
 
-/// Starts three copies, of which the earlier ones are slower, and waits until they capture. `before`
-/// is what a copy does before it is tcpdump.
+/// Starts three copies, of which the earlier ones are slower, and waits until they capture.
+/// `before` is what a copy does before it is tcpdump.
 fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     let group = GROUP.to_string();
     let options = [

@@ -119,8 +119,8 @@ pub(super) fn shared_numbers(own: u64, dock: u64) -> Option<Vec<RawFd>> {
     (own != 0).then_some(numbers)
 }
 
-/// A bit of [`at::DOCK`]: the host loses the device's packets, unless somebody there uses the device.
-/// Two descriptors take the lower half of the word.
+/// A bit of [`at::DOCK`]: the host loses the device's packets, unless somebody there uses the
+/// device. Two descriptors take the lower half of the word.
 pub(crate) const STEALS: u64 = 1 << 32;
 
 const SHARED_BITS: u32 = 15;

@@ -5,10 +5,10 @@
 //! All members wait for the hang-up of the same lifelines. Those of other classes leave it to the
 //! class for a while. Then they cut the lifeline, so that it wakes nobody any more.
 //!
-//! The dead one keeps its buckets until somebody takes the ring. Whoever does gives them away in the
-//! same turn, and reads the ring before what comes to it by these. So it gets no packet of a flow after a later one. A member that came
-//! lately may have taken buckets from the dead one, and got later packets already: it leaves the
-//! dead one to others for a while too.
+//! The dead one keeps its buckets until somebody takes the ring. Whoever does gives them away in
+//! the same turn, and reads the ring before what comes to it by these. So it gets no packet of a
+//! flow after a later one. A member that came lately may have taken buckets from the dead one, and
+//! got later packets already: it leaves the dead one to others for a while too.
 
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};

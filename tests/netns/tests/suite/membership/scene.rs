@@ -69,7 +69,8 @@ pub(super) struct Scene<'a> {
     owners: Owners,
     phases: Vec<Range<u64>>,
     changes: Vec<Change>,
-    /// Why others had a member's share before they read what was in its ring, which comes late then.
+    /// Why others had a member's share before they read what was in its ring, which comes late
+    /// then.
     late: Option<&'static str>,
 }
 

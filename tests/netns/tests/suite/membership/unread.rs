@@ -1,5 +1,5 @@
-//! A handle that its application has not read at first: who reads its packets, and whose they are in
-//! the figures.
+//! A handle that its application has not read at first: who reads its packets, and whose they are
+//! in the figures.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::page::{GroupDir, HeldPage};

@@ -44,7 +44,8 @@ impl Watch<'_> {
         self.stopped.is_none() && self.turns.next < self.copies.len()
     }
 
-    /// Whether the copy before the next one has its share of the packets, or will not be waited for.
+    /// Whether the copy before the next one has its share of the packets, or will not be waited
+    /// for.
     fn is_next_due(&mut self) -> bool {
         let Some(before) = self.turns.next.checked_sub(1) else {
             return true;

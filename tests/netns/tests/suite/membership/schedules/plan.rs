@@ -52,7 +52,7 @@ impl Plan {
     /// The steps of a schedule. The first lets members come one by one.
     pub(super) fn of(seed: u64) -> Vec<Vec<Action>> {
         let mut plan = Self {
-            random: Pcg64Mcg::new(u128::from(seed) << 64 | 0x5eed),
+            random: Pcg64Mcg::new((u128::from(seed) << 64) | 0x5eed),
             members: Vec::new(),
         };
         let first = LEAST + plan.below(3);
