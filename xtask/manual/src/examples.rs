@@ -50,15 +50,26 @@ pub(super) fn section(page: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Replaces the spaces within quotes.
+    fn in_one_word(line: &str) -> String {
+        let parts = line.split('\'').enumerate();
+        let quoted = |part: &str| part.replace(' ', "_");
+        let parts = parts.map(|(at, part)| match at % 2 {
+            1 => quoted(part),
+            _ => part.to_owned(),
+        });
+        parts.collect()
+    }
+
     #[test]
     fn each_example_is_of_its_page_and_is_understood() {
         for (page, examples) in pages() {
             for (_, line) in examples {
                 for command in line.split(" && ") {
                     let shown = command.replace("eval \"$(", "").replace(")\"", "");
-                    // A quoted argument of two words, and variables before the command.
-                    let words = shown.replace("'group 7'", "group_7");
-                    let words = words.split(' ').skip_while(|word| word.contains("PCAP_"));
+                    let shown = in_one_word(&shown);
+                    // Variables are before the command.
+                    let words = shown.split(' ').skip_while(|word| word.contains("PCAP_"));
                     let words: Vec<&str> = words.collect();
                     crate::command()
                         .try_get_matches_from(&words)

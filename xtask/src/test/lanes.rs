@@ -12,6 +12,8 @@ use crate::harness::{self, How};
 use crate::programs::Program;
 use crate::tally::Tally;
 
+/// Test programs that compute, at a time: who of them has one thread leaves the other CPUs to more.
+const COMPUTING: usize = 2;
 /// Test programs that mostly wait, at a time.
 const WAITING: usize = 2;
 
@@ -55,7 +57,9 @@ pub(super) fn run(jobs: Vec<Job>, choice: Choice<'_>) -> Vec<Done> {
     let (computing, waiting, alone) = (of(Load::Computes), of(Load::Waits), of(Load::Alone));
     let mut done = Vec::new();
     thread::scope(|scope| {
-        let lanes = [&computing].into_iter().chain([&waiting; WAITING]);
+        let lanes = [&computing; COMPUTING]
+            .into_iter()
+            .chain([&waiting; WAITING]);
         let begun: Vec<_> = lanes
             .map(|lane| scope.spawn(|| work(lane, choice, &progress)))
             .collect();
