@@ -330,28 +330,34 @@ const FALSEHOODS: [(&str, &str, Falsehood); 4] = [
     ),
 ];
 
-#[test]
-#[ignore = "needs root: eBPF"]
-fn lies_of_the_evaluator_are_found() {
-    let cpu = pinned();
-    let programs = LIES
-        .iter()
-        .map(|(what, source, lie)| (what, source, Seed::Program(lie)));
-    let packets = FALSEHOODS
-        .iter()
-        .map(|(what, source, lie)| (what, source, Seed::Packet(lie)));
-    let mut found = 0;
-    for (what, source, seed) in programs.chain(packets) {
-        let case = case(source, &HOOKS);
-        assert!(check(&case, cpu, &Seed::None).is_ok(), "{source}");
-        let difference = check(&case, cpu, &seed).err();
-        let difference = difference.unwrap_or_else(|| panic!("{what}: not found with {source}"));
-        println!(
-            "{what}: {:?}, {}",
-            difference.hook,
-            difference.what.chars().take(90).collect::<String>()
-        );
-        found += 1;
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn lies_of_the_evaluator_are_found() {
+        let cpu = pinned();
+        let programs = LIES
+            .iter()
+            .map(|(what, source, lie)| (what, source, Seed::Program(lie)));
+        let packets = FALSEHOODS
+            .iter()
+            .map(|(what, source, lie)| (what, source, Seed::Packet(lie)));
+        let mut found = 0;
+        for (what, source, seed) in programs.chain(packets) {
+            let case = case(source, &HOOKS);
+            assert!(check(&case, cpu, &Seed::None).is_ok(), "{source}");
+            let difference = check(&case, cpu, &seed).err();
+            let difference =
+                difference.unwrap_or_else(|| panic!("{what}: not found with {source}"));
+            println!(
+                "{what}: {:?}, {}",
+                difference.hook,
+                difference.what.chars().take(90).collect::<String>()
+            );
+            found += 1;
+        }
+        println!("{found} of {} found", LIES.len() + FALSEHOODS.len());
     }
-    println!("{found} of {} found", LIES.len() + FALSEHOODS.len());
 }
