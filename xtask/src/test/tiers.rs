@@ -172,7 +172,7 @@ pub(super) const TIERS: &[Tier] = &[
         name: "proofs",
         load: Load::Alone,
         work: &[Work::Programs(&[("fanpcap-clusterd", "proof")])],
-        arguments: &["--test-threads=4"],
+        arguments: &["--test-threads=6"],
         ..NONE
     },
     Tier {

@@ -104,7 +104,10 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         let refused = NodeEvent::Refused(Refusal::TakenId);
         let events = await_event(&mut clone, "a refusal", |event| *event == refused)?;
         ensure!(events == [NodeEvent::Reach(true), refused], "{events:?}");
-        ensure!(leader.poll(Duration::ZERO)?.live[0].announcement.boot == 1);
+        await_view(&mut leader, "the first", |view| {
+            let node = view.live.first();
+            node.is_some_and(|node| node.announcement.boot == 1)
+        })?;
         let look =
             || -> Result<_> { Ok(look(&self::client(&etcd)?, &names(), &Wishes::default())?) };
         ensure!(look()?.notes[0].starts_with("the machine at 10.0.0.7:7001, node 00000007,"));
