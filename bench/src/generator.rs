@@ -247,8 +247,8 @@ mod tests {
 
     const LEAST: u64 = 16_384;
 
-    /// Captures [`LEAST`] frames or more of `way`: every flow must occur, and tcpdump must accept all
-    /// checksums.
+    /// Captures [`LEAST`] frames or more of `way`: every flow must occur, and tcpdump must accept
+    /// all checksums.
     fn frames_are_well_made(way: Way, len: usize) -> Result<()> {
         let wire = Wire::new()?;
         if way == Way::LiveFrames {

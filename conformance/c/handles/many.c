@@ -17,7 +17,7 @@ static int entries(const char *path)
 	return count;
 }
 
-/* The sockets by which the kernel is asked who is in a group: the members of a process share one. */
+/* The sockets that ask the kernel who is in a group: the members of a process share one. */
 static int diagnoses(void)
 {
 	int count = 0;
