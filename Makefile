@@ -1,9 +1,9 @@
 # Short names for what xtask does. The logic lives in xtask/src; scripts/setup gets what is missing,
 # as root; FANPCAP_NO_INSTALL=1 forbids that.
-BUILT  := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
+BUILT  := $(or $(CARGO_TARGET_DIR),target)/command/xtask
 STAGED := target/fanpcap/lib/libpcap.so.0.8 target/fanpcap/bin/fanpcap
 PREFIX ?= /usr/local
-XTASK  := cargo run -p xtask --
+XTASK  := cargo run --profile command -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
 .PHONY: build all demo demo-cluster test test-long test-bare test-guest soak ledger bench conformance \

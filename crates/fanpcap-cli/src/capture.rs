@@ -1,19 +1,13 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
-mod counts;
 mod handles;
 mod link;
 mod meter;
 mod quantity;
-mod savefile;
 mod table;
-mod shared;
-mod counter;
-mod thread;
 mod interval;
 mod slots;
 mod summary;
-mod threads;
 mod session;
 mod witnessed;
 
@@ -23,14 +17,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_pcap::{Header, Library};
+use fanpcap_capture::THREAD;
+use fanpcap_pcap::Library;
 
 use crate::cpus::Wanted;
 use crate::library;
 pub(crate) use witnessed::{Member, Task, Witnessed, witnessed};
-
-/// Sees each packet of a thread.
-pub(crate) type Each = Box<dyn FnMut(&Header, &[u8]) + Send>;
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]
@@ -180,7 +172,7 @@ fn check_write(write: Option<&str>, threads: u16) -> Result<()> {
         "--write -: savefiles can't be written to standard output; name a file"
     );
     ensure!(
-        threads == 1 || file.contains(savefile::THREAD),
+        threads == 1 || file.contains(THREAD),
         "--write {file}: each of the {threads} threads writes a file of its own; put %i, its number, in the name"
     );
     Ok(())

@@ -20,7 +20,6 @@ mod config;
 pub mod metrics;
 mod system;
 mod run;
-pub mod merging;
 mod top;
 mod group;
 mod doctor;

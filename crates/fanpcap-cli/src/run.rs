@@ -3,7 +3,6 @@
 mod group;
 mod not_joined;
 mod ledger;
-pub(crate) mod merge;
 mod options;
 mod arguments;
 mod checks;
@@ -36,8 +35,8 @@ use fanpcap_linux::process::{child, cpu};
 
 use crate::cpus;
 use crate::library;
+use fanpcap_merge::{self as merge, Merged};
 use group::Wanted;
-use merge::Merged;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};
 use supervise::{Run, Supervised};

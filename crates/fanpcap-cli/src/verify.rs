@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueHint};
+use fanpcap_capture::Each;
 use fanpcap_config::report::harmless_text;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
@@ -14,7 +15,7 @@ use fanpcap_linux::wait::stop;
 use fanpcap_pcap::{Handle, Header, Precision};
 use serde::Serialize;
 
-use crate::capture::{Each, Task, Witnessed, witnessed};
+use crate::capture::{Task, Witnessed, witnessed};
 use crate::streams;
 
 mod flows;

@@ -1,14 +1,13 @@
 //! The line printed once a second: rates of each thread and of all.
 
+use fanpcap_capture::{Counts, ThreadCounts};
 use std::ops::AddAssign;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::counts::Counts;
 use super::link;
 use super::quantity::short;
-use super::shared::ThreadCounts;
 use super::table;
 
 /// The rates of one interval. As JSON, it is one line of `--json`.
@@ -188,8 +187,8 @@ pub(super) fn lossy(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::counts::Kernel;
     use super::*;
+    use fanpcap_capture::Kernel;
     use serde_json::Value;
 
     fn told(at_ns: u64, captured: u64, dropped: u64) -> ThreadCounts {

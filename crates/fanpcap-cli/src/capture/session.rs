@@ -6,22 +6,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fanpcap_capture::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Handle, Library};
 
-use super::counts::Counts;
+use super::Arguments;
 use super::handles::{Opened, Source};
 use super::interval::{self, Interval};
 use super::link;
 use super::meter::{Meter, Reading};
-use super::savefile::Savefiles;
-use super::shared::ThreadCounts;
 use super::slots;
 use super::summary::{Found, Summary};
-use super::thread::{Done, Reader};
-use super::threads::Threads;
-use super::{Arguments, Each};
 use crate::cpus::{self, Choice, Wanted};
 
 /// Captures until a signal, the count, the time limit or the end of the savefile, and prints the

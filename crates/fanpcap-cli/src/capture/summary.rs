@@ -1,10 +1,10 @@
 //! The summary: exact figures of each thread, and whether they add up.
 
 use anyhow::{Result, bail};
+use fanpcap_capture::{Counts, Rest};
 use fanpcap_pcap::FanoutStats;
 use serde::Serialize;
 
-use super::counts::{self, Counts, Rest};
 use super::interval::{lossy, seconds};
 use super::link;
 use super::slots::{self, Slot};
@@ -123,7 +123,7 @@ impl Summary {
         link: Option<link::Counters>,
         group: Option<Found>,
     ) -> Self {
-        let total = counts::sum(threads.iter().copied());
+        let total = fanpcap_capture::sum(threads.iter().copied());
         // Sum the differences of each thread: a difference of the sums would let one thread's lack
         // hide another one's excess.
         let mut rest = Rest::default();

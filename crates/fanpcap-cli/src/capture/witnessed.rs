@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use fanpcap_capture::{Counts, Each, Rest};
 use fanpcap_pcap::Handle;
 
-use super::counts::{Counts, Rest};
-use super::{Arguments, Each, open, session};
+use super::{Arguments, open, session};
 use crate::cpus::Wanted;
 
 /// What to capture.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::arguments;
-use super::merge::{is_capture, resolve};
+use fanpcap_merge::{is_capture, resolve};
 use rotated::Pattern;
 
 /// The files of one copy.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::Files;
 use super::ledger::copy_of;
-use super::merge::is_capture;
+use fanpcap_merge::is_capture;
 
 /// Captures that the copy's processes write now and that are not in its `files`. `leader` is the
 /// copy's first process.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::copy::{Copy, End};
 use super::ledger::{Absent, Account};
-use super::merge::Merged;
+use fanpcap_merge::Merged;
 
 /// The summary.
 #[derive(Debug, Serialize)]

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use fanpcap_cli::{merging, streams};
+use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Twins;
 use fanpcap_select::Key;
 
@@ -120,16 +120,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         // A file does not say packets' buckets.
         !compared.has(stamp) || !twins.is_double(stamp, file, (0, wire_length, captured))
     };
-    let merged = merging::merge(&arguments.files, &arguments.output, &mut keep)?;
-    for (path, packets) in arguments.files.iter().zip(&merged.read) {
-        let cut = if merged.cut.contains(path) {
-            ", cut off at its end"
-        } else {
-            ""
-        };
-        streams::note(&format!("{}: {packets} packets{cut}\n", path.display()));
+    let merged = fanpcap_merge::merge_kept(&arguments.files, &arguments.output, &mut keep)?;
+    for (path, part) in arguments.files.iter().zip(&merged.parts) {
+        let cut = if part.cut { ", cut off at its end" } else { "" };
+        let (path, packets) = (path.display(), part.packets);
+        streams::note(&format!("{path}: {packets} packets{cut}\n"));
     }
-    let (written, doubles) = (merged.written, merged.left_out);
+    let (written, doubles) = (merged.packets, merged.left_out);
     streams::note(&format!(
         "{written} packets written, {doubles} doubles removed\n"
     ));

@@ -1,7 +1,7 @@
 //! Summaries of made-up figures.
 
-use super::super::counts::Kernel;
 use super::*;
+use fanpcap_capture::Kernel;
 
 fn counts(captured: u64, received: u64, dropped: u64) -> Counts {
     Counts {

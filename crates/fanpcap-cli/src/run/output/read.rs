@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use super::{Output, Stream};
-use crate::run::merge::{is_capture, make_spool};
+use fanpcap_merge::{is_capture, make_spool};
 
 /// Longest line that is held for its end. Longer lines are cut.
 const LINE_MAX: usize = 1 << 20;

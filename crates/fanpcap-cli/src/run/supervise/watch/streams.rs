@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use fanpcap_linux::wait::events;
 
 use super::Watch;
-use crate::run::merge;
 use crate::run::output::{self, Stream, Way, Word};
+use fanpcap_merge as merge;
 
 /// After the last copy's end, the command waits this long for silent processes that still hold a
 /// copy's output.

@@ -8,13 +8,13 @@ use pcap_file::{DataLink, TsResolution};
 
 /// An interface of a source; a pcap file has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
+pub(crate) struct Interface {
     /// Link type.
-    pub(super) link: DataLink,
+    pub(crate) link: DataLink,
     /// Maximum bytes of a packet; 0: no limit.
-    pub(super) snaplen: u32,
+    pub(crate) snaplen: u32,
     /// Name and other options, except those for the timestamps' unit.
-    pub(super) options: Vec<InterfaceDescriptionOption<'static>>,
+    pub(crate) options: Vec<InterfaceDescriptionOption<'static>>,
     unit: Unit,
 }
 
@@ -28,7 +28,7 @@ struct Unit {
 
 impl Interface {
     /// The interface of a pcap file.
-    pub(super) fn of_pcap(header: &PcapHeader) -> Self {
+    pub(crate) fn of_pcap(header: &PcapHeader) -> Self {
         let exponent = match header.ts_resolution {
             TsResolution::MicroSecond => 6,
             TsResolution::NanoSecond => 9,
@@ -42,7 +42,7 @@ impl Interface {
     }
 
     /// An interface of a pcapng file.
-    pub(super) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
+    pub(crate) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
         // Default: microseconds.
         let (mut resolution, mut offset) = (6, 0);
         let mut options = Vec::new();
@@ -63,7 +63,7 @@ impl Interface {
     }
 
     /// Nanoseconds since 1970, limited to the range of 64 bits.
-    pub(super) fn stamp(&self, units: u64) -> u64 {
+    pub(crate) fn stamp(&self, units: u64) -> u64 {
         let Unit {
             nanoseconds,
             divisor,
@@ -77,13 +77,13 @@ impl Interface {
     }
 
     /// Whether the timestamps are finer than microseconds.
-    pub(super) fn is_fine(&self) -> bool {
+    pub(crate) fn is_fine(&self) -> bool {
         self.unit.nanoseconds < self.unit.divisor.saturating_mul(1000)
     }
 
     /// Whether one description fits the packets of both: everything but the snapshot length is
     /// equal.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.link == other.link && self.options == other.options
     }
 }

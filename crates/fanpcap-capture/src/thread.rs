@@ -8,42 +8,42 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Dispatched, Handle};
 
-use super::Each;
-use super::counter::Counter;
-use super::counts::Counts;
-use super::savefile::Savefile;
-use super::shared::Shared;
+use crate::Each;
+use crate::counter::Counter;
+use crate::counts::Counts;
+use crate::savefile::Savefile;
+use crate::shared::Shared;
 
 /// State of one thread.
-pub(super) struct Reader {
+pub struct Reader {
     /// The thread's number.
-    pub(super) number: usize,
+    pub number: usize,
     /// The handle that the thread reads.
-    pub(super) handle: Handle,
+    pub handle: Handle,
     /// The handle reads a savefile.
-    pub(super) offline: bool,
+    pub offline: bool,
     /// The CPU that the thread runs on.
-    pub(super) cpu: Option<usize>,
+    pub cpu: Option<usize>,
     /// The savefile that the thread writes.
-    pub(super) savefile: Option<Savefile>,
+    pub savefile: Option<Savefile>,
     /// Sees each packet that the thread reads.
-    pub(super) each: Option<Each>,
+    pub each: Option<Each>,
     /// Packets that the filter may reject after the kernel has let them through.
-    pub(super) late_max: u64,
+    pub late_max: u64,
     /// CPU time to spend on each packet.
-    pub(super) work_ns: u64,
+    pub work_ns: u64,
     /// Longest time that the kernel holds packets back.
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
 }
 
 /// A thread's result. Its handle is still open, so it is still a member of the group.
-pub(super) struct Done {
+pub struct Done {
     /// The handle that the thread has read.
-    pub(super) handle: Handle,
+    pub handle: Handle,
     /// Its last counters.
-    pub(super) counts: Counts,
+    pub counts: Counts,
     /// The error that ended the thread early.
-    pub(super) failed: Option<Error>,
+    pub failed: Option<Error>,
 }
 
 /// Ends all threads when dropped: the end of one thread ends the capture.
@@ -57,7 +57,7 @@ impl Drop for EndsAll {
 
 impl Reader {
     /// Reads until the capture is to end.
-    pub(super) fn run(mut self, shared: &Shared) -> Done {
+    pub(crate) fn run(mut self, shared: &Shared) -> Done {
         let _ends_all = EndsAll;
         let (savefile, end) = (self.savefile.take(), self.handle.breaker());
         let mut counter = Counter::new(savefile, self.late_max, self.work_ns, end);

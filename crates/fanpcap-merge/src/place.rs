@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 4;
 
 /// Destination of a merge.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Standard output.
     Stdout,
     /// A regular file or a free name, after all symbolic links.
@@ -31,7 +31,7 @@ impl Place {
     ///
     /// # Errors
     /// `to` is a directory, or a link that can't be resolved.
-    pub(super) fn of(to: &Path) -> Result<Self> {
+    pub(crate) fn of(to: &Path) -> Result<Self> {
         if to == Path::new("-") {
             return Ok(Self::Stdout);
         }
@@ -51,7 +51,7 @@ impl Place {
 ///
 /// # Errors
 /// The directory does not exist, or the links form a cycle.
-pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let parent = match path.parent() {
@@ -77,7 +77,7 @@ pub(crate) fn unguessable() -> String {
 
 /// A file under a temporary name. Drop removes an unfinished file.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     path: PathBuf,
     to: PathBuf,
     complete: bool,
@@ -89,7 +89,7 @@ impl Part {
     ///
     /// # Errors
     /// No file can be created in that directory.
-    pub(super) fn begin(to: &Path) -> Result<(Self, File)> {
+    pub(crate) fn begin(to: &Path) -> Result<(Self, File)> {
         let before = fs::metadata(to)
             .ok()
             .map(|found| found.permissions().mode());
@@ -127,7 +127,7 @@ impl Part {
     ///
     /// # Errors
     /// rename(2) failed.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         fs::rename(&self.path, &self.to)
             .with_context(|| format!("naming {}", self.to.display()))?;
         self.complete = true;
@@ -148,7 +148,7 @@ impl Drop for Part {
 ///
 /// # Errors
 /// The message names the source.
-pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
+pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     let id = |path: &Path| {
         fs::metadata(path)
             .ok()
@@ -169,7 +169,7 @@ pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
 
 /// Path where a capture from a copy's standard output is kept until the merge: beside the merged
 /// file, or in the directory of temporary files.
-pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
+pub fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {
         Ok(Place::File(file)) => file,
@@ -187,7 +187,7 @@ pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
 ///
 /// # Errors
 /// open(2) failed, also because the name exists.
-pub(crate) fn make_spool(path: &Path) -> io::Result<File> {
+pub fn make_spool(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)
 }

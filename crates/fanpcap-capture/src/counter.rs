@@ -6,26 +6,26 @@ use anyhow::Result;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Break, Dispatched, Handle, Header, Stats};
 
-use super::Each;
-use super::counts::{Counts, Kernel};
-use super::savefile::Savefile;
-use super::shared::Shared;
+use crate::Each;
+use crate::counts::{Counts, Kernel};
+use crate::savefile::Savefile;
+use crate::shared::Shared;
 
 /// Counts one thread's packets.
-pub(super) struct Counter {
+pub(crate) struct Counter {
     /// Counters so far.
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     last: Stats,
     savefile: Option<Savefile>,
     /// Another command's part.
-    pub(super) each: Option<Each>,
+    pub(crate) each: Option<Each>,
     work_ns: u64,
     end: Break,
 }
 
 impl Counter {
     /// At most `late_max` packets in the ring may be rejected by the filter in user space.
-    pub(super) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
+    pub(crate) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
         let counts = Counts {
             written: savefile.as_ref().map(Savefile::written),
             late_max,
@@ -42,7 +42,7 @@ impl Counter {
     }
 
     /// Runs one pcap_dispatch(3PCAP).
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         handle: &mut Handle,
         limit: Option<u32>,
@@ -76,7 +76,7 @@ impl Counter {
     }
 
     /// Flushes the savefile and sets the final number of written packets.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         let Some(savefile) = &mut self.savefile else {
             return Ok(());
         };
@@ -86,7 +86,7 @@ impl Counter {
     }
 
     /// Reads the kernel's counters and the thread's CPU time.
-    pub(super) fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
+    pub(crate) fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
         self.counts.cpu_ns = clock::thread_cpu_ns();
         if offline {
             return Ok(());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::interface::Interface;
-use super::reader::{Next, Packet, Reader};
+use crate::interface::Interface;
+use crate::reader::{Next, Packet, Reader};
 
 /// Maximum packets of one source in the window.
 const WINDOW_PACKETS: usize = 4096;
@@ -15,7 +15,7 @@ const WINDOW_PACKETS: usize = 4096;
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// A capture that is read.
-pub(super) struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     /// Number of the source in the given order.
     number: usize,
@@ -57,7 +57,7 @@ impl Source {
     ///
     /// # Errors
     /// The file can't be read, or is no capture.
-    pub(super) fn open(path: &Path, number: usize) -> Result<Option<Self>> {
+    pub(crate) fn open(path: &Path, number: usize) -> Result<Option<Self>> {
         let opened = Reader::open(path).with_context(|| place(path))?;
         let Some(reader) = opened else {
             return Ok(None);
@@ -77,22 +77,22 @@ impl Source {
     }
 
     /// Number of the source in the given order.
-    pub(super) fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         self.number
     }
 
     /// The interfaces described so far.
-    pub(super) fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &[Interface] {
         self.reader.interfaces()
     }
 
     /// Whether the capture was found cut.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
     /// Timestamp of the next packet.
-    pub(super) fn stamp(&self) -> Option<u64> {
+    pub(crate) fn stamp(&self) -> Option<u64> {
         self.window.peek().map(|held| held.0.stamp)
     }
 
@@ -100,7 +100,7 @@ impl Source {
     ///
     /// # Errors
     /// The file can't be read on.
-    pub(super) fn take(&mut self) -> Result<Option<Packet>> {
+    pub(crate) fn take(&mut self) -> Result<Option<Packet>> {
         let Some(Held(packet, _)) = self.window.pop() else {
             return Ok(None);
         };

@@ -12,11 +12,11 @@ use pcap_file::pcap::{PcapHeader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 
 /// Placeholder for the thread's number in a file name.
-pub(super) const THREAD: &str = "%i";
+pub const THREAD: &str = "%i";
 
 /// Creates the threads' savefiles, each a file of its own.
 #[derive(Debug, Default)]
-pub(super) struct Savefiles {
+pub struct Savefiles {
     /// Device and inode of the file that is read.
     source: Option<(u64, u64)>,
     /// Device and inode of each file that is written.
@@ -25,7 +25,7 @@ pub(super) struct Savefiles {
 
 impl Savefiles {
     /// No savefile may be `source`, the file that is read.
-    pub(super) fn beside(source: Option<&Path>) -> Result<Self> {
+    pub fn beside(source: Option<&Path>) -> Result<Self> {
         let mut savefiles = Self::default();
         if let Some(source) = source {
             let stdin = source == Path::new("-");
@@ -37,12 +37,7 @@ impl Savefiles {
     }
 
     /// Creates a thread's savefile for the packets of `handle`.
-    pub(super) fn create(
-        &mut self,
-        pattern: &str,
-        thread: usize,
-        handle: &Handle,
-    ) -> Result<Savefile> {
+    pub fn create(&mut self, pattern: &str, thread: usize, handle: &Handle) -> Result<Savefile> {
         let path = PathBuf::from(pattern.replace(THREAD, &thread.to_string()));
         let made = self.open(&path).and_then(|file| {
             let held = PcapWriter::with_header(Vec::new(), header(handle))?.into_writer();
@@ -88,7 +83,7 @@ fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
 /// A thread's savefile. libpcap's own writer does not report a full disk; this writer does, and it
 /// counts the packets in the file.
 #[derive(Debug)]
-pub(super) struct Savefile<F = File> {
+pub struct Savefile<F = File> {
     path: PathBuf,
     file: F,
     /// Bytes not yet in the file.
@@ -110,7 +105,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Adds a packet.
-    pub(super) fn write(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
         let words = [
             low(header.seconds),
             low(header.fraction),
@@ -128,7 +123,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Writes the buffered bytes. Bytes that can't be written are discarded.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    pub fn flush(&mut self) -> Result<()> {
         let (done, written) = write_most(&mut self.file, &self.held);
         let whole = self.ends.partition_point(|&end| end <= done);
         self.written += u64::try_from(whole)?;
@@ -138,7 +133,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Complete packets in the file.
-    pub(super) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.written
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fanpcap_linux::wait::{clock, stop};
 
-use super::counts::Counts;
+use crate::counts::Counts;
 
 /// State shared by all threads.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// Packets still to capture, all threads together; `None` without a limit.
     left: Option<AtomicU64>,
     /// Number of requests for counters so far.
@@ -21,17 +21,17 @@ pub(super) struct Shared {
 
 /// A thread's counters in its last answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ThreadCounts {
+pub struct ThreadCounts {
     round: u64,
     /// Time of the reading by [`clock::monotonic_ns`]; the thread's start before the first answer.
-    pub(super) at_ns: u64,
+    pub at_ns: u64,
     /// The counters.
-    pub(super) counts: Counts,
+    pub counts: Counts,
 }
 
 impl ThreadCounts {
     /// The counters before the first request.
-    pub(super) fn new(at_ns: u64, counts: Counts) -> Self {
+    pub fn new(at_ns: u64, counts: Counts) -> Self {
         Self {
             round: 0,
             at_ns,
@@ -42,7 +42,7 @@ impl ThreadCounts {
 
 impl Shared {
     /// State without threads. `limit` bounds the packets of all threads together.
-    pub(super) fn new(limit: Option<u64>) -> Self {
+    pub(crate) fn new(limit: Option<u64>) -> Self {
         Self {
             left: limit.map(AtomicU64::new),
             round: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Shared {
     }
 
     /// Adds a thread that starts now, and returns its number.
-    pub(super) fn add(&self) -> usize {
+    pub(crate) fn add(&self) -> usize {
         let mut told = self.told();
         told.push(ThreadCounts::new(clock::monotonic_ns(), Counts::default()));
         told.len() - 1
@@ -60,7 +60,7 @@ impl Shared {
 
     /// Asks the threads for their counters; `wake` ends their waits. A busy thread gets a moment to
     /// answer; after that its previous answer counts.
-    pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
+    pub(crate) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();
         let missing = |told: &mut Vec<ThreadCounts>| told.iter().any(|told| told.round < round);
@@ -76,12 +76,12 @@ impl Shared {
     }
 
     /// The number of the latest request.
-    pub(super) fn round(&self) -> u64 {
+    pub(crate) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 
     /// Stores the answer of thread `number` to request `round`.
-    pub(super) fn tell(&self, number: usize, round: u64, counts: Counts) {
+    pub(crate) fn tell(&self, number: usize, round: u64, counts: Counts) {
         let at_ns = clock::monotonic_ns();
         if let Some(place) = self.told().get_mut(number) {
             *place = ThreadCounts {
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// Takes one packet off the limit; false once the limit is reached.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         let Some(left) = &self.left else { return true };
         let one_less = |left: u64| left.checked_sub(1);
         let taken = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
@@ -104,7 +104,7 @@ impl Shared {
         taken.is_ok()
     }
 
-    pub(super) fn is_used_up(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         let left = self.left.as_ref();
         left.is_some_and(|left| left.load(Ordering::Acquire) == 0)
     }

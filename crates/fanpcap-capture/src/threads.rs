@@ -8,13 +8,13 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_linux::wait::clock;
 use fanpcap_pcap::Break;
 
-use super::shared::{Shared, ThreadCounts};
-use super::thread::{Done, Reader};
+use crate::shared::{Shared, ThreadCounts};
+use crate::thread::{Done, Reader};
 
 /// The threads that were started.
-pub(super) struct Threads {
+pub struct Threads {
     /// When the first handle began to receive, by [`clock::monotonic_ns`].
-    pub(super) start_ns: u64,
+    pub start_ns: u64,
     shared: Arc<Shared>,
     ends: Vec<Break>,
     running: Vec<JoinHandle<Done>>,
@@ -22,7 +22,7 @@ pub(super) struct Threads {
 
 impl Threads {
     /// No threads yet. `limit` bounds the packets of all threads together.
-    pub(super) fn new(limit: Option<u64>) -> Self {
+    pub fn new(limit: Option<u64>) -> Self {
         Self {
             start_ns: clock::monotonic_ns(),
             shared: Arc::new(Shared::new(limit)),
@@ -35,7 +35,7 @@ impl Threads {
     ///
     /// # Errors
     /// The system can't start another thread.
-    pub(super) fn start(&mut self, reader: Reader) -> Result<()> {
+    pub fn start(&mut self, reader: Reader) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let end = reader.handle.breaker();
         let named = thread::Builder::new().name(format!("capture-{}", reader.number));
@@ -47,7 +47,7 @@ impl Threads {
     }
 
     /// The threads' counters, from those that answer in time.
-    pub(super) fn ask(&self) -> Vec<ThreadCounts> {
+    pub fn ask(&self) -> Vec<ThreadCounts> {
         self.shared.ask(|| self.wake())
     }
 
@@ -60,7 +60,7 @@ impl Threads {
     ///
     /// # Errors
     /// A thread panicked.
-    pub(super) fn join(mut self) -> Result<Vec<Done>> {
+    pub fn join(mut self) -> Result<Vec<Done>> {
         while self.running.iter().any(|thread| !thread.is_finished()) {
             // Repeat: a thread may have checked for the end just before it began to wait.
             self.wake();

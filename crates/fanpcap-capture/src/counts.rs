@@ -6,50 +6,50 @@ use fanpcap_pcap::Stats;
 
 /// Counters of a thread since it started, or the sum over several threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub struct Counts {
     /// Packets handed to the callback.
-    pub(super) captured: u64,
+    pub captured: u64,
     /// Their bytes on the wire.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// CPU time of the thread in nanoseconds.
-    pub(super) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// Packets in the savefile; `None` without a savefile to write.
-    pub(super) written: Option<u64>,
+    pub written: Option<u64>,
     /// The kernel's counters; `None` when a savefile is read.
-    pub(super) kernel: Option<Kernel>,
+    pub kernel: Option<Kernel>,
     /// Packets that libpcap may reject after the kernel has let them through. They arrived before
     /// the filter was set.
-    pub(super) late_max: u64,
+    pub late_max: u64,
     /// The thread has read its ring to the end.
-    pub(super) read_to_end: bool,
+    pub read_to_end: bool,
 }
 
 /// Packets that the kernel received and that were neither captured nor dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rest {
+pub struct Rest {
     /// Rejected by the filter in user space, after the kernel had let them through.
-    pub(super) late: u64,
+    pub late: u64,
     /// Still in the ring.
-    pub(super) unread: u64,
+    pub unread: u64,
     /// Packets that no counter explains; negative when more packets left the ring than the kernel
     /// counted.
-    pub(super) off: u64,
+    pub off: u64,
 }
 
 /// The kernel's counters of a handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kernel {
+pub struct Kernel {
     /// Packets that passed the filter, dropped ones included.
-    pub(super) received: u64,
+    pub received: u64,
     /// Of `received`: dropped because the ring was full.
-    pub(super) dropped: u64,
+    pub dropped: u64,
     /// Packets that the device dropped; every handle reports the same number.
-    pub(super) interface_dropped: u64,
+    pub interface_dropped: u64,
 }
 
 impl Kernel {
     /// Adds the difference between `last` and `now`: libpcap's counters wrap at 32 bits.
-    pub(super) fn advance(&mut self, last: Stats, now: Stats) {
+    pub fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));
         let interface_dropped = now.interface_dropped.wrapping_sub(last.interface_dropped);
@@ -60,7 +60,7 @@ impl Kernel {
 impl Counts {
     /// Packets that the kernel received for the ring and that were neither captured nor dropped.
     /// Negative when more packets left the ring than the kernel counted; `None` for a savefile.
-    pub(super) fn left(&self) -> Option<i64> {
+    pub fn left(&self) -> Option<i64> {
         let kernel = self.kernel?;
         let signed = |count| i64::try_from(count).ok();
         Some(signed(kernel.received)? - signed(kernel.dropped)? - signed(self.captured)?)
@@ -69,7 +69,7 @@ impl Counts {
 
 impl Counts {
     /// Splits [`Counts::left`] of one thread by cause; `None` for a savefile.
-    pub(super) fn rest(&self) -> Option<Rest> {
+    pub fn rest(&self) -> Option<Rest> {
         let left = self.left()?;
         let mut rest = Rest::default();
         match u64::try_from(left) {
@@ -107,7 +107,7 @@ impl AddAssign for Counts {
 }
 
 /// Sum of the counters of several threads.
-pub(super) fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
+pub fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
     let mut sum = Counts::default();
     all.into_iter().for_each(|counts| sum += counts);
     sum

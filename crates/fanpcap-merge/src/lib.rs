@@ -4,6 +4,8 @@
 //! within a bounded window, and a heap holds the first packet of each source. Memory is bounded for
 //! files of any size.
 
+#![forbid(unsafe_code)]
+
 mod interface;
 mod place;
 mod reader;
@@ -19,37 +21,37 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use place::{Part as PartFile, Place};
-pub(crate) use place::{make_spool, resolve, spool};
-pub(crate) use reader::is_capture;
+pub use place::{make_spool, resolve, spool};
+pub use reader::is_capture;
 use sink::{Format, Sink};
 use source::Source;
 
 /// The result of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
+pub struct Part {
     /// Whole packets in it.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Its last packet is incomplete, as after its application was killed.
-    pub(crate) cut: bool,
+    pub cut: bool,
 }
 
 /// The result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Merged {
+pub struct Merged {
     /// The sources, in the given order.
-    pub(crate) parts: Vec<Part>,
+    pub parts: Vec<Part>,
     /// Packets written.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Of `packets`: older than a packet written before, because a source was out of order by more
     /// than the window.
-    pub(crate) late: u64,
+    pub late: u64,
     /// Packets that were left out.
-    pub(crate) left_out: u64,
+    pub left_out: u64,
 }
 
 /// Whether a packet is written: the number of its source, its timestamp in nanoseconds since 1970,
 /// its bytes on the wire, and what was captured.
-pub(crate) type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
+pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 
 /// Merges captures into `to`. A regular file appears when it is complete, a device or FIFO is
 /// written directly, `-` is standard output.
@@ -57,7 +59,7 @@ pub(crate) type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 /// # Errors
 /// A source is no capture, is damaged before its end, or is `to` itself; link types differ in a
 /// format that has only one; or `to` can't be written. The sources stay as they are.
-pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
+pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
 ///
 /// # Errors
 /// As [`merge`].
-pub(crate) fn merge_kept(sources: &[PathBuf], to: &Path, keep: &mut Keep<'_>) -> Result<Merged> {
+pub fn merge_kept(sources: &[PathBuf], to: &Path, keep: &mut Keep<'_>) -> Result<Merged> {
     let format = Format::of(to);
     let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;
     let name = match &place {
@@ -160,7 +162,7 @@ fn drain(
 ///
 /// # Errors
 /// The merge would fail; the message says why.
-pub(crate) fn ensure_writable(to: &Path) -> Result<()> {
+pub fn ensure_writable(to: &Path) -> Result<()> {
     let probe = || match Place::of(to)? {
         // Drop removes the new file, and no other.
         Place::File(path) => PartFile::begin(&path).map(drop),

@@ -10,7 +10,7 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{Endianness, PcapError, PcapResult};
 
-use super::interface::Interface;
+use crate::interface::Interface;
 
 /// Magic numbers of pcapng and of pcap, the latter in both precisions and byte orders.
 const MAGICS: [[u8; 4]; 5] = [
@@ -22,7 +22,7 @@ const MAGICS: [[u8; 4]; 5] = [
 ];
 
 /// Whether a file that starts with `head` is a capture; `None` if `head` is too short.
-pub(crate) fn is_capture(head: &[u8]) -> Option<bool> {
+pub fn is_capture(head: &[u8]) -> Option<bool> {
     match head.get(..4) {
         Some(head) => Some(MAGICS.iter().any(|magic| magic == head)),
         None if MAGICS.iter().any(|magic| magic.starts_with(head)) => None,
@@ -32,21 +32,21 @@ pub(crate) fn is_capture(head: &[u8]) -> Option<bool> {
 
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
+pub(crate) struct Packet {
     /// Nanoseconds since 1970.
-    pub(super) stamp: u64,
+    pub(crate) stamp: u64,
     /// Index among the file's interfaces.
-    pub(super) interface: usize,
+    pub(crate) interface: usize,
     /// Bytes on the wire.
-    pub(super) original_len: u32,
+    pub(crate) original_len: u32,
     /// Bytes captured.
-    pub(super) data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// The packet's pcapng options.
-    pub(super) options: Vec<EnhancedPacketOption<'static>>,
+    pub(crate) options: Vec<EnhancedPacketOption<'static>>,
 }
 
 /// A capture file.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     format: Format,
     /// All interfaces so far, also those of earlier pcapng sections.
     interfaces: Vec<Interface>,
@@ -62,7 +62,7 @@ enum Format {
 }
 
 /// The next item of a file.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// A packet.
     Packet(Packet),
     /// The end of the file.
@@ -76,7 +76,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file can't be read, or is no capture.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         let mut head = Vec::new();
         File::open(path)?.take(4).read_to_end(&mut head)?;
         match is_capture(&head) {
@@ -108,7 +108,7 @@ impl Reader {
     }
 
     /// The interfaces described so far.
-    pub(super) fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
@@ -116,7 +116,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file can't be read, or is damaged before its end.
-    pub(super) fn next(&mut self) -> Result<Next> {
+    pub(crate) fn next(&mut self) -> Result<Next> {
         let next = match &mut self.format {
             Format::Pcap(reader) => next_of_pcap(reader, &self.interfaces[0]),
             Format::PcapNg(_) => self.next_of_pcapng(),

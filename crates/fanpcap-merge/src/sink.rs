@@ -14,13 +14,13 @@ use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::time::Duration;
 
-use super::interface::Interface;
-use super::reader::Packet;
-use super::source::Source;
+use crate::interface::Interface;
+use crate::reader::Packet;
+use crate::source::Source;
 
 /// Format of the merged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// One link type for all packets.
     Pcap,
     /// Interfaces, each with its link type.
@@ -29,7 +29,7 @@ pub(super) enum Format {
 
 impl Format {
     /// By the file's name: `.pcapng` and `.ntar` are pcapng, all others pcap.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         let extension = path
             .extension()
             .map(|extension| extension.to_ascii_lowercase());
@@ -44,7 +44,7 @@ impl Format {
 }
 
 /// The file that the merge writes.
-pub(super) struct Sink<'a> {
+pub(crate) struct Sink<'a> {
     writer: Writer<'a>,
     /// Name in error messages.
     name: String,
@@ -65,7 +65,7 @@ impl<'a> Sink<'a> {
     ///
     /// # Errors
     /// A pcap would have several link types, or the file can't be written.
-    pub(super) fn new(
+    pub(crate) fn new(
         format: Format,
         sources: &[Source],
         (name, writer): (&str, &'a mut dyn Write),
@@ -100,7 +100,7 @@ impl<'a> Sink<'a> {
     ///
     /// # Errors
     /// The file can't be written, or is a pcap of another link type.
-    pub(super) fn write(&mut self, source: &Source, packet: Packet) -> Result<()> {
+    pub(crate) fn write(&mut self, source: &Source, packet: Packet) -> Result<()> {
         let from = &source.interfaces()[packet.interface];
         let interface = match self.interfaces.iter().position(|known| known.is_like(from)) {
             Some(known) => known,

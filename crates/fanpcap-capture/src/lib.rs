@@ -1,0 +1,21 @@
+//! Threads that read handles: each counts its packets and writes them to a savefile of its own.
+
+#![forbid(unsafe_code)]
+
+mod counts;
+mod savefile;
+mod shared;
+mod counter;
+mod thread;
+mod threads;
+
+use fanpcap_pcap::Header;
+
+pub use counts::{Counts, Kernel, Rest, sum};
+pub use savefile::{Savefile, Savefiles, THREAD};
+pub use shared::ThreadCounts;
+pub use thread::{Done, Reader};
+pub use threads::Threads;
+
+/// Sees each packet of a thread.
+pub type Each = Box<dyn FnMut(&Header, &[u8]) + Send>;
