@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::tree;
 
@@ -52,28 +52,45 @@ fn listing(cargo: &mut Command) -> Result<String> {
     tree::output(cargo)
 }
 
+/// A message of cargo's; only one of a built artifact has these fields.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    package_id: String,
+    manifest_path: PathBuf,
+    target: Target,
+    profile: Profile,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
 /// The test programs among cargo's messages, a line of JSON each.
 fn read(messages: &str) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
-        let message: Value = serde_json::from_str(line).context("what cargo says")?;
-        let is_test = message["profile"]["test"] == true;
-        let Some(path) = message["executable"].as_str().filter(|_| is_test) else {
+        let said = || format!("cargo says {line}");
+        let message: Message = serde_json::from_str(line).with_context(said)?;
+        let Some(path) = message.executable.filter(|_| message.profile.test) else {
             continue;
         };
-        programs.push(program(&message, path).with_context(|| format!("cargo says {line}"))?);
+        let dir = message.manifest_path.parent().with_context(said)?;
+        programs.push(Program {
+            package: package(&message.package_id).with_context(said)?.to_owned(),
+            name: message.target.name,
+            path,
+            dir: dir.to_owned(),
+        });
     }
     Ok(programs)
-}
-
-fn program(message: &Value, path: &str) -> Option<Program> {
-    let manifest = Path::new(message["manifest_path"].as_str()?);
-    Some(Program {
-        package: package(message["package_id"].as_str()?)?.to_owned(),
-        name: message["target"]["name"].as_str()?.to_owned(),
-        path: path.into(),
-        dir: manifest.parent()?.into(),
-    })
 }
 
 /// The name in `path+file:///DIR#NAME@VERSION`, or in `path+file:///DIR/NAME#VERSION`.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::tree;
 
@@ -48,20 +48,28 @@ fn packages() -> Result<Vec<Crate>> {
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc -vV names no host")?;
     let mut cargo = tree::cargo(&["metadata", "--format-version", "1", "--filter-platform"])?;
-    let metadata: Value = serde_json::from_str(&tree::output(cargo.arg(host))?)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata")?;
-    let package = |package: &Value| {
-        let text = |field: &str| package[field].as_str().unwrap_or_default().to_owned();
-        let authors = package["authors"].as_array().into_iter().flatten();
-        let authors: Vec<&str> = authors.filter_map(Value::as_str).collect();
-        Crate {
-            name: format!("{} {}", text("name"), text("version")),
-            license: text("license"),
-            authors: authors.join(", "),
-            directory: Path::new(&text("manifest_path")).with_file_name(""),
-        }
+    let metadata: Metadata = serde_json::from_str(&tree::output(cargo.arg(host))?)?;
+    let package = |package: Package| Crate {
+        name: format!("{} {}", package.name, package.version),
+        license: package.license.unwrap_or_default(),
+        authors: package.authors.join(", "),
+        directory: package.manifest_path.with_file_name(""),
     };
-    Ok(packages.iter().map(package).collect())
+    Ok(metadata.packages.into_iter().map(package).collect())
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    license: Option<String>,
+    authors: Vec<String>,
+    manifest_path: PathBuf,
 }
 
 impl Crate {
