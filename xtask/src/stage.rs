@@ -63,14 +63,12 @@ pub(crate) fn build() -> Result<()> {
     if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {
         return everything();
     }
-    library()?;
-    commands(COMMANDS)
+    tree::at_once(|| commands(COMMANDS), library).map(drop)
 }
 
 /// Builds and stages all that can be installed.
 pub(crate) fn everything() -> Result<()> {
-    library()?;
-    commands(ALL)?;
+    tree::at_once(|| commands(ALL), library)?;
     let (libexec, built) = (
         tree::staged()?.join("libexec"),
         tree::target()?.join(PROFILE),

@@ -31,7 +31,6 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         .filter(|it| is_wanted(it))
         .chain(long)
         .collect();
-    stage::everything()?;
     let done = lanes::run(
         jobs(&chosen)?,
         Choice {
@@ -44,7 +43,6 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
 /// Runs what takes longer than anybody waits for: the long tests, and tiers of their own.
 pub(crate) fn long() -> Result<Tally> {
     let chosen: Vec<&'static Tier> = TIERS.iter().chain(LONG_TIERS).collect();
-    stage::everything()?;
     let is_long = |job: &Job| matches!(job.what, What::Program(_)) || is_in(LONG_TIERS, job.tier);
     let jobs = jobs(&chosen)?.into_iter().filter(is_long).collect();
     let done = lanes::run(jobs, Choice { arguments: &[LONG] });
@@ -53,7 +51,6 @@ pub(crate) fn long() -> Result<Tally> {
 
 /// Runs the tests whose names contain `name`, and shows how each went.
 pub(crate) fn named(name: &str) -> Result<Tally> {
-    stage::everything()?;
     let all: Vec<&'static Tier> = TIERS.iter().collect();
     let jobs = jobs(&all)?.into_iter();
     let programs = jobs.filter(|job| matches!(job.what, What::Program(_)));
@@ -70,9 +67,9 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
     tiers.iter().any(|it| it.name == tier.name)
 }
 
-/// Builds the tiers' programs, and prepares what they need.
+/// Builds the tiers' programs and what they test, and prepares what they need.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
-    let mut programs = built(tiers)?;
+    let (mut programs, ()) = tree::at_once(|| built(tiers), stage::everything)?;
     let mut jobs = Vec::new();
     for tier in tiers {
         (tier.prepare)()?;

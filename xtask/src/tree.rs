@@ -1,8 +1,10 @@
 //! Paths in the source tree, and commands that run there.
 
 use std::env;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 
@@ -41,6 +43,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("starting {command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
+}
+
+/// Runs both at once: what links for long leaves CPUs to the other.
+pub(crate) fn at_once<A, B: Send>(
+    one: impl FnOnce() -> Result<A>,
+    other: impl FnOnce() -> Result<B> + Send,
+) -> Result<(A, B)> {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok((one?, other?))
+    })
 }
 
 /// A command's standard output.
