@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::least::Rust;
 use crate::tally::Tally;
+use crate::toolchain::Rust;
 use crate::{sources, tree};
 
 pub(crate) fn run() -> Result<Tally> {

@@ -81,6 +81,11 @@ pub(crate) fn can_build() -> bool {
 /// Builds the package and prints its path.
 pub(crate) fn run() -> Result<()> {
     stage::everything()?;
+    of_staged()
+}
+
+/// The package of what is staged.
+pub(crate) fn of_staged() -> Result<()> {
     let package = Package::new()?;
     let work = tree::staged()?.join("deb");
     let (built, contents) = (work.join("root"), work.join("root/usr"));

@@ -13,6 +13,7 @@ mod archive;
 mod bare;
 mod shared_object;
 mod sources;
+mod toolchain;
 mod stage;
 mod extension;
 mod symbols;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::toolchain::Rust;
 use crate::tree;
 
 /// The library's soname on Debian and Ubuntu.
@@ -63,12 +64,21 @@ pub(crate) fn build() -> Result<()> {
     if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {
         return everything();
     }
-    tree::at_once(|| commands(COMMANDS), library).map(drop)
+    tree::at_once(|| commands(COMMANDS), || library(&Rust::own())).map(drop)
 }
 
 /// Builds and stages all that can be installed.
 pub(crate) fn everything() -> Result<()> {
-    tree::at_once(|| commands(ALL), library)?;
+    everything_with(&Rust::own())
+}
+
+/// The same for tests: they prove the library that the least version of Rust makes.
+pub(crate) fn for_tests() -> Result<()> {
+    everything_with(&Rust::least_or_own())
+}
+
+fn everything_with(rust: &Rust) -> Result<()> {
+    tree::at_once(|| commands(ALL), || library(rust))?;
     let (libexec, built) = (
         tree::staged()?.join("libexec"),
         tree::target()?.join(PROFILE),
@@ -77,18 +87,17 @@ pub(crate) fn everything() -> Result<()> {
     place(&built.join("fanpcap-cluster"), &libexec.join(CLUSTER))
 }
 
-fn library() -> Result<()> {
-    tree::run(&mut tree::cargo(&[
-        "build",
-        "--release",
-        "-p",
-        "fanpcap-abi",
-    ])?)?;
+fn library(rust: &Rust) -> Result<()> {
     let (staged, root) = (tree::staged()?, tree::root()?);
-    let built = tree::target()?.join("release/libpcap.so");
-    place_library(&built, &staged.join("lib"))?;
+    place_library(&built_library(rust)?, &staged.join("lib"))?;
     let header = root.join("crates/fanpcap-abi/include").join(HEADER);
     place(&header, &staged.join("include").join(HEADER))
+}
+
+/// The library, built by this Rust.
+pub(crate) fn built_library(rust: &Rust) -> Result<PathBuf> {
+    tree::run(&mut rust.command("cargo", "build --release -p fanpcap-abi"))?;
+    Ok(rust.dir()?.join("release/libpcap.so"))
 }
 
 /// Builds these packages, of which one is the command, and makes the manual pages of their

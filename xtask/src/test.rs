@@ -69,7 +69,7 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
 
 /// Builds the tiers' programs and what they test, and prepares what they need.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
-    let (mut programs, ()) = tree::at_once(|| built(tiers), stage::everything)?;
+    let (mut programs, ()) = tree::at_once(|| built(tiers), stage::for_tests)?;
     let mut jobs = Vec::new();
     for tier in tiers {
         (tier.prepare)()?;

@@ -185,7 +185,11 @@ pub(super) const TIERS: &[Tier] = &[
 
 /// Builds the Debian package. Its tests report when it can't be built here.
 fn package() -> Result<()> {
-    if deb::can_build() { deb::run() } else { Ok(()) }
+    if deb::can_build() {
+        deb::of_staged()
+    } else {
+        Ok(())
+    }
 }
 
 /// What `make test-long` runs beside the long tests of the programs above.
