@@ -20,7 +20,8 @@ pub fn await_for<T>(
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let limit = limit * patience();
-    let deadline = Instant::now() + limit;
+    let begun = Instant::now();
+    let deadline = begun + limit;
     loop {
         // Check once more after the deadline: a busy machine may have kept this thread from
         // checking.
@@ -34,7 +35,7 @@ pub fn await_for<T>(
         if late {
             bail!("waited {} s in vain for {what}", limit.as_secs());
         }
-        thread::sleep(PAUSE);
+        thread::sleep((begun.elapsed() / 8).clamp(SHORTEST, LONGEST));
     }
 }
 
@@ -47,7 +48,10 @@ fn patience() -> u32 {
 /// Enough for every wait of a test on a loaded machine. What does not come within it hangs.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-const PAUSE: Duration = Duration::from_millis(5);
+/// The pauses between two checks grow with the wait: checks that read all of /proc would else take
+/// a CPU from what is waited for.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(20);
 
 /// How long something may take now that takes `limit` on a machine that does nothing else.
 pub fn within(limit: Duration) -> Duration {

@@ -1,8 +1,11 @@
 //! The staged libpcap: where it is, and C programs built against it.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -23,12 +26,39 @@ pub fn library_dir() -> Result<PathBuf> {
     dir.canonicalize().context("the library's directory")
 }
 
-/// Compiles a C program against the staged headers and library. It is found again at run time by
-/// `LD_LIBRARY_PATH`, which [`crate::Program`] sets.
+/// The programs that this process has compiled, by source. An open file outlives its name.
+static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
+
+/// Compiles a C program against the staged headers and library, or copies what it was compiled to
+/// before. It is found again at run time by `LD_LIBRARY_PATH`, which [`crate::Program`] sets.
 ///
 /// # Errors
 /// What the compiler says; warnings are errors.
 pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(earlier) = compiled.get(source) {
+        return copy(earlier.try_clone()?, program);
+    }
+    run_compiler(source, program)?;
+    compiled.insert(source.to_owned(), File::open(program)?);
+    Ok(())
+}
+
+/// Copies a program in another process: a child that another thread forks at this moment would keep
+/// the new file open for writing, and nobody could execute it (ETXTBSY).
+fn copy(earlier: File, program: &Path) -> Result<()> {
+    // As the linker does: one that runs stays what it is.
+    if program.exists() {
+        fs::remove_file(program)?;
+    }
+    let mut command = Command::new("cp");
+    command.arg("/dev/stdin").arg(program).stdin(earlier);
+    let status = command.status();
+    ensure!(status.context("running cp")?.success(), "cp failed");
+    Ok(())
+}
+
+fn run_compiler(source: &Path, program: &Path) -> Result<()> {
     needs::libpcap_headers()?;
     let done = Command::new("cc")
         .args([

@@ -19,6 +19,17 @@ static void stop(int signal)
 	stopped = 1;
 }
 
+/* A handle with a smaller ring than by default, which the kernel clears sooner. */
+static pcap_t *active(const char *device)
+{
+	pcap_t *p = created(device);
+
+	pcap_set_buffer_size(p, 8 << 20);
+	if (pcap_activate(p) < 0)
+		fail("pcap_activate", pcap_geterr(p));
+	return p;
+}
+
 static void keep(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
 	pcap_dump(user, header, bytes);
@@ -69,14 +80,9 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	how = strchr(argv[3], '-') != NULL ? strchr(argv[3], '-') + 1 : argv[3];
 	is_edge = strcmp(how, "edge") == 0;
-	p = created(argv[1]);
-	if (pcap_activate(p) < 0)
-		fail("pcap_activate", pcap_geterr(p));
-	if (argc > 4) {
-		p = created(argv[1]);
-		if (pcap_activate(p) < 0)
-			fail("pcap_activate", pcap_geterr(p));
-	}
+	p = active(argv[1]);
+	if (argc > 4)
+		p = active(argv[1]);
 	if (strncmp(argv[3], "fileno", 6) == 0)
 		fd = pcap_fileno(p);
 	else if (strcmp(how, "blind") != 0)

@@ -17,7 +17,11 @@ use super::wires::Wires;
 /// Frame `number` is of flow `number % FLOWS`.
 pub(super) const FLOWS: u32 = 4096;
 
-const RATE: &str = "200kpps";
+const RATE: &str = "60kpps";
+
+/// Frames of so many nanoseconds may be sent together: a sender that wakes for each few of them
+/// takes half a CPU.
+const BURST: u64 = 500_000;
 
 /// Frames, sent by a thread of their own.
 pub(super) struct Load {
@@ -125,7 +129,7 @@ impl Sending {
         ensure!(pool.len() == FLOWS as usize, "{} frames", pool.len());
         let plan = Plan {
             until: Until::Stopped,
-            pace: Pace::Even(rate.parse()?),
+            pace: Pace::Bursts(rate.parse()?, BURST),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);

@@ -22,7 +22,7 @@ use super::story::Story;
 use super::table::{BUCKETS, Owners, Table};
 
 /// How many frames of each flow are sent in a phase.
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 3;
 
 /// Packets that were under way while the table changed have arrived by then.
 const SETTLED: Duration = Duration::from_millis(30);
