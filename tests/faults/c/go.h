@@ -14,7 +14,8 @@
 #pragma weak pcap_fanout_group
 #pragma weak pcap_fanout_stats
 
-enum { TIMEOUT_MS = 10 };
+/* Rings of some thousand goes, each of which the kernel clears. */
+enum { TIMEOUT_MS = 10, RING_BYTES = 1 << 20 };
 
 static const char *device;
 static int group = -1;
@@ -62,6 +63,7 @@ static pcap_t *created(void)
 	if (p == NULL)
 		give_up("pcap_create", errbuf);
 	pcap_set_timeout(p, TIMEOUT_MS);
+	pcap_set_buffer_size(p, RING_BYTES);
 	return p;
 }
 

@@ -15,6 +15,7 @@ static void open_handle(struct go *go)
 	p = pcap_create(device, errbuf);
 	if (p != NULL) {
 		pcap_set_timeout(p, TIMEOUT_MS);
+		pcap_set_buffer_size(p, RING_BYTES);
 		if (group >= 0)
 			go->status = pcap_fanout(p, group, "lb");
 		if (go->status == 0)

@@ -1,6 +1,7 @@
 /* Runs a program and makes the system calls fail that it asks to: tracer PROGRAM ARGUMENT... By ptrace(2),
    so that a call is seen whoever makes it: the library, the system's, the standard library or libc within
-   itself. */
+   itself. The program stops at each call only while one is to fail; else a filter by seccomp(2) stops it
+   where it asks for that. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include "fault.h"
@@ -8,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +19,16 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <linux/filter.h>
 #include <linux/ptrace.h>
+#include <linux/seccomp.h>
 
 #define OPTIONS (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | \
-		 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)
+		 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | \
+		 PTRACE_O_TRACESECCOMP)
+
+/* The first argument's low half: both kinds of machine that this runs on have it first. */
+#define REQUEST_AT offsetof(struct seccomp_data, args)
 
 /* What is asked for now: by which thread, and where its struct fault is. */
 static pid_t asking;
@@ -162,26 +170,36 @@ static int is_to_fail(const struct ptrace_syscall_info *info)
 	return fault.nth > 0 && --fault.nth == 0;
 }
 
+static void at_request(pid_t thread, const struct ptrace_syscall_info *info)
+{
+	asking = 0;
+	if (info->seccomp.args[0] == FAULT_ARM) {
+		asking = thread;
+		asked_at = info->seccomp.args[1];
+		copy_in(thread, asked_at, &fault, sizeof(fault));
+	}
+}
+
 static void at_entry(pid_t thread, const struct ptrace_syscall_info *info)
 {
-	int is_prctl = info->entry.nr == SYS_prctl;
-
-	if (is_prctl && info->entry.args[0] == FAULT_ARM) {
-		asking = thread;
-		asked_at = info->entry.args[1];
-		copy_in(thread, asked_at, &fault, sizeof(fault));
-	} else if (is_prctl && info->entry.args[0] == FAULT_DISARM) {
-		asking = 0;
-	} else if (thread == asking && is_to_fail(info)) {
-		if (!fault.happened) {
-			describe(thread, info);
-			fault.happened = 1;
-			fault.error = error_of(info);
-			copy_out(thread, &fault, asked_at, sizeof(fault));
-		}
-		failing = 1;
-		skip_call(thread);
+	if (thread != asking || !is_to_fail(info))
+		return;
+	if (!fault.happened) {
+		describe(thread, info);
+		fault.happened = 1;
+		fault.error = error_of(info);
+		copy_out(thread, &fault, asked_at, sizeof(fault));
 	}
+	failing = 1;
+	skip_call(thread);
+}
+
+/* Whether one of the thread's next calls is to fail, or the one that it is in. */
+static int is_watched(pid_t thread)
+{
+	int is_to_come = fault.happened ? fault.pass == EXHAUSTED : fault.nth > 0;
+
+	return thread == asking && (failing || is_to_come);
 }
 
 static void at_stop(pid_t thread)
@@ -190,7 +208,9 @@ static void at_stop(pid_t thread)
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof(info), &info) < 0)
 		fail("PTRACE_GET_SYSCALL_INFO");
-	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+	if (info.op == PTRACE_SYSCALL_INFO_SECCOMP) {
+		at_request(thread, &info);
+	} else if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
 		at_entry(thread, &info);
 	} else if (info.op == PTRACE_SYSCALL_INFO_EXIT && thread == asking && failing) {
 		return_error(thread, fault.error);
@@ -224,12 +244,31 @@ static int trace(pid_t program)
 		}
 		if (!WIFSTOPPED(status))
 			continue;
-		if (WSTOPSIG(status) == (SIGTRAP | 0x80))
+		if (WSTOPSIG(status) == (SIGTRAP | 0x80) || status >> 16 == PTRACE_EVENT_SECCOMP)
 			at_stop(thread);
 		/* It may have been killed meanwhile. */
-		if (ptrace(PTRACE_SYSCALL, thread, 0, (void *)(long)signal_of(status)) != 0 && errno != ESRCH)
-			fail("PTRACE_SYSCALL");
+		if (ptrace(is_watched(thread) ? PTRACE_SYSCALL : PTRACE_CONT, thread, 0,
+			   (void *)(long)signal_of(status)) != 0 && errno != ESRCH)
+			fail("PTRACE_CONT");
 	}
+}
+
+/* The calling program, and what it starts, stops where it asks for a failure. */
+static void stop_at_requests(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, REQUEST_AT),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FAULT_ARM, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FAULT_DISARM, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+	};
+	const struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
+		fail("PR_SET_SECCOMP");
 }
 
 int main(int argc, char **argv)
@@ -245,6 +284,7 @@ int main(int argc, char **argv)
 	if (program == 0) {
 		if (ptrace(PTRACE_TRACEME, 0, 0, 0) != 0)
 			fail("PTRACE_TRACEME");
+		stop_at_requests();
 		raise(SIGSTOP);
 		execv(argv[1], argv + 1);
 		fail(argv[1]);
@@ -253,7 +293,7 @@ int main(int argc, char **argv)
 		fail("waitpid");
 	if (ptrace(PTRACE_SETOPTIONS, program, 0, OPTIONS) != 0)
 		fail("PTRACE_SETOPTIONS");
-	if (ptrace(PTRACE_SYSCALL, program, 0, 0) != 0)
-		fail("PTRACE_SYSCALL");
+	if (ptrace(PTRACE_CONT, program, 0, 0) != 0)
+		fail("PTRACE_CONT");
 	return trace(program);
 }

@@ -3,6 +3,7 @@
 
      open PROGRAM        a new handle joins, and looks for packets, so that it has its share; says
                          "opened N" or "refused: ..."; - stands for no program and no mode
+     ring BYTES          rings of handles that are opened from now on are so large
      keep                handles that are refused stay open from now on
      plain               a new handle in no group; says "opened N"
      filter N TEXT       pcap_setfilter() on handle N
@@ -37,7 +38,7 @@
 
 static pcap_t *handles[MOST];
 static unsigned long packets[MOST];
-static int opened, keeps_refused;
+static int opened, keeps_refused, ring_bytes;
 static const char *device;
 static int group;
 
@@ -70,6 +71,8 @@ static void open_member(const char *program)
 	}
 	pcap_set_timeout(p, 10);
 	pcap_set_immediate_mode(p, 1);
+	if (ring_bytes > 0)
+		pcap_set_buffer_size(p, ring_bytes);
 	status = 0;
 	if (program != NULL)
 		status = pcap_fanout(p, group, strcmp(program, "-") == 0 ? NULL : program);
@@ -272,6 +275,8 @@ static void obey(char *line)
 		open_member(NULL);
 	else if (strcmp(word, "keep") == 0)
 		keeps_refused = puts("done") >= 0;
+	else if (strcmp(word, "ring") == 0)
+		ring_bytes = puts("done") >= 0 ? n : 0;
 	else if (strcmp(word, "filter") == 0)
 		set_filter(handles[n], rest);
 	else if (strcmp(word, "fanout") == 0)

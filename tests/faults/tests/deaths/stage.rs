@@ -30,6 +30,10 @@ pub(crate) const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobi
 /// Of the many steps that are each the same move of one more bucket, every so many is tried.
 const STRIDE: u64 = 307;
 
+/// Bytes of a ring, which has some hundred frames at most. The kernel clears the ring of each of a
+/// thousand members, of 16 MiB by default, and of 96 on XDP.
+const RING: u32 = 4 << 20;
+
 /// Thousands of changes of filters and BPF programs a second have hung the kernel.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -131,7 +135,9 @@ impl<'a> Stage<'a> {
         let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
         let words = ["env", &library, &self.driver, &steps];
         let words = if counts { &words[..] } else { &words[..3] };
-        Dialog::behind(self.wire, group, words)
+        let mut dialog = Dialog::behind(self.wire, group, words)?;
+        dialog.expect(&format!("ring {RING}"), "done")?;
+        Ok(dialog)
     }
 
     pub(crate) fn member(&self, counts: bool) -> Result<Dialog> {
