@@ -2,6 +2,7 @@
 //! each function drops and passes packets.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::LazyLock;
 
 use fanpcap_steer::ir::{
     Field, Flow, Function, Header, Key, Node, Predicate, Property, Steer, Tree,
@@ -11,9 +12,11 @@ use fanpcap_steer_testkit::{Draw, Made, packets, programs, tape};
 
 const PACKETS: u64 = 20_000;
 
-fn drawn() -> impl Iterator<Item = Made> {
-    (0..PACKETS).map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))))
-}
+/// Drawn once: all shares are those of the same packets.
+static DRAWN: LazyLock<Vec<Made>> = LazyLock::new(|| {
+    let drawn = (0..PACKETS).map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))));
+    drawn.collect()
+});
 
 /// How often the predicate holds, in hundredths of a percent of all packets.
 fn share(predicate: &Predicate) -> u64 {
@@ -31,7 +34,9 @@ fn kept(main: Function) -> u64 {
         sets: Vec::new(),
         filters: Vec::new(),
     });
-    let kept = drawn().filter(|made| evaluator.decide(&made.packet(0)) != Decision::Drop);
+    let kept = DRAWN
+        .iter()
+        .filter(|made| evaluator.decide(&made.packet(0)) != Decision::Drop);
     kept.count() as u64 * 10_000 / PACKETS
 }
 
@@ -118,7 +123,6 @@ impl Parts {
 fn programs_have_all_parts() {
     let mut parts = Parts::default();
     let mut decided = BTreeMap::new();
-    let packets: Vec<Made> = drawn().take(50).collect();
     for seed in 0..2000 {
         let program = programs::program(&mut Draw::new(&tape(seed, 300)));
         program.main.walk(&mut |node| match node {
@@ -126,7 +130,7 @@ fn programs_have_all_parts() {
             Node::Predicate(predicate) => parts.predicate(predicate),
         });
         let mut evaluator = Evaluator::new(&program);
-        for made in &packets {
+        for made in DRAWN.iter().take(50) {
             let decision = format!("{:?}", evaluator.decide(&made.packet(0)));
             let kind = decision.split('(').next().unwrap_or_default().to_owned();
             *decided.entry(kind).or_insert(0_usize) += 1;

@@ -1,5 +1,6 @@
 //! Mirror ports that lose, are blind or wrong: the analyzer names them.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -75,9 +76,11 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
             stage.mirror.set_loss(2, 1.0)?;
+            stage.send();
             let strange = Sender::of_few("port2", STRANGE, 16);
-            stage.send_for(Duration::from_secs(2))?;
+            thread::sleep(Duration::from_secs(2));
             strange.stop()?;
+            stage.rest()?;
             let is_other = |line: &Line, node| {
                 let found = line.verdict(&id(node));
                 found.is_some_and(|found| found.contains("other traffic"))

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,9 @@ pub(crate) enum Engine {
     Embedded,
 }
 
-/// Held by the cluster that has the machine: two at once would lose packets to each other.
-static MACHINE: Mutex<()> = Mutex::new(());
+/// Written by the cluster whose packets come: two at once would lose packets to each other. Read
+/// by those that are made and judged, which takes CPU time. Clusters at rest leave it alone.
+static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cluster. Dropping it ends all processes and takes the selections off.
 pub(crate) struct Stage {
@@ -57,7 +58,8 @@ pub(crate) struct Stage {
     lasted: Duration,
     /// Whether an analyzer takes the packets, or tcpdump on each node.
     ships: bool,
-    _machine: MutexGuard<'static, ()>,
+    /// While packets come.
+    alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
 /// Which node has each bucket.
@@ -76,6 +78,7 @@ impl Stage {
         more: &str,
         prepare: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Self> {
+        let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Self::bare(engine, more)?;
         prepare(&stage.records())?;
         stage.start_coordinator()?;
@@ -102,7 +105,6 @@ impl Stage {
     }
 
     fn bare(engine: Engine, more: &str) -> Result<Self> {
-        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let mirror = Mirror::new(0)?;
         let scratch = Scratch::new()?;
         let mut etcd = None;
@@ -148,7 +150,7 @@ impl Stage {
             sent: 0,
             lasted: Duration::ZERO,
             ships: more.contains("mode = capture"),
-            _machine: machine,
+            alone: None,
         })
     }
 
@@ -232,8 +234,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Packets come from now on.
+    /// Packets come from now on, and the machine is this cluster's until they [`Stage::rest`].
     pub(crate) fn send(&mut self) {
+        self.alone = Some(MACHINE.write().unwrap_or_else(PoisonError::into_inner));
         self.sender = Some(Sender::start(WIRE, self.sent));
     }
 
@@ -243,6 +246,7 @@ impl Stage {
         let (sent, lasted) = sender.stop()?;
         self.sent = sent;
         self.lasted += lasted;
+        self.alone = None;
         Ok(sent)
     }
 
@@ -382,6 +386,7 @@ impl Stage {
     /// What was captured: in the analyzer's files, or by all tcpdumps, once these have what the
     /// nodes captured by this line of the analyzer's.
     pub(crate) fn truth(&self, line: &Line) -> Result<Truth> {
+        let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         if self.ships {
             return Truth::of(self.sent, files::numbers(&self.records())?);
         }

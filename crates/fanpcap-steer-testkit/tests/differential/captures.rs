@@ -20,6 +20,9 @@ use super::written;
 
 /// Frames for one loaded program.
 const FRAMES: usize = 4000;
+/// Frames of flows, and drawn ones, in the captures made here: drawn frames meet the same programs
+/// in other tests, too.
+const MADE: u32 = 600;
 /// Drawn programs, in addition to the modes and the table's examples.
 const DRAWN: u64 = 50;
 
@@ -31,12 +34,13 @@ impl Made {
         let directory = std::env::temp_dir().join(format!("fanpcap-proof-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let pool = Description {
-            flows: 2000,
+            flows: MADE,
             ..Description::default()
         };
         let pool = pool.pool().unwrap();
-        let flows = (0..2000).map(|number| pool.frame(number));
-        let stacks = (0..2000).map(|seed| packets::frame(&mut Draw::new(&tape(seed, 400))));
+        let flows = (0..u64::from(MADE)).map(|number| pool.frame(number));
+        let stacks =
+            (0..u64::from(MADE)).map(|seed| packets::frame(&mut Draw::new(&tape(seed, 400))));
         write(&directory.join("flows.pcap"), flows);
         write(&directory.join("stacks.pcap"), stacks);
         Self(directory)

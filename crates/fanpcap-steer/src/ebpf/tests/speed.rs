@@ -14,7 +14,7 @@ fn nothing() -> Function {
 #[test]
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
 fn the_usual_packet_costs_one_call() {
-    const REPEAT: u32 = 1_000_000;
+    const REPEAT: u32 = 100_000;
     let tunnels = tunnels();
     let vxlan = tunnels.iter().find(|(name, _)| *name == "vxlan");
     let frames = [
