@@ -183,9 +183,9 @@ impl<'t> Side<'t> {
                     BTreeMap::new()
                 };
             }
-            let text =
-                format!("the kernel does {record:?}, the evaluator {native:x?}: {expected:?}");
-            return (*record != expected).then_some(text);
+            return (*record != expected).then(|| {
+                format!("the kernel does {record:?}, the evaluator {native:x?}: {expected:?}")
+            });
         }
         let decision = native.decision;
         let agree = match self.returns(decision) {
@@ -193,9 +193,9 @@ impl<'t> Side<'t> {
             None => *kernel <= 0x7fff_ffff,
         };
         let expected = self.returns(decision);
-        let text =
-            format!("the kernel says {kernel:#x}, the evaluator {decision:x?}: {expected:x?}");
-        (!agree).then_some(text)
+        (!agree).then(|| {
+            format!("the kernel says {kernel:#x}, the evaluator {decision:x?}: {expected:x?}")
+        })
     }
 
     /// Counters and late fragments: the kernel's, and the evaluator's.

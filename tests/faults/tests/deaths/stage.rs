@@ -34,6 +34,9 @@ const STRIDE: u64 = 307;
 /// thousand members, of 16 MiB by default, and of 96 on XDP.
 const RING: u32 = 4 << 20;
 
+/// Groups among which the steps are dealt out.
+const PARTS: usize = 2;
+
 /// Thousands of changes of filters and BPF programs a second have hung the kernel.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -269,16 +272,31 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Kills a victim at each step of a change.
+/// Kills a victim at each step of a change. Two groups do so side by side, each in its namespace, as
+/// they mostly wait.
 pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
-    on_wire(1, |wire| match change.driver {
-        "xdp" => leaves_nothing(|| die_on(wire, library, change)),
-        _ => die_on(wire, library, change),
-    })
+    let die = |part| {
+        on_wire(1, |wire| match change.driver {
+            "xdp" => leaves_nothing(|| die_on(wire, library, change, part)),
+            _ => die_on(wire, library, change, part),
+        })
+    };
+    let killed: u32 = thread::scope(|scope| {
+        let parts: Vec<_> = (0..PARTS)
+            .map(|part| scope.spawn(move || die(part)))
+            .collect();
+        let killed = parts
+            .into_iter()
+            .map(|part| part.join().expect("a part does not panic"));
+        killed.sum::<Result<u32>>()
+    })?;
+    ensure!(killed >= change.least, "at least {}", change.least);
+    Ok(())
 }
 
-fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
+/// Goes through the steps of which this part is. Returns at how many somebody was killed.
+fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u32> {
     let mut stage = Stage::new(wire, library, change.driver)?;
     if change.beside {
         stage.beside = Some(stage.member_of(OTHER_GROUP, false)?);
@@ -299,7 +317,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
     let [first, last] = change.around;
     let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
     let mut killed = 0;
-    for at in (1..=count).filter(is_tried) {
+    for at in (1..=count).filter(is_tried).skip(part).step_by(PARTS) {
         let run = stage.run(change, at);
         let (_, is_killed) = run.with_context(|| format!("killed at step {at} of {count}"))?;
         killed += u32::from(is_killed);
@@ -307,8 +325,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
     print(&format!(
         "{count} steps; {killed} members killed at as many of them"
     ));
-    ensure!(killed >= change.least, "at least {}", change.least);
-    Ok(())
+    Ok(killed)
 }
 
 #[expect(clippy::print_stdout, reason = "the figures of a test")]
