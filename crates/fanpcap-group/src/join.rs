@@ -11,6 +11,7 @@ mod runs;
 mod leg;
 mod ready;
 mod entry;
+mod placed;
 mod program;
 
 use crate::identity::Identity;

@@ -19,6 +19,7 @@ pub(crate) mod tests;
 pub use content::HeldPage;
 pub(crate) use content::OtherPage;
 pub use group_dir::GroupDir;
+pub(crate) use group_dir::hash;
 pub use member_id::MemberId;
 
 use crate::record::{LastLook, MemberCounters, Record, Running, WORDS};

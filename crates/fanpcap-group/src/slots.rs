@@ -104,6 +104,8 @@ pub(crate) struct Slots<'a, G> {
     ground: &'a mut G,
     /// The table of the group that this group follows.
     lead: Option<Table<'a>>,
+    /// The slot that the newcomer has chosen.
+    chosen: Option<Slot>,
 }
 
 impl<'a, G: Ground> Slots<'a, G> {
@@ -112,6 +114,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             table,
             ground,
             lead: None,
+            chosen: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! process has it at a time.
 
 use crate::identity::Identity;
+use crate::page;
 use crate::steered::SteerError;
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process::signal::Blocked;
@@ -92,10 +93,23 @@ impl GroupLock {
 
     /// Notes that this newcomer is at the device's dock and on no page yet, for as long as the
     /// result is kept. `None` where no other process can see it.
-    pub(crate) fn arrive(&self) -> Option<Arriving> {
+    pub(crate) fn arrive(&self) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
-        let arriving = Arriving(Arc::clone(file), numbers[NEWCOMERS]);
-        lock::share_byte(file, arriving.1).ok()?.then_some(arriving)
+        let claim = Claim(Arc::clone(file), numbers[NEWCOMERS]);
+        lock::share_byte(file, claim.1).ok()?.then_some(claim)
+    }
+
+    /// Notes that a slot of the group will be this newcomer's, for as long as the result is kept.
+    /// `None` where it will be another's, or where no other process can see it.
+    pub(crate) fn claim(&self, slot: u8) -> Option<Claim> {
+        let (file, numbers) = self.0.as_ref()?;
+        let claim = Claim(Arc::clone(file), page::hash(numbers[GROUP], &[b'/', slot]));
+        lock::try_take_byte(file, claim.1).ok()?.then_some(claim)
+    }
+
+    /// Whether other processes can see who has it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Whether another handle's newcomer is at the device's dock and on no page yet.
@@ -189,12 +203,12 @@ impl Drop for AtDock<'_> {
     }
 }
 
-/// A newcomer that has a device's dock, and whose page does not show it yet. Others can't get the
-/// dock from it meanwhile, and wait. A stopped one is in nobody's way but theirs.
+/// What a newcomer is about to have, and no page and no table shows yet: a device's dock, for which
+/// others wait, or a slot, which others leave to it. It ends with the process, however that dies.
 #[derive(Debug)]
-pub(crate) struct Arriving(Arc<File>, u32);
+pub(crate) struct Claim(Arc<File>, u32);
 
-impl Drop for Arriving {
+impl Drop for Claim {
     fn drop(&mut self) {
         let _ = lock::release_byte(&self.0, self.1);
     }

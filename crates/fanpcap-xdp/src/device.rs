@@ -31,6 +31,62 @@ pub struct Device {
 /// How many descriptors a device has that is behind no selection.
 const DESCRIPTORS: usize = 4;
 
+/// A device that can be taken over, as far as can be told without trying.
+#[derive(Debug)]
+pub struct Untaken {
+    link: Link,
+    selection: Option<Selection>,
+}
+
+impl Untaken {
+    /// The device of this index in the calling thread's network namespace, behind the selection of
+    /// a cluster's node, if there is one. Takes no time and no capability.
+    ///
+    /// # Errors
+    /// See [`Unavailable`].
+    pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
+        let link = check(ifindex)?;
+        // Somebody may have detached it.
+        let selection = selection.filter(|_| link.xdp.is_some());
+        if let Some(xdp) = link.xdp {
+            if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
+                return Err(foreign(xdp.program));
+            }
+            if xdp.mode == xdp_mode::GENERIC {
+                return Err(Unavailable::Driver(io::ErrorKind::Unsupported.into()));
+            }
+        }
+        Ok(Self { link, selection })
+    }
+
+    /// Takes the device over. Its driver may take its time.
+    ///
+    /// # Errors
+    /// See [`Unavailable`]: `Foreign` where another has been quicker.
+    pub fn take_over(self) -> Result<Device, Unavailable> {
+        let Self { link, selection } = self;
+        let ifindex = link.index;
+        let own = Own::new()?;
+        let nobody = own.nobody()?;
+        let tells = || {
+            // BPF programs that ask for tags can't be in an array.
+            let tags = Tags::of(ifindex).filter(|_| selection.is_none());
+            tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
+        };
+        if takes_tags(&link) && !tells() {
+            return Err(Unavailable::TakesVlanTags(link.name));
+        }
+        let (link, behind) = match selection {
+            None => (attach(ifindex, &nobody)?, None),
+            Some(selection) => {
+                let (link, behind) = selection.take(&nobody).map_err(Unavailable::Load)?;
+                (link, Some(behind))
+            }
+        };
+        Ok(Device { link, behind, own })
+    }
+}
+
 impl Lanes {
     /// The lanes for the receive queues that a device has now.
     pub fn of_device(ifindex: u32) -> Self {
@@ -59,38 +115,7 @@ impl Device {
         ifindex: u32,
         selection: Option<Selection>,
     ) -> Result<Self, Unavailable> {
-        let found = check(ifindex)?;
-        // Somebody may have detached it.
-        let selection = selection.filter(|_| found.xdp.is_some());
-        if let Some(xdp) = found.xdp {
-            if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
-                return Err(foreign(xdp.program));
-            }
-            if xdp.mode == xdp_mode::GENERIC {
-                return Err(Unavailable::Driver(io::ErrorKind::Unsupported.into()));
-            }
-        }
-        let own = Own::new()?;
-        let nobody = own.nobody()?;
-        let tells = || {
-            // BPF programs that ask for tags can't be in an array.
-            let tags = Tags::of(ifindex).filter(|_| selection.is_none());
-            tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
-        };
-        if takes_tags(&found) && !tells() {
-            return Err(Unavailable::TakesVlanTags(found.name));
-        }
-        let (link, behind) = match selection {
-            None => {
-                let link = nobody.attach(ifindex, Hook::Driver);
-                (link.map_err(|error| refused(ifindex, error))?, None)
-            }
-            Some(selection) => {
-                let (link, behind) = selection.take(&nobody).map_err(Unavailable::Load)?;
-                (link, Some(behind))
-            }
-        };
-        Ok(Self { link, behind, own })
+        Untaken::find(ifindex, selection)?.take_over()
     }
 
     /// The device behind [`Device::descriptors`] of another process. It takes no capability.
@@ -315,15 +340,20 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Why the kernel does not attach the BPF program.
-fn refused(ifindex: u32, error: io::Error) -> Unavailable {
-    let is_busy = matches!(error.raw_os_error(), Some(EBUSY | EEXIST));
-    let found = link::get(ifindex).ok().and_then(|link| link.xdp);
-    match found {
-        Some(found) if is_busy => foreign(found.program),
+/// Attaches the BPF program. Who has been quicker may be gone again.
+fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
+    let attach = || program.attach(ifindex, Hook::Driver);
+    let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));
+    let other = || link::get(ifindex).ok().and_then(|link| link.xdp);
+    let attached = match attach() {
+        Err(error) if is_busy(&error) && other().is_none() => attach(),
+        attached => attached,
+    };
+    attached.map_err(|error| match other() {
+        Some(found) if is_busy(&error) => foreign(found.program),
         _ if interface::name(ifindex).is_none() => Unavailable::Device(error),
         _ => Unavailable::Driver(error),
-    }
+    })
 }
 
 fn io_error(error: LoadError) -> io::Error {

@@ -24,7 +24,7 @@ mod port;
 
 pub use behind::{Selection, TURN};
 pub use capture::Capture;
-pub use device::Device;
+pub use device::{Device, Untaken};
 pub use held::HeldCounters;
 pub use layout::{BERTHS, Lanes, SLOTS};
 pub use port::open;

@@ -5,6 +5,7 @@ use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, S
 use crate::layout::{SETTINGS_MAP, STAMP_MAP};
 use crate::rings::MemberRings;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
+use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
@@ -70,6 +71,8 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
+        // A root asks for it later, when a lock is held.
+        let _ = Tags::of(dock.ifindex);
         let link = dock.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
         let all = group.given(dock, given);

@@ -8,6 +8,7 @@ use crate::capture::{XDP_DATA, XDP_DATA_END};
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R10, Width};
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::netdev;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// How BPF programs ask a device's driver for tags.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ impl Tags {
     /// kernel doesn't tell tags.
     pub(crate) fn of(ifindex: u32) -> Option<Self> {
         let tells = netdev::tells_vlan_tags(ifindex).unwrap_or(false);
-        let function = tells.then(|| bpf::kernel_function(FUNCTION)).flatten()?;
+        let function = tells.then(function).flatten()?;
         Some(Self { function, ifindex })
     }
 
@@ -57,6 +58,20 @@ impl Tags {
         asm.bind(done);
     }
 }
+
+/// The number of the kernel's function, which is looked for once: the kernel tells megabytes.
+fn function() -> Option<i32> {
+    static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
+    if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
+        let number = bpf::kernel_function(FUNCTION).unwrap_or(NONE);
+        NUMBER.store(number, Ordering::Relaxed);
+    }
+    Some(NUMBER.load(Ordering::Relaxed)).filter(|number| *number != NONE)
+}
+
+/// No numbers of functions.
+const UNKNOWN: i32 = 0;
+const NONE: i32 = -1;
 
 /// Takes out of the frame what [`Tags::put`] has put into it: the kernel still has the tag beside
 /// the frame. Expects the context in r6.

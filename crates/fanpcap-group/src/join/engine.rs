@@ -5,7 +5,7 @@ use super::{JoinError, Newcomer, XdpError, device, free_number, wanted};
 use crate::dock::Dock;
 use crate::shared::Shared;
 use crate::table::at;
-use crate::turn::Arriving;
+use crate::turn::Claim;
 use fanpcap_config::settings::{Group, Steal};
 use fanpcap_linux::process::memory;
 use fanpcap_xdp::{Device, Lanes, MemberRings};
@@ -23,7 +23,7 @@ pub enum Engine<'a> {
 
 impl Engine<'_> {
     /// Others wait for the newcomer's page as long as the result is kept.
-    pub(super) fn arriving(&self) -> Option<Arriving> {
+    pub(super) fn arriving(&self) -> Option<Claim> {
         match self {
             Self::Xdp(asked) => asked.prepared.arriving(),
             Self::Sockets => None,

@@ -2,12 +2,12 @@
 //! them, and takes a slot.
 
 use super::engine::{self, Xdp, create_rings};
+use super::placed::Placed;
 use super::prepared::ensure_sees_sent;
 use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError, device};
 use crate::exchange;
-use crate::faults;
 use crate::found;
 use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
@@ -18,7 +18,7 @@ use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
 use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
-use crate::table::{Row, State, Table, at};
+use crate::table::{Row, State, at};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
@@ -35,11 +35,23 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Rings of a newcomer, with what they are on and what it asks for.
-type Rings<'a> = (&'a OnXdp, &'a Xdp<'a>, MemberRings);
+pub(super) type Rings<'a> = (&'a OnXdp, &'a Xdp<'a>, MemberRings);
+
+/// A group on XDP that has no member yet.
+struct Begun {
+    /// Emptied first, while the rings' place is there.
+    placed: Placed,
+    shared: Shared,
+    /// Whether the device's packets come to it.
+    is_moored: bool,
+}
+
+/// The slot of a group's first member.
+const FIRST: Slot = Slot(0);
 
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
-    newcomer: &'a Newcomer<'a>,
+    pub(super) newcomer: &'a Newcomer<'a>,
     steering: &'a Arc<Steering>,
     steered: &'a Steered,
     /// The member, where its group has a number by now.
@@ -77,6 +89,8 @@ impl<'a> Entry<'a> {
     pub(super) fn enter(&mut self, address: Address) -> Result<(), JoinError> {
         let identity = self.identity();
         let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
+        let key = group_key(self.newcomer.bound.ifindex, identity.group());
+        let begun = self.begin(key);
         let turn = lock.take().map_err(|error| self.steer(error))?;
         let found = match self.newcomer.group {
             Group::Number(number) => {
@@ -97,19 +111,49 @@ impl<'a> Entry<'a> {
             Some(_) => self.newcomer.bound,
             None => address,
         };
-        let stake = match found {
-            Some(shared) => self.enter_beside(shared, address, lock, &turn),
-            None => self.enter_first(&identity, address, lock, &turn),
+        let (turn, stake) = match found {
+            Some(shared) => {
+                let has_both = shared.on_xdp.is_some() && self.newcomer.asks_xdp().is_some();
+                let (turn, placed) = match has_both {
+                    true => {
+                        let (turn, placed) = self.place_beside(&shared, &lock, turn)?;
+                        (turn, Some(placed))
+                    }
+                    false => (turn, None),
+                };
+                let stake = self.enter_beside(shared, placed, address, lock, &turn);
+                (turn, stake)
+            }
+            None => {
+                let stake = self.enter_first(key, begun, address, lock, &turn);
+                (turn, stake)
+            }
         };
         self.stake = Some(stake?);
         drop(turn);
         Ok(())
     }
 
+    /// Begins a group on XDP before its lock is taken, if the newcomer is prepared for that: nobody
+    /// else has any of it yet. What fails is done once more under the lock.
+    fn begin(&self, key: u64) -> Option<Begun> {
+        let asked = self.newcomer.asks_xdp()?;
+        let shared = asked.prepared.begin(key)?;
+        let placed = self.place(&shared, FIRST, None).ok()?;
+        let moor = || engine::moor(self.newcomer, &shared, asked.prepared.dock());
+        let is_moored = asked.prepared.is_private() && moor().is_ok();
+        Some(Begun {
+            shared,
+            placed,
+            is_moored,
+        })
+    }
+
     /// Enters a group that has members.
     fn enter_beside(
         &self,
         shared: Arc<Shared>,
+        placed: Option<Placed>,
         address: Address,
         lock: GroupLock,
         turn: &Turn,
@@ -131,7 +175,7 @@ impl<'a> Entry<'a> {
             return Err(other_program(group, self.steering, String::new()));
         }
         self.visit_dock(&shared, turn)?;
-        self.take_slot(shared, address, lock)
+        self.take_slot(shared, placed, address, lock)
     }
 
     /// Checks that the device's packets still come to the group. The newcomer may ask for what no
@@ -157,51 +201,72 @@ impl<'a> Entry<'a> {
     /// Enters a group as its first member. All that may fail is done before.
     fn enter_first(
         &self,
-        identity: &Identity,
+        key: u64,
+        begun: Option<Begun>,
         address: Address,
         lock: GroupLock,
         turn: &Turn,
     ) -> Result<Stake, JoinError> {
-        let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let (shared, loaded) = match (self.newcomer.asks_xdp(), self.ready.first()) {
-            (Some(asked), _) => (asked.prepared.shared(key, self.steering)?, None),
-            (None, Some((shared, loaded))) => (shared, Some(loaded)),
-            (None, None) => {
+        if let Some(asked) = self.newcomer.asks_xdp() {
+            let begun = begun.map_or_else(|| self.begin_now(asked, key), Ok)?;
+            return self.enter_first_on_xdp(asked, begun, address, lock, turn);
+        }
+        let (shared, loaded) = match self.ready.first() {
+            Some((shared, loaded)) => (shared, Some(loaded)),
+            None => {
                 let shared = new_shared(key, self.steering);
                 (shared.map_err(|error| self.steer(error))?, None)
             }
         };
-        let id = packet::cookie(self.newcomer.fd);
-        let id = id.map_err(|error| self.failed("SO_COOKIE", error))?;
-        self.newcomer.leg.begin(shared.table(), id);
-        if let Some(asked) = self.newcomer.asks_xdp() {
-            let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            let dock = asked.prepared.dock();
-            self.note_before();
-            engine::moor(self.newcomer, &shared, dock)?;
-            engine::steal(asked, &shared, dock)?;
-            drop(at_dock);
-            shared
-                .table()
-                .show_program(self.steering, clock::monotonic_ns());
-            let stake = self.take_slot(Arc::new(shared), address, lock)?;
-            self.open_door(&stake);
-            return Ok(stake);
-        }
+        self.newcomer.leg.begin(shared.table(), self.cookie()?);
         let shared = Arc::new(shared);
         let load = || load_fanout(self.steering, shared.map());
         let loaded = loaded.map_or_else(load, Ok);
         let loaded = loaded.map_err(|error| self.steer(error))?;
         let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
-        let stake = self.take_slot(shared, address, lock)?;
+        let stake = self.take_slot(shared, None, address, lock)?;
         self.set(&stake, loaded)?;
         self.open_door(&stake);
         Ok(stake)
     }
 
+    /// Begins a group on XDP.
+    fn begin_now(&self, asked: &Xdp<'_>, key: u64) -> Result<Begun, JoinError> {
+        let shared = asked.prepared.shared(key, self.steering)?;
+        let placed = self.place(&shared, FIRST, None)?;
+        Ok(Begun {
+            shared,
+            placed,
+            is_moored: false,
+        })
+    }
+
+    fn enter_first_on_xdp(
+        &self,
+        asked: &Xdp<'_>,
+        begun: Begun,
+        address: Address,
+        lock: GroupLock,
+        turn: &Turn,
+    ) -> Result<Stake, JoinError> {
+        let (shared, dock) = (begun.shared, asked.prepared.dock());
+        self.newcomer.leg.begin(shared.table(), self.cookie()?);
+        let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
+        if !begun.is_moored {
+            engine::moor(self.newcomer, &shared, dock)?;
+        }
+        engine::steal(asked, &shared, dock)?;
+        drop(at_dock);
+        let table = shared.table();
+        table.show_program(self.steering, clock::monotonic_ns());
+        let stake = self.take_slot(Arc::new(shared), Some(begun.placed), address, lock)?;
+        self.open_door(&stake);
+        Ok(stake)
+    }
+
     /// Notes, once, what the device has counted before packets may come for the newcomer.
-    fn note_before(&self) {
+    pub(super) fn note_before(&self) {
         let rejections = self.early.map(Member::rejections);
         let before = self.before.get();
         self.before
@@ -232,27 +297,24 @@ impl<'a> Entry<'a> {
     fn take_slot(
         &self,
         shared: Arc<Shared>,
+        mut placed: Option<Placed>,
         address: Address,
         lock: GroupLock,
     ) -> Result<Stake, JoinError> {
         let newcomer = self.newcomer;
-        let cookie = packet::cookie(newcomer.fd);
-        let cookie = cookie.map_err(|error| self.failed("SO_COOKIE", error))?;
+        let cookie = self.cookie()?;
         let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
         let page = self.early.and_then(Member::reopen_page);
-        let rings = self.rings(&shared)?;
-        let table = shared.table();
         let mut reason = None;
-        let mut enter = |slot| {
-            let put = self.put(&rings, table, slot, cookie);
-            let entered = put.and_then(|()| newcomer.enter(address));
-            entered.map_err(|error| {
+        let mut enter = |_| {
+            self.note_joining();
+            newcomer.enter(address).map_err(|error| {
                 reason = Some(error);
                 Refused
             })
         };
-        let descriptors = rings.as_ref().map(|(_, _, rings)| rings.descriptors());
-        let descriptors = descriptors.unwrap_or_default();
+        let rings = placed.as_ref().and_then(|it| it.rings.as_ref());
+        let descriptors = rings.map(MemberRings::descriptors).unwrap_or_default();
         let entering = Entering {
             cookie,
             socket: newcomer.fd,
@@ -265,6 +327,7 @@ impl<'a> Entry<'a> {
         let of_lead = lead.as_ref().map(|lead| lead.table());
         let mut kernel = Kernel::with(&shared, entering);
         let slots = Slots::new(shared.table(), &mut kernel);
+        let slots = slots.at(placed.as_ref().map(|it| it.slot));
         let joined = slots.behind(of_lead).join(&self.row(cookie));
         let slot = joined.map_err(|error| match error {
             Unjoined::Full => JoinError::Full(newcomer.fanout.id),
@@ -276,7 +339,8 @@ impl<'a> Entry<'a> {
         })?;
         self.show(&shared, slot);
         found::remember(&shared);
-        let rings = rings.map(|(_, _, rings)| (slot, rings));
+        let rings = placed.as_mut().and_then(|it| it.rings.take());
+        let rings = rings.map(|rings| (slot, rings));
         let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
         Ok(stake.with_rings(rings))
     }
@@ -296,26 +360,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Puts the newcomer's rings into its slot, right before it enters the group.
-    fn put(
-        &self,
-        rings: &Option<Rings<'_>>,
-        table: Table<'_>,
-        slot: Slot,
-        cookie: u64,
-    ) -> Result<(), JoinError> {
-        if let Some(early) = self.early.filter(|_| rings.is_none()) {
-            // Note it anew: the group's lock and BPF program have taken their time.
+    /// Notes that the newcomer enters the group. Anew: the group's lock and BPF program have taken
+    /// their time.
+    fn note_joining(&self) {
+        if let Some(early) = self.early.filter(|_| self.newcomer.asks_xdp().is_none()) {
             let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
             early.rejections().join(rejects);
         }
-        if let Some((on_xdp, asked, rings)) = rings {
-            self.note_before();
-            let put = on_xdp.put(table, slot, rings, asked.snaplen, cookie);
-            put.map_err(XdpError::Rings)?;
-            faults::step();
-        }
-        Ok(())
     }
 
     /// Shows on the newcomer's page what it has of the group.
@@ -330,18 +381,22 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The newcomer's rings, where the engine fills rings of its own.
-    fn rings<'b>(&'b self, shared: &'b Shared) -> Result<Option<Rings<'b>>, JoinError> {
-        let (Some(on_xdp), Some(asked)) = (&shared.on_xdp, self.newcomer.asks_xdp()) else {
-            return Ok(None);
-        };
+    /// The newcomer's rings, for a group on XDP.
+    pub(super) fn rings<'b>(&'b self, shared: &'b Shared) -> Result<Rings<'b>, JoinError> {
+        let on_xdp = shared.on_xdp.as_ref().zip(self.newcomer.asks_xdp());
+        let (on_xdp, asked) =
+            on_xdp.ok_or_else(|| XdpError::Rings(io::ErrorKind::NotFound.into()))?;
         ensure_sees_sent(on_xdp, asked.outgoing)?;
         let lanes = on_xdp.program().lanes();
         let rings = match self.ready.rings(lanes) {
             Some(rings) => rings,
             None => create_rings(asked, lanes)?,
         };
-        Ok(Some((on_xdp, asked, rings)))
+        Ok((on_xdp, asked, rings))
+    }
+
+    pub(super) fn cookie(&self) -> Result<u64, JoinError> {
+        packet::cookie(self.newcomer.fd).map_err(|error| self.failed("SO_COOKIE", error))
     }
 
     fn identity(&self) -> Identity {
@@ -351,11 +406,11 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn steer(&self, error: SteerError) -> JoinError {
+    pub(super) fn steer(&self, error: SteerError) -> JoinError {
         ProgramError::of(self.newcomer.fanout.id, error).into()
     }
 
-    fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
+    pub(super) fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
         self.newcomer.failed(call, error)
     }
 }

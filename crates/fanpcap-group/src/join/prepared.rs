@@ -12,11 +12,11 @@ use crate::roster::Roster;
 use crate::selection;
 use crate::shared::Shared;
 use crate::table::at;
-use crate::turn::{Arriving, GroupLock};
+use crate::turn::{Claim, GroupLock};
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
-use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable};
+use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable, Untaken};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -27,11 +27,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Prepared {
     dock: Dock<Device>,
+    /// Whether nobody else can have the dock before a page shows it.
+    is_private: bool,
     /// Not for a group that has members.
     shared: Mutex<Option<Shared>>,
     lock: GroupLock,
     /// Until the first attempt to join.
-    arriving: Mutex<Option<Arriving>>,
+    arriving: Mutex<Option<Claim>>,
 }
 
 /// How long to wait for the kernel to free what the last member of the last group had.
@@ -65,7 +67,11 @@ pub fn prepare(
     let _ = GroupDir::for_member(ifindex, number);
     let identity = Identity::outside(number, ifindex);
     let lock = GroupLock::open(&identity).map_err(XdpError::Lock)?;
-    let (dock, arriving) = dock(ifindex, &lock)?;
+    let Docked {
+        dock,
+        is_private,
+        arriving,
+    } = dock(ifindex, &lock)?;
     let found = match membership.group {
         Group::Number(number) => has_members(number, ifindex),
         Group::New => Ok(false),
@@ -81,6 +87,7 @@ pub fn prepare(
     found?;
     Ok(Prepared {
         dock,
+        is_private,
         shared: Mutex::new(shared),
         lock,
         arriving: Mutex::new(arriving),
@@ -94,16 +101,28 @@ impl Prepared {
     }
 
     /// Others wait for this newcomer's page as long as the result is kept.
-    pub(super) fn arriving(&self) -> Option<Arriving> {
+    pub(super) fn arriving(&self) -> Option<Claim> {
         let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
         arriving.or_else(|| self.lock.arrive())
     }
 
-    /// What the members of a new group share, to whom no packets come yet.
+    /// Whether nobody else has the dock, in the first attempt to join.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// What the members of a new group share, to whom no packets come yet, in the first attempt to
+    /// join.
+    pub(super) fn begin(&self, key: u64) -> Option<Shared> {
+        let shared = self.shared.lock().ok()?.take()?;
+        shared.table().begin(key);
+        Some(shared)
+    }
+
+    /// The same in any attempt.
     pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, XdpError> {
         let (ifindex, _) = crate::shared::group_of(key);
-        let prepared = self.shared.lock().ok().and_then(|mut it| it.take());
-        let shared = prepared.map_or_else(|| new_shared(&self.dock, ifindex, steering), Ok)?;
+        let shared = new_shared(&self.dock, ifindex, steering)?;
         shared.table().begin(key);
         Ok(shared)
     }
@@ -154,9 +173,19 @@ fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<
     Ok(shared)
 }
 
+/// A newcomer at a device's dock.
+struct Docked {
+    dock: Dock<Device>,
+    is_private: bool,
+    arriving: Option<Claim>,
+}
+
 /// The device's dock. The BPF program that the device has may be that of a dock whose last member
 /// has just gone, or which other newcomers have and no page shows yet.
-fn dock(ifindex: u32, lock: &GroupLock) -> Result<(Dock<Device>, Option<Arriving>), XdpError> {
+///
+/// The device is taken over without the locks: its driver may take its time, and a process may be
+/// stopped meanwhile. Of several newcomers the kernel lets one have it.
+fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
     let last = Instant::now() + ARRIVED_WITHIN;
     let mut end = Instant::now() + FREED_WITHIN;
     loop {
@@ -167,13 +196,33 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<(Dock<Device>, Option<Arriving
         if lock.sees_arriving() {
             end = last.min(now + FREED_WITHIN);
         }
-        match find_or_make(ifindex) {
-            Err(XdpError::Unavailable(Unavailable::Foreign { name, .. }))
-                if now < end && name.as_deref().is_none_or(is_ours) => {}
-            found => return found.map(|dock| (dock, lock.arrive())),
+        if let Some(dock) = find(ifindex)? {
+            let (is_private, arriving) = (false, lock.arrive());
+            return Ok(Docked {
+                dock,
+                is_private,
+                arriving,
+            });
         }
+        let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
+        let arriving = untaken.as_ref().ok().and_then(|_| lock.arrive());
         drop(at_dock);
         drop(turn);
+        match untaken.and_then(Untaken::take_over) {
+            Err(Unavailable::Foreign { name, .. })
+                if now < end && name.as_deref().is_none_or(is_ours) => {}
+            Err(error) => return Err(XdpError::Unavailable(error)),
+            Ok(device) => {
+                let dock = Dock::new(device, ifindex).map_err(XdpError::Locker)?;
+                let is_private = true;
+                return Ok(Docked {
+                    dock,
+                    is_private,
+                    arriving,
+                });
+            }
+        }
+        drop(arriving);
         thread::sleep(STEP);
     }
 }
@@ -183,28 +232,21 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("fanpcap_")
 }
 
-/// The dock that a member of any group on the device has, or else a new one. The caller has the
-/// dock's turn.
-fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
+/// The dock that a member of any group on the device has. The caller has the dock's turn.
+fn find(ifindex: u32) -> Result<Option<Dock<Device>>, XdpError> {
     if let Some(ends) = found::recall_dock(ifindex) {
         match dock_here(ends, ifindex) {
             // The engine has lost the device, or another process has taken it over since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            dock => return dock.map_err(XdpError::Locker),
+            dock => return dock.map(Some).map_err(XdpError::Locker),
         }
     }
     let nobody = MemberId::of_socket(0);
     let found = docks::search(nobody, ifindex, &|ends| dock_here(ends, ifindex));
-    let found = found.map_err(|reasons| XdpError::Unreachable {
+    found.map_err(|reasons| XdpError::Unreachable {
         device: device(ifindex),
         reasons,
-    })?;
-    if let Some(dock) = found {
-        return Ok(dock);
-    }
-    let device = Device::take_over_behind(ifindex, selection::find(ifindex).ok());
-    let device = device.map_err(XdpError::Unavailable)?;
-    Dock::new(device, ifindex).map_err(XdpError::Locker)
+    })
 }
 
 /// The dock behind these ends of its locker, if its device is the one of the index here: another

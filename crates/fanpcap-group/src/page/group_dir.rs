@@ -40,6 +40,12 @@ pub(super) fn page_name(pid: u32, member: MemberId) -> String {
     format!("{pid}.{member}")
 }
 
+/// FNV-1a of what has this hash and of further bytes.
+pub(crate) fn hash(hash: u32, bytes: &[u8]) -> u32 {
+    let next = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(hash, next)
+}
+
 /// The end of a door's name.
 const DOOR: &str = ".door";
 
@@ -184,10 +190,8 @@ impl GroupDir {
 
     /// The number of the lock of this name.
     fn number(&self, name: &str) -> u32 {
-        let bytes = self.netns.bytes().chain([b'/']).chain(name.bytes());
-        // FNV-1a.
-        let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        bytes.fold(0x811c_9dc5, hash)
+        let of_netns = hash(0x811c_9dc5, self.netns.as_bytes());
+        hash(hash(of_netns, b"/"), name.as_bytes())
     }
 
     /// The directories of all groups on an interface of the calling thread's network namespace.

@@ -26,20 +26,43 @@ impl<R> From<io::Error> for Unjoined<R> {
     }
 }
 
-impl<G: Ground> Slots<'_, G> {
+impl<'a, G: Ground> Slots<'a, G> {
+    /// Has the newcomer join in this slot, if it has chosen one.
+    pub(crate) fn at(self, chosen: Option<Slot>) -> Self {
+        Self { chosen, ..self }
+    }
+
+    /// The first slot that a newcomer may have and that `claims` claims for it.
+    pub(crate) fn choose(
+        &mut self,
+        claims: &mut dyn FnMut(Slot) -> bool,
+    ) -> io::Result<Option<Slot>> {
+        self.prepare()?;
+        Ok(self.open_slots().find(|slot| claims(*slot)))
+    }
+
+    /// The slots that a newcomer may have. Those beyond the first at the array's end are for
+    /// newcomers on the XDP engine that leave the ones before to others.
+    fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
+        let table = self.table;
+        let is_open = move |slot: &Slot| {
+            let is_beyond = usize::from(slot.0) >= table.positions();
+            is_beyond || matches!(table.row(*slot).state, State::Vacant | State::Free)
+        };
+        (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
+    }
+
     /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
     pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
         self.prepare()?;
         self.mark_gone(newcomer.cookie)?;
         let downs = self.downs(newcomer.cookie)?;
-        let positions = self.table.positions();
-        let mut rows = self.table.rows();
-        let vacant = rows.find(|(_, row)| row.state == State::Vacant);
-        let has_room = vacant.is_some() || positions < MEMBERS_MAX;
-        let end = u8::try_from(positions).ok().filter(|_| has_room);
-        let at_end = end.map(|end| (Slot(end), Row::default()));
-        let (slot, replaced) = vacant.or(at_end).ok_or(Unjoined::Full)?;
-        self.replace(&replaced);
+        let chosen = self.chosen;
+        let open = self
+            .open_slots()
+            .find(|slot| chosen.is_none_or(|it| it == *slot));
+        let slot = open.ok_or(Unjoined::Full)?;
+        self.replace(&self.table.row(slot));
         self.table.set_newcomer(&Row {
             state: State::Newcomer,
             since_ns: self.ground.now_ns(),

@@ -36,7 +36,8 @@ impl<G: Ground> Slots<'_, G> {
                 break;
             };
             let row = self.table.row(slot);
-            if row.state != State::Vacant {
+            // On XDP newcomers may have left slots to others that have not come.
+            if !matches!(row.state, State::Vacant | State::Free) {
                 break;
             }
             self.replace(&row);

@@ -15,6 +15,7 @@ mod sizes;
 mod deaths;
 mod takeover;
 mod silent;
+mod stopped;
 mod unread;
 mod apart;
 mod relinked;

@@ -3,16 +3,17 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use fanpcap_linux::process::stat::Stat;
 use fanpcap_netns::remains::on_wire_that_ends_clean;
 use fanpcap_netns::{DEVICE, Wire, ensure_each_once, finish, wait_for_shares};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::has_xdp;
 use fanpcap_testkit::{Member, Program, member, traffic};
 
-use crate::scene::{preload, tcpdump};
+use crate::scene::{preload, start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
@@ -84,3 +85,67 @@ fn newcomers_take_the_device_of_one_that_dies_before_it_joins() -> Result<()> {
         ensure_all_share(wire, members)
     })
 }
+
+/// A newcomer that is stopped before a command of bpf(2).
+fn stopped_before(wire: &Wire, command: u32) -> Result<Member> {
+    let program = newcomer(wire)?.set("LD_PRELOAD", preload(wire, "stops")?);
+    let member = program.set("STOPS", command.to_string());
+    let member = member.spawn(&wire.scratch)?;
+    await_for("a newcomer that is stopped", LIMIT, || {
+        Ok(Stat::of(member.pid()).filter(Stat::is_stopped))
+    })?;
+    Ok(member)
+}
+
+/// Others join at once, and the stopped one when it goes on.
+fn ensure_hinders_nobody(wire: &Wire, mut others: Vec<Member>, stopped: Member) -> Result<()> {
+    for _ in 0..2 {
+        let begin = Instant::now();
+        others.push(start_as(wire, newcomer(wire)?)?);
+        let took = begin.elapsed();
+        ensure!(took < WAITED, "it took {took:?}");
+    }
+    stopped.signal("CONT")?;
+    others.push(stopped);
+    ensure_all_share(wire, others)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn one_that_is_stopped_as_it_takes_over_the_device_hinders_nobody() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let stopped = stopped_before(wire, BPF_LINK_CREATE)?;
+        ensure_hinders_nobody(wire, Vec::new(), stopped)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn one_that_is_stopped_as_it_directs_packets_to_its_rings_hinders_nobody() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let first = start_as(wire, newcomer(wire)?)?;
+        let stopped = stopped_before(wire, BPF_MAP_UPDATE_BATCH)?;
+        ensure_hinders_nobody(wire, vec![first], stopped)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn one_that_dies_as_it_directs_packets_to_its_rings_leaves_no_trace() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let first = start_as(wire, newcomer(wire)?)?;
+        let stopped = stopped_before(wire, BPF_MAP_UPDATE_BATCH)?;
+        let other = start_as(wire, newcomer(wire)?)?;
+        stopped.signal("KILL")?;
+        stopped.wait()?;
+        let next = start_as(wire, newcomer(wire)?)?;
+        ensure_all_share(wire, vec![first, other, next])
+    })
+}
+
+/// Less than newcomers wait for a lock that a stopped process has.
+const WAITED: Duration = Duration::from_millis(900);
+
+// linux/bpf.h, enum bpf_cmd.
+const BPF_MAP_UPDATE_BATCH: u32 = 26;
+const BPF_LINK_CREATE: u32 = 28;
