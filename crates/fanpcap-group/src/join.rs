@@ -11,7 +11,6 @@ mod runs;
 mod leg;
 mod ready;
 mod entry;
-mod placed;
 mod program;
 
 use crate::identity::Identity;

@@ -104,8 +104,6 @@ pub(crate) struct Slots<'a, G> {
     ground: &'a mut G,
     /// The table of the group that this group follows.
     lead: Option<Table<'a>>,
-    /// The slot that the newcomer has chosen.
-    chosen: Option<Slot>,
 }
 
 impl<'a, G: Ground> Slots<'a, G> {
@@ -114,7 +112,6 @@ impl<'a, G: Ground> Slots<'a, G> {
             table,
             ground,
             lead: None,
-            chosen: None,
         }
     }
 

@@ -1,18 +1,16 @@
 //! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
 //! them, and takes a slot.
 
-use super::engine::{self, Xdp, create_rings};
-use super::placed::Placed;
-use super::prepared::ensure_sees_sent;
+mod on_xdp;
+
 use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
-use super::{JoinError, Newcomer, ProgramError, XdpError, device};
+use super::{JoinError, Newcomer, ProgramError, XdpError};
 use crate::exchange;
 use crate::found;
 use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
 use crate::member::Member;
-use crate::on_xdp::OnXdp;
 use crate::rejecting::BeforeJoining;
 use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
@@ -28,30 +26,16 @@ use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_xdp::MemberRings;
+use on_xdp::{Begun, Placed};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Rings of a newcomer, with what they are on and what it asks for.
-pub(super) type Rings<'a> = (&'a OnXdp, &'a Xdp<'a>, MemberRings);
-
-/// A group on XDP that has no member yet.
-struct Begun {
-    /// Emptied first, while the rings' place is there.
-    placed: Placed,
-    shared: Shared,
-    /// Whether the device's packets come to it.
-    is_moored: bool,
-}
-
-/// The slot of a group's first member.
-const FIRST: Slot = Slot(0);
-
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
-    pub(super) newcomer: &'a Newcomer<'a>,
+    newcomer: &'a Newcomer<'a>,
     steering: &'a Arc<Steering>,
     steered: &'a Steered,
     /// The member, where its group has a number by now.
@@ -113,14 +97,7 @@ impl<'a> Entry<'a> {
         };
         let (turn, stake) = match found {
             Some(shared) => {
-                let has_both = shared.on_xdp.is_some() && self.newcomer.asks_xdp().is_some();
-                let (turn, placed) = match has_both {
-                    true => {
-                        let (turn, placed) = self.place_beside(&shared, &lock, turn)?;
-                        (turn, Some(placed))
-                    }
-                    false => (turn, None),
-                };
+                let (turn, placed) = self.place_beside(&shared, &lock, turn)?;
                 let stake = self.enter_beside(shared, placed, address, lock, &turn);
                 (turn, stake)
             }
@@ -132,21 +109,6 @@ impl<'a> Entry<'a> {
         self.stake = Some(stake?);
         drop(turn);
         Ok(())
-    }
-
-    /// Begins a group on XDP before its lock is taken, if the newcomer is prepared for that: nobody
-    /// else has any of it yet. What fails is done once more under the lock.
-    fn begin(&self, key: u64) -> Option<Begun> {
-        let asked = self.newcomer.asks_xdp()?;
-        let shared = asked.prepared.begin(key)?;
-        let placed = self.place(&shared, FIRST, None).ok()?;
-        let moor = || engine::moor(self.newcomer, &shared, asked.prepared.dock());
-        let is_moored = asked.prepared.is_private() && moor().is_ok();
-        Some(Begun {
-            shared,
-            placed,
-            is_moored,
-        })
     }
 
     /// Enters a group that has members.
@@ -178,26 +140,6 @@ impl<'a> Entry<'a> {
         self.take_slot(shared, placed, address, lock)
     }
 
-    /// Checks that the device's packets still come to the group. The newcomer may ask for what no
-    /// other member has.
-    fn visit_dock(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
-        let asked = self.newcomer.asks_xdp().zip(shared.on_xdp.as_ref());
-        if let Some((asked, on_xdp)) = asked {
-            let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-            let is_lost = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            let dock = on_xdp.dock(ifindex).map_err(|error| match error {
-                error if is_lost(&error) => XdpError::Lost {
-                    group,
-                    device: device(ifindex),
-                },
-                error => XdpError::Locker(error),
-            })?;
-            engine::steal(asked, shared, &dock)?;
-        }
-        Ok(())
-    }
-
     /// Enters a group as its first member. All that may fail is done before.
     fn enter_first(
         &self,
@@ -208,8 +150,7 @@ impl<'a> Entry<'a> {
         turn: &Turn,
     ) -> Result<Stake, JoinError> {
         if let Some(asked) = self.newcomer.asks_xdp() {
-            let begun = begun.map_or_else(|| self.begin_now(asked, key), Ok)?;
-            return self.enter_first_on_xdp(asked, begun, address, lock, turn);
+            return self.enter_first_on_xdp(asked, key, begun, (address, lock), turn);
         }
         let (shared, loaded) = match self.ready.first() {
             Some((shared, loaded)) => (shared, Some(loaded)),
@@ -229,48 +170,6 @@ impl<'a> Entry<'a> {
         self.set(&stake, loaded)?;
         self.open_door(&stake);
         Ok(stake)
-    }
-
-    /// Begins a group on XDP.
-    fn begin_now(&self, asked: &Xdp<'_>, key: u64) -> Result<Begun, JoinError> {
-        let shared = asked.prepared.shared(key, self.steering)?;
-        let placed = self.place(&shared, FIRST, None)?;
-        Ok(Begun {
-            shared,
-            placed,
-            is_moored: false,
-        })
-    }
-
-    fn enter_first_on_xdp(
-        &self,
-        asked: &Xdp<'_>,
-        begun: Begun,
-        address: Address,
-        lock: GroupLock,
-        turn: &Turn,
-    ) -> Result<Stake, JoinError> {
-        let (shared, dock) = (begun.shared, asked.prepared.dock());
-        self.newcomer.leg.begin(shared.table(), self.cookie()?);
-        let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-        if !begun.is_moored {
-            engine::moor(self.newcomer, &shared, dock)?;
-        }
-        engine::steal(asked, &shared, dock)?;
-        drop(at_dock);
-        let table = shared.table();
-        table.show_program(self.steering, clock::monotonic_ns());
-        let stake = self.take_slot(Arc::new(shared), Some(begun.placed), address, lock)?;
-        self.open_door(&stake);
-        Ok(stake)
-    }
-
-    /// Notes, once, what the device has counted before packets may come for the newcomer.
-    pub(super) fn note_before(&self) {
-        let rejections = self.early.map(Member::rejections);
-        let before = self.before.get();
-        self.before
-            .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
     fn open_door(&self, stake: &Stake) {
@@ -327,8 +226,8 @@ impl<'a> Entry<'a> {
         let of_lead = lead.as_ref().map(|lead| lead.table());
         let mut kernel = Kernel::with(&shared, entering);
         let slots = Slots::new(shared.table(), &mut kernel);
-        let slots = slots.at(placed.as_ref().map(|it| it.slot));
-        let joined = slots.behind(of_lead).join(&self.row(cookie));
+        let chosen = placed.as_ref().map(|it| it.slot);
+        let joined = slots.behind(of_lead).join(&self.row(cookie), chosen);
         let slot = joined.map_err(|error| match error {
             Unjoined::Full => JoinError::Full(newcomer.fanout.id),
             Unjoined::Refused(Refused) => reason.unwrap_or_else(|| {
@@ -381,21 +280,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The newcomer's rings, for a group on XDP.
-    pub(super) fn rings<'b>(&'b self, shared: &'b Shared) -> Result<Rings<'b>, JoinError> {
-        let on_xdp = shared.on_xdp.as_ref().zip(self.newcomer.asks_xdp());
-        let (on_xdp, asked) =
-            on_xdp.ok_or_else(|| XdpError::Rings(io::ErrorKind::NotFound.into()))?;
-        ensure_sees_sent(on_xdp, asked.outgoing)?;
-        let lanes = on_xdp.program().lanes();
-        let rings = match self.ready.rings(lanes) {
-            Some(rings) => rings,
-            None => create_rings(asked, lanes)?,
-        };
-        Ok((on_xdp, asked, rings))
-    }
-
-    pub(super) fn cookie(&self) -> Result<u64, JoinError> {
+    fn cookie(&self) -> Result<u64, JoinError> {
         packet::cookie(self.newcomer.fd).map_err(|error| self.failed("SO_COOKIE", error))
     }
 
@@ -406,11 +291,11 @@ impl<'a> Entry<'a> {
         }
     }
 
-    pub(super) fn steer(&self, error: SteerError) -> JoinError {
+    fn steer(&self, error: SteerError) -> JoinError {
         ProgramError::of(self.newcomer.fanout.id, error).into()
     }
 
-    pub(super) fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
+    fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
         self.newcomer.failed(call, error)
     }
 }

@@ -67,7 +67,10 @@ fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, ground: &mut 
         7 => slots.note_downs(own, choice.byte()).is_ok(),
         8 => slots.vacate(own, &gone(choice)).is_ok(),
         9 => slots.weigh(own, choice.weight()).is_ok(),
-        10 => slots.join(&newcomer(choice, own)).is_ok(),
+        10 => {
+            let chosen = (choice.below(2) == 0).then(|| Slot(choice.byte()));
+            slots.join(&newcomer(choice, own), chosen).is_ok()
+        }
         11 => {
             let table = memory.table();
             let _ = (table.gone(), table.ledger(), table.leveled(), table.legs());

@@ -27,11 +27,6 @@ impl<R> From<io::Error> for Unjoined<R> {
 }
 
 impl<'a, G: Ground> Slots<'a, G> {
-    /// Has the newcomer join in this slot, if it has chosen one.
-    pub(crate) fn at(self, chosen: Option<Slot>) -> Self {
-        Self { chosen, ..self }
-    }
-
     /// The first slot that a newcomer may have and that `claims` claims for it.
     pub(crate) fn choose(
         &mut self,
@@ -52,16 +47,18 @@ impl<'a, G: Ground> Slots<'a, G> {
         (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
     }
 
-    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
-    pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
+    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot: the one
+    /// that it has `chosen`, or the first.
+    pub(crate) fn join(
+        &mut self,
+        newcomer: &Row,
+        chosen: Option<Slot>,
+    ) -> Result<Slot, Unjoined<G::Refused>> {
         self.prepare()?;
         self.mark_gone(newcomer.cookie)?;
         let downs = self.downs(newcomer.cookie)?;
-        let chosen = self.chosen;
-        let open = self
-            .open_slots()
-            .find(|slot| chosen.is_none_or(|it| it == *slot));
-        let slot = open.ok_or(Unjoined::Full)?;
+        let is_it = |slot: &Slot| chosen.is_none_or(|it| it == *slot);
+        let slot = self.open_slots().find(is_it).ok_or(Unjoined::Full)?;
         self.replace(&self.table.row(slot));
         self.table.set_newcomer(&Row {
             state: State::Newcomer,

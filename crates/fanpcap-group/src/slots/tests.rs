@@ -9,6 +9,7 @@ mod pair;
 mod classes;
 mod elders;
 mod rounds;
+mod claimed;
 
 use super::*;
 use crate::table::MAGIC;

@@ -299,6 +299,31 @@ impl World {
     }
 
     pub(super) fn join(&mut self, own: u64) -> Result<Slot, Unjoined<()>> {
+        self.join_in(own, None)
+    }
+
+    pub(super) fn join_at(&mut self, own: u64, slot: Slot) -> Result<Slot, Unjoined<()>> {
+        self.join_in(own, Some(slot))
+    }
+
+    /// The first slot that a newcomer may have, apart from those that others have claimed.
+    pub(super) fn choose(&mut self, own: u64, claimed: &[Slot]) -> Option<Slot> {
+        let mut claims = |slot: Slot| !claimed.contains(&slot);
+        self.change(own, |slots| slots.choose(&mut claims)).unwrap()
+    }
+
+    /// Slots that others have claimed, at random: on XDP, where the kernel's order means nothing.
+    pub(super) fn claimed(&mut self) -> Vec<Slot> {
+        if self.kernel.rings.is_none() || self.kernel.random(4) > 0 {
+            return Vec::new();
+        }
+        let count = self.kernel.random(3);
+        let positions = self.table().positions() as u64;
+        let beyond = (positions..positions + count).filter_map(|it| u8::try_from(it).ok());
+        beyond.map(Slot).collect()
+    }
+
+    fn join_in(&mut self, own: u64, slot: Option<Slot>) -> Result<Slot, Unjoined<()>> {
         let row = Row {
             cookie: own,
             weight: 1,
@@ -307,7 +332,7 @@ impl World {
             lead: self.lead.as_ref().map_or(0, |_| own),
             ..Row::default()
         };
-        self.change(own, |slots| slots.join(&row))
+        self.change(own, |slots| slots.join(&row, slot))
     }
 
     pub(super) fn begin_share(&mut self, own: u64) {

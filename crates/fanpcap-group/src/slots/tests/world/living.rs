@@ -20,7 +20,12 @@ impl World {
                     name => self.open_named(name),
                 };
                 self.draw_class(newcomer);
-                let join = |world: &mut Self| _ = world.join(newcomer).unwrap();
+                // Others may have claimed the first slots, and never come.
+                let claimed = self.claimed();
+                let join = |world: &mut Self| {
+                    let slot = world.choose(newcomer, &claimed);
+                    _ = world.join_at(newcomer, slot.unwrap()).unwrap();
+                };
                 _ = self.dying(newcomer, kill, join);
             } else {
                 let count = u64::try_from(members.len()).unwrap();
