@@ -118,7 +118,10 @@ impl Entry<'_> {
             claim = lock.claim(slot.0);
             claim.is_some() || !lock.is_seen()
         };
-        let slot = Slots::new(shared.table(), &mut Kernel::of(shared)).choose(&mut claims);
+        let mut kernel = Kernel::of(shared);
+        let lead = self.newcomer.lead().map(|lead| lead.shared().table());
+        let mut slots = Slots::new(shared.table(), &mut kernel).behind(lead);
+        let slot = slots.choose(&mut claims);
         let slot = slot.map_err(|error| self.failed("the group's locker", error))?;
         let slot = slot.ok_or(JoinError::Full(self.newcomer.fanout.id))?;
         // Without pages there are no claims.

@@ -18,6 +18,8 @@ use fanpcap_testkit::{Member, Program, member};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
+use super::load::print;
+
 const GROUP: u16 = 7;
 
 /// How many are stopped, unless `FANPCAP_RUNS` says so.
@@ -91,10 +93,8 @@ impl Trial<'_> {
             self.stop_one(rng.random_range(Duration::ZERO..took), &mut counts)?;
         }
         drop(first);
-        println!(
-            "{} (beside a member: {}), within {took:?}: {counts:?}",
-            self.driver, self.beside
-        );
+        let text = format!("{}, beside a member: {}", self.driver, self.beside);
+        print(&format!("{text}, within {took:?}: {counts:?}"));
         Ok(counts)
     }
 
