@@ -55,19 +55,15 @@ impl Entry<'_> {
     /// has any of it yet. What fails is done once more under the lock.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.asks_xdp()?;
-        let shared = asked.prepared.begin(key)?;
-        let placed = self.place(&shared, FIRST, None).ok()?;
-        let moor = || engine::moor(self.newcomer, &shared, asked.prepared.dock());
-        let is_moored = asked.prepared.is_private() && moor().is_ok();
-        Some(Begun {
-            shared,
-            placed,
-            is_moored,
-        })
+        let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
+        let moor = || engine::moor(self.newcomer, &begun.shared, asked.prepared.dock());
+        begun.is_moored = asked.prepared.is_private() && moor().is_ok();
+        Some(begun)
     }
 
-    fn begin_now(&self, asked: &Xdp<'_>, key: u64) -> Result<Begun, JoinError> {
-        let shared = asked.prepared.shared(key, self.steering)?;
+    // It has two callers, each of which would have the code of it: the library's size.
+    #[inline(never)]
+    fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
         let placed = self.place(&shared, FIRST, None)?;
         Ok(Begun {
             shared,
@@ -85,7 +81,10 @@ impl Entry<'_> {
         (address, lock): (Address, GroupLock),
         turn: &Turn,
     ) -> Result<Stake, JoinError> {
-        let begun = begun.map_or_else(|| self.begin_now(asked, key), Ok)?;
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin_with(asked.prepared.shared(key, self.steering)?)?,
+        };
         let (shared, dock) = (begun.shared, asked.prepared.dock());
         self.newcomer.leg.begin(shared.table(), self.cookie()?);
         let at_dock = (!begun.is_moored).then(|| turn.at_dock()).transpose();
@@ -132,6 +131,7 @@ impl Entry<'_> {
     }
 
     /// Directs the packets of a slot that nobody else has into the newcomer's rings.
+    #[inline(never)]
     fn place(
         &self,
         shared: &Shared,
