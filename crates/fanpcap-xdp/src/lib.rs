@@ -14,8 +14,8 @@ mod capture;
 #[cfg(test)]
 mod test_group;
 mod unavailable;
-mod program;
 mod tags;
+mod program;
 mod root;
 mod behind;
 mod own;

@@ -272,8 +272,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Kills a victim at each step of a change. Two groups do so side by side, each in its namespace, as
-/// they mostly wait.
+/// Kills a victim at each step of a change. Two groups do so side by side, each in its namespace,
+/// as they mostly wait.
 pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
     let die = |part| {
