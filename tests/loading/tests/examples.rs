@@ -119,6 +119,27 @@ fn the_containers_files_are_yaml_and_allow_what_the_unit_does() -> Result<()> {
 }
 
 #[test]
+fn the_containers_share_the_hosts_network_and_pages_alone() -> Result<()> {
+    for name in ["compose.yaml", "kubernetes.yaml"] {
+        let text = text(name)?;
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            // With another's processes in sight, CAP_SYS_PTRACE leads to that one's files.
+            for word in ["pid: host", "ipc: host", "hostPID", "hostIPC", "privileged"] {
+                ensure!(!line.starts_with(word), "{name}: {line}");
+            }
+            for key in ["- /", "hostPath: {path: "] {
+                if let Some((_, rest)) = line.split_once(key) {
+                    let path = rest.trim_start_matches('/');
+                    ensure!(path.starts_with("run/fanpcap/v6"), "{name}: {line}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 #[ignore = "needs root: captures in a network namespace"]
 fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> {
     let scratch = Scratch::new()?;
