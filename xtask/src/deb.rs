@@ -80,7 +80,7 @@ pub(crate) fn can_build() -> bool {
 
 /// Builds the package and prints its path.
 pub(crate) fn run() -> Result<()> {
-    stage::everything()?;
+    stage::by_least()?;
     of_staged()
 }
 

@@ -72,8 +72,9 @@ pub(crate) fn everything() -> Result<()> {
     everything_with(&Rust::own())
 }
 
-/// The same for tests: they prove the library that the least version of Rust makes.
-pub(crate) fn for_tests() -> Result<()> {
+/// The same with the library that the least version of Rust makes: tests prove it, and the package
+/// has it.
+pub(crate) fn by_least() -> Result<()> {
     everything_with(&Rust::least_or_own())
 }
 

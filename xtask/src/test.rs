@@ -69,7 +69,7 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
 
 /// Builds the tiers' programs and what they test, and prepares what they need.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
-    let (mut programs, ()) = tree::at_once(|| built(tiers), stage::for_tests)?;
+    let (mut programs, ()) = tree::at_once(|| built(tiers), stage::by_least)?;
     let mut jobs = Vec::new();
     for tier in tiers {
         (tier.prepare)()?;
@@ -93,7 +93,8 @@ fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
 /// for tests is another library, and is built apart.
 fn built(tiers: &[&'static Tier]) -> Result<Vec<Program>> {
     const FAULTS: &str = "fanpcap-faults";
-    let mut all = programs::build(&["--workspace", "--exclude", FAULTS])?;
+    let apart = ["--exclude", FAULTS, "--exclude", "fanpcap-fuzz"];
+    let mut all = programs::build(&[["--workspace"].as_slice(), &apart].concat())?;
     let is_its = |work: &Work| matches!(work, Work::Package(FAULTS));
     if tiers.iter().any(|tier| tier.work.iter().any(is_its)) {
         all.extend(programs::build(&["-p", FAULTS])?);

@@ -77,13 +77,14 @@ impl Tree {
     }
 }
 
-/// The name of a module that this item declares in a file of its own.
+/// The name of a module that this item declares in a file of its own, and of this crate's.
 fn declared(item: &Item) -> Option<String> {
     let Item::Mod(module) = item else {
         return None;
     };
+    let is_elsewhere = module.attrs.iter().any(|it| it.path().is_ident("path"));
     let has_file = module.content.is_none() && !is_test(&module.attrs);
-    has_file.then(|| module.ident.to_string())
+    (has_file && !is_elsewhere).then(|| module.ident.to_string())
 }
 
 fn found(folder: &Path, name: &str) -> PathBuf {
