@@ -23,10 +23,21 @@ use std::time::{Duration, Instant};
 /// Makes of descriptors that a member has handed over what the members of the group of a key share.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
-/// How long sockets of processes that end may still be in the group, and how much longer a member
-/// may take to answer at the door.
-const FOR_SOCKETS: Duration = Duration::from_millis(300);
-const FOR_MEMBERS: Duration = Duration::from_millis(700);
+/// How long a group without descriptors is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Without a page there is nobody to wait for but sockets that are being closed.
+    pub(crate) for_sockets: Duration,
+    /// Members may take so long to answer at the door.
+    pub(crate) for_members: Duration,
+}
+
+/// That of a newcomer. The kernel waits for all CPUs before a socket is gone, and those of a busy
+/// machine take their time.
+const OF_NEWCOMER: Patience = Patience {
+    for_sockets: Duration::from_secs(2),
+    for_members: Duration::from_secs(1),
+};
 
 /// What this process has of groups: the network namespace, the group, and what is shared.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
@@ -77,31 +88,29 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Share
     if let Some(shared) = recall(key) {
         return Ok(Some(shared));
     }
-    let found = search(identity, ifindex, FOR_MEMBERS, Shared::of)?;
+    let found = search(identity, ifindex, OF_NEWCOMER, Shared::of)?;
     Ok(found.map(Arc::new))
 }
 
 /// The same for other processes' groups, as `open` makes it of the descriptors and the group's key.
-/// Members may take so long to answer at the door, beyond [`FOR_SOCKETS`].
 ///
 /// # Errors
 /// As [`find`].
 pub(crate) fn search<T>(
     identity: &Identity,
     ifindex: u32,
-    for_members: Duration,
+    patience: Patience,
     open: Open<T>,
 ) -> Result<Option<T>, String> {
     let key = group_key(ifindex, identity.group());
-    let end = Instant::now() + FOR_SOCKETS + for_members;
+    let begin = Instant::now();
     let mut knock = Knock::at(identity.group_dir());
     loop {
         let mut reason = None;
         let pages = identity.pages();
-        // Without a page there is nobody to wait for but sockets that are being closed.
-        let end = match pages.iter().any(|(member, _)| *member != identity.id()) {
-            true => end,
-            false => end - for_members,
+        let longest = match pages.iter().any(|(member, _)| *member != identity.id()) {
+            true => patience.for_members,
+            false => patience.for_sockets,
         };
         for (member, record) in pages {
             if member == identity.id() {
@@ -125,7 +134,7 @@ pub(crate) fn search<T>(
         if !has_others(identity, ifindex) {
             return Ok(None);
         }
-        if Instant::now() > end {
+        if begin.elapsed() > longest {
             return Err(match reason {
                 Some(reason) => format!("{reason}; {knock}"),
                 None if knock.found_a_door() => knock.to_string(),

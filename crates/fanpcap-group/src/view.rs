@@ -1,7 +1,7 @@
 //! A steered group as people see it: what its table says. Who looks needs no membership, writes
 //! nothing and takes no lock.
 
-use crate::found;
+use crate::found::{self, Patience};
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
@@ -131,6 +131,9 @@ pub fn name_digest(name: &str) -> u64 {
 /// Looks at most, until the table has not changed meanwhile.
 const LOOKS: usize = 8;
 
+/// How long who looks waits for sockets that are being closed.
+const FOR_SOCKETS: Duration = Duration::from_millis(300);
+
 impl GroupTable {
     /// The table of a group in the calling thread's network namespace, which a newcomer would find
     /// in the same way. Members may take so long to answer at the group's door. `None` when the
@@ -140,7 +143,11 @@ impl GroupTable {
     /// Why it can't be had, in words.
     pub fn find(ifindex: u32, group: u16, for_members: Duration) -> Result<Option<Self>, String> {
         let outside = Identity::outside(group, ifindex);
-        let map = found::search(&outside, ifindex, for_members, shared::table_alone)?;
+        let patience = Patience {
+            for_sockets: FOR_SOCKETS,
+            for_members: FOR_SOCKETS + for_members,
+        };
+        let map = found::search(&outside, ifindex, patience, shared::table_alone)?;
         let key = group_key(ifindex, group);
         Ok(map.map(|map| Self { map, key }))
     }

@@ -24,6 +24,14 @@ fn a_program_that_was_started_stays_in_no_group() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn a_newcomer_waits_for_the_socket_of_the_last_member_that_was_closed() -> Result<()> {
+    on_wire(1, |wire| {
+        ensure_says(wire, "lingers", &[DEVICE, "7"], "opened, members 1\n")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn a_programs_own_fork_handler_closes_handles() -> Result<()> {
     on_wire(1, |wire| {
         for registered in ["first", "last"] {
