@@ -49,7 +49,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Adds the difference between `last` and `now`: libpcap's counters wrap at 32 bits.
-    pub fn advance(&mut self, last: Stats, now: Stats) {
+    pub(crate) fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));
         let interface_dropped = now.interface_dropped.wrapping_sub(last.interface_dropped);

@@ -105,7 +105,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Adds a packet.
-    pub fn write(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
         let words = [
             low(header.seconds),
             low(header.fraction),
@@ -123,7 +123,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Writes the buffered bytes. Bytes that can't be written are discarded.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         let (done, written) = write_most(&mut self.file, &self.held);
         let whole = self.ends.partition_point(|&end| end <= done);
         self.written += u64::try_from(whole)?;
@@ -133,7 +133,7 @@ impl<F: Write> Savefile<F> {
     }
 
     /// Complete packets in the file.
-    pub fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 }

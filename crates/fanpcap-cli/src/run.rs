@@ -150,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     checks::group(group, &fanout, device.as_deref())?;
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;
     if let Some(to) = &arguments.merge {
-        merge::ensure_writable(to)?;
+        merge::ensure_writable(to).context("--merge")?;
     }
     // Each copy needs several descriptors here. If the limit can't be raised, the call that fails
     // for lack of descriptors reports that.

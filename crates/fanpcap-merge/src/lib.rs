@@ -1,6 +1,6 @@
-//! Merges the captures of several copies by time.
+//! Merges capture files by time.
 //!
-//! A copy writes its packets nearly in the order of their timestamps. So each source is sorted
+//! An application writes its packets nearly in the order of their timestamps. So each source is sorted
 //! within a bounded window, and a heap holds the first packet of each source. Memory is bounded for
 //! files of any size.
 
@@ -69,7 +69,7 @@ pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
 /// As [`merge`].
 pub fn merge_kept(sources: &[PathBuf], to: &Path, keep: &mut Keep<'_>) -> Result<Merged> {
     let format = Format::of(to);
-    let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;
+    let place = Place::of(to).with_context(|| to.display().to_string())?;
     let name = match &place {
         Place::Stdout => "standard output".to_owned(),
         Place::File(path) | Place::Stream(path) => path.display().to_string(),
@@ -169,7 +169,7 @@ pub fn ensure_writable(to: &Path) -> Result<()> {
         // Opening a FIFO would wait for its reader.
         Place::Stdout | Place::Stream(_) => Ok(()),
     };
-    probe().with_context(|| format!("--merge {}", to.display()))
+    probe().with_context(|| to.display().to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-/* A steered group's last member is closed, and its socket is gone only a second later, as on a busy
-   machine: a child has it too. Meanwhile the next one opens: lingers DEVICE GROUP. Says how it went. */
+/* A steered group's last member is closed, and its socket is gone a second later, as on a busy
+   machine: a child has it too. Meanwhile the next one opens: lingers DEVICE GROUP. Says how many
+   members the group has then. */
 #include "scene.h"
 #include <sys/wait.h>
 
