@@ -1,8 +1,8 @@
 //! Merges capture files by time.
 //!
-//! An application writes its packets nearly in the order of their timestamps. So each source is sorted
-//! within a bounded window, and a heap holds the first packet of each source. Memory is bounded for
-//! files of any size.
+//! An application writes its packets nearly in the order of their timestamps. So each source is
+//! sorted within a bounded window, and a heap holds the first packet of each source. Memory is
+//! bounded for files of any size.
 
 #![forbid(unsafe_code)]
 
