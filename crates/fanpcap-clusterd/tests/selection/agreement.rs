@@ -1,6 +1,6 @@
 //! Drawn packets, tables and frames of coordinators, by each key.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 
 use fanpcap_clusterd::selector::Selector;
@@ -43,15 +43,19 @@ fn count_one_bucket(lanes: Lanes) {
         assert_eq!(counts.elsewhere(), 0);
         counts.captured.iter().sum::<u64>()
     };
-    let ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut last = 0;
-            while !ended.load(Ordering::Acquire) {
-                let now = selector.counts().seen.iter().sum();
-                let most = u64::from(TRIALS * PACKETS);
-                assert!((last..=most).contains(&now), "{now} after {last}");
-                last = now;
+        // Dropped at the end, and by a panic.
+        let (_running, ended) = mpsc::channel::<()>();
+        scope.spawn({
+            let selector = &selector;
+            move || {
+                let mut last = 0;
+                while ended.try_recv() == Err(TryRecvError::Empty) {
+                    let now = selector.counts().seen.iter().sum();
+                    let most = u64::from(TRIALS * PACKETS);
+                    assert!((last..=most).contains(&now), "{now} after {last}");
+                    last = now;
+                }
             }
         });
         for trial in 1..=TRIALS {
@@ -61,7 +65,6 @@ fn count_one_bucket(lanes: Lanes) {
             selector.program().run(&packet, &[], PACKETS).unwrap();
             assert_eq!(sum(), u64::from(trial * PACKETS));
         }
-        ended.store(true, Ordering::Release);
     });
 }
 
