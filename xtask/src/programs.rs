@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::tree;
 
@@ -52,42 +52,25 @@ fn listing(cargo: &mut Command) -> Result<String> {
     tree::output(cargo)
 }
 
-/// A message of cargo's; only one of a built artifact has these fields.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Message {
-    package_id: String,
-    manifest_path: PathBuf,
-    target: Target,
-    profile: Profile,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Default, Deserialize)]
-struct Target {
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-struct Profile {
-    test: bool,
-}
-
 /// The test programs among cargo's messages, a line of JSON each.
 fn read(messages: &str) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
         let said = || format!("cargo says {line}");
-        let message: Message = serde_json::from_str(line).with_context(said)?;
-        let Some(path) = message.executable.filter(|_| message.profile.test) else {
+        let message: Value = serde_json::from_str(line).with_context(said)?;
+        // Only a message of a built artifact has these.
+        let is_test = message["profile"]["test"] == true;
+        let Some(path) = message["executable"].as_str().filter(|_| is_test) else {
             continue;
         };
-        let dir = message.manifest_path.parent().with_context(said)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).with_context(said);
+        let manifest = PathBuf::from(text(&message["manifest_path"])?);
+        let id = text(&message["package_id"])?;
         programs.push(Program {
-            package: package(&message.package_id).with_context(said)?.to_owned(),
-            name: message.target.name,
-            path,
-            dir: dir.to_owned(),
+            package: package(&id).with_context(said)?.to_owned(),
+            name: text(&message["target"]["name"])?,
+            path: path.into(),
+            dir: manifest.parent().with_context(said)?.to_owned(),
         });
     }
     Ok(programs)

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::tree;
 
@@ -48,31 +48,28 @@ fn packages() -> Result<Vec<Crate>> {
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc -vV names no host")?;
     let mut cargo = tree::cargo(&["metadata", "--format-version", "1", "--filter-platform"])?;
-    let metadata: Metadata = serde_json::from_str(&tree::output(cargo.arg(host))?)?;
-    let package = |package: Package| Crate {
-        name: format!("{} {}", package.name, package.version),
-        license: package.license.unwrap_or_default(),
-        authors: package.authors.join(", "),
-        directory: package.manifest_path.with_file_name(""),
-    };
-    Ok(metadata.packages.into_iter().map(package).collect())
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    license: Option<String>,
-    authors: Vec<String>,
-    manifest_path: PathBuf,
+    let metadata: Value = serde_json::from_str(&tree::output(cargo.arg(host))?)?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata lists no packages")?;
+    packages.iter().map(Crate::of).collect()
 }
 
 impl Crate {
+    /// Of a package that `cargo metadata` lists.
+    fn of(package: &Value) -> Result<Self> {
+        let of = || format!("cargo metadata says {package}");
+        let text = |name: &str| package[name].as_str().with_context(of);
+        let authors = package["authors"].as_array().with_context(of)?;
+        let authors: Vec<&str> = authors.iter().filter_map(Value::as_str).collect();
+        Ok(Self {
+            name: format!("{} {}", text("name")?, text("version")?),
+            license: package["license"].as_str().unwrap_or_default().to_owned(),
+            authors: authors.join(", "),
+            directory: Path::new(text("manifest_path")?).with_file_name(""),
+        })
+    }
+
     /// The texts that the licence requires us to distribute. Of alternative licences, MIT is
     /// preferred.
     fn texts(&self) -> Result<Vec<String>> {
