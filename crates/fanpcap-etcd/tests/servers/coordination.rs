@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use fanpcap_cluster::{NodeEvent, NodeId, Refusal, View, Wishes};
 use fanpcap_etcd::coordination::{Desired, WriteError, look};
-use fanpcap_testkit::await_for::within;
+use fanpcap_testkit::await_for::{await_for, within};
 use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{Unconditional as _, client, settings};
@@ -108,9 +108,17 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             let node = view.live.first();
             node.is_some_and(|node| node.announcement.boot == 1)
         })?;
-        let look =
-            || -> Result<_> { Ok(look(&self::client(&etcd)?, &names(), &Wishes::default())?) };
-        ensure!(look()?.notes[0].starts_with("the machine at 10.0.0.7:7001, node 00000007,"));
+        // The node stores and takes back its note after it has told its agent.
+        let await_notes = |what, are_they: fn(&[String]) -> bool| {
+            await_for(what, Duration::from_secs(10), || {
+                let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;
+                Ok(are_they(&seen.notes).then_some(()))
+            })
+        };
+        await_notes("the clone's note", |notes| {
+            let begin = "the machine at 10.0.0.7:7001, node 00000007,";
+            matches!(notes, [one] if one.starts_with(begin))
+        })?;
         // The agent dies and is started again before its lease has ended.
         drop(first);
         let begun = Instant::now();
@@ -121,7 +129,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         // The other machine is gone for good: the id is free.
         drop(again);
         await_topology(&mut clone, 1)?;
-        ensure!(look()?.notes.is_empty());
+        await_notes("no note", <[String]>::is_empty)?;
         Ok(())
     })
 }
