@@ -28,6 +28,7 @@ mod table;
 mod state;
 mod headline;
 mod screen;
+mod display;
 mod terminal;
 
 /// Shows groups and their members: rates, shares, drops

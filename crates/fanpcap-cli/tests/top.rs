@@ -286,6 +286,38 @@ fn the_screen_shows_members_and_keys_work_until_q() {
 
 #[test]
 #[ignore = "needs root: namespaces, packet sockets"]
+fn looks_write_what_changed_and_a_new_size_all() {
+    on_wire(|wire| {
+        let mut screen = Screen::open(&wire.scratch, "ftop1")?;
+        let keys = "q quit  s sort";
+        screen.wait_for(keys)?;
+        await_for("a few looks", LIMIT, || {
+            Ok((screen.times_written(" UTC ")? > 3).then_some(()))
+        })?;
+        ensure!(
+            screen.times_written(keys)? == 1,
+            "the keys were written again"
+        );
+        screen.resize(10, 60)?;
+        let is_last = |screen: &Screen, row: usize| {
+            await_for(&format!("the keys on row {row} alone"), LIMIT, || {
+                let lines = screen.lines()?;
+                let mut found = (1..).zip(&lines).filter(|(_, line)| line.starts_with(keys));
+                Ok((found.next().map(|(row, _)| row) == Some(row)).then_some(()))
+            })
+        };
+        is_last(&screen, 10)?;
+        screen.resize(24, 80)?;
+        is_last(&screen, 24)?;
+        screen.press("q")?;
+        assert_eq!(screen.end()?, (Some(0), true));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
 fn a_signal_ends_the_screen_and_the_terminal_is_restored() {
     on_wire(|wire| {
         let screen = Screen::open(&wire.scratch, "ftop1")?;

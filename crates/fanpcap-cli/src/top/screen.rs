@@ -1,10 +1,6 @@
-//! Draws a view on the screen.
+//! The rows of a screen that shows a view.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
+use std::iter;
 
 use super::headline;
 use super::order;
@@ -67,33 +63,50 @@ impl Lines {
     }
 }
 
-/// Draws a view. A small screen cuts off the right and the bottom.
-pub(crate) fn render(view: &View, state: &State, frame: &mut Frame<'_>) {
-    let width = usize::from(frame.area().width);
-    let lines = Lines::of(frame.area().height, state);
-    let [top, second, body, foot] = Layout::vertical([
-        Constraint::Length(lines.title),
-        Constraint::Length(lines.devices),
-        Constraint::Min(0),
-        Constraint::Length(lines.foot),
-    ])
-    .areas(frame.area());
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    let title = Line::styled(headline::title(view, state, width), bold);
-    frame.render_widget(Paragraph::new(title), top);
-    let losing = if headline::is_losing(view) {
-        style(Kind::Losing)
-    } else {
-        Style::new()
-    };
-    let devices = Line::styled(headline::devices(view, width), losing);
-    frame.render_widget(Paragraph::new(devices), second);
-    if state.help {
-        frame.render_widget(Paragraph::new(HELP), body);
-    } else {
-        draw_table(view, state, frame, body, lines.head);
+/// The rows of a screen that shows a view. A small screen cuts off the right and the bottom.
+pub(crate) fn draw(view: &View, state: &State, (width, height): (u16, u16)) -> Vec<Row> {
+    let lines = Lines::of(height, state);
+    let width = usize::from(width);
+    let mut rows = Vec::new();
+    if lines.title > 0 {
+        rows.push(row(Kind::Title, &headline::title(view, state, width)));
     }
-    frame.render_widget(Paragraph::new(footer(state, width)), foot);
+    if lines.devices > 0 {
+        let is_losing = headline::is_losing(view);
+        let kind = if is_losing { Kind::Losing } else { Kind::Text };
+        rows.push(row(kind, &headline::devices(view, width)));
+    }
+    let end = usize::from(height - lines.foot);
+    let room = end.saturating_sub(rows.len() + usize::from(lines.head));
+    rows.extend(body(view, state, width, (usize::from(lines.head), room)));
+    rows.resize(end, row(Kind::Text, ""));
+    if lines.foot > 0 {
+        rows.push(row(Kind::Text, &footer(state, width)));
+    }
+    for row in &mut rows {
+        row.text = table::fit(&row.text, width);
+    }
+    rows
+}
+
+/// The help, the table, or why it is empty.
+fn body(view: &View, state: &State, width: usize, (heads, room): (usize, usize)) -> Vec<Row> {
+    let lines = |text: &str| text.lines().map(|line| row(Kind::Text, line)).collect();
+    if state.help {
+        return lines(HELP);
+    }
+    let rows = rows(view, state, width);
+    if rows.is_empty() {
+        return lines(&nothing(state));
+    }
+    let scroll = state.scroll.min(rows.len().saturating_sub(room));
+    let head = iter::once(table::head(width)).take(heads);
+    head.chain(rows.into_iter().skip(scroll)).collect()
+}
+
+fn row(kind: Kind, text: &str) -> Row {
+    let text = text.to_owned();
+    Row { kind, text }
 }
 
 /// The last line: the keys, or the end of the filter that the user is typing.
@@ -130,25 +143,6 @@ pub(crate) fn room(height: u16, state: &State) -> usize {
     usize::from(height.saturating_sub(others))
 }
 
-fn draw_table(view: &View, state: &State, frame: &mut Frame<'_>, body: Rect, heads: u16) {
-    let width = usize::from(body.width);
-    let rows = rows(view, state, width);
-    if rows.is_empty() {
-        frame.render_widget(Paragraph::new(nothing(state)), body);
-        return;
-    }
-    let room = usize::from(body.height.saturating_sub(heads));
-    let scroll = state.scroll.min(rows.len().saturating_sub(room));
-    let shown = rows.iter().skip(scroll).take(room);
-    let head = table::head(width);
-    let lines: Vec<Line<'_>> = std::iter::once(&head)
-        .take(usize::from(heads))
-        .chain(shown)
-        .map(|row| Line::styled(row.text.as_str(), style(row.kind)))
-        .collect();
-    frame.render_widget(Paragraph::new(lines), body);
-}
-
 /// Why the view is empty, and what to do.
 pub(crate) fn nothing(state: &State) -> String {
     if !state.filter.is_empty() {
@@ -162,18 +156,6 @@ pub(crate) fn nothing(state: &State) -> String {
      Start two members of a group and look again:\n\n    \
      fanpcap run -n 2 -- tcpdump -i DEVICE"
         .to_owned()
-}
-
-fn style(kind: Kind) -> Style {
-    let style = Style::new();
-    match kind {
-        Kind::Head => style.add_modifier(Modifier::REVERSED),
-        Kind::Device => style.add_modifier(Modifier::BOLD),
-        Kind::Group | Kind::Counters => style.fg(Color::Cyan),
-        Kind::Member => style,
-        Kind::Losing => style.fg(Color::Red),
-        Kind::Dim => style.add_modifier(Modifier::DIM),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The state of the screen, and the effect of keys on it.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::order::Column;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ratatui::text::Span;
+use unicode_width::UnicodeWidthStr;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::order::{self, NO_GROUP};
@@ -12,6 +12,10 @@ use crate::snapshot::STALE_SECONDS;
 /// Kind of a row, which decides its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// The first line of the screen.
+    Title,
+    /// A line without a style.
+    Text,
     /// The heading.
     Head,
     /// A device.
@@ -29,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 /// A row of the requested width.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Kind of the row.
     pub(crate) kind: Kind,
@@ -398,14 +402,26 @@ fn blanks(text: &str, room: usize) -> String {
 
 /// Columns of the terminal that a text takes: some characters take two or none.
 pub(crate) fn width(text: &str) -> usize {
-    Span::raw(text).width()
+    UnicodeWidthStr::width(text)
 }
 
-/// A text cut to `room` columns, with a mark where it was cut. Replaces control characters and
-/// characters that change the writing direction: a process name may contain them.
-pub(crate) fn cut(text: &str, room: usize) -> String {
+/// A text without control characters and characters that change the writing direction: names of
+/// processes and devices may contain them.
+fn clean(text: &str) -> String {
     let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
-    let mut text: String = text.chars().map(clean).collect();
+    text.chars().map(clean).collect()
+}
+
+/// A clean text of at most `room` columns.
+pub(crate) fn fit(text: &str, room: usize) -> String {
+    let mut text = clean(text);
+    while width(&text) > room && text.pop().is_some() {}
+    text
+}
+
+/// A clean text of at most `room` columns, with a mark where it was cut.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    let mut text = clean(text);
     if width(&text) <= room {
         return text;
     }

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossterm::event::{self, Event, KeyEvent};
+use crossterm::terminal;
 use fanpcap_linux::wait::stop;
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
 
+use super::display::{self, Display};
 use super::rates::Rates;
 use super::screen;
 use super::state::State;
@@ -22,16 +23,6 @@ const GLANCE: Duration = Duration::from_millis(200);
 
 /// Time for the loop to notice a signal.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// Restores the terminal however the screen ends; on a panic, ratatui's own hook does.
-struct Restored;
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        // Fails if the terminal is gone.
-        let _ = ratatui::try_restore();
-    }
-}
 
 /// The view on the screen, and the time of its look.
 struct Look {
@@ -53,11 +44,8 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
     };
     stop::on_signals().context("listening to signals")?;
     thread::spawn(end_if_stuck);
-    let restored = Restored;
-    let mut terminal = ratatui::try_init().context("preparing the terminal")?;
-    let ended = show(&mut terminal, source, interval, state, look);
-    drop(restored);
-    ended
+    let display = Display::open().context("preparing the terminal")?;
+    show(display, source, interval, state, look)
 }
 
 /// Ends the process if a signal asked for its end and the loop does not return. crossterm's
@@ -67,7 +55,7 @@ fn end_if_stuck() {
         thread::sleep(GLANCE);
         if let Some(signal) = stop::signal() {
             thread::sleep(GRACE);
-            drop(Restored);
+            display::give_back();
             process::exit(i32::from(status(signal)));
         }
     }
@@ -80,19 +68,23 @@ fn status(signal: u8) -> u8 {
 
 /// Shows the screen until the end.
 fn show(
-    terminal: &mut DefaultTerminal,
+    mut display: Display,
     source: &mut Source,
     interval: Duration,
     mut state: State,
     mut look: Look,
 ) -> Result<ExitCode> {
     loop {
-        terminal
-            .draw(|frame| screen::render(&look.view, &state, frame))
-            .context("drawing")?;
+        let size = terminal::size().context("the terminal's size")?;
+        let rows = screen::draw(&look.view, &state, size);
+        display.show(size, rows).context("drawing")?;
         let wait = look.due.saturating_duration_since(Instant::now());
         if event::poll(wait.min(GLANCE)).context("waiting for keys")? {
-            read_key(terminal, &look.view, &mut state)?;
+            match event::read().context("reading keys")? {
+                Event::Key(key) => press(key, size, &look.view, &mut state),
+                Event::Resize(..) => display.forget(),
+                Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+            }
         }
         if let Some(signal) = stop::signal() {
             return Ok(ExitCode::from(status(signal)));
@@ -117,14 +109,9 @@ fn look_again(source: &mut Source, state: &State, look: &mut Look) -> Result<()>
     Ok(())
 }
 
-fn read_key(terminal: &DefaultTerminal, view: &View, state: &mut State) -> Result<()> {
-    let event = event::read().context("reading keys")?;
-    if let Event::Key(key) = event {
-        let size = terminal.size().context("the terminal's size")?;
-        let rows = screen::rows(view, state, usize::from(size.width)).len();
-        state.press(key, rows.saturating_sub(screen::room(size.height, state)));
-    }
-    Ok(())
+fn press(key: KeyEvent, (width, height): (u16, u16), view: &View, state: &mut State) {
+    let rows = screen::rows(view, state, usize::from(width)).len();
+    state.press(key, rows.saturating_sub(screen::room(height, state)));
 }
 
 /// Columns of the terminal on standard output; `None` if standard output is no terminal.
@@ -132,6 +119,6 @@ pub(crate) fn width() -> Option<u16> {
     if !io::IsTerminal::is_terminal(&io::stdout()) {
         return None;
     }
-    let (width, _) = ratatui::crossterm::terminal::size().ok()?;
+    let (width, _) = terminal::size().ok()?;
     Some(width).filter(|&width| width > 0)
 }

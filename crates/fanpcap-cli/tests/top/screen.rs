@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Scratch, await_for, member};
 
@@ -78,6 +78,22 @@ impl Screen {
         Ok(terminal.flush()?)
     }
 
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&self, rows: usize, columns: usize) -> Result<()> {
+        let mut stty = Command::new("stty");
+        stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]);
+        let done = stty
+            .stdin(File::open(format!("/proc/{}/fd/0", self.pid))?)
+            .status()?;
+        ensure!(done.success(), "stty: {done}");
+        Ok(())
+    }
+
+    /// How often a text was written.
+    pub(crate) fn times_written(&self, text: &str) -> Result<usize> {
+        Ok(self.written()?.matches(text).count())
+    }
+
     /// Whether the terminal was given back.
     pub(crate) fn has_been_left(&self) -> Result<bool> {
         let written = self.written()?;
@@ -123,8 +139,7 @@ impl Drop for Screen {
 }
 
 /// What a terminal shows to which this was written: letters where the cursor is, which `ESC [ row ;
-/// column H` moves. Other sequences are colours and modes. Blanks that were blank before are not
-/// written at all.
+/// column H` moves. `ESC [ K` erases the rest of the row. Other sequences are colours and modes.
 fn shown(written: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; COLUMNS]; ROWS];
     let (mut row, mut column) = (0, 0);
@@ -148,6 +163,9 @@ fn shown(written: &str) -> Vec<String> {
                 let place = parameters.trim_end_matches('H').split_once(';');
                 let number = |text: &str| text.parse::<usize>().unwrap_or(1).saturating_sub(1);
                 (row, column) = place.map_or((0, 0), |(row, column)| (number(row), number(column)));
+            } else if end == Some('K') {
+                let rest = cells.get_mut(row).and_then(|row| row.get_mut(column..));
+                rest.into_iter().for_each(|rest| rest.fill(' '));
             }
         }
     }

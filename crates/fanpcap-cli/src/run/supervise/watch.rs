@@ -14,10 +14,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossterm::terminal;
 use fanpcap_linux::process::child;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
-use ratatui::crossterm::terminal;
 
 use super::{Run, Supervised};
 use crate::host_use::HostUse;

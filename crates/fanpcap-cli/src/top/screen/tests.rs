@@ -5,16 +5,18 @@ use super::*;
 use crate::top::fixture;
 use crate::top::order::Column;
 use crate::top::rates::Rates;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// The screen as text, each line in quotes.
-fn picture(view: &View, state: &State, (width, height): (u16, u16)) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let drawn = terminal.draw(|frame| render(view, state, frame));
-    drawn.unwrap();
-    terminal.backend().to_string()
+fn picture(view: &View, state: &State, size: (u16, u16)) -> String {
+    let rows = draw(view, state, size);
+    assert_eq!(rows.len(), usize::from(size.1));
+    let width = usize::from(size.0);
+    let quoted = |row: &Row| {
+        assert!(table::width(&row.text) <= width, "{row:?}");
+        format!("\"{:width$}\"\n", row.text)
+    };
+    rows.iter().map(quoted).collect()
 }
 
 const SIZE: (u16, u16) = (80, 24);
@@ -229,4 +231,51 @@ fn the_manual_has_every_key_and_column() {
     for title in table::head(300).text.split_whitespace().skip(3) {
         assert!(page.contains(&format!("\n.B {title}\n")), "{title}");
     }
+}
+
+/// An interface's name may have any characters but blanks, colons and slashes.
+#[test]
+fn no_name_writes_to_the_terminal() {
+    let name = "\u{1b}[2J\u{9b}1mx";
+    let mut look = fixture::look(100);
+    look.devices = vec![fixture::device(2, name, [0; 4])];
+    let shown = picture(&Rates::default().next(look), &State::default(), SIZE);
+    let state = State {
+        device: Some(name.to_owned()),
+        filter: name.to_owned(),
+        ..State::default()
+    };
+    let nothing = Rates::default().next(fixture::look(100));
+    let filter = picture(&nothing, &state, SIZE);
+    let unfiltered = State {
+        filter: String::new(),
+        ..state
+    };
+    let device = picture(&nothing, &unfiltered, SIZE);
+    for shown in [shown, filter, device] {
+        let is_unsafe = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!shown.contains(is_unsafe), "{shown:?}");
+        assert!(shown.contains("?[2J?1mx"), "{shown:?}");
+    }
+}
+
+#[test]
+fn rows_have_the_kind_of_what_they_tell() {
+    let kinds = |view: &View, state: &State| {
+        let rows = draw(view, state, (80, 9));
+        rows.iter().map(|row| row.kind).collect::<Vec<_>>()
+    };
+    let lossy = kinds(&fixture::view(), &State::default());
+    assert_eq!(
+        lossy[..4],
+        [Kind::Title, Kind::Losing, Kind::Head, Kind::Losing]
+    );
+    assert_eq!(lossy[8], Kind::Text);
+    let mut look = fixture::look(100);
+    look.devices = vec![fixture::device(2, "eth0", [0; 4])];
+    let quiet = kinds(&Rates::default().next(look), &State::default());
+    assert_eq!(
+        quiet[..4],
+        [Kind::Title, Kind::Text, Kind::Head, Kind::Device]
+    );
 }
