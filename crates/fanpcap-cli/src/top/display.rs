@@ -39,8 +39,7 @@ impl Display {
         IS_TAKEN.store(true, Ordering::SeqCst);
         let display = Self::default();
         // A terminal may find characters wider than they are here: a row must not run into the next.
-        let modes = (EnterAlternateScreen, Hide, DisableLineWrap);
-        execute!(io::stdout(), modes.0, modes.1, modes.2)?;
+        execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(display)
     }
 

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Scratch, await_for, member};
 
-/// What gives a terminal back: its first screen, and its cursor.
-const RESTORED: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
+/// What gives a terminal back: its first screen, its cursor, and lines that wrap.
+const RESTORED: [&str; 3] = ["\u{1b}[?1049l", "\u{1b}[?25h", "\u{1b}[?7h"];
 
 const ROWS: usize = 24;
 const COLUMNS: usize = 80;
