@@ -10,7 +10,7 @@ use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::{self, SIGKILL};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::veth::ip;
-use fanpcap_testkit::{Veth, await_for, netns};
+use fanpcap_testkit::{Veth, await_for, needs, netns};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const DEVICE: &str = "ftun1";
@@ -109,6 +109,7 @@ fn it_shows_and_changes_nothing_until_it_is_told_to() -> Result<()> {
 #[ignore = "needs root: a network namespace"]
 fn polling_threads_are_placed_and_gone_afterwards() -> Result<()> {
     within(|| {
+        needs::kernel_threads()?;
         let arguments = [DEVICE, "--threads", "--queues", "2", "--apply"];
         let done = said(&tune(&arguments)?, true)?;
         ensure!(done.matches(": done").count() >= 5, "{done}");

@@ -22,6 +22,8 @@ pub enum NapiError {
         /// How many threads the kernel tells of.
         threads: usize,
     },
+    /// The process's PID namespace shows no kernel threads.
+    Hidden,
     /// The thread can't run on any of the CPUs.
     Offline,
     /// The process may not set it.
@@ -64,7 +66,7 @@ pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), NapiError>
 /// told.
 ///
 /// # Errors
-/// [`NapiError::NotThreaded`].
+/// [`NapiError::NotThreaded`] and [`NapiError::Hidden`].
 pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
     if !is_threaded(device)? {
         return Err(NapiError::NotThreaded);
@@ -73,15 +75,19 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
         Ok(napis) => told(device, &napis),
         Err(_) => by_name(device),
     };
-    // A process of a nested PID namespace has other numbers, or sees no such thread.
+    // A process of a nested PID namespace has other numbers.
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
+    // Process 2 starts all others of the kernel.
+    if threads.is_empty() && comm(2) != "kthreadd" {
+        return Err(NapiError::Hidden);
+    }
     Ok(threads)
 }
 
 /// The thread that polls a receive queue.
 ///
 /// # Errors
-/// [`NapiError::NotThreaded`] and [`NapiError::NoThread`].
+/// As [`threads`], and [`NapiError::NoThread`].
 pub fn thread(device: &Device, queue: u32) -> Result<u32, NapiError> {
     let threads = threads(device)?;
     let found = threads.iter().find(|it| it.0 == queue);
@@ -182,7 +188,7 @@ impl NapiError {
         match self {
             Self::None | Self::Kernel => EOPNOTSUPP,
             Self::NotThreaded | Self::Offline => EINVAL,
-            Self::NoThread { .. } => ESRCH,
+            Self::NoThread { .. } | Self::Hidden => ESRCH,
             Self::Forbidden(error) | Self::System(error) => error.raw_os_error().unwrap_or(EIO),
         }
     }
@@ -203,6 +209,10 @@ impl fmt::Display for NapiError {
                     "no thread polls queue {queue}; {threads} threads are known"
                 )
             }
+            Self::Hidden => f.write_str(
+                "no kernel threads are visible in this PID namespace, which is a container's: \
+                 do it on the host",
+            ),
             Self::Offline => f.write_str("none of these CPUs is online"),
             Self::Forbidden(error) => write!(f, "setting NAPI threads needs root: {error}"),
             Self::System(error) => write!(f, "NAPI threads can't be asked for: {error}"),

@@ -1,5 +1,6 @@
 //! What a test may need that is not installed: it says SKIP then, and ends.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -16,6 +17,20 @@ pub fn libpcap_headers() -> Result<()> {
     if !Path::new(HEADER).exists() {
         println!("SKIP: no {HEADER} here (libpcap0.8-dev)");
         bail!("no {HEADER}");
+    }
+    Ok(())
+}
+
+/// Goes on where processes of the kernel are seen: those of a nested PID namespace see none.
+///
+/// # Errors
+/// After it has said SKIP.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn kernel_threads() -> Result<()> {
+    // The one that starts all others.
+    if !fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        println!("SKIP: this PID namespace shows no kernel threads");
+        bail!("no kernel threads");
     }
     Ok(())
 }

@@ -134,6 +134,7 @@ pub(crate) mod tests {
     use super::*;
     use fanpcap_config::mode::Mode;
     use fanpcap_group::record::{LastLook, MemberCounters, Record};
+    use fanpcap_testkit::await_for::{LIMIT, await_for};
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
@@ -207,7 +208,11 @@ pub(crate) mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         assert!(holders.process(0).is_none());
         drop(socket);
-        holders.find(&[(inode, None)].into());
-        assert!(holders.process(inode).is_none());
+        // Programs that other tests start have it until they are executed.
+        let is_gone = || {
+            holders.find(&[(inode, None)].into());
+            Ok(holders.process(inode).is_none().then_some(()))
+        };
+        await_for("nobody to have it", LIMIT, is_gone).unwrap();
     }
 }

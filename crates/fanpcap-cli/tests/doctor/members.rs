@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, PacketFanout};
-use fanpcap_testkit::{Member, Program, Scratch, cpus, member};
+use fanpcap_testkit::{Member, Program, Scratch, cpus, member, needs};
 
 use crate::asked::{Shell, within};
 
@@ -234,6 +234,7 @@ fn a_member_where_the_kernel_polls_is_found_and_moved() -> Result<()> {
         let Some(first) = first_of_cpus()? else {
             return Ok(());
         };
+        needs::kernel_threads()?;
         let member = tcpdump(scratch, "fdr1", "flow")?;
         let shell = Shell::new("fdr1")?;
         let bind = format!(

@@ -65,7 +65,10 @@ fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
         let found = findings.iter().find(|it| it["name"] == "no-cap-net-raw");
         let fix = found.and_then(|it| it["fix"].as_str()).context("a fix")?;
         let fix = fix.replace("sudo -E ", "");
-        let script = scratch.write("shell", "#!/bin/sh\nid -u\nfanpcap doctor fdr1 --json\n")?;
+        let script = scratch.write(
+            "shell",
+            "#!/bin/sh\nid -u\nfanpcap doctor fdr1 --json 2>&1\n",
+        )?;
         fs::set_permissions(&script, Permissions::from_mode(0o755))?;
         let (status, said) = shell.run(&format!("export SHELL={}\n{fix}", script.display()))?;
         ensure!(status == 0 && said.starts_with("65534\n"), "{said}");
