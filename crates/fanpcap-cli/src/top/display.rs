@@ -38,7 +38,7 @@ impl Display {
         terminal::enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         let display = Self::default();
-        // A terminal may find characters wider than they are here: a row must not run into the next.
+        // A terminal may take characters for wider than here: a row must not run into the next.
         execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(display)
     }
