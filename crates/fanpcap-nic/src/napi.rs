@@ -77,7 +77,7 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
     };
     // A process of a nested PID namespace has other numbers.
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
-    // Process 2 starts all others of the kernel.
+    // Process 2 is the parent of all kernel threads.
     if threads.is_empty() && comm(2) != "kthreadd" {
         return Err(NapiError::Hidden);
     }
@@ -210,8 +210,7 @@ impl fmt::Display for NapiError {
                 )
             }
             Self::Hidden => f.write_str(
-                "no kernel threads are visible in this PID namespace, which is a container's: \
-                 do it on the host",
+                "this PID namespace, perhaps a container's, shows no kernel threads: do it on the host",
             ),
             Self::Offline => f.write_str("none of these CPUs is online"),
             Self::Forbidden(error) => write!(f, "setting NAPI threads needs root: {error}"),

@@ -12,6 +12,7 @@ use fanpcap_ring::{Records, Remains, Stamp, Vlan};
 use program::{DEVICE, DISCARDED, LEN, OFFSET, Program, Written, device, room_of, written};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::sync::mpsc::{self, TryRecvError};
 
 fn packet() -> impl Strategy<Value = Written> {
     let data = proptest::collection::vec(any::<u8>(), 0..200);
@@ -374,12 +375,14 @@ fn records_go_between_threads() {
     const ROUNDS: u64 = 50_000;
     let (programs, mut records) = device(1);
     std::thread::scope(|scope| {
+        // Dropped at the end, and by a panic: nobody makes room then.
+        let (_reading, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
             let program = &programs[0];
             for round in 1..=ROUNDS {
                 let mut packet = written(round);
                 packet.data = vec![round as u8; (round % 97) as usize];
-                while !program.arrive(&packet) {
+                while !program.arrive(&packet) && ended.try_recv() == Err(TryRecvError::Empty) {
                     std::thread::yield_now();
                 }
             }

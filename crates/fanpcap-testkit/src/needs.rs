@@ -1,4 +1,4 @@
-//! What a test may need that is not installed: it says SKIP then, and ends.
+//! What a test may need that a machine lacks: it says SKIP then, and ends.
 
 use std::fs;
 use std::path::Path;

@@ -208,7 +208,7 @@ pub(crate) mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         assert!(holders.process(0).is_none());
         drop(socket);
-        // Programs that other tests start have it until they are executed.
+        // Children that other tests start have a copy of it until execve(2).
         let is_gone = || {
             holders.find(&[(inode, None)].into());
             Ok(holders.process(inode).is_none().then_some(()))

@@ -1,5 +1,5 @@
-//! The terminal's other screen. Rows are written where they changed, and the terminal is given back
-//! however the command ends.
+//! The terminal's alternate screen: writes the rows that changed, and restores the terminal however
+//! the command ends.
 
 use std::io::{self, Write};
 use std::panic;
@@ -13,11 +13,11 @@ use crossterm::{execute, queue};
 
 use super::table::{self, Kind, Row};
 
-/// The terminal was taken and not given back. Who gives it back twice moves the cursor back over
-/// what was printed in between.
+/// Whether the terminal is to be restored. To do that twice would move the cursor back over what was
+/// printed in between.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen. The terminal is given back when it is dropped, or when a thread panics.
+/// The screen. The terminal is restored when it is dropped, or when a thread panics.
 #[derive(Debug, Default)]
 pub(crate) struct Display {
     size: (u16, u16),
@@ -32,7 +32,7 @@ impl Display {
     pub(crate) fn open() -> io::Result<Self> {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            give_back();
+            restore();
             hook(info);
         }));
         terminal::enable_raw_mode()?;
@@ -88,12 +88,12 @@ impl Display {
 
 impl Drop for Display {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-/// Gives the terminal back, unless that was done.
-pub(crate) fn give_back() {
+/// Restores the terminal, unless that was done.
+pub(crate) fn restore() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         // They fail if the terminal is gone.
         let _ = terminal::disable_raw_mode();

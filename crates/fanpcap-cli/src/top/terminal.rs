@@ -55,7 +55,7 @@ fn end_if_stuck() {
         thread::sleep(GLANCE);
         if let Some(signal) = stop::signal() {
             thread::sleep(GRACE);
-            display::give_back();
+            display::restore();
             process::exit(i32::from(status(signal)));
         }
     }

@@ -156,7 +156,7 @@ fn what_is_ignored_stays_ignored() {
 
 #[test]
 fn copies_are_suspended_and_go_on_with_the_command() {
-    // A shell that starts programs one after the other waits in vfork(2), and is not stopped there.
+    // A shell that is in vfork(2) to start a program does not stop, so this one starts none.
     let text = "echo $$ >pid; exec sleep 600";
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     let copy = pids(&running, &["pid"])[0];

@@ -108,7 +108,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             let node = view.live.first();
             node.is_some_and(|node| node.announcement.boot == 1)
         })?;
-        // The node stores and takes back its note after it has told its agent.
+        // The node writes and deletes its key in etcd after it has told its agent.
         let await_notes = |what, are_they: fn(&[String]) -> bool| {
             await_for(what, Duration::from_secs(10), || {
                 let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;

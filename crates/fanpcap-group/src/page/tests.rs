@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
 fn id(inode: u64) -> MemberId {
@@ -132,13 +132,15 @@ fn what_a_page_says_is_of_one_time() {
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
     let held = group_dir.hold(std::process::id(), id(1)).unwrap();
-    let done = AtomicBool::new(false);
     // Words that are always equal, except for the moment between two writes.
     let is_torn = |words: &[u64; WORDS]| words[at::BY_US[0]] != words[at::BY_US[1]];
     let (mut torn, mut told_torn) = (0, BTreeSet::new());
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+        // Dropped at the end, and by a panic.
+        let (_reading, ended) = mpsc::channel::<()>();
+        let page = &page;
+        scope.spawn(move || {
+            while ended.try_recv() == Err(TryRecvError::Empty) {
                 page.words()[at::BY_US[0]].add(1);
                 // The writer pauses for less than one read takes, so that two reads can't see the
                 // same halfway state.
@@ -155,7 +157,6 @@ fn what_a_page_says_is_of_one_time() {
                 told_torn.insert((received, dropped));
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     // The scheduler may stop the writer between the two writes.
     assert!(told_torn.len() <= torn / 4, "{told_torn:?} of {torn}");
