@@ -13,8 +13,8 @@ use crossterm::{execute, queue};
 
 use super::table::{self, Kind, Row};
 
-/// Whether the terminal is to be restored. To do that twice would move the cursor back over what was
-/// printed in between.
+/// Whether the terminal is to be restored. To do that twice would move the cursor back over what
+/// was printed in between.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The screen. The terminal is restored when it is dropped, or when a thread panics.
