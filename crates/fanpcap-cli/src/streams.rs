@@ -1,5 +1,6 @@
-//! Writes to standard output and standard error. A reader that closes its pipe early, as `head`
-//! does, is no error.
+//! Writes text to standard output and standard error. A reader that closes its pipe early, as `head`
+//! does, is no error. Names of devices and programs may contain what acts on a terminal: it is not
+//! written.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -49,11 +50,17 @@ pub fn words(error: &anyhow::Error) -> String {
 }
 
 fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
+    let text = text.replace(acts, "?");
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         written => written.map(|()| Reader::Reads),
     }
+}
+
+/// Whether a terminal acts on a character, but for the end of a line and the tabulator.
+fn acts(letter: char) -> bool {
+    letter.is_control() && !matches!(letter, '\n' | '\t')
 }
 
 #[cfg(test)]
@@ -71,10 +78,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_acts_on_a_terminal_is_written() {
+        let mut out = Vec::new();
+        write(&mut out, "eth\u{1b}[2J\u{9b}1m\ta\rb\n").unwrap();
+        assert_eq!(out, "eth?[2J?1m\ta?b\n".as_bytes());
+    }
+
+    #[test]
     fn only_a_closed_pipe_is_no_error() {
         let (reader, mut writer) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Reads);
-        drop(reader);
+        // A child of another test may have a copy of it.
+        reader.shutdown(std::net::Shutdown::Both).unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Gone);
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         write(&mut full, "x").unwrap_err();

@@ -35,7 +35,7 @@ pub(crate) struct Patience {
 /// That of a newcomer. The kernel waits for all CPUs before a socket is gone, and those of a busy
 /// machine take their time.
 const OF_NEWCOMER: Patience = Patience {
-    for_sockets: Duration::from_secs(2),
+    for_sockets: Duration::from_secs(5),
     for_members: Duration::from_secs(1),
 };
 

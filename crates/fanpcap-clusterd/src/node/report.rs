@@ -21,6 +21,13 @@ use crate::welcome::{ANSWER, ANSWERS, Access};
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// A reading of all counts that takes longer, in nanoseconds, is of no certain time: the process was
+/// stopped, or had no CPU. Analyzers compare the counts of nodes at one time to within 100 ms.
+const AT_ONCE: u64 = 20_000_000;
+
+/// How often the counts are read for one report.
+const READINGS: usize = 5;
+
 /// Buckets of a datagram: it stays below 1400 bytes.
 const BUCKETS: usize = 76;
 
@@ -119,14 +126,15 @@ impl Reporter {
             return None;
         }
         self.last = Some(Instant::now());
-        let counts = kernel.selector()?.counts();
+        let read = || Some(kernel.selector()?.counts());
+        let (counts, stamp) = at_one_time(read, now_ns)?;
         let Causes {
             beacons,
             updates,
             forged,
             ..
         } = counts.causes;
-        let report = self.report(kernel, revision, counts)?;
+        let report = self.report(kernel, revision, (counts, stamp))?;
         self.send(&report);
         Some(Sums {
             beacons,
@@ -138,7 +146,12 @@ impl Reporter {
         })
     }
 
-    fn report(&self, kernel: &Kernel, revision: Revision, counts: Counts) -> Option<Report> {
+    fn report(
+        &self,
+        kernel: &Kernel,
+        revision: Revision,
+        (counts, stamp): (Counts, u64),
+    ) -> Option<Report> {
         let selector = kernel.selector()?;
         let beacon = selector.last_beacon().map(|beacon| Beacon {
             sequence: beacon.sequence,
@@ -148,7 +161,7 @@ impl Reporter {
             node: self.announcement.node,
             boot: self.announcement.boot,
             since: kernel.since(),
-            stamp: now_ns(),
+            stamp,
             revision,
             ring: counts.causes.lost,
             marked: counts.causes.shared,
@@ -193,6 +206,20 @@ impl Reporter {
             }
         });
     }
+}
+
+/// Reads until a reading takes no longer than `AT_ONCE`. Returns it with the time of its end; `None`
+/// if each took longer, or there is nothing to read.
+fn at_one_time<T>(
+    mut read: impl FnMut() -> Option<T>,
+    mut now: impl FnMut() -> u64,
+) -> Option<(T, u64)> {
+    (0..READINGS).find_map(|_| {
+        let begin = now();
+        let counts = read()?;
+        let end = now();
+        (end.checked_sub(begin)? <= AT_ONCE).then_some((counts, end))
+    })
 }
 
 /// A socket on the node's address, and one of the other family on any.

@@ -4,8 +4,9 @@
 use super::*;
 use fanpcap_linux::packet;
 use fanpcap_linux::unix;
-use fanpcap_linux::wait::pipe::Pipe;
+use fanpcap_linux::wait::pipe::{Pipe, has_hung_up};
 use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 /// Notes what is served, by the inodes of the programs.
 #[derive(Debug)]
@@ -74,8 +75,16 @@ impl Group {
         packet::inode(self.1.read.as_fd()).unwrap()
     }
 
-    /// Its last member dies. Others have no lifeline's end of it but in the dock's locker.
-    fn end(self) {}
+    /// Its last member dies. Others have no lifeline's end of it but in the dock's locker, and for a
+    /// moment a process that another test starts.
+    fn end(self) {
+        let Pipe { read, write } = self.0;
+        drop(write);
+        let end = Instant::now() + Duration::from_secs(60);
+        while !has_hung_up(read.as_fd()).unwrap() {
+            assert!(Instant::now() < end);
+        }
+    }
 }
 
 fn other_process(dock: &Dock<Noted>) -> Dock<Noted> {
@@ -104,7 +113,8 @@ fn a_group_that_is_gone_gives_up_its_berth_and_others_keep_theirs() {
     assert!(!dock.has_gone() && !other.has_gone());
     let fourth = Group::new();
     assert_eq!(fourth.moor(&dock).unwrap(), Some(1), "the free one");
-    drop((first, third));
+    first.end();
+    third.end();
     dock.clear().unwrap();
     assert_eq!(*dock.device.served.borrow(), [(1, fourth.program())]);
 }
@@ -158,11 +168,11 @@ fn the_host_loses_packets_as_long_as_a_group_is_there_that_asks_for_it() {
     let third = Group::new();
     assert_eq!(third.moor(&dock).unwrap(), Some(2));
     assert!(dock.device.steals.get());
-    drop(first);
+    first.end();
     dock.clear().unwrap();
     assert!(dock.device.steals.get());
     assert_eq!(dock.device.served.borrow().len(), 2);
-    drop(second);
+    second.end();
     dock.clear().unwrap();
     assert!(!dock.device.steals.get());
     assert!(!dock.has_gone());
@@ -206,16 +216,8 @@ fn a_group_that_exchanges_its_program_keeps_its_berth() {
     dock.exchange(1, third.1.read.as_fd()).unwrap();
     assert_eq!(served(&dock)[0], (0, next.program()));
     group.end();
-    // A process that another test forks may hold the lifeline for a moment.
-    let is_cleared = || {
-        other_process(&dock).clear().unwrap();
-        dock.berths().unwrap().len() == 2
-    };
-    let mut looks = 0..12_000;
-    assert!(looks.any(|_| is_cleared() || {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        false
-    }));
+    other_process(&dock).clear().unwrap();
+    assert_eq!(dock.berths().unwrap().len(), 2);
 }
 
 #[test]

@@ -322,7 +322,9 @@ mod tests {
         };
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
         drop(from);
-        while receive(to.as_fd(), &mut [0], 1).unwrap().is_some() {}
+        while matches!(receive(to.as_fd(), &mut [0], 1), Ok(Some(_))) {}
+        assert!(crate::wait::pipe::hangs_up(to.as_fd()));
+        assert!(receive(to.as_fd(), &mut [0], 1).unwrap().is_none());
         let broken = send(to.as_fd(), b"x", &[]).unwrap_err();
         assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
     }
