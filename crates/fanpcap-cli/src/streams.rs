@@ -1,6 +1,6 @@
-//! Writes text to standard output and standard error. A reader that closes its pipe early, as `head`
-//! does, is no error. Names of devices and programs may contain what acts on a terminal: it is not
-//! written.
+//! Writes text to standard output and standard error. A reader that closes its pipe early, as
+//! `head` does, is no error. Names of devices and programs may contain characters that act on a
+//! terminal: they are not written.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

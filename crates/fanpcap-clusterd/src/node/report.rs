@@ -21,8 +21,8 @@ use crate::welcome::{ANSWER, ANSWERS, Access};
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A reading of all counts that takes longer, in nanoseconds, is of no certain time: the process was
-/// stopped, or had no CPU. Analyzers compare the counts of nodes at one time to within 100 ms.
+/// A reading of all counts that takes longer, in nanoseconds, is of no certain time: the process
+/// was stopped, or had no CPU. Analyzers compare the counts of nodes to within 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
 /// How often the counts are read for one report.
@@ -208,8 +208,8 @@ impl Reporter {
     }
 }
 
-/// Reads until a reading takes no longer than `AT_ONCE`. Returns it with the time of its end; `None`
-/// if each took longer, or there is nothing to read.
+/// Reads until a reading takes no longer than `AT_ONCE`. Returns it with the time of its end;
+/// `None` if each took longer, or there is nothing to read.
 fn at_one_time<T>(
     mut read: impl FnMut() -> Option<T>,
     mut now: impl FnMut() -> u64,

@@ -75,8 +75,8 @@ impl Group {
         packet::inode(self.1.read.as_fd()).unwrap()
     }
 
-    /// Its last member dies. Others have no lifeline's end of it but in the dock's locker, and for a
-    /// moment a process that another test starts.
+    /// Its last member dies. Others have no lifeline's end of it but in the dock's locker, and for
+    /// a moment a process that another test starts.
     fn end(self) {
         let Pipe { read, write } = self.0;
         drop(write);
