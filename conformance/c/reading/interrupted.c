@@ -21,7 +21,7 @@ static void *disturb(void *port)
 		sleep_ms(30);
 		pthread_kill(reader, SIGUSR1);
 		/* One that comes before the last is handled counts as that one. */
-		for (int wait = 0; handled <= i && wait < 10000; wait++)
+		for (int wait = 0; handled <= i && wait < 60000; wait++)
 			sleep_ms(1);
 	}
 	sleep_ms(30);
