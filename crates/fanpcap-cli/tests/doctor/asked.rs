@@ -1,7 +1,9 @@
 //! Asks doctor, and runs the command of a finding.
 
 use std::env;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +24,8 @@ const LOST: i32 = 3;
 /// A user's shell with the library, and with no settings but these.
 pub(crate) struct Shell {
     variables: Vec<(String, String)>,
+    /// The command's.
+    directory: PathBuf,
     /// Run before each command.
     pub(crate) before: String,
     /// What the doctor is asked.
@@ -47,9 +51,21 @@ impl Shell {
                 of("FANPCAP_LIB_DIR", &library),
                 of("LD_LIBRARY_PATH", &library),
             ],
+            directory: Path::new(COMMAND)
+                .parent()
+                .context("a directory")?
+                .to_owned(),
             before: String::new(),
             arguments: arguments.to_owned(),
         })
+    }
+
+    /// Has the command where any user may run it: not each may enter the directory of the build.
+    pub(crate) fn for_any_user(mut self, scratch: &Scratch) -> Result<Self> {
+        self.directory = scratch.file("");
+        fs::copy(COMMAND, self.directory.join("fanpcap"))?;
+        fs::set_permissions(&self.directory, Permissions::from_mode(0o755))?;
+        Ok(self)
     }
 
     /// Sets a variable.
@@ -62,7 +78,6 @@ impl Shell {
     /// Runs a script in mounts of its own, where sysfs shows this network namespace, and returns
     /// its standard output and status.
     pub(crate) fn run(&self, script: &str) -> Result<(i32, String)> {
-        let directory = Path::new(COMMAND).parent().context("a directory")?;
         let path = env::var("PATH").unwrap_or_default();
         let mut command = Command::new("unshare");
         for (name, _) in env::vars_os() {
@@ -77,7 +92,7 @@ impl Shell {
         command
             .args(["--mount", "sh", "-c", &script])
             .envs(self.variables.iter().cloned())
-            .env("PATH", format!("{}:{path}", directory.display()));
+            .env("PATH", format!("{}:{path}", self.directory.display()));
         let done = command.output()?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         let status = done.status.code().context("a status")?;

@@ -153,6 +153,11 @@ fn merged_row(
     let is_right = rests.contains(&rest) && (0..=slack).contains(&not_written);
     let mark = if is_right { "" } else { " WRONG" };
     ensure!(inherited > 0, "{summary:#}");
+    let mark = if mark.is_empty() {
+        String::new()
+    } else {
+        format!("{mark} {summary}")
+    };
     Ok(format!(
         "{} {seed:2}: device {device} ({kpps:.0} kpps), merged {merged}, inherited {inherited}, \
          taken, not written {not_written}, unread {unread}, dropped {dropped}, refused {refused}, \
