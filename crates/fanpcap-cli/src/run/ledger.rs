@@ -56,6 +56,8 @@ pub(crate) struct Ledger {
     /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
+    /// Pages that have gone since the members were looked at last, if these are known.
+    gone: Option<BTreeSet<PathBuf>>,
     absences: Absences,
     /// The devices' last counts. A member that arrived before them is held or was reported as
     /// missed.
@@ -104,6 +106,7 @@ impl Ledger {
             settled: Vec::new(),
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
+            gone: None,
             absences: Absences::new(),
             counts: Counts::of(devices),
             offered: Offered::default(),
@@ -245,7 +248,8 @@ impl Ledger {
     /// steered groups wait for their heirs first. With `all`, checks every member, even without a
     /// notification.
     pub(crate) fn settle(&mut self, all: bool) {
-        let gone = self.learn();
+        self.learn();
+        let gone = self.gone.replace(BTreeSet::new());
         self.end_absences(&[]);
         let left = |path: &PathBuf| match &gone {
             Some(gone) if !all => gone.contains(path),
@@ -285,16 +289,22 @@ impl Ledger {
         self.absences.sum()
     }
 
-    /// Learns of new pages, and returns the pages that have gone, if these are known.
-    fn learn(&mut self) -> Option<BTreeSet<PathBuf>> {
-        let news = self.arrivals.as_mut()?.take();
+    /// Learns of pages that have come and gone.
+    fn learn(&mut self) {
+        let Some(news) = self.arrivals.as_mut().map(Arrivals::take) else {
+            self.gone = None;
+            return;
+        };
         if news.unseen || news.lost {
             self.miss_all(None);
         }
         for page in news.came.iter().filter_map(|page| arrivals::owner(page)) {
             self.welcome(page);
         }
-        (!news.lost).then_some(news.gone)
+        match &mut self.gone {
+            Some(gone) if !news.lost => gone.extend(news.gone),
+            gone => *gone = None,
+        }
     }
 
     /// Settles all members after the copies have ended.

@@ -5,7 +5,7 @@
 //! else can tell what was in its ring. The kernel lets a socket go only with its last descriptor,
 //! and the group waits for that when it needs the slot. So the socket is released at once then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use fanpcap_group::epitaph;
@@ -35,6 +35,8 @@ pub(super) struct Heirs {
     none: BTreeMap<u32, Instant>,
     /// What the devices had counted when the group last had one.
     counted: BTreeMap<u32, u64>,
+    /// Devices on which the group may have placeholders: sockets whose rings were inherited.
+    placeholders: BTreeSet<u32>,
 }
 
 impl Heirs {
@@ -77,6 +79,9 @@ impl Ledger {
                 Some(account) => {
                     let account = self.with_lost_reading(account, &member);
                     self.settled.push((member.copy(), account));
+                    if rejects_silently(&member) {
+                        self.heirs.placeholders.insert(member.ifindex());
+                    }
                     // It may have joined and died since the last scan.
                     self.end_absences(&[member]);
                 }
@@ -100,17 +105,21 @@ impl Ledger {
         alone
     }
 
-    /// Members leave their group, and the ring of one of them has been inherited: its socket
-    /// rejects packets without counting them. The group gives it some when the last living member
-    /// has died, since the kernel then closes placeholders and moves sockets to other positions.
+    /// Members leave their group, which may have sockets that reject packets without counting
+    /// them: their rings have been inherited. The group gives them some when the last living member
+    /// has died, since the kernel then closes placeholders one by one and moves sockets to other
+    /// positions. All that came since the group had a living member may be in no figure.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex();
-        // On XDP the engine counts what it gives to nobody.
-        let is_silent = |member: &&Member| member.has_heir() && !member.record().is_on_xdp();
-        let mut inherited = ended.iter().filter(is_silent);
-        let Some(one) = inherited.find(|member| member.ifindex() == ifindex) else {
+        let of_device = || ended.iter().filter(|member| member.ifindex() == ifindex);
+        let has_placeholders =
+            self.heirs.are_none(ifindex) && self.heirs.placeholders.remove(&ifindex);
+        let Some(one) = of_device().next() else {
             return;
         };
+        if !has_placeholders && !of_device().any(rejects_silently) {
+            return;
+        }
         let long_ago_ns = clock::monotonic_ns().saturating_sub(LONG_AGO_NS);
         let before = self.heirs.counted.get(&ifindex).copied();
         let before = before.or_else(|| self.counts.before(ifindex, long_ago_ns));
@@ -121,4 +130,10 @@ impl Ledger {
         };
         self.settled.push((one.copy(), account));
     }
+}
+
+/// Whether the member's socket rejects packets that nobody counts: another member has read its
+/// ring. On XDP the engine counts what it gives to nobody.
+fn rejects_silently(member: &Member) -> bool {
+    member.has_heir() && !member.record().is_on_xdp()
 }

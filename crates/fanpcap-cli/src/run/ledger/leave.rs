@@ -84,7 +84,13 @@ impl Ledger {
         let Some(one) = ended.first() else {
             return;
         };
-        let is_deserted = self.is_deserted(moment.ifindex, left);
+        let in_group = self.ids_in_group(moment.ifindex);
+        // Copies that have joined meanwhile have had their pages since before.
+        self.learn();
+        let is_deserted = in_group.is_some_and(|in_group| {
+            let device = (moment.ifindex, left);
+            self.is_deserted(device, &in_group)
+        });
         let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
             // Those whose heirs are waited for have not come since.
@@ -105,11 +111,12 @@ impl Ledger {
     }
 
     /// Whether the group on a device was empty when members had left it; `counted` is the device's
-    /// count then.
-    fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
-        let Some(in_group) = self.ids_in_group(ifindex) else {
-            return false;
-        };
+    /// count then. `in_group` are the members that it has now.
+    fn is_deserted(
+        &self,
+        (ifindex, counted): (u32, Option<u64>),
+        in_group: &BTreeSet<MemberId>,
+    ) -> bool {
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex() != ifindex || !it.has_begun => false,
             // A member that has started to join may fail to.
