@@ -157,7 +157,8 @@ fn rates_are_without_what_came_while_handles_were_opened() {
         let captured = first["total"]["captured_per_second"].as_f64();
         let link = first["link"]["received_per_second"].as_f64();
         let (captured, link) = captured.zip(link).context("no rates")?;
-        assert!((0.75..1.25).contains(&(captured / link)), "{first}");
+        // Seconds of threads and device begin apart. What came before is ten times that.
+        assert!((0.5..2.0).contains(&(captured / link)), "{first}");
         Ok(())
     })
     .unwrap();
