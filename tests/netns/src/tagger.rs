@@ -11,7 +11,7 @@ use std::fs;
 /// the kernels that tests run on may have no VLAN devices.
 #[derive(Debug)]
 pub struct Tagger {
-    _link: Attached,
+    link: Attached,
 }
 
 impl Tagger {
@@ -38,7 +38,14 @@ impl Tagger {
         let ifindex = interface::index(device).with_context(|| format!("no device {device}"))?;
         let program = LoadedProgram::load(ProgramKind::SchedCls, "tagger", &code)?;
         let link = program.attach(ifindex, Hook::Egress).context("tcx")?;
-        Ok(Self { _link: link })
+        Ok(Self { link })
+    }
+}
+
+impl Drop for Tagger {
+    /// At once: a process that another test starts may have a copy of the link's descriptor.
+    fn drop(&mut self) {
+        let _ = self.link.detach();
     }
 }
 
