@@ -210,7 +210,8 @@ impl fmt::Display for NapiError {
                 )
             }
             Self::Hidden => f.write_str(
-                "this PID namespace, perhaps a container's, shows no kernel threads: do it on the host",
+                "this PID namespace, perhaps a container's, shows no kernel threads: \
+                 do it on the host",
             ),
             Self::Offline => f.write_str("none of these CPUs is online"),
             Self::Forbidden(error) => write!(f, "setting NAPI threads needs root: {error}"),

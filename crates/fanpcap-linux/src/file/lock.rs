@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(flock, 0);
         let watcher = File::open(&scene.0).unwrap();
         assert!(!is_taken(&watcher).unwrap(), "a stranger's locks count");
-        // Its lock, too, for a child of another test may have a copy of it.
+        // Not dropped: a child of another test may have a copy, with the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }

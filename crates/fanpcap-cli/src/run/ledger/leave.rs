@@ -85,7 +85,7 @@ impl Ledger {
             return;
         };
         let in_group = self.ids_in_group(moment.ifindex);
-        // Copies that have joined meanwhile have had their pages since before.
+        // A copy makes its page before it joins: the ledger knows all copies in `in_group` now.
         self.learn();
         let is_deserted = in_group.is_some_and(|in_group| {
             let device = (moment.ifindex, left);
