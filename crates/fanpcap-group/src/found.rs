@@ -12,32 +12,70 @@ use crate::roster::Roster;
 use crate::shared::{Shared, group_key};
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::report::harmless_text;
+use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::process::pidfd::Process;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 /// Makes of descriptors that a member has handed over what the members of the group of a key share.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
-/// How long a group without descriptors is waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Without a page there is nobody to wait for but sockets that are being closed.
-    pub(crate) for_sockets: Duration,
-    /// Members may take so long to answer at the door.
-    pub(crate) for_members: Duration,
+/// How long members may take to answer a newcomer at the door.
+const FOR_MEMBERS: Duration = Duration::from_secs(1);
+
+/// How long one socket may take to go.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often who waits looks.
+pub(crate) const STEP: Duration = Duration::from_millis(10);
+
+/// Why what a group's members share can't be had.
+#[derive(Debug)]
+pub(crate) enum FindError {
+    /// It has so many sockets and no page: they are being closed, or another program's.
+    Pageless(usize),
+    /// Its members don't hand it out: why, in words.
+    Refused(String),
 }
 
-/// That of a newcomer. The kernel waits for all CPUs before a socket is gone, and those of a busy
-/// machine take their time.
-const OF_NEWCOMER: Patience = Patience {
-    for_sockets: Duration::from_secs(5),
-    for_members: Duration::from_secs(1),
-};
+impl fmt::Display for FindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pageless(_) => f.write_str("no member has a page of this version of fanpcap"),
+            Self::Refused(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Sockets that are being closed. The kernel closes those of a process one after the other, and
+/// waits for all CPUs before each of them is gone (`packet_release` in net/packet/af_packet.c).
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    fewest: usize,
+    fell: Instant,
+}
+
+impl Leaving {
+    pub(crate) fn new() -> Self {
+        Self {
+            fewest: usize::MAX,
+            fell: Instant::now(),
+        }
+    }
+
+    /// Notes how many are left. False when none has gone for long: they are not being closed.
+    pub(crate) fn goes_on(&mut self, left: usize) -> bool {
+        if left < self.fewest {
+            self.fewest = left;
+            self.fell = Instant::now();
+        }
+        self.fell.elapsed() < GONE_WITHIN
+    }
+}
 
 /// What this process has of groups: the network namespace, the group, and what is shared.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
@@ -82,41 +120,36 @@ pub(crate) fn recall_dock(ifindex: u32) -> Option<[OwnedFd; 2]> {
 /// What the members of the group share; `None` when it has none. The caller holds the group's lock.
 ///
 /// # Errors
-/// Why it can't be had, in words.
-pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Shared>>, String> {
+/// [`FindError`].
+pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Shared>>, FindError> {
     let key = group_key(ifindex, identity.group());
     if let Some(shared) = recall(key) {
         return Ok(Some(shared));
     }
-    let found = search(identity, ifindex, OF_NEWCOMER, Shared::of)?;
+    let found = search(identity, ifindex, FOR_MEMBERS, Shared::of)?;
     Ok(found.map(Arc::new))
 }
 
 /// The same for other processes' groups, as `open` makes it of the descriptors and the group's key.
+/// Members may take `for_members` to answer.
 ///
 /// # Errors
 /// As [`find`].
 pub(crate) fn search<T>(
     identity: &Identity,
     ifindex: u32,
-    patience: Patience,
+    for_members: Duration,
     open: Open<T>,
-) -> Result<Option<T>, String> {
+) -> Result<Option<T>, FindError> {
     let key = group_key(ifindex, identity.group());
     let begin = Instant::now();
     let mut knock = Knock::at(identity.group_dir());
     loop {
         let mut reason = None;
-        let pages = identity.pages();
-        let longest = match pages.iter().any(|(member, _)| *member != identity.id()) {
-            true => patience.for_members,
-            false => patience.for_sockets,
-        };
-        for (member, record) in pages {
-            if member == identity.id() {
-                continue;
-            }
-            match take_over(&record, key, open) {
+        let mut pages = identity.pages();
+        pages.retain(|(member, _)| *member != identity.id());
+        for (_, record) in &pages {
+            match take_over(record, key, open) {
                 Ok(Some(shared)) => return Ok(Some(shared)),
                 Ok(None) => {}
                 Err(error) => {
@@ -131,17 +164,21 @@ pub(crate) fn search<T>(
                 Err(error) => knock.distrust(error),
             }
         }
-        if !has_others(identity, ifindex) {
+        let sockets = count_others(identity, ifindex);
+        if sockets == 0 {
             return Ok(None);
         }
-        if begin.elapsed() > longest {
+        if pages.is_empty() {
+            return Err(FindError::Pageless(sockets));
+        }
+        if begin.elapsed() > for_members {
             return Err(match reason {
-                Some(reason) => format!("{reason}; {knock}"),
-                None if knock.found_a_door() => knock.to_string(),
-                None => "no member has a page of this version of fanpcap".to_owned(),
+                Some(reason) => FindError::Refused(format!("{reason}; {knock}")),
+                None if knock.found_a_door() => FindError::Refused(knock.to_string()),
+                None => FindError::Pageless(sockets),
             });
         }
-        knock.wait(Duration::from_millis(10));
+        knock.wait(STEP);
     }
 }
 
@@ -157,15 +194,26 @@ pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Resu
     open(descriptors, key).map(Some)
 }
 
-/// Whether the kernel's group has members but this one.
-fn has_others(identity: &Identity, ifindex: u32) -> bool {
+/// How many members the kernel's group has but this one.
+fn count_others(identity: &Identity, ifindex: u32) -> usize {
+    let roster = Roster::look().unwrap_or_default();
+    let members = roster.members(identity.group());
+    let others = members.filter(|socket| {
+        let is_own = MemberId::of_socket(socket.inode.into()) == identity.id();
+        !is_own && is_steered(socket) && socket.ifindex == ifindex
+    });
+    others.count()
+}
+
+/// How many members the groups on a device have.
+pub(crate) fn count_on(ifindex: u32) -> usize {
+    let roster = Roster::look().unwrap_or_default();
+    let sockets = roster.sockets().iter();
+    let members = sockets.filter(|it| is_steered(it) && it.ifindex == ifindex);
+    members.count()
+}
+
+fn is_steered(socket: &PacketSocket) -> bool {
     let program = ModeKind::Program.kernel_type();
-    Roster::look().is_ok_and(|roster| {
-        let mut members = roster.members(identity.group());
-        members.any(|socket| {
-            let is_own = MemberId::of_socket(socket.inode.into()) == identity.id();
-            let is_steered = socket.fanout.is_some_and(|has| has.mode == program);
-            !is_own && is_steered && socket.ifindex == ifindex
-        })
-    })
+    socket.fanout.is_some_and(|has| has.mode == program)
 }

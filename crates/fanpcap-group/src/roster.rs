@@ -68,6 +68,11 @@ impl Roster {
         self.sockets.iter().find(|socket| id(socket) == member)
     }
 
+    /// All of them.
+    pub(crate) fn sockets(&self) -> &[PacketSocket] {
+        &self.sockets
+    }
+
     /// The sockets in a group, on all devices.
     pub fn members(&self, group: u16) -> impl Iterator<Item = &PacketSocket> {
         let sockets = self.sockets.iter();

@@ -1,7 +1,7 @@
 //! A steered group as people see it: what its table says. Who looks needs no membership, writes
 //! nothing and takes no lock.
 
-use crate::found::{self, Patience};
+use crate::found::{self, FindError, STEP};
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
@@ -12,7 +12,8 @@ use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::bpf;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The table of a steered group, as long as it is kept.
 #[derive(Debug)]
@@ -143,11 +144,13 @@ impl GroupTable {
     /// Why it can't be had, in words.
     pub fn find(ifindex: u32, group: u16, for_members: Duration) -> Result<Option<Self>, String> {
         let outside = Identity::outside(group, ifindex);
-        let patience = Patience {
-            for_sockets: FOR_SOCKETS,
-            for_members: FOR_SOCKETS + for_members,
+        let (wait, end) = (FOR_SOCKETS + for_members, Instant::now() + FOR_SOCKETS);
+        let map = loop {
+            match found::search(&outside, ifindex, wait, shared::table_alone) {
+                Err(FindError::Pageless(_)) if Instant::now() < end => thread::sleep(STEP),
+                map => break map.map_err(|it| it.to_string())?,
+            }
         };
-        let map = found::search(&outside, ifindex, patience, shared::table_alone)?;
         let key = group_key(ifindex, group);
         Ok(map.map(|map| Self { map, key }))
     }

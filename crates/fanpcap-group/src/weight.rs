@@ -159,7 +159,8 @@ fn on_device<T>(
     let outside = Identity::outside(group, ifindex);
     let lock = GroupLock::open(&outside)?;
     let _turn = lock.take()?;
-    let shared = found::find(&outside, ifindex).map_err(WeighError::Unreachable)?;
+    let shared =
+        found::find(&outside, ifindex).map_err(|it| WeighError::Unreachable(it.to_string()))?;
     work(&shared.ok_or(WeighError::Gone)?)
 }
 

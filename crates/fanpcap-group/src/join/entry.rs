@@ -7,7 +7,7 @@ use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError};
 use crate::exchange;
-use crate::found;
+use crate::found::{self, FindError, Leaving};
 use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
 use crate::member::Member;
@@ -32,6 +32,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread;
 
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
@@ -75,17 +76,7 @@ impl<'a> Entry<'a> {
         let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
         let begun = self.begin(key);
-        let turn = lock.take().map_err(|error| self.steer(error))?;
-        let found = match self.newcomer.group {
-            Group::Number(number) => {
-                let found = found::find(&identity, self.newcomer.bound.ifindex);
-                found.map_err(|reasons| ProgramError::Unreachable {
-                    group: number,
-                    reasons,
-                })?
-            }
-            Group::New => None,
-        };
+        let (turn, found) = self.find(&identity, &lock)?;
         if self.newcomer.is_first && found.is_some() {
             let group = self.newcomer.fanout.id;
             return Err(XdpError::Taken { group }.into());
@@ -109,6 +100,31 @@ impl<'a> Entry<'a> {
         self.stake = Some(stake?);
         drop(turn);
         Ok(())
+    }
+
+    /// The group's turn, and what its members share, if it has members. Without the turn it waits
+    /// for those that are being closed.
+    fn find(
+        &self,
+        identity: &Identity,
+        lock: &GroupLock,
+    ) -> Result<(Turn, Option<Arc<Shared>>), JoinError> {
+        let mut leaving = Leaving::new();
+        loop {
+            let turn = lock.take().map_err(|error| self.steer(error))?;
+            let Group::Number(group) = self.newcomer.group else {
+                return Ok((turn, None));
+            };
+            match found::find(identity, self.newcomer.bound.ifindex) {
+                Ok(found) => return Ok((turn, found)),
+                Err(FindError::Pageless(left)) if leaving.goes_on(left) => drop(turn),
+                Err(error) => {
+                    let reasons = error.to_string();
+                    return Err(ProgramError::Unreachable { group, reasons }.into());
+                }
+            }
+            thread::sleep(found::STEP);
+        }
     }
 
     /// Enters a group that has members.

@@ -4,7 +4,7 @@
 use super::{JoinError, XdpError, device};
 use crate::dock::Dock;
 use crate::docks;
-use crate::found;
+use crate::found::{self, Leaving};
 use crate::identity::Identity;
 use crate::on_xdp::{CountMaps, OnXdp, counts_by_them};
 use crate::page::{GroupDir, MemberId};
@@ -36,13 +36,8 @@ pub struct Prepared {
     arriving: Mutex<Option<Claim>>,
 }
 
-/// How long to wait for the kernel to free what the last member of the last group had.
-const FREED_WITHIN: Duration = Duration::from_secs(2);
-
 /// How long to wait for other newcomers' pages to show the dock. One may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
-
-const STEP: Duration = Duration::from_millis(10);
 
 /// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
 /// `outgoing`: the newcomer wants packets that the host sends.
@@ -187,14 +182,13 @@ struct Docked {
 /// stopped meanwhile. Of several newcomers the kernel lets one have it.
 fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
     let last = Instant::now() + ARRIVED_WITHIN;
-    let mut end = Instant::now() + FREED_WITHIN;
+    let mut leaving = Leaving::new();
     loop {
         let turn = lock.take().map_err(XdpError::Lock)?;
         let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
-        let now = Instant::now();
         // Asked first: who has arrived by now is on a page.
-        if lock.sees_arriving() {
-            end = last.min(now + FREED_WITHIN);
+        if lock.sees_arriving() && Instant::now() < last {
+            leaving = Leaving::new();
         }
         if let Some(dock) = find(ifindex)? {
             let (is_private, arriving) = (false, lock.arrive());
@@ -210,7 +204,8 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
         drop(turn);
         match untaken.and_then(Untaken::take_over) {
             Err(Unavailable::Foreign { name, .. })
-                if now < end && name.as_deref().is_none_or(is_ours) => {}
+                if name.as_deref().is_none_or(is_ours)
+                    && leaving.goes_on(found::count_on(ifindex)) => {}
             Err(error) => return Err(XdpError::Unavailable(error)),
             Ok(device) => {
                 let dock = Dock::new(device, ifindex).map_err(XdpError::Locker)?;
@@ -223,7 +218,7 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
             }
         }
         drop(arriving);
-        thread::sleep(STEP);
+        thread::sleep(found::STEP);
     }
 }
 

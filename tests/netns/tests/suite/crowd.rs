@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::member::signal;
 use fanpcap_testkit::{await_for, mounts, traffic};
 
 use crate::steering::with;
@@ -137,6 +138,22 @@ mod long {
             let mut crowd = Dialog::of(wire, "crowd", 7, &[])?;
             crowd.expect("join 255", "255 members")?;
             ensure_places_come_back(wire, &mut crowd)
+        })
+    }
+
+    /// The kernel closes the sockets of a process one after the other.
+    #[test]
+    #[ignore = "needs root: run by make test"]
+    fn a_newcomer_waits_for_the_sockets_of_a_crowd_that_was_killed() -> Result<()> {
+        on_wire(1, |wire| {
+            for engine in ["PCAP_DRIVER=tpacket", "PCAP_DRIVER=xdp"] {
+                let mut crowd = Dialog::of(wire, "crowd", 7, &["env", engine])?;
+                crowd.expect("join 100", "100 members")?;
+                signal(crowd.pid(), "KILL")?;
+                let mut next = Dialog::of(wire, "crowd", 7, &["env", engine])?;
+                next.expect("join 1", "1 members")?;
+            }
+            Ok(())
         })
     }
 }
