@@ -8,7 +8,7 @@ use crate::door::Knock;
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
-use crate::roster::Roster;
+use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::report::harmless_text;
@@ -27,8 +27,12 @@ type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 /// How long members may take to answer a newcomer at the door.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 
-/// How long one socket may take to go.
+/// How long one socket may take to go, and all of them.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
+const ALL_GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a device may take to be free when no socket is left.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often who waits looks.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
@@ -36,7 +40,8 @@ pub(crate) const STEP: Duration = Duration::from_millis(10);
 /// Why what a group's members share can't be had.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// It has so many sockets and no page: they are being closed, or another program's.
+    /// It has so many sockets, and no page shows anything: they are being closed, or another
+    /// program's.
     Pageless(usize),
     /// Its members don't hand it out: why, in words.
     Refused(String),
@@ -55,25 +60,32 @@ impl fmt::Display for FindError {
 /// waits for all CPUs before each of them is gone (`packet_release` in net/packet/af_packet.c).
 #[derive(Debug)]
 pub(crate) struct Leaving {
+    begin: Instant,
     fewest: usize,
     fell: Instant,
 }
 
 impl Leaving {
     pub(crate) fn new() -> Self {
+        let now = Instant::now();
         Self {
+            begin: now,
             fewest: usize::MAX,
-            fell: Instant::now(),
+            fell: now,
         }
     }
 
     /// Notes how many are left. False when none has gone for long: they are not being closed.
     pub(crate) fn goes_on(&mut self, left: usize) -> bool {
+        let within = match left {
+            0 => FREED_WITHIN,
+            _ => GONE_WITHIN,
+        };
         if left < self.fewest {
             self.fewest = left;
             self.fell = Instant::now();
         }
-        self.fell.elapsed() < GONE_WITHIN
+        self.fell.elapsed() < within && self.begin.elapsed() < ALL_GONE_WITHIN
     }
 }
 
@@ -147,7 +159,8 @@ pub(crate) fn search<T>(
     loop {
         let mut reason = None;
         let mut pages = identity.pages();
-        pages.retain(|(member, _)| *member != identity.id());
+        // Those of newcomers that wait for the lock show nothing yet.
+        pages.retain(|(member, it)| *member != identity.id() && it.shared.is_some());
         for (_, record) in &pages {
             match take_over(record, key, open) {
                 Ok(Some(shared)) => return Ok(Some(shared)),
@@ -168,10 +181,8 @@ pub(crate) fn search<T>(
         if sockets == 0 {
             return Ok(None);
         }
-        if pages.is_empty() {
-            return Err(FindError::Pageless(sockets));
-        }
-        if begin.elapsed() > for_members {
+        let is_anybody_there = !pages.is_empty() || knock.found_a_door();
+        if !is_anybody_there || begin.elapsed() > for_members {
             return Err(match reason {
                 Some(reason) => FindError::Refused(format!("{reason}; {knock}")),
                 None if knock.found_a_door() => FindError::Refused(knock.to_string()),
@@ -205,12 +216,11 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
     others.count()
 }
 
-/// How many members the groups on a device have.
-pub(crate) fn count_on(ifindex: u32) -> usize {
-    let roster = Roster::look().unwrap_or_default();
-    let sockets = roster.sockets().iter();
-    let members = sockets.filter(|it| is_steered(it) && it.ifindex == ifindex);
-    members.count()
+/// How many members the groups on a device's XDP engine have.
+pub(crate) fn count_on_xdp(ifindex: u32) -> usize {
+    let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_xdp(it);
+    // Unknown, it has not fallen.
+    Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }
 
 fn is_steered(socket: &PacketSocket) -> bool {

@@ -28,7 +28,7 @@ impl RosterEntry {
 
     /// Whether the socket's group is on the XDP engine: its sockets are silent, and stay so.
     pub fn is_on_xdp(&self) -> bool {
-        self.socket.fanout.is_some() && self.socket.protocol == ETH_P_SILENT
+        is_on_xdp(&self.socket)
     }
 
     /// Whether the socket is in this group, on any device.
@@ -132,6 +132,11 @@ pub(crate) fn open_pages(ifindex: u32, group: u16) -> impl Iterator<Item = (Memb
 
 fn id(socket: &PacketSocket) -> MemberId {
     MemberId::of_socket(socket.inode.into())
+}
+
+/// See [`RosterEntry::is_on_xdp`].
+pub(crate) fn is_on_xdp(socket: &PacketSocket) -> bool {
+    socket.fanout.is_some() && socket.protocol == ETH_P_SILENT
 }
 
 fn is_in(socket: &PacketSocket, group: u16) -> bool {

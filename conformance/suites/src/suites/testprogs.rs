@@ -110,7 +110,9 @@ fn run_case(case: &Case, programs: &Path, session: &Session) -> Result<Verdict> 
         .args(case.arguments())
         .current_dir(&session.scratch);
     let ended = session.run(&case.line.replace([' ', '/'], "_"), &mut command)?;
-    judge(case, ended.status.code(), &ended.said, &session.scratch).map(|()| Verdict::Passed)
+    let code = ended.status.code();
+    judge(case, session.variant, code, &ended.said, &session.scratch)?;
+    Ok(Verdict::Passed)
 }
 
 fn limit(stop: Stop) -> Duration {

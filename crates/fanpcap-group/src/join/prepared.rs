@@ -36,7 +36,7 @@ pub struct Prepared {
     arriving: Mutex<Option<Claim>>,
 }
 
-/// How long to wait for other newcomers' pages to show the dock. One may be stopped.
+/// How long other newcomers' pages may take to show the dock. One may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
@@ -181,13 +181,16 @@ struct Docked {
 /// The device is taken over without the locks: its driver may take its time, and a process may be
 /// stopped meanwhile. Of several newcomers the kernel lets one have it.
 fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
-    let last = Instant::now() + ARRIVED_WITHIN;
+    let mut arriving_since = None;
     let mut leaving = Leaving::new();
     loop {
         let turn = lock.take().map_err(XdpError::Lock)?;
         let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
         // Asked first: who has arrived by now is on a page.
-        if lock.sees_arriving() && Instant::now() < last {
+        arriving_since = lock
+            .sees_arriving()
+            .then(|| arriving_since.unwrap_or_else(Instant::now));
+        if arriving_since.is_some_and(|it| it.elapsed() < ARRIVED_WITHIN) {
             leaving = Leaving::new();
         }
         if let Some(dock) = find(ifindex)? {
@@ -205,7 +208,7 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
         match untaken.and_then(Untaken::take_over) {
             Err(Unavailable::Foreign { name, .. })
                 if name.as_deref().is_none_or(is_ours)
-                    && leaving.goes_on(found::count_on(ifindex)) => {}
+                    && leaving.goes_on(found::count_on_xdp(ifindex)) => {}
             Err(error) => return Err(XdpError::Unavailable(error)),
             Ok(device) => {
                 let dock = Dock::new(device, ifindex).map_err(XdpError::Locker)?;

@@ -6,12 +6,21 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::Capture;
 
 use super::cases::{Case, Wants};
+use crate::variant::Variant;
 
 /// Judges a run that ended with `code`, printed `said` and left its files in `dir`.
-pub(super) fn judge(case: &Case, code: Option<i32>, said: &str, dir: &Path) -> Result<()> {
+pub(super) fn judge(
+    case: &Case,
+    variant: Variant,
+    code: Option<i32>,
+    said: &str,
+    dir: &Path,
+) -> Result<()> {
     let code = code.context("ended by a signal")?;
     ensure!(code == case.code, "exit code {code}, not {}", case.code);
-    ensure!(said.contains(case.says), "does not say '{}'", case.says);
+    let warns = case.warns_on_xdp.filter(|_| variant == Variant::Xdp);
+    let says = warns.unwrap_or(case.says);
+    ensure!(said.contains(says), "does not say '{says}'");
     match case.wants {
         Wants::Nothing => Ok(()),
         Wants::Packets => packets(said),
@@ -69,10 +78,24 @@ mod tests {
             .find(|case| case.line == "opentest -i wire0")
             .unwrap();
         let said = "wire0 opened successfully\n";
-        assert!(judge(case, Some(0), said, Path::new("/")).is_ok());
+        assert!(judge(case, Variant::Staged, Some(0), said, Path::new("/")).is_ok());
         for (code, said) in [(Some(1), said), (None, said), (Some(0), "wire0\n")] {
-            assert!(judge(case, code, said, Path::new("/")).is_err());
+            assert!(judge(case, Variant::Staged, code, said, Path::new("/")).is_err());
         }
+    }
+
+    #[test]
+    fn who_asks_for_xdp_is_warned_where_there_is_none() {
+        let case = CASES
+            .iter()
+            .find(|case| case.line == "opentest -i any")
+            .unwrap();
+        let is_right = |variant, said| judge(case, variant, Some(0), said, Path::new("/")).is_ok();
+        let warning = "WARNING: packet sockets are read, not the engine xdp: no driver\n";
+        assert!(is_right(Variant::Xdp, warning));
+        assert!(!is_right(Variant::Tpacket, warning));
+        assert!(!is_right(Variant::Xdp, "any opened successfully\n"));
+        assert!(is_right(Variant::System, "any opened successfully\n"));
     }
 
     #[test]
@@ -83,7 +106,15 @@ mod tests {
             .unwrap();
         let said =
             "==7== Syscall param points to uninitialised byte(s)\n==7==    by main\n==7== \n";
-        let run = |times| judge(case, Some(99), &said.repeat(times), Path::new("/"));
+        let run = |times| {
+            judge(
+                case,
+                Variant::Staged,
+                Some(99),
+                &said.repeat(times),
+                Path::new("/"),
+            )
+        };
         assert!(run(3).is_ok());
         assert!(run(4).is_err());
     }
