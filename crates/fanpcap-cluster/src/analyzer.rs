@@ -429,6 +429,7 @@ impl Rules {
                 self.doubles[bucket] += u64::from(counts);
                 return;
             }
+            self.counters.unchecked += u64::from(self.twins.has_forgotten(held.stamp));
         }
         self.counters.delivered += 1;
         give(&Delivered {

@@ -79,7 +79,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             let late = number(total, "filtered_late");
             let dropped = number(total, "dropped_by_kernel");
             assert_eq!(number(total, "received_by_filter"), late + dropped);
-            assert!(late < 1000, "{summary}");
+            // Of what comes in a second, however slow the machine is.
+            assert!(late < number(&summary["link"], "received") / 2, "{summary}");
             Ok(())
         })
     })

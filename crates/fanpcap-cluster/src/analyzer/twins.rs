@@ -33,6 +33,8 @@ pub struct Twins {
     late: u64,
     twins: HashMap<Digest, VecDeque<Given>>,
     order: VecDeque<(u64, Digest)>,
+    /// The newest stamp of those that are remembered no more.
+    forgotten: u64,
 }
 
 impl Twins {
@@ -45,6 +47,7 @@ impl Twins {
             late: 0,
             twins: HashMap::new(),
             order: VecDeque::new(),
+            forgotten: 0,
         }
     }
 
@@ -60,6 +63,7 @@ impl Twins {
         self.forget(stamp);
         let digest = self.digest(packet);
         if self.order.len() >= MOST && !self.twins.contains_key(&digest) {
+            self.forgotten = self.forgotten.max(stamp);
             return false;
         }
         let equal = self.twins.entry(digest).or_default();
@@ -76,8 +80,16 @@ impl Twins {
             let nodes = vec![node];
             equal.push_back(Given { stamp, nodes });
             self.order.push_back((stamp, digest));
+        } else {
+            self.forgotten = self.forgotten.max(stamp);
         }
         false
+    }
+
+    /// Whether the packets with such a stamp may be forgotten, so that no double of theirs is
+    /// found.
+    pub fn has_forgotten(&self, stamp: u64) -> bool {
+        stamp <= self.forgotten.saturating_add(self.skew)
     }
 
     /// Forgets the packets that are too old for a double at `time`.
@@ -90,6 +102,7 @@ impl Twins {
                 return;
             }
             self.order.pop_front();
+            self.forgotten = self.forgotten.max(stamp);
             if let Some(equal) = self.twins.get_mut(&digest) {
                 equal.pop_front();
                 if equal.is_empty() {
@@ -126,5 +139,20 @@ mod tests {
             "its turn is another"
         );
         assert!(twins.is_double(12, 1, (7, 60, b"a")));
+    }
+
+    #[test]
+    fn packets_of_forgotten_times_are_told() {
+        let mut twins = Twins::new(100, 1).with_late(1000);
+        let packet = (7, 60, &b"a"[..]);
+        for time in [5000, 5500, 6100] {
+            assert!(!twins.is_double(time, 0, packet));
+            assert!(!twins.has_forgotten(time), "{time}");
+        }
+        assert!(twins.is_double(5000, 1, packet), "late, and remembered");
+        assert!(!twins.is_double(6101, 0, packet));
+        assert!(!twins.is_double(5000, 2, packet), "late, and forgotten");
+        assert!(twins.has_forgotten(5000) && twins.has_forgotten(5100));
+        assert!(!twins.has_forgotten(5101));
     }
 }

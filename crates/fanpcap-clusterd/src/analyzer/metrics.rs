@@ -222,7 +222,7 @@ fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
 }
 
 /// What became of the records that came.
-fn fates(status: &Status) -> [(&'static str, &'static str, u64); 8] {
+fn fates(status: &Status) -> [(&'static str, &'static str, u64); 9] {
     let counters = &status.counters;
     [
         (
@@ -259,6 +259,11 @@ fn fates(status: &Status) -> [(&'static str, &'static str, u64); 8] {
             "fanpcap_analyzer_late_records_total",
             "Records that came too late to stand in order.",
             counters.late,
+        ),
+        (
+            "fanpcap_analyzer_unchecked_records_total",
+            "Records so late that packets of their time are forgotten.",
+            counters.unchecked,
         ),
         (
             "fanpcap_analyzer_ahead_records_total",

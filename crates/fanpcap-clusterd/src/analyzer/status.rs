@@ -102,6 +102,10 @@ impl Status {
                 "batches refused: more nodes or sessions than an analyzer follows",
             ),
             (
+                counters.unchecked,
+                "records so late that packets of their time are forgotten: some may be twice",
+            ),
+            (
                 counters.hurried,
                 "ms put in order too early: '--memory' is too small",
             ),
@@ -183,6 +187,7 @@ impl Status {
             "unknown": counters.unknown,
             "not_taken": span(total.refused),
             "late": counters.late,
+            "unchecked": counters.unchecked,
             "ahead": counters.ahead,
             "written": self.written,
             "dropped": self.dropped,

@@ -56,6 +56,15 @@ impl Program {
         Ok((text(&self.log)?, text(&self.out)?))
     }
 
+    /// Waits until it has said `text` on standard error.
+    fn await_said(&self, text: &str) -> Result<()> {
+        let said = || fs::read_to_string(&self.log).unwrap_or_default();
+        let wait = await_for("its words", LIMIT, || {
+            Ok(said().contains(text).then_some(()))
+        });
+        wait.with_context(|| format!("{text:?} in: {}", said()))
+    }
+
     /// Waits until an analyzer has delivered so many packets.
     fn await_delivered(&self, count: u64) -> Result<()> {
         let mut last = Value::Null;
@@ -214,11 +223,7 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         stage.start(0)?;
         stage.send(500..1000)?;
         stage.await_said(0, "it refuses this side's certificate: no authority")?;
-        let log = fs::read_to_string(&analyzer.log)?;
-        ensure!(
-            log.contains("not signed by an authority in 'records_ca'"),
-            "{log}"
-        );
+        analyzer.await_said("not signed by an authority in 'records_ca'")?;
         // A right one, without a restart.
         certify(&stage, "ca")?;
         analyzer.signal("HUP")?;

@@ -31,15 +31,17 @@ pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     Ok((least + others - spare, most + others))
 }
 
-/// Asserts that no packet is in the files twice, and that what is missing is what the analyzer says
-/// was lost.
+/// Asserts that no packet is in the files twice that the analyzer has not counted, and that what is
+/// missing is what the analyzer says was lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
     let (least, most) = explained(&line)?;
     let missed = i64::try_from(truth.missed)?;
-    ensure!(truth.doubles == 0, "{truth:?}: {line}");
+    // None, but on a machine that is too slow for what comes.
+    let unchecked = u64::try_from(line.number("unchecked")?)?;
+    ensure!(truth.doubles <= unchecked, "{truth:?}: {line}");
     ensure!(
         (least..=most).contains(&missed),
         "{missed} missed, {least}..{most} explained: {truth:?}: {line}\n{}",
