@@ -129,7 +129,7 @@ impl Analyzer {
             rules: Rules {
                 skew: settings.skew,
                 tenures: Tenures::default(),
-                twins: Twins::new(settings.skew, settings.seed).with_late(LATE),
+                twins: Twins::new(settings.skew, settings.seed).with_late(LATE, settings.begin),
                 moved: vec![(u64::MAX, 0); BUCKETS],
                 known: 0,
                 since: settings.begin,
@@ -429,7 +429,8 @@ impl Rules {
                 self.doubles[bucket] += u64::from(counts);
                 return;
             }
-            self.counters.unchecked += u64::from(self.twins.has_forgotten(held.stamp));
+            let unchecked = held.late && self.twins.has_forgotten(held.stamp);
+            self.counters.unchecked += u64::from(unchecked);
         }
         self.counters.delivered += 1;
         give(&Delivered {

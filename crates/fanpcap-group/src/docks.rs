@@ -5,7 +5,7 @@ use crate::door::Knock;
 use crate::page::{GroupDir, MemberId};
 use crate::record::{DESCRIPTORS, Record};
 use fanpcap_config::report::harmless_text;
-use fanpcap_linux::process::pidfd::Process;
+use fanpcap_linux::process::pidfd::{self, Process};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -43,6 +43,7 @@ pub(crate) fn search<T>(
                     Ok(dock) => return Ok(Some(dock)),
                     // The engine has lost the device. The member has not noticed yet.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) if pidfd::has_let_go(&error) => {}
                     Err(error) => {
                         let (pid, name) = (record.pid, harmless_text(&record.program));
                         reason = Some(format!("process {pid} ({name}): pidfd_getfd: {error}"));

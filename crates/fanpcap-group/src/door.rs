@@ -106,6 +106,8 @@ pub(crate) struct Knock<'a> {
     /// Connections without an answer yet. One may be to the door of a former group, whose socket a
     /// forked child has kept.
     waiting: Vec<OwnedFd>,
+    /// Whether there was a door when this newcomer knocked last.
+    is_at_a_door: bool,
     hindrance: Hindrance,
 }
 
@@ -123,6 +125,7 @@ impl<'a> Knock<'a> {
         Self {
             group_dir,
             waiting: Vec::new(),
+            is_at_a_door: false,
             hindrance: Hindrance::NoDoor,
         }
     }
@@ -150,6 +153,11 @@ impl<'a> Knock<'a> {
         answer
     }
 
+    /// Whether somebody may answer yet.
+    pub(crate) fn is_at_a_door(&self) -> bool {
+        self.is_at_a_door
+    }
+
     pub(crate) fn found_a_door(&self) -> bool {
         !matches!(self.hindrance, Hindrance::NoDoor)
     }
@@ -168,6 +176,7 @@ impl<'a> Knock<'a> {
     }
 
     fn knock(&mut self) {
+        self.is_at_a_door = false;
         let Some(Ok((directory, names))) = self.group_dir.map(GroupDir::doors) else {
             return;
         };
@@ -181,6 +190,7 @@ impl<'a> Knock<'a> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => Some(error).filter(|it| it.kind() != io::ErrorKind::TimedOut),
             };
+            self.is_at_a_door = true;
             match error {
                 Some(error) => self.hindrance = Hindrance::Error(error),
                 // Another reason says more.

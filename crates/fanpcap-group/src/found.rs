@@ -10,16 +10,18 @@ use crate::page::MemberId;
 use crate::record::Record;
 use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
+use crate::steered::SteerError;
+use crate::turn::{GroupLock, Turn};
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::report::harmless_text;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
-use fanpcap_linux::process::pidfd::Process;
+use fanpcap_linux::process::pidfd::{self, Process};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
+use std::{fmt, io, thread};
 
 /// Makes of descriptors that a member has handed over what the members of the group of a key share.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
@@ -40,9 +42,9 @@ pub(crate) const STEP: Duration = Duration::from_millis(10);
 /// Why what a group's members share can't be had.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// It has so many sockets, and no page shows anything: they are being closed, or another
-    /// program's.
-    Pageless(usize),
+    /// No member that lives shows it on a page: its sockets, so many, are being closed, or they are
+    /// another program's. Why, in words.
+    Pageless(usize, String),
     /// Its members don't hand it out: why, in words.
     Refused(String),
 }
@@ -50,11 +52,13 @@ pub(crate) enum FindError {
 impl fmt::Display for FindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pageless(_) => f.write_str("no member has a page of this version of fanpcap"),
-            Self::Refused(reason) => f.write_str(reason),
+            Self::Pageless(_, reason) | Self::Refused(reason) => f.write_str(reason),
         }
     }
 }
+
+/// What the members of a group share; `None` when it has none.
+pub(crate) type Found = Result<Option<Arc<Shared>>, FindError>;
 
 /// Sockets that are being closed. The kernel closes those of a process one after the other, and
 /// waits for all CPUs before each of them is gone (`packet_release` in net/packet/af_packet.c).
@@ -73,6 +77,11 @@ impl Leaving {
             fewest: usize::MAX,
             fell: now,
         }
+    }
+
+    /// Waits anew, as somebody else is on the way.
+    pub(crate) fn renew(&mut self) {
+        self.fewest = usize::MAX;
     }
 
     /// Notes how many are left. False when none has gone for long: they are not being closed.
@@ -129,11 +138,11 @@ pub(crate) fn recall_dock(ifindex: u32) -> Option<[OwnedFd; 2]> {
     ])
 }
 
-/// What the members of the group share; `None` when it has none. The caller holds the group's lock.
+/// What the members of the group share. The caller holds the group's lock.
 ///
 /// # Errors
 /// [`FindError`].
-pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Shared>>, FindError> {
+pub(crate) fn find(identity: &Identity, ifindex: u32) -> Found {
     let key = group_key(ifindex, identity.group());
     if let Some(shared) = recall(key) {
         return Ok(Some(shared));
@@ -142,11 +151,32 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Share
     Ok(found.map(Arc::new))
 }
 
-/// The same for other processes' groups, as `open` makes it of the descriptors and the group's key.
-/// Members may take `for_members` to answer.
+/// The group's turn, and what [`find`] finds. Without the turn it waits for sockets that are being
+/// closed.
 ///
 /// # Errors
-/// As [`find`].
+/// As [`GroupLock::take`].
+pub(crate) fn take_and_find(
+    lock: &GroupLock,
+    identity: &Identity,
+    ifindex: u32,
+) -> Result<(Turn, Found), SteerError> {
+    let mut leaving = Leaving::new();
+    loop {
+        let turn = lock.take()?;
+        match find(identity, ifindex) {
+            Err(FindError::Pageless(left, _)) if leaving.goes_on(left) => drop(turn),
+            found => return Ok((turn, found)),
+        }
+        thread::sleep(STEP);
+    }
+}
+
+/// What [`find`] finds of other processes' groups, as `open` makes it of the descriptors and the
+/// group's key. Members may take `for_members` to answer.
+///
+/// # Errors
+/// [`FindError`].
 pub(crate) fn search<T>(
     identity: &Identity,
     ifindex: u32,
@@ -157,16 +187,17 @@ pub(crate) fn search<T>(
     let begin = Instant::now();
     let mut knock = Knock::at(identity.group_dir());
     loop {
-        let mut reason = None;
         let mut pages = identity.pages();
         // Those of newcomers that wait for the lock show nothing yet.
         pages.retain(|(member, it)| *member != identity.id() && it.shared.is_some());
+        let (mut lives, mut reason) = (false, None);
         for (_, record) in &pages {
             match take_over(record, key, open) {
                 Ok(Some(shared)) => return Ok(Some(shared)),
                 Ok(None) => {}
                 Err(error) => {
                     let (pid, name) = (record.pid, harmless_text(&record.program));
+                    lives |= !pidfd::has_let_go(&error);
                     reason = Some(format!("process {pid} ({name}): pidfd_getfd: {error}"));
                 }
             }
@@ -181,17 +212,21 @@ pub(crate) fn search<T>(
         if sockets == 0 {
             return Ok(None);
         }
-        let is_anybody_there = !pages.is_empty() || knock.found_a_door();
-        if !is_anybody_there || begin.elapsed() > for_members {
-            return Err(match reason {
-                Some(reason) => FindError::Refused(format!("{reason}; {knock}")),
-                None if knock.found_a_door() => FindError::Refused(knock.to_string()),
-                None => FindError::Pageless(sockets),
-            });
+        if !lives && !knock.is_at_a_door() {
+            let reason = reason.unwrap_or_else(|| PAGELESS.to_owned());
+            return Err(FindError::Pageless(sockets, reason));
+        }
+        if begin.elapsed() > for_members {
+            return Err(FindError::Refused(match reason {
+                Some(reason) => format!("{reason}; {knock}"),
+                None => knock.to_string(),
+            }));
         }
         knock.wait(STEP);
     }
 }
+
+const PAGELESS: &str = "no member has a page of this version of fanpcap";
 
 /// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
 /// shows none.

@@ -147,7 +147,7 @@ impl GroupTable {
         let (wait, end) = (FOR_SOCKETS + for_members, Instant::now() + FOR_SOCKETS);
         let map = loop {
             match found::search(&outside, ifindex, wait, shared::table_alone) {
-                Err(FindError::Pageless(_)) if Instant::now() < end => thread::sleep(STEP),
+                Err(FindError::Pageless(..)) if Instant::now() < end => thread::sleep(STEP),
                 map => break map.map_err(|it| it.to_string())?,
             }
         };

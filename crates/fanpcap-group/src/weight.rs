@@ -158,9 +158,8 @@ fn on_device<T>(
 ) -> Result<T, WeighError> {
     let outside = Identity::outside(group, ifindex);
     let lock = GroupLock::open(&outside)?;
-    let _turn = lock.take()?;
-    let shared =
-        found::find(&outside, ifindex).map_err(|it| WeighError::Unreachable(it.to_string()))?;
+    let (_turn, found) = found::take_and_find(&lock, &outside, ifindex)?;
+    let shared = found.map_err(|error| WeighError::Unreachable(error.to_string()))?;
     work(&shared.ok_or(WeighError::Gone)?)
 }
 

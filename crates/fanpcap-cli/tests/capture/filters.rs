@@ -80,7 +80,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             let dropped = number(total, "dropped_by_kernel");
             assert_eq!(number(total, "received_by_filter"), late + dropped);
             // Of what comes in a second, however slow the machine is.
-            assert!(late < number(&summary["link"], "received") / 2, "{summary}");
+            let received = number(&summary["link"], "received");
+            assert!(late + dropped < received / 10, "{summary}");
             Ok(())
         })
     })

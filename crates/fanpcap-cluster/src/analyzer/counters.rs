@@ -20,8 +20,7 @@ pub struct Counters {
     pub unknown: u64,
     /// Records that came too late to stand in order. They were given out all the same.
     pub late: u64,
-    /// Records so late, or so many, that packets of their time are forgotten: some may have been
-    /// given out twice.
+    /// Late records whose doubles, if there are any, are forgotten: these were given out twice.
     pub unchecked: u64,
     /// Records whose stamps are seconds ahead of the others'. They were given out all the same.
     pub ahead: u64,

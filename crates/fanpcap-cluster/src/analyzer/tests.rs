@@ -385,6 +385,31 @@ fn a_late_record_is_given_out_and_counted() {
 }
 
 #[test]
+fn late_records_that_can_not_be_compared_are_counted() {
+    // Seconds after the begin at which a packet comes, and its double.
+    for (first, double, wanted) in [(130, 132, (1, 0)), (130, 240, (1, 0)), (130, 260, (0, 1))] {
+        let mut analyzer = analyzer();
+        let at = |seconds: u64| BEGIN + seconds * 1000 * MS;
+        let mut given = 0;
+        for (id, stamp, now, content) in [
+            (OLD, at(first), at(first), "both"),
+            (NodeId(12), at(double), at(double), "another"),
+            (NEW, at(first), at(double), "both"),
+        ] {
+            let bytes = batch(id, 1, &[record(stamp, true, content.as_bytes())]);
+            let batch = Batch::decode(&bytes).unwrap();
+            analyzer.take(&batch, now).unwrap();
+            analyzer.release(now + 900 * MS, |_| given += 1);
+        }
+        analyzer.flush(|_| given += 1);
+        let counters = analyzer.counters();
+        let told = (counters.doubles, counters.unchecked);
+        assert_eq!(told, wanted, "{first} {double}: {counters:?}");
+        assert_eq!(given, 3 - told.0);
+    }
+}
+
+#[test]
 fn memory_is_bounded() {
     let settings = AnalyzerSettings {
         most_held: 1000,

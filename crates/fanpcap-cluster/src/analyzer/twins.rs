@@ -52,9 +52,13 @@ impl Twins {
     }
 
     /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
-    /// come out of order.
-    pub fn with_late(self, late: u64) -> Self {
-        Self { late, ..self }
+    /// come out of order. Those with stamps of before `begin` were given out by somebody else.
+    pub fn with_late(self, late: u64, begin: u64) -> Self {
+        Self {
+            late,
+            forgotten: begin,
+            ..self
+        }
     }
 
     /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
@@ -63,7 +67,6 @@ impl Twins {
         self.forget(stamp);
         let digest = self.digest(packet);
         if self.order.len() >= MOST && !self.twins.contains_key(&digest) {
-            self.forgotten = self.forgotten.max(stamp);
             return false;
         }
         let equal = self.twins.entry(digest).or_default();
@@ -80,14 +83,11 @@ impl Twins {
             let nodes = vec![node];
             equal.push_back(Given { stamp, nodes });
             self.order.push_back((stamp, digest));
-        } else {
-            self.forgotten = self.forgotten.max(stamp);
         }
         false
     }
 
-    /// Whether the packets with such a stamp may be forgotten, so that no double of theirs is
-    /// found.
+    /// Whether packets with nearly such a stamp are forgotten: no double of theirs is found.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn packets_of_forgotten_times_are_told() {
-        let mut twins = Twins::new(100, 1).with_late(1000);
+        let mut twins = Twins::new(100, 1).with_late(1000, 0);
         let packet = (7, 60, &b"a"[..]);
         for time in [5000, 5500, 6100] {
             assert!(!twins.is_double(time, 0, packet));

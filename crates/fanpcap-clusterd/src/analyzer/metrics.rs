@@ -262,7 +262,7 @@ fn fates(status: &Status) -> [(&'static str, &'static str, u64); 9] {
         ),
         (
             "fanpcap_analyzer_unchecked_records_total",
-            "Records so late that packets of their time are forgotten.",
+            "Late records whose doubles, if there are any, are forgotten.",
             counters.unchecked,
         ),
         (

@@ -103,7 +103,7 @@ impl Status {
             ),
             (
                 counters.unchecked,
-                "records so late that packets of their time are forgotten: some may be twice",
+                "late records whose doubles, if there are any, are forgotten: some may be twice",
             ),
             (
                 counters.hurried,

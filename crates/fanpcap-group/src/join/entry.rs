@@ -7,7 +7,7 @@ use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError};
 use crate::exchange;
-use crate::found::{self, FindError, Leaving};
+use crate::found;
 use crate::ground::{Entering, Kernel, Refused};
 use crate::identity::Identity;
 use crate::member::Member;
@@ -32,7 +32,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
 
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
@@ -102,29 +101,23 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    /// The group's turn, and what its members share, if it has members. Without the turn it waits
-    /// for those that are being closed.
+    /// The group's turn, and what its members share, if it has members.
     fn find(
         &self,
         identity: &Identity,
         lock: &GroupLock,
     ) -> Result<(Turn, Option<Arc<Shared>>), JoinError> {
-        let mut leaving = Leaving::new();
-        loop {
+        let Group::Number(group) = self.newcomer.group else {
             let turn = lock.take().map_err(|error| self.steer(error))?;
-            let Group::Number(group) = self.newcomer.group else {
-                return Ok((turn, None));
-            };
-            match found::find(identity, self.newcomer.bound.ifindex) {
-                Ok(found) => return Ok((turn, found)),
-                Err(FindError::Pageless(left)) if leaving.goes_on(left) => drop(turn),
-                Err(error) => {
-                    let reasons = error.to_string();
-                    return Err(ProgramError::Unreachable { group, reasons }.into());
-                }
-            }
-            thread::sleep(found::STEP);
-        }
+            return Ok((turn, None));
+        };
+        let taken = found::take_and_find(lock, identity, self.newcomer.bound.ifindex);
+        let (turn, found) = taken.map_err(|error| self.steer(error))?;
+        let found = found.map_err(|error| ProgramError::Unreachable {
+            group,
+            reasons: error.to_string(),
+        })?;
+        Ok((turn, found))
     }
 
     /// Enters a group that has members.

@@ -191,7 +191,7 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
             .sees_arriving()
             .then(|| arriving_since.unwrap_or_else(Instant::now));
         if arriving_since.is_some_and(|it| it.elapsed() < ARRIVED_WITHIN) {
-            leaving = Leaving::new();
+            leaving.renew();
         }
         if let Some(dock) = find(ifindex)? {
             let (is_private, arriving) = (false, lock.arrive());

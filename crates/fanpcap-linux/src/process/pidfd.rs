@@ -71,6 +71,12 @@ impl Process {
     }
 }
 
+/// Whether an error of [`Process::open`] or [`Process::duplicate`] says that the process has let go
+/// of what it had: it ends, or has closed the descriptor.
+pub fn has_let_go(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EBADF))
+}
+
 impl AsFd for Process {
     /// Readable when the process has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -119,6 +125,7 @@ mod tests {
         assert!(hangs_up(pipe.read.as_fd()));
         let none = own.duplicate(i32::MAX - number).unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::EBADF));
+        assert!(has_let_go(&none));
     }
 
     #[test]

@@ -58,9 +58,13 @@ impl Case {
     }
 
     /// Opens a device that has no driver that receives: packet sockets are read.
-    const fn opens_without_driver(line: &'static str, says: &'static str) -> Self {
+    const fn opens_without_driver(
+        line: &'static str,
+        says: &'static str,
+        warning: &'static str,
+    ) -> Self {
         Self {
-            warns_on_xdp: Some("packet sockets are read, not the engine xdp"),
+            warns_on_xdp: Some(warning),
             ..Self::ends(line, 0, says)
         }
     }
@@ -122,7 +126,11 @@ pub(super) const CASES: &[Case] = &[
     Case::ends("filtertest EN10MB tcp port 80", 0, "(000) ldh      [12]"),
     Case::ends("filtertest EN10MB no such word", 1, "syntax error"),
     Case::ends("opentest -i wire0", 0, "wire0 opened successfully"),
-    Case::opens_without_driver("opentest -i any", "any opened successfully"),
+    Case::opens_without_driver(
+        "opentest -i any",
+        "any opened successfully",
+        "packet sockets are read, not the engine xdp: the device any has no driver",
+    ),
     Case::ends("opentest -i nosuch0", 1, "nosuch0: No such device exists"),
     Case::ends("opentest -a -i wire0", 0, "wire0 opened successfully"),
     Case::ends(
@@ -130,7 +138,11 @@ pub(super) const CASES: &[Case] = &[
         0,
         "wire0 opened successfully",
     ),
-    Case::opens_without_driver("opentest -B 4096 -i lo", "lo opened successfully"),
+    Case::opens_without_driver(
+        "opentest -B 4096 -i lo",
+        "lo opened successfully",
+        "packet sockets are read, not the engine xdp: a loopback device has no driver",
+    ),
     Case::ends(
         "opentest -a -i nosuch0",
         1,

@@ -91,7 +91,8 @@ mod tests {
             .find(|case| case.line == "opentest -i any")
             .unwrap();
         let is_right = |variant, said| judge(case, variant, Some(0), said, Path::new("/")).is_ok();
-        let warning = "WARNING: packet sockets are read, not the engine xdp: no driver\n";
+        let warning =
+            "WARNING: packet sockets are read, not the engine xdp: the device any has no driver\n";
         assert!(is_right(Variant::Xdp, warning));
         assert!(!is_right(Variant::Tpacket, warning));
         assert!(!is_right(Variant::Xdp, "any opened successfully\n"));
