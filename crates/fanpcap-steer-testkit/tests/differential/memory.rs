@@ -46,9 +46,9 @@ fn a_datagram_is_forgotten_after_two_seconds() {
         };
         let (slot, _) = go(&first);
         assert_eq!(go(&later), (slot, 0));
-        sleep(Duration::from_millis(1900));
+        sleep(Duration::from_millis(1500));
         assert_eq!(go(&later), (slot, 0));
-        sleep(Duration::from_millis(200));
+        sleep(Duration::from_millis(600));
         let (alone, late) = go(&later);
         assert!(alone != slot && late == 1);
         assert_eq!(go(&first), (alone, 1), "the first follows those before it");

@@ -8,7 +8,7 @@ const TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
 
 /// Has a device put a tag beside each frame that it sends, as a VLAN device with offload does.
-fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Attached {
+fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
     // bpf_skb_vlan_push() with the protocol in network order, and TCX_NEXT.
     let push = [
         Instruction::set(2, protocol.to_be().into()),
@@ -19,7 +19,16 @@ fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Attached {
     ];
     let push = LoadedProgram::load(ProgramKind::SchedCls, "push", &push).unwrap();
     let ifindex = interface::index(device).unwrap();
-    push.attach(ifindex, Hook::Egress).unwrap()
+    Tagging(push.attach(ifindex, Hook::Egress).unwrap())
+}
+
+struct Tagging(Attached);
+
+impl Drop for Tagging {
+    /// At once: a process that another test starts may have a copy of the link's descriptor.
+    fn drop(&mut self) {
+        self.0.detach().unwrap();
+    }
 }
 
 fn tagged(plain: &[u8], tag: [u16; 2]) -> Vec<u8> {
