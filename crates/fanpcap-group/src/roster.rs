@@ -68,7 +68,7 @@ impl Roster {
         self.sockets.iter().find(|socket| id(socket) == member)
     }
 
-    /// All of them.
+    /// All packet sockets, of any group or none.
     pub(crate) fn sockets(&self) -> &[PacketSocket] {
         &self.sockets
     }

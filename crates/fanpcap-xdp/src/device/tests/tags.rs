@@ -22,6 +22,7 @@ fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
     Tagging(push.attach(ifindex, Hook::Egress).unwrap())
 }
 
+/// Keeps the tags coming.
 struct Tagging(Attached);
 
 impl Drop for Tagging {
