@@ -2,8 +2,8 @@
 
 use crate::number::{
     ETHER_ARISTA, ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MACSEC, ETHER_MPLS,
-    ETHER_MPLS_MULTICAST, ETHER_NSH, ETHER_PPPOE, ETHER_TAG, ETHER_TAG_9200, ETHER_TAG_9300,
-    ETHER_TAG_OLD, ETHER_TAG_SERVICE, ETHER_TIME_TAG, ETHER_VN_TAG,
+    ETHER_MPLS_MULTICAST, ETHER_NSH, ETHER_PPPOE, ETHER_PROVIDER, ETHER_TAG, ETHER_TAG_9200,
+    ETHER_TAG_9300, ETHER_TAG_OLD, ETHER_TAG_SERVICE, ETHER_TIME_TAG, ETHER_VN_TAG,
 };
 use crate::shim::{Carried, Labels, Nsh, Pppoe};
 use crate::{Arp, TAGS_BEHIND_MAX, TAGS_MAX};
@@ -133,6 +133,7 @@ impl<'a> Link<'a> {
         Some(match ether_type {
             ETHER_MPLS | ETHER_MPLS_MULTICAST => "MPLS",
             ETHER_NSH => "NSH",
+            ETHER_PROVIDER => "802.1ah",
             ETHER_MACSEC => "MACsec",
             ETHER_VN_TAG | ETHER_TIME_TAG | ETHER_ARISTA => "a tag",
             other if is_tag(other) => "a tag",

@@ -38,6 +38,8 @@ pub const ETHER_PPPOE: u16 = 0x8864;
 pub const ETHER_ERSPAN: u16 = 0x88be;
 /// GRE's type of ERSPAN III.
 pub const ETHER_ERSPAN_III: u16 = 0x22eb;
+/// A provider's frame with a customer's frame inside (802.1ah).
+pub const ETHER_PROVIDER: u16 = 0x88e7;
 
 /// ICMP.
 pub const ICMP: u8 = 1;
@@ -63,6 +65,8 @@ pub const L2TP: u8 = 115;
 pub const MPLS: u8 = 137;
 /// An Ethernet frame, as segment routing carries it.
 pub const ETHERNET: u8 = 143;
+/// EtherIP (RFC 3378).
+pub const ETHER_IP: u8 = 97;
 /// SCTP.
 pub const SCTP: u8 = 132;
 /// UDP-Lite.
@@ -97,3 +101,7 @@ pub const PORT_GENEVE: u16 = 6081;
 pub const PORT_GTP_CONTROL: u16 = 2123;
 /// GTP-U's port.
 pub const PORT_GTP_USER: u16 = 2152;
+/// The port of MPLS in UDP (RFC 7510).
+pub const PORT_MPLS: u16 = 6635;
+/// The port of LISP's data (RFC 9300).
+pub const PORT_LISP: u16 = 4341;

@@ -9,8 +9,8 @@ pub use gre::{Erspan, Gre};
 pub use udp::{Geneve, Gtp, Vxlan};
 
 use crate::number::{
-    ESP, ETHERNET, GRE, IPV4, IPV6, L2TP, MPLS, PORT_CAPWAP, PORT_GENEVE, PORT_GTP_USER, PORT_L2TP,
-    PORT_TZSP, PORT_VXLAN, PORT_VXLAN_GPE, PORT_VXLAN_OLD, UDP,
+    ESP, ETHER_IP, ETHERNET, GRE, IPV4, IPV6, L2TP, MPLS, PORT_CAPWAP, PORT_GENEVE, PORT_GTP_USER,
+    PORT_L2TP, PORT_LISP, PORT_MPLS, PORT_TZSP, PORT_VXLAN, PORT_VXLAN_GPE, PORT_VXLAN_OLD, UDP,
 };
 use crate::shim::Carried;
 use crate::{Ip, Labels, Layers, Udp, untyped};
@@ -67,6 +67,7 @@ pub(crate) fn name(ip: &Ip<'_>) -> Option<&'static str> {
         L2TP => "L2TP",
         MPLS => "MPLS",
         ETHERNET => "Ethernet in IP",
+        ETHER_IP => "EtherIP",
         UDP => {
             let ports = ip.ports()?;
             match ports.destination {
@@ -75,6 +76,8 @@ pub(crate) fn name(ip: &Ip<'_>) -> Option<&'static str> {
                 PORT_GENEVE => "Geneve",
                 PORT_GTP_USER => "GTP-U",
                 PORT_TZSP => "TZSP",
+                PORT_MPLS => "MPLS in UDP",
+                PORT_LISP => "LISP",
                 _ if [ports.source, ports.destination].contains(&PORT_CAPWAP) => "CAPWAP",
                 _ if [ports.source, ports.destination].contains(&PORT_L2TP) => "L2TP",
                 _ => return None,

@@ -11,6 +11,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{JoinError, ProgramError, XdpError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{LoadError, Refused};
+use fanpcap_linux::process::memory::Limit;
 use fanpcap_nic::channels::ChannelError;
 use fanpcap_testkit::errors_page;
 use fanpcap_xdp::Unavailable;
@@ -215,7 +216,10 @@ fn of_xdp() -> BTreeMap<String, String> {
         XdpError::Unavailable(Unavailable::Loopback),
         XdpError::Memory {
             needed: 96 << 20,
-            limit: Some(100 << 20),
+            limit: Some(Limit {
+                bytes: 100 << 20,
+                used: 2 << 20,
+            }),
         },
         XdpError::Program(fanpcap_xdp::ProgramError::Load(LoadError::Locked {
             limit: 65_536,

@@ -1,7 +1,8 @@
-/* A program that waits by itself: waits DEVICE FILE HOW [unread]. HOW is which call gives the descriptor and how
+/* A program that waits by itself: waits DEVICE FILE HOW [unread | asked]. HOW is which call gives the descriptor and how
    it waits on that: fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll; fd-timer reads by a
    timer and asks for the descriptor alone; blind reads by a timer and asks for nothing. With a second handle it never
-   reads the first. Says "ready", writes each packet to FILE, until it is interrupted. */
+   reads the first; asked: asks that one for its descriptor. Says "ready", writes each packet to FILE, until it is
+   interrupted. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>
@@ -76,13 +77,16 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 4)
-		fail("usage", "waits DEVICE FILE HOW [unread]");
+		fail("usage", "waits DEVICE FILE HOW [unread | asked]");
 	sigaction(SIGINT, &action, NULL);
 	how = strchr(argv[3], '-') != NULL ? strchr(argv[3], '-') + 1 : argv[3];
 	is_edge = strcmp(how, "edge") == 0;
 	p = active(argv[1]);
-	if (argc > 4)
+	if (argc > 4) {
+		if (strcmp(argv[4], "asked") == 0)
+			pcap_get_selectable_fd(p);
 		p = active(argv[1]);
+	}
 	if (strncmp(argv[3], "fileno", 6) == 0)
 		fd = pcap_fileno(p);
 	else if (strcmp(how, "blind") != 0)

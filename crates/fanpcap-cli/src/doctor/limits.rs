@@ -55,12 +55,13 @@ impl Limits {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
         };
+        let memory = memory::limits(root).into_iter().map(|limit| limit.bytes);
         Self {
             locked: soft("Max locked memory").unwrap_or(u64::MAX),
             file: soft("Max file size").unwrap_or(u64::MAX),
             open: soft("Max open files").unwrap_or(u64::MAX),
             counts_programs: kernel != (0, 0) && kernel < COUNTS_BY_CGROUP,
-            memory: memory::limit(root).unwrap_or(u64::MAX),
+            memory: memory.min().unwrap_or(u64::MAX),
         }
     }
 

@@ -114,8 +114,9 @@ pub(super) fn create_rings(asked: &Xdp<'_>, lanes: Lanes) -> Result<MemberRings,
         ..
     } = *asked;
     let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
-    let limit = memory::limit(Path::new("/"));
-    if limit.is_some_and(|limit| needed > limit - limit / 8) {
+    let limits = memory::limits(Path::new("/"));
+    let limit = limits.into_iter().min_by_key(|limit| limit.left());
+    if limit.is_some_and(|limit| needed + limit.bytes / 8 > limit.left()) {
         return Err(XdpError::Memory { needed, limit });
     }
     let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);

@@ -1,6 +1,7 @@
 //! Why a handle can't join a group on the XDP engine.
 
 use crate::steered::SteerError;
+use fanpcap_linux::process::memory::Limit;
 use fanpcap_xdp::{BERTHS, ProgramError, Unavailable};
 use std::fmt;
 use std::io;
@@ -66,8 +67,8 @@ pub enum XdpError {
     Memory {
         /// What they take, in bytes.
         needed: u64,
-        /// The limit of the process's cgroup, in bytes.
-        limit: Option<u64>,
+        /// The limit that leaves the least, of the process's cgroup or of one above it.
+        limit: Option<Limit>,
     },
     /// The locks of the groups can't be taken.
     Lock(SteerError),
@@ -124,7 +125,13 @@ impl fmt::Display for XdpError {
             Self::Memory { needed, limit } => {
                 write!(f, "the rings take {} MiB", needed >> 20)?;
                 match limit {
-                    Some(limit) => write!(f, ", of a memory limit of {} MiB", limit >> 20)?,
+                    Some(Limit { bytes, used }) => {
+                        let (used, bytes) = (used >> 20, bytes >> 20);
+                        write!(
+                            f,
+                            ", of a memory limit of {bytes} MiB, of which {used} are in use"
+                        )?;
+                    }
                     None => f.write_str(", and the kernel has no such memory")?,
                 }
                 f.write_str(

@@ -4,51 +4,98 @@
 use std::fs;
 use std::path::Path;
 
-/// A hierarchy below `/sys/fs/cgroup`, what its line in /proc/PID/cgroup has between the colons,
-/// and the file of its limit.
-const HIERARCHIES: [(&str, &str, &str); 2] = [
-    ("", "", "memory.max"),
-    ("memory", "memory", "memory.limit_in_bytes"),
+/// What a version of cgroups names a hierarchy and its files.
+struct Hierarchy {
+    /// Below `/sys/fs/cgroup`.
+    mount: &'static str,
+    /// What its line in /proc/PID/cgroup has between the colons.
+    controller: &'static str,
+    limit: &'static str,
+    usage: &'static str,
+    /// The key in `memory.stat` of what the kernel can write back and take away.
+    cache: &'static str,
+}
+
+const HIERARCHIES: [Hierarchy; 2] = [
+    Hierarchy {
+        mount: "",
+        controller: "",
+        limit: "memory.max",
+        usage: "memory.current",
+        cache: "inactive_file ",
+    },
+    Hierarchy {
+        mount: "memory",
+        controller: "memory",
+        limit: "memory.limit_in_bytes",
+        usage: "memory.usage_in_bytes",
+        cache: "total_inactive_file ",
+    },
 ];
 
 /// In version 1 a limit like this is none.
 const NONE: u64 = 1 << 60;
 
-/// The least of the limits, in bytes; `None` where there is none, or it is not known. `root` is `/`
-/// but in tests.
-pub fn limit(root: &Path) -> Option<u64> {
-    let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let limits = HIERARCHIES.iter().filter_map(|(mount, controller, file)| {
+/// The limit of a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// In bytes.
+    pub bytes: u64,
+    /// Bytes of it that are in use, by all its processes, without what the kernel can take away.
+    pub used: u64,
+}
+
+impl Limit {
+    /// Bytes that are left.
+    pub fn left(self) -> u64 {
+        self.bytes.saturating_sub(self.used)
+    }
+}
+
+/// The limits of the process's cgroup and of those above it, as far as they are known. `root` is
+/// `/` but in tests.
+pub fn limits(root: &Path) -> Vec<Limit> {
+    let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let in_hierarchy = |hierarchy: &Hierarchy| {
         let own = cgroups.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
             let (controllers, path) = rest.split_once(':')?;
+            let mut controllers = controllers.split(',');
             controllers
-                .split(',')
-                .any(|it| it == *controller)
+                .any(|it| it == hierarchy.controller)
                 .then_some(path)
-        })?;
-        let mount = root.join("sys/fs/cgroup").join(mount);
+        });
+        let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
         // In a container the path may be one of the host: then the mount is the container's own.
-        let mut below = Path::new(own.trim_start_matches('/'));
-        let mut least = None;
-        loop {
-            let text = fs::read_to_string(mount.join(below).join(file));
-            let found: Option<u64> = text.ok().and_then(|it| it.trim().parse().ok());
-            least = least.into_iter().chain(found).min();
-            match below.parent() {
-                Some(parent) => below = parent,
-                None => return least,
-            }
-        }
-    });
-    limits.min().filter(|&limit| limit < NONE)
+        let below = own.map(|own| Path::new(own.trim_start_matches('/')));
+        let levels = below.into_iter().flat_map(Path::ancestors);
+        let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));
+        limits.collect::<Vec<_>>()
+    };
+    HIERARCHIES.iter().flat_map(in_hierarchy).collect()
+}
+
+impl Hierarchy {
+    fn limit_of(&self, cgroup: &Path) -> Option<Limit> {
+        let text = |name| fs::read_to_string(cgroup.join(name)).ok();
+        let number = |name| text(name)?.trim().parse().ok();
+        let bytes = number(self.limit).filter(|&bytes| bytes < NONE)?;
+        let stat = text("memory.stat").unwrap_or_default();
+        let cache = stat.lines().find_map(|line| line.strip_prefix(self.cache));
+        let cache: u64 = cache.and_then(|it| it.parse().ok()).unwrap_or(0);
+        let used: u64 = number(self.usage).unwrap_or(0);
+        Some(Limit {
+            bytes,
+            used: used.saturating_sub(cache),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn limit_of(files: &[(&str, &str)]) -> Option<u64> {
+    fn limits_of(files: &[(&str, &str)]) -> Vec<Limit> {
         let name = format!("fanpcap-memory-{:?}", std::thread::current().id());
         let root = std::env::temp_dir().join(name);
         for (path, text) in files {
@@ -56,29 +103,64 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let found = limit(&root);
+        let found = limits(&root);
         let _ = fs::remove_dir_all(&root);
         found
     }
 
+    fn unused(bytes: u64) -> Limit {
+        Limit { bytes, used: 0 }
+    }
+
     #[test]
-    fn the_least_limit_of_a_cgroup_and_those_above_it_counts() {
+    fn a_cgroup_and_those_above_it_have_limits() {
         let cgroup = ("proc/self/cgroup", "0::/kube/pod\n");
         let pod = ("sys/fs/cgroup/kube/pod/memory.max", "max\n");
         let above = ("sys/fs/cgroup/kube/memory.max", "134217728\n");
-        assert_eq!(limit_of(&[cgroup, pod, above]), Some(134_217_728));
-        let pod = ("sys/fs/cgroup/kube/pod/memory.max", "1000000\n");
-        assert_eq!(limit_of(&[cgroup, pod, above]), Some(1_000_000));
-        assert_eq!(limit_of(&[cgroup]), None);
-        assert_eq!(limit_of(&[]), None);
+        assert_eq!(limits_of(&[cgroup, pod, above]), [unused(134_217_728)]);
+        let pod = (pod.0, "1000000\n");
+        let both = [unused(1_000_000), unused(134_217_728)];
+        assert_eq!(limits_of(&[cgroup, pod, above]), both);
+        assert_eq!(limits_of(&[cgroup]), []);
+        assert_eq!(limits_of(&[]), []);
+    }
+
+    #[test]
+    fn what_others_use_is_not_left_but_for_what_the_kernel_can_take_away() {
+        let files = [
+            ("proc/self/cgroup", "0::/pod\n"),
+            ("sys/fs/cgroup/pod/memory.max", "1000000\n"),
+            ("sys/fs/cgroup/pod/memory.current", "700000\n"),
+            (
+                "sys/fs/cgroup/pod/memory.stat",
+                "anon 500000\ninactive_file 200000\nactive_file 0\n",
+            ),
+        ];
+        let found = limits_of(&files);
+        let used = 500_000;
+        assert_eq!(
+            found,
+            [Limit {
+                bytes: 1_000_000,
+                used
+            }]
+        );
+        assert_eq!(found[0].left(), 500_000);
     }
 
     #[test]
     fn version_1_is_read_also_where_the_path_is_the_hosts() {
         let cgroup = ("proc/self/cgroup", "4:memory:/docker/abc\n1:cpu:/\n0::/\n");
         let own = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
-        assert_eq!(limit_of(&[cgroup, own]), Some(67_108_864));
+        let usage = ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
+        let stat = (
+            "sys/fs/cgroup/memory/memory.stat",
+            "total_inactive_file 1000\n",
+        );
+        let found = limits_of(&[cgroup, own, usage, stat]);
+        let bytes = 67_108_864;
+        assert_eq!(found, [Limit { bytes, used: 4000 }]);
         let none = (own.0, "9223372036854771712\n");
-        assert_eq!(limit_of(&[cgroup, none]), None);
+        assert_eq!(limits_of(&[cgroup, none]), []);
     }
 }

@@ -270,6 +270,19 @@ pub const ALL: &[Encapsulation] = &[
             &[&header[..], &labels(talk, &talk.packet)].concat(),
         )
     }),
+    unread("MPLS in UDP", |talk| {
+        in_udp(talk, 6635, &labels(talk, &talk.packet))
+    }),
+    unread("LISP", |talk| {
+        let header = [0x80, 0, 0, 1, 0, 0, 0, 0];
+        in_udp(talk, 4341, &[&header[..], &talk.packet].concat())
+    }),
+    unread("EtherIP", |talk| {
+        in_ip(talk, 97, &[&[0x30, 0][..], &frame(talk)].concat())
+    }),
+    unread("802.1ah", |talk| {
+        carried(0x88e7, &[&[0, 0, 0, 7][..], &frame(talk)].concat())
+    }),
     unread("TZSP of 802.11", |talk| {
         tzsp(&[1, 0, 0, 18, 1], &wireless(talk), talk)
     }),

@@ -9,13 +9,14 @@ use fanpcap_testkit::Program;
 
 use crate::scene::{ensure_on_page, start_as, tcpdump};
 
-/// A cgroup with a limit of 100 MiB, which ends with this value.
+/// A cgroup with a limit of memory, which ends with this value.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// `None` where there can be none.
-    fn new() -> Option<Self> {
-        let name = format!("fanpcap-test-{}", std::process::id());
+    /// With this limit in MiB; `None` where there can be none.
+    fn new(limit: u64) -> Option<Self> {
+        let bytes = (limit << 20).to_string();
+        let name = format!("fanpcap-test-{limit}-{}", std::process::id());
         let files = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             ("/sys/fs/cgroup", "memory.max"),
@@ -24,7 +25,7 @@ impl Cgroup {
             let cgroup = Self(Path::new(mount).join(&name));
             fs::create_dir(&cgroup.0).ok()?;
             let limit = cgroup.0.join(file);
-            (limit.exists() && fs::write(limit, "104857600").is_ok()).then_some(cgroup)
+            (limit.exists() && fs::write(limit, &bytes).is_ok()).then_some(cgroup)
         })
     }
 }
@@ -48,11 +49,11 @@ fn limited(wire: &Wire, cgroup: &Cgroup) -> Result<Program> {
 #[ignore = "needs root: run by make test"]
 fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
     on_wire(1, |wire| {
-        let Some(cgroup) = Cgroup::new() else {
+        let Some(cgroup) = Cgroup::new(100) else {
             println!("SKIP: no memory cgroup can be made");
             return Ok(());
         };
-        let reason = "the rings take 96 MiB, of a memory limit of 100 MiB: set 'caplen = 256'";
+        let reason = "the rings take 96 MiB, of a memory limit of 100 MiB, of which ";
         ensure_on_page(reason)?;
         let alone = limited(wire, &cgroup)?.start(&wire.scratch)?;
         let said = alone.said()?;
@@ -61,9 +62,10 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
             "{said}"
         );
         ensure!(
-            said.contains(reason) && said.contains("(set by PCAP_DRIVER=xdp)"),
+            said.contains(reason) && said.contains("set 'caplen = 256'"),
             "{said}"
         );
+        ensure!(said.contains("(set by PCAP_DRIVER=xdp)"), "{said}");
         alone.stop()?;
         let other = start_as(wire, tcpdump(wire)?.group(7, "flow"))?;
         let member = limited(wire, &cgroup)?
@@ -77,5 +79,31 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
         fs::write(&config, "driver@vb = xdp\ncaplen = 256\n")?;
         let short = limited(wire, &cgroup)?.set("PCAP_CONFIG", config);
         start_as(wire, short)?.stop().map(drop)
+    })
+}
+
+/// Two copies would fit into the limit, if nothing else were in it.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_others_use_of_a_limit_counts() -> Result<()> {
+    on_wire(1, |wire| {
+        let Some(cgroup) = Cgroup::new(200) else {
+            println!("SKIP: no memory cgroup can be made");
+            return Ok(());
+        };
+        let copy = || limited(wire, &cgroup).map(|copy| copy.group(7, "flow"));
+        let first = start_as(wire, copy()?)?;
+        let second = copy()?.run(&wire.scratch)?;
+        let said = second.said;
+        let begin = "the rings take 96 MiB, of a memory limit of 200 MiB, of which ";
+        let used = said
+            .split_once(begin)
+            .and_then(|(_, rest)| rest.split_once(' '));
+        let used = used.and_then(|(used, _)| used.parse().ok());
+        ensure!(
+            !second.status.success() && used.is_some_and(|used: u64| (96..200).contains(&used)),
+            "{said}"
+        );
+        first.stop().map(drop)
     })
 }
