@@ -83,7 +83,9 @@ impl Asked<'_> {
             }
         }
         // Interrupts and threads come and go with channels.
-        asks.sort_by_key(|ask| !matches!(ask.what, What::Channels(..)));
+        let is_first = |ask: &Ask| matches!(ask.what, What::Channels(..));
+        let (mut asks, others): (Vec<_>, Vec<_>) = asks.into_iter().partition(is_first);
+        asks.extend(others);
         let stays = self.of_device(Key::Keep).map(|entry| &entry.value);
         (!asks.is_empty()).then(|| Placement {
             device: self.part.base.clone(),
