@@ -36,6 +36,8 @@ pub(super) struct Member {
     pub(super) is_stopped: bool,
     /// Since when the application has not looked for packets.
     pub(super) unread_seconds: Option<f64>,
+    /// The application has never read the handle, and a steered group has given it no buckets.
+    pub(super) has_no_share: bool,
     /// Packets that its ring had no room for while doctor looked.
     pub(super) dropped: u64,
     /// The CPUs that it may run on.
@@ -84,6 +86,7 @@ fn member(before: Option<&Socket>, now: &Socket) -> Member {
         is_ours: now.has_page,
         is_stopped: process.is_stopped,
         unread_seconds: now.unread_seconds,
+        has_no_share: now.is_never_read && now.place.is_some_and(|place| place.buckets == 0),
         dropped: grown.map_or(0, |(now, before)| now.saturating_sub(before)),
         cpus: cpus.unwrap_or_default(),
         cpuset: process.pid.and_then(|pid| Cpuset::of(Path::new("/"), pid)),
@@ -224,7 +227,12 @@ impl Group {
         Some(self.finding("member-stopped", self.effect_of_silence(), told))
     }
 
+    /// A member that has hung, or a handle that gets a share and is never read. A handle that never
+    /// had a share loses nothing: it may be the second one of an application that reads another.
     fn silent(&self, member: &Member) -> Option<Finding> {
+        if member.has_no_share {
+            return None;
+        }
         let seconds = member.unread_seconds.filter(|&it| it > SILENT_SECONDS)?;
         let pid = member.pid?;
         let told = [

@@ -84,8 +84,8 @@ fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -
 fn unread(snapshot: &Snapshot) -> Family {
     gauge(
         "fanpcap_member_unread_seconds",
-        "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. A member that is \
-         never read loses its share.",
+        "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. Who does not \
+         read loses its share, but for a member of a steered group that has no buckets.",
         of_members(snapshot, |socket| {
             socket.unread_seconds.map(Number::Seconds)
         }),

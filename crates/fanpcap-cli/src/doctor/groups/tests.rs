@@ -110,6 +110,12 @@ fn who_does_not_read_loses_or_costs_by_the_mode() {
         assert_eq!((found.name, found.effect), ("member-silent", effect));
         assert!(found.fix.starts_with("kill 2 "), "{found:?}");
     }
+    let without = Member {
+        has_no_share: true,
+        ..slow.clone()
+    };
+    let healthy = group("flow", vec![member(1, "tcpdump"), without]);
+    assert!(healthy.findings(&[0, 1]).is_empty());
     let mut held = group("flow", vec![member(1, "tcpdump")]);
     held.holder = Stat::of(std::process::id()).map(|own| Stat { state: 'T', ..own });
     let found = only(&held);

@@ -1,5 +1,7 @@
 //! Rates, shares and skew of made-up snapshots.
 
+use fanpcap_group::view::Place;
+
 use super::*;
 use crate::snapshot::Counts;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
@@ -297,11 +299,13 @@ fn a_devices_losses_are_added_up_and_told_apart() {
 #[test]
 fn a_member_that_nobody_reads_is_marked() {
     let at = |second: u64, received| counts(second * SECOND, received, 0);
-    let unread = |seconds: f64, is_never_read: bool, others: u64| {
+    let unread_with = |buckets: Option<usize>, seconds: f64, is_never_read: bool, others: u64| {
         let before = members(100, &[at(100, 0), at(100, 0)]);
         let mut after = members(101, &[at(101, others), at(100, 0)]);
         after.sockets[1].unread_seconds = Some(seconds);
         after.sockets[1].is_never_read = is_never_read;
+        let place = crate::top::fixture::after().sockets[0].place.unwrap();
+        after.sockets[1].place = buckets.map(|buckets| Place { buckets, ..place });
         let view = between(&before, &after);
         let group = group_of(&view);
         assert!(!group.members[0].is_unread);
@@ -311,7 +315,13 @@ fn a_member_that_nobody_reads_is_marked() {
         );
         group.members[1].is_unread
     };
+    let unread = |seconds, is_never_read, others| unread_with(None, seconds, is_never_read, others);
     assert!(!unread(4.9, true, 100) && unread(5.0, true, 100) && unread(5.0, true, 0));
     // An application that read before may wait by select(2) while no member gets packets.
     assert!(!unread(29.0, false, 100) && !unread(90.0, false, 0) && unread(30.0, false, 100));
+    // A steered group's member without buckets has nothing that could be lost.
+    for (seconds, is_never_read) in [(90.0, true), (90.0, false)] {
+        assert!(!unread_with(Some(0), seconds, is_never_read, 100));
+        assert!(unread_with(Some(1), seconds, is_never_read, 100));
+    }
 }
