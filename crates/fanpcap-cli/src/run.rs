@@ -66,7 +66,8 @@ use supervise::{Run, Supervised};
 /// gets hash then.
 ///
 /// A copy that captures past the group sees all packets, as do programs that read packet sockets by
-/// themselves: then all copies are told to end, unless --allow-outsiders is given.
+/// themselves, and copies that are each in a group of their own: then all copies are told to end,
+/// unless --allow-outsiders is given.
 ///
 /// Signals go on to all copies; a second interrupt kills them. This command ends everything that
 /// its copies have started, so run daemons in the foreground. The exit status is that of the first

@@ -45,6 +45,48 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
     .unwrap();
 }
 
+/// On XDP, a handle without a group is the one member of a group of its own. So it is with copies
+/// of raised privileges where /etc/pcap.conf has the engine for the device and no group.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
+    on_wire(|_| {
+        let group = GROUP.to_string();
+        let copy = |own: &'static str| {
+            let line = format!(
+                "unset PCAP_FANOUT; {own}; export PCAP_DRIVER=xdp; \
+                 exec tcpdump -n -U -Z root -i {FAR} -w $0.pcap"
+            );
+            ["sh".to_owned(), "-c".to_owned(), line, "%i".to_owned()]
+        };
+        let start = |own| {
+            let line = copy(own);
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            Running::start(&["-n", "2", "--group", &group, "--cpus", "none"], &line)
+        };
+        let ended = start("unset PCAP_GROUP")?.wait()?;
+        ensure!(ended.status.code() == Some(1), "{}", ended.said());
+        for part in [
+            "did not join and sees ALL packets, in group ",
+            "--allow-outsiders lets it go on",
+        ] {
+            ensure!(ended.said().contains(part), "{}", ended.said());
+        }
+        // Two that share another group go on.
+        let running = start("export PCAP_GROUP=4")?;
+        running.wait_until_says("has not joined the group", 2)?;
+        member::wait_for_members(4, 2)?;
+        std::thread::sleep(Duration::from_millis(2500));
+        running.signal("TERM")?;
+        let ended = running.wait()?;
+        let is_said = |text| ended.said().contains(text);
+        ensure!(!is_said("ALL packets"), "{}", ended.said());
+        ensure!(is_said("no copy was in group"), "{}", ended.said());
+        Ok(())
+    })
+    .unwrap();
+}
+
 /// As arping, DHCP clients and what watches another device.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]

@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fanpcap_group::roster;
+use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_ALL;
 
-use super::Watch;
+use super::{Run, Watch};
 use crate::run::ledger::copy_of;
 use crate::run::not_joined;
 
@@ -111,22 +111,23 @@ impl Watch<'_> {
             return;
         }
         self.outsiders.looked = Some(Instant::now());
-        let apart = self.copies.iter().filter(|copy| {
-            let joined = self.ledger.has_members(copy.number);
-            !joined && !self.outsiders.said.contains(&copy.number)
-        });
-        let apart = apart.filter_map(|copy| Some((copy.pid()?, copy.number)));
-        let apart: Vec<(u32, usize)> = apart.collect();
-        let found = if apart.is_empty() {
-            Vec::new()
-        } else {
-            outside(&apart, self.run.devices, &self.outsiders.foreign)
+        let running = self.copies.iter();
+        let running = running.filter_map(|copy| Some((copy.pid()?, copy.number)));
+        let running: Vec<(u32, usize)> = running.collect();
+        let has_joined = |copy: usize| self.ledger.has_members(copy);
+        let is_asked = |copy: usize| !has_joined(copy) && !self.outsiders.said.contains(&copy);
+        let joined = running.iter().any(|&(_, copy)| has_joined(copy));
+        let mut found = match running.iter().any(|&(_, copy)| is_asked(copy)) {
+            true => outside(&running, self.run, &self.outsiders.foreign),
+            false => Vec::new(),
         };
+        let all = found.clone();
+        found.retain(|it| is_asked(it.copy) && (joined || it.is_apart_from(&all)));
         let before = std::mem::take(&mut self.outsiders.sockets);
-        for (socket, copy) in found {
-            self.outsiders.sockets.insert(socket);
-            if before.contains(&socket) && self.outsiders.said.insert(copy) {
-                self.turn_away(copy);
+        for outsider in found {
+            self.outsiders.sockets.insert(outsider.socket);
+            if before.contains(&outsider.socket) && self.outsiders.said.insert(outsider.copy) {
+                self.turn_away(outsider);
             }
         }
     }
@@ -155,13 +156,18 @@ impl Watch<'_> {
         not_joined::reason(pid, &wanted, captures)
     }
 
-    fn turn_away(&mut self, number: usize) {
+    fn turn_away(&mut self, outsider: Outsider) {
+        let number = outsider.copy;
         let Some(pid) = self.copies[number].pid() else {
             return;
         };
         self.copies[number].questioned = true;
-        let matter = self.reason(pid, true);
-        let text = format!("copy {number} did not join and sees ALL packets: {matter}");
+        let matter = self.reason(pid, outsider.group.is_none());
+        let place = match outsider.group {
+            Some((_, group)) => format!(", in group {group}, which no other copy is in"),
+            None => String::new(),
+        };
+        let text = format!("copy {number} did not join and sees ALL packets{place}: {matter}");
         if self.run.allow_outsiders {
             self.run.output.say(&text);
         } else {
@@ -170,13 +176,36 @@ impl Watch<'_> {
     }
 }
 
-/// Packet sockets of these copies that get all packets outside the group, each with its copy's
-/// number. `foreign` were there before the copies.
-fn outside(copies: &[(u32, usize)], devices: &[u32], foreign: &BTreeSet<u32>) -> Vec<(u32, usize)> {
+/// A copy's packet socket outside the run's group.
+#[derive(Clone, Copy, Debug)]
+struct Outsider {
+    socket: u32,
+    copy: usize,
+    /// The device and the number of its group. On XDP, a handle without a group has one of its own.
+    group: Option<(u32, u16)>,
+}
+
+impl Outsider {
+    /// Whether the socket gets what other copies' sockets get too. Copies that share another group,
+    /// as /etc/pcap.conf may have it, share its packets.
+    fn is_apart_from(&self, all: &[Self]) -> bool {
+        let Some((device, group)) = self.group else {
+            return true;
+        };
+        let mut others = all.iter().filter(|it| it.copy != self.copy);
+        let is_shared = others.clone().any(|it| it.group == self.group);
+        !is_shared && others.any(|it| it.group.is_some_and(|it| it.0 == device && it.1 != group))
+    }
+}
+
+/// Packet sockets of these copies that may get all packets outside the group. `foreign` were there
+/// before the copies.
+fn outside(copies: &[(u32, usize)], run: &Run<'_>, foreign: &BTreeSet<u32>) -> Vec<Outsider> {
     let seen = roster::entries().unwrap_or_default().into_iter();
-    let alone = seen.map(|seen| seen.socket);
-    let alone = alone.filter(|it| gets_all(it, devices) && !foreign.contains(&it.inode));
-    let sockets: BTreeMap<u32, u32> = alone.map(|it| (it.inode, it.user)).collect();
+    let apart = seen.filter(|it| !it.is_in(run.group) && may_get_all(it, run.devices));
+    let apart = apart.map(|it| (it.socket.inode, it.socket));
+    let apart = apart.filter(|(inode, _)| !foreign.contains(inode));
+    let sockets: BTreeMap<u32, PacketSocket> = apart.collect();
     if sockets.is_empty() {
         return Vec::new();
     }
@@ -200,9 +229,18 @@ fn outside(copies: &[(u32, usize)], devices: &[u32], foreign: &BTreeSet<u32>) ->
     let known: BTreeSet<u32> = found.iter().map(|(inode, _)| *inode).collect();
     let others = sockets.iter().filter(|(inode, _)| !known.contains(inode));
     let owner = |user: u32| hidden.iter().find(|(it, _)| *it == user);
-    let others = others.filter_map(|(inode, user)| Some((*inode, owner(*user)?.1)));
+    let others = others.filter_map(|(inode, it)| Some((*inode, owner(it.user)?.1)));
     found.extend(others);
-    found
+    let outsider = |(socket, copy): (u32, usize)| {
+        let it = sockets.get(&socket)?;
+        let group = it.fanout.map(|group| (it.ifindex, group.id));
+        Some(Outsider {
+            socket,
+            copy,
+            group,
+        })
+    };
+    found.into_iter().filter_map(outsider).collect()
 }
 
 /// The sockets that a process has open.
@@ -223,12 +261,14 @@ fn user(pid: u32) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a socket gets all packets of the copies' devices, or of any device if these are unknown.
-/// A socket of another protocol, such as ARP's, gets few packets. A socket without a protocol gets
-/// none, and neither does a socket of our library that is about to join.
-fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
+/// Whether a socket, or the member on XDP that it stands for, may get all packets of the copies'
+/// devices, or of any device if these are unknown. A socket of another protocol, such as ARP's,
+/// gets few packets. A socket without a protocol gets none, and neither does a socket of our
+/// library that is about to join.
+fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
+    let socket = &seen.socket;
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
-    socket.fanout.is_none() && socket.protocol == ETH_P_ALL && is_there
+    (socket.protocol == ETH_P_ALL || seen.is_on_xdp()) && !seen.is_placeholder && is_there
 }
 
 #[cfg(test)]
@@ -251,13 +291,37 @@ mod tests {
                 ring: None,
                 user: 0,
             };
-            gets_all(&socket, &[2])
+            let seen = RosterEntry {
+                socket,
+                page: None,
+                is_placeholder: false,
+            };
+            may_get_all(&seen, &[2])
         };
         assert!(gets(ETH_P_ALL, 2, None) && gets(ETH_P_ALL, 0, None));
         for protocol in [0, ETH_P_SILENT, ETH_P_ARP] {
             assert!(!gets(protocol, 2, None), "{protocol:#x}");
         }
         assert!(!gets(ETH_P_ALL, 3, None));
-        assert!(!gets(ETH_P_ALL, 2, Some(FanoutGroup { id: 5, mode: 0 })));
+        let group = Some(FanoutGroup { id: 5, mode: 0 });
+        assert!(gets(ETH_P_ALL, 2, group) && gets(ETH_P_SILENT, 2, group));
+        assert!(!gets(ETH_P_ARP, 2, group));
+    }
+
+    #[test]
+    fn copies_that_share_another_group_are_not_apart() {
+        let at = |copy: usize, group| Outsider {
+            socket: 7,
+            copy,
+            group,
+        };
+        let own = at(0, Some((2, 5)));
+        let is_apart = |others: &[Outsider]| own.is_apart_from(&[&[own], others].concat());
+        assert!(at(0, None).is_apart_from(&[]));
+        // Nobody else is there yet, or the copy has two handles, or the others read other devices.
+        assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
+        assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));
+        assert!(is_apart(&[at(1, Some((2, 6)))]));
+        assert!(!is_apart(&[at(1, Some((2, 5))), at(2, Some((2, 6)))]));
     }
 }
