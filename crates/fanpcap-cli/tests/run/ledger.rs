@@ -97,10 +97,11 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     let device = counted()? - before;
     running.signal("INT")?;
     let ended = running.wait()?;
-    row((mode, seed, device), IN_FLIGHT, &ended.summary()).with_context(|| ended.said())
+    row((mode, seed, device), &ended.summary()).with_context(|| ended.said())
 }
 
-fn row((mode, seed, device): (&str, u64, u64), in_flight: u64, summary: &Value) -> Result<String> {
+fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String> {
+    let in_flight = if mode == "xdp" { IN_POLL } else { IN_FLIGHT };
     let figure = |value: &Value, name: &str| {
         let figure = value[name].as_u64();
         figure.with_context(|| format!("{mode} {seed}: {name} is unknown: {summary:#}"))
@@ -360,12 +361,8 @@ pub(crate) fn in_traffic(
         let device = counted()? - before;
         running.signal("INT")?;
         let ended = running.wait()?;
-        let in_flight = if line.contains("xdp") {
-            IN_POLL
-        } else {
-            IN_FLIGHT
-        };
-        row(("hash", 0, device), in_flight, &ended.summary()).with_context(|| ended.said())
+        let mode = if line.contains("xdp") { "xdp" } else { "hash" };
+        row((mode, 0, device), &ended.summary()).with_context(|| ended.said())
     });
     row.expect("a run")
 }

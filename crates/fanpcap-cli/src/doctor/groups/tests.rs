@@ -1,5 +1,7 @@
 //! Groups made up: each problem, and none where there is none.
 
+use fanpcap_group::view::Place;
+
 use super::*;
 
 fn member(pid: u32, program: &str) -> Member {
@@ -181,10 +183,13 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         program_counters: None,
         program_counted_ns: 0,
         unread_seconds: None,
-        is_never_read: false,
+        is_never_read: inode != 1,
         has_page: true,
         is_placeholder: inode == 9,
-        place: None,
+        place: (inode == 2).then_some(Place {
+            buckets: 0,
+            ..crate::top::fixture::after().sockets[0].place.unwrap()
+        }),
         class: None,
         process: None,
     };
@@ -197,6 +202,8 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
     let groups = groups(&before, &now);
     assert_eq!(groups.len(), 1);
     let dropped: Vec<u64> = groups[0].members.iter().map(|it| it.dropped).collect();
+    let shares: Vec<bool> = groups[0].members.iter().map(|it| it.has_no_share).collect();
+    assert_eq!(shares, [false, true]);
     // The second is new: when it dropped what is not known.
     assert_eq!(dropped, [3, 0]);
 }
