@@ -4,6 +4,7 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process::stat;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, member, netns};
 use serde_json::Value;
@@ -174,6 +175,44 @@ fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
             "{none}"
         );
         Ok(())
+    })
+}
+
+/// A newcomer that is stopped while it changes the group.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
+    within(|scratch| {
+        let _members = start(scratch, 2, "flow")?;
+        await_slots(&[("live", 2048), ("live", 2048)])?;
+        let object = scratch.file("stops.so");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/c/stops.c");
+        let mut compiler = Command::new("cc");
+        let compiled = compiler.args(["-shared", "-fPIC", "-o"]).arg(&object);
+        ensure!(compiled.arg(source).status()?.success(), "cc failed");
+        let program = Program::tcpdump("fgrp1", scratch.file("stops.pcap"))?.group(7, "flow");
+        let newcomer = program.set("LD_PRELOAD", &object).spawn(scratch)?;
+        let pid = newcomer.pid();
+        let line = format!("process {pid}, which is stopped, has the group's lock");
+        // It also takes locks of its own.
+        let named = await_for("the newcomer to have the group's lock", LIMIT, || {
+            let state = stat::Stat::of(pid).context("it has ended")?;
+            if !state.is_stopped() {
+                return Ok(None);
+            }
+            let told = group_json()?["under_way"].take();
+            if told.as_str().is_some_and(|it| it.ends_with(&line)) {
+                return Ok(Some(said(&group(&[])?, true)?));
+            }
+            newcomer.signal("CONT")?;
+            Ok(None)
+        })?;
+        let is_it = |it: &str| it.starts_with("under way: ") && it.ends_with(&line);
+        ensure!(named.lines().any(is_it), "{named}");
+        newcomer.signal("KILL")?;
+        await_for("the lock to be free", LIMIT, || {
+            Ok(group_json()?["under_way"].is_null().then_some(()))
+        })
     })
 }
 
