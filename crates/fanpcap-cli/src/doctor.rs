@@ -17,6 +17,7 @@ mod privileges;
 mod limits;
 mod cpuset;
 mod groups;
+pub(crate) mod long_packets;
 mod nic;
 mod device;
 mod settings;

@@ -23,6 +23,7 @@ use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
 
+use crate::doctor::long_packets;
 use crate::streams;
 use adapt::{Options, Which};
 use measure::Measured;
@@ -151,7 +152,7 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     let name = &facts.device;
     let plan = plan::plan(facts, wishes).map_err(|error| anyhow!("{name}: {error}"))?;
     page += &plan.text();
-    page += &unsegmented(device, facts).unwrap_or_default();
+    page += &unsegmented(device).unwrap_or_default();
     if facts.has_default_route {
         page += &format!("note: {name} carries the default route: --apply needs --force\n");
     }
@@ -164,19 +165,16 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
 
 /// What no plan changes, where the XDP engine captures what the host sends: it does so before the
 /// kernel or the NIC cuts that into segments.
-fn unsegmented(device: &Device, facts: &Facts) -> Option<String> {
-    let link = link::get(device.ifindex).ok()?;
-    let program = bpf::program_name(link.xdp?.program).ok()?;
+fn unsegmented(device: &Device) -> Option<String> {
+    let links = link::links().ok()?;
+    let own = links.iter().find(|it| it.index == device.ifindex)?;
+    let program = bpf::program_name(own.xdp?.program).ok()?;
     let is_engine = ["fanpcap_xdp", "fanpcap_root"].contains(&&*program);
-    (is_engine && facts.has_address && link.gso_max_segs > 1).then(|| {
-        format!(
-            "note: an application captures on the XDP engine, which takes what the host sends \
-             before it is cut into segments; 'ip link set {} gso_max_segs 1 gso_max_size {}' has \
-             TCP send frames of the wire's length\n",
-            device.name,
-            link.mtu + 14
-        )
-    })
+    let cut = long_packets::cut(device.ifindex, &links).filter(|_| is_engine)?;
+    Some(format!(
+        "note: an application captures on the XDP engine, which takes what the host sends before \
+         it is cut into segments; '{cut}' has TCP send frames of the wire's length\n"
+    ))
 }
 
 /// A device that is being changed.

@@ -40,7 +40,7 @@ impl Device {
         let peer = peer.and_then(|peer| all.iter().find(|it| it.index == peer));
         let since = |count: fn(&Link) -> u64| count(link).saturating_sub(count(before));
         Self {
-            nic: Nic::read(link, peer),
+            nic: Nic::read(link, peer, all),
             peer: peer.cloned(),
             xdp_name: link.xdp.and_then(|xdp| bpf::program_name(xdp.program).ok()),
             missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),

@@ -13,6 +13,7 @@ use fanpcap_nic::{device, napi};
 
 use super::finding::{Effect, Finding, word};
 use super::groups::{Group, Member};
+use super::long_packets;
 
 /// Facts of a device and its driver. What the driver does not tell is empty.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub(super) struct Nic {
     pollers: Vec<Vec<usize>>,
     /// Why the host or a container may need what the device receives.
     host_use: Option<&'static str>,
+    /// The command that has the host send frames by it, and no longer packets.
+    cut: Option<String>,
 }
 
 /// Who uses a device, and on which machine.
@@ -59,13 +62,15 @@ impl Use<'_> {
 }
 
 impl Nic {
-    /// Asks the driver of the device of this link, and that of `peer`.
-    pub(super) fn read(link: &Link, peer: Option<&Link>) -> Self {
+    /// Asks the driver of the device of this link, and that of `peer`. `all` are the devices of the
+    /// namespace.
+    pub(super) fn read(link: &Link, peer: Option<&Link>, all: &[Link]) -> Self {
         let features = |index| ethtool::Device::find(index).and_then(|it| it.features());
         let peer = peer.and_then(|it| features(it.index).ok());
         let mut nic = Self {
             peers: peer.unwrap_or_default(),
             host_use: host_use::of(link.index).unwrap_or_default(),
+            cut: long_packets::cut(link.index, all),
             ..Self::default()
         };
         let device = device::Device::open(&link.name).ok();
@@ -207,18 +212,12 @@ impl Nic {
     /// segments. A port that only captures sends nothing of use.
     fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
         let is_on_xdp = used.is_on_xdp || used.has_engine;
-        if !is_on_xdp || !self.facts.has_address || used.link.gso_max_segs <= 1 {
-            return None;
-        }
+        let cut = self.cut.as_ref().filter(|_| is_on_xdp)?;
         let told = [
             "on the engine on XDP, what the host sends is captured before it is cut into segments".to_owned(),
             "captures have packets of up to 64 KB that are on no wire; ethtool's tso and gso change nothing there"
                 .to_owned(),
-            format!(
-                "ip link set {} gso_max_segs 1 gso_max_size {}",
-                word(&used.link.name),
-                used.link.mtu + ETHERNET
-            ),
+            cut.clone(),
         ];
         Some(finding(used, "unsegmented", Effect::Distorts, told))
     }
@@ -403,8 +402,6 @@ fn no_xdp(used: &Use<'_>) -> Option<Finding> {
 
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
-/// Bytes of an Ethernet header.
-const ETHERNET: u32 = 14;
 
 /// The kernel that the engine on XDP takes.
 const HAS_XDP: (u32, u32) = (5, 18);

@@ -1,9 +1,13 @@
 //! Devices that get no packets, or on one CPU only.
 
-use anyhow::{Context, Result, ensure};
+use std::io::{self, Write};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_linux::bpf::{Hook, LoadedProgram};
+use fanpcap_testkit::hosts::Hosts;
 use fanpcap_testkit::veth::{self, ip};
-use fanpcap_testkit::{Veth, await_for, cpus};
+use fanpcap_testkit::{Program, Scratch, Veth, await_for, cpus, mounts, netns};
 
 use crate::asked::{Shell, within};
 
@@ -135,5 +139,69 @@ fn a_device_that_xdp_can_t_have_is_found_and_read_by_packet_sockets() -> Result<
         let shell = Shell::new("fdr1")?.set("PCAP_DRIVER", "xdp");
         assert!(shell.find("", "no-xdp")?.is_none());
         Ok(())
+    })
+}
+
+/// The longest packet that a member on XDP has of what the host sends to its peer, which came to
+/// the peer whole; `asked` is asked while the member captures.
+fn longest_sent(
+    hosts: &Hosts,
+    scratch: &Scratch,
+    asked: impl FnOnce() -> Result<()>,
+) -> Result<usize> {
+    const BYTES: usize = 1 << 20;
+    let program = Program::tcpdump("fdr1", scratch.new_file("pcap"))?;
+    let program = program.args(["-Q", "out"]).set("PCAP_DRIVER", "xdp");
+    let member = program.start(scratch)?;
+    asked()?;
+    let [mut own, mut peers] = hosts.connect()?;
+    let sink = thread::spawn(move || io::copy(&mut peers, &mut io::sink()));
+    own.write_all(&vec![7; BYTES])?;
+    drop(own);
+    let taken = sink.join().map_err(|_| anyhow!("the sink"))??;
+    ensure!(taken == BYTES as u64);
+    let all = || member.capture_so_far().packets;
+    let packets = await_for("all bytes", fanpcap_testkit::await_for::LIMIT, || {
+        let packets = all();
+        let bytes: usize = packets.iter().map(|it| it.original_len).sum();
+        Ok((bytes > BYTES).then_some(packets))
+    })?;
+    member.stop()?;
+    let longest = packets.iter().map(|it| it.original_len).max();
+    longest.context("nothing was captured")
+}
+
+/// The host sends by a bridge that has the captured device as its port.
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn long_packets_of_a_host_behind_a_bridge_are_found_and_cut() -> Result<()> {
+    mounts::where_possible(|| {
+        netns::within_new(|| {
+            let (hosts, scratch) = (Hosts::on("fdr1")?, Scratch::new()?);
+            veth::offloads_on("fdr1")?;
+            let neighbours = "192.0.2.1 lladdr 02:00:00:00:00:0a dev fdrb";
+            for command in [
+                "link add fdrb type bridge",
+                "address flush dev fdr1",
+                "link set fdr1 master fdrb",
+                "link set fdrb up",
+                "address add 192.0.2.2/24 dev fdrb",
+                &format!("neighbour replace {neighbours}"),
+            ] {
+                ip(command)?;
+            }
+            veth::await_up("fdrb")?;
+            let shell = Shell::new("fdr1")?;
+            let longest = longest_sent(&hosts, &scratch, || {
+                let (_, tunes) = shell.run("fanpcap tune fdr1")?;
+                let fix = shell.found("unsegmented")?.fix;
+                ensure!(tunes.contains(&format!("'{fix}'")), "{fix} in:\n{tunes}");
+                Ok(())
+            })?;
+            ensure!(longest > 1514, "{longest}");
+            let longest = longest_sent(&hosts, &scratch, || shell.mend("unsegmented").map(drop))?;
+            ensure!(longest == 1514, "{longest}");
+            Ok(())
+        })
     })
 }

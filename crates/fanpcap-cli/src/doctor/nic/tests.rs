@@ -109,44 +109,21 @@ fn a_nic_that_fits_has_no_findings() {
 #[test]
 fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
     let mut nic = nic();
-    nic.facts.has_address = true;
-    let link = Link {
-        name: "eth0".to_owned(),
-        hardware: ARPHRD_ETHER,
-        mtu: 1500,
-        gso_max_segs: 65_535,
-        ..Link::default()
-    };
-    let cut = Link {
-        gso_max_segs: 1,
-        ..link.clone()
-    };
+    nic.cut = Some("ip link set br0 gso_max_segs 1".to_owned());
     let group = group("flow", &[0]);
-    let found_by = |nic: &Nic, link: &Link, is_on_xdp: bool, has_engine: bool| -> Vec<_> {
-        let groups = [&group];
-        let used = Use {
-            link,
-            peer: None,
-            groups: &groups,
-            is_on_xdp,
-            may_steal: false,
-            is_stolen: false,
-            has_engine,
-            kernel: (6, 18),
-            irqbalance: None,
-            cpus: &[0, 1, 2, 3],
+    let found_by = |nic: &Nic, is_on_xdp: bool, has_engine: bool| {
+        let change = |it: &mut Use<'_>| {
+            (it.is_on_xdp, it.has_engine, it.kernel) = (is_on_xdp, has_engine, (6, 18));
         };
-        let found = nic.findings(&used).into_iter();
-        found.map(|it| (it.name, it.fix)).collect()
+        let found = found(nic, &group, change).into_iter();
+        found.map(|it| (it.name, it.fix)).collect::<Vec<_>>()
     };
-    let found = |nic: &Nic, link: &Link, is_on_xdp| found_by(nic, link, is_on_xdp, false);
-    let fix = "ip link set eth0 gso_max_segs 1 gso_max_size 1514";
-    assert_eq!(found(&nic, &link, true), [("unsegmented", fix.to_owned())]);
-    assert_eq!(found_by(&nic, &link, false, true)[0].0, "unsegmented");
-    assert!(found(&nic, &link, false).is_empty());
-    assert!(found(&nic, &cut, true).is_empty());
-    nic.facts.has_address = false;
-    assert!(found(&nic, &link, true).is_empty());
+    let expected = [("unsegmented", "ip link set br0 gso_max_segs 1".to_owned())];
+    assert_eq!(found_by(&nic, true, false), expected);
+    assert_eq!(found_by(&nic, false, true), expected);
+    assert!(found_by(&nic, false, false).is_empty());
+    nic.cut = None;
+    assert!(found_by(&nic, true, false).is_empty());
 }
 
 #[test]
