@@ -83,12 +83,9 @@ fn of_libraries(
             format!("{name} reads a packet socket of its own, or has a libpcap built in")
         }
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
-            "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
+            "{name} has loaded {}, but {}",
             path.display(),
-            root::root().map_or_else(
-                |error| format!("memory: {error}"),
-                |root| root.display().to_string()
-            )
+            without_page(group)
         ),
         Loaded::Libpcap(path) => format!(
             "{name} has loaded {} instead of ours, perhaps by a path of its own (rpath) or LD_PRELOAD",
@@ -102,6 +99,17 @@ fn of_libraries(
             "{name} is linked statically, so it can't load our libpcap; a dynamically linked build can"
         ),
     }
+}
+
+/// What may be so of a process on our library that has no page in the group.
+fn without_page(group: u16) -> String {
+    format!(
+        "has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
+        root::root().map_or_else(
+            |error| format!("memory: {error}"),
+            |root| root.display().to_string()
+        )
+    )
 }
 
 impl Wanted<'_> {
@@ -121,6 +129,12 @@ impl Wanted<'_> {
         let is = "is setuid or has file capabilities, so that LD_LIBRARY_PATH and PCAP_GROUP are ignored";
         let line = format!("'group_{device} = {group}' into /etc/pcap.conf");
         let remedy = match (is_everybodys, configured) {
+            (true, Some(own)) if own == group => {
+                format!(
+                    "/etc/pcap.conf has it in group {own}, but it {}",
+                    without_page(group)
+                )
+            }
             (true, Some(own)) => {
                 format!("/etc/pcap.conf has it in group {own}: give --group {own}")
             }
@@ -286,6 +300,10 @@ mod tests {
         let said = wanted.of_raised(true, Some(5));
         let end = "/etc/pcap.conf has it in group 5: give --group 5";
         assert!(said.ends_with(end), "{said}");
+        // That is done already.
+        let said = wanted.of_raised(true, Some(7));
+        assert!(said.contains("could not publish its page"), "{said}");
+        assert!(!said.contains("give --group"), "{said}");
         let said = wanted.of_raised(false, None);
         assert!(
             said.contains("enable --system") && said.contains(line),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::{Scratch, library, member};
+use fanpcap_testkit::{Capture, Scratch, library, member, mounts};
 
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, NEAR, Running};
@@ -214,6 +214,63 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
         Ok(())
+    })
+    .unwrap();
+}
+
+/// Runs a command as another user, in mounts of its own, where /etc/pcap.conf has the lines of the
+/// variable CONF, the whole system loads our library, and bin/raised is a set-user-ID tcpdump.
+const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
+    mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
+    echo \"$FANPCAP_LIB_DIR\" >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig && \
+    printf \"$CONF\" >/etc/pcap.conf && chmod 777 . && mount -t tmpfs -o mode=755 none bin && \
+    cp \"$(command -v tcpdump)\" bin/raised && chmod u+s bin/raised && \
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
+
+/// Set-user-ID copies ignore the environment. With what the run says then, they share.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace, mounts"]
+fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {
+    let run = |group: &str| {
+        let conf = format!("CONF=driver@{FAR} = xdp\\n{group}");
+        let through = ["env", &conf, "unshare", "--mount", "sh", "-c", AS_USER];
+        let number = GROUP.to_string();
+        let options = ["-n", "2", "--group", &number, "--cpus", "none"];
+        let tcpdump = ["bin/raised", "-n", "-U", "-Z", "nobody", "-i", FAR];
+        let line = [
+            &options[..],
+            &["--device", FAR, "--"],
+            &tcpdump,
+            &["-w", "%i.pcap"],
+        ]
+        .concat();
+        Running::start_by(&through, &line, None)
+    };
+    mounts::where_possible(|| {
+        on_wire(|injector| {
+            let ended = run("")?.wait()?;
+            ensure!(ended.status.code() == Some(1), "{}", ended.said());
+            let remedy = format!("'group_{FAR} = {GROUP}' into /etc/pcap.conf, and give --group");
+            for part in ["did not join and sees ALL packets, in group ", &remedy] {
+                ensure!(ended.said().contains(part), "{}", ended.said());
+            }
+            let running = run(&format!("group_{FAR} = {GROUP}\\n"))?;
+            running.wait_until_says(&format!("in group {GROUP}, flow, on {FAR}: 2 copies"), 1)?;
+            injector.send_all(&frames(100)?)?;
+            running.wait_for_packets(&["0.pcap", "1.pcap"], 100)?;
+            running.signal("INT")?;
+            let ended = running.wait()?;
+            let path = |copy: u8| ended.scratch.file(&format!("{copy}.pcap"));
+            let shares = [0, 1].map(|copy| Capture::count_so_far(&path(copy)));
+            ensure!(
+                shares[0] + shares[1] == 100 && !shares.contains(&0),
+                "{shares:?}"
+            );
+            for wrong in ["ALL packets", "has not joined", "given up"] {
+                ensure!(!ended.said().contains(wrong), "{}", ended.said());
+            }
+            Ok(())
+        })
     })
     .unwrap();
 }

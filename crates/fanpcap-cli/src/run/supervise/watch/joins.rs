@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fanpcap_config::mode::ModeKind;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_ALL;
 
 use super::{Run, Watch};
@@ -58,7 +58,7 @@ impl Watch<'_> {
         let is_other = self.run.fanout.asked.is_none() && has != *expected;
         if is_other && !self.run.is_quiet {
             let why = match bpf::may_load(pid) {
-                Some(false) => format!(
+                Some(false) if expected != ModeKind::Hash.name() => format!(
                     ": copy {copy}, process {pid} ({program}), has given up CAP_BPF, which {expected} takes"
                 ),
                 _ => String::new(),
@@ -203,44 +203,57 @@ impl Outsider {
 fn outside(copies: &[(u32, usize)], run: &Run<'_>, foreign: &BTreeSet<u32>) -> Vec<Outsider> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let apart = seen.filter(|it| !it.is_in(run.group) && may_get_all(it, run.devices));
-    let apart = apart.map(|it| (it.socket.inode, it.socket));
-    let apart = apart.filter(|(inode, _)| !foreign.contains(inode));
-    let sockets: BTreeMap<u32, PacketSocket> = apart.collect();
-    if sockets.is_empty() {
+    let apart = apart.filter(|it| !foreign.contains(&it.socket.inode));
+    let apart: Vec<RosterEntry> = apart.collect();
+    if apart.is_empty() {
         return Vec::new();
     }
+    let (open, mut hidden) = descriptors(copies);
+    // A process with raised privileges shows its descriptors to root alone. A page names its
+    // process. A socket without a page, which its user has opened since, is taken for its own; of
+    // several such copies, each is taken to have one.
+    let mut owner = |seen: &RosterEntry| {
+        let of_page = || copy_of(seen.page.as_ref()?.pid, copies);
+        let known = open.get(&seen.socket.inode).copied().or_else(of_page);
+        known.or_else(|| {
+            let copies = hidden.get_mut(&seen.socket.user)?;
+            copies.rotate_left(1);
+            copies.last().copied()
+        })
+    };
+    let outsider = |seen: RosterEntry| {
+        let group = seen.socket.fanout;
+        Some(Outsider {
+            copy: owner(&seen)?,
+            socket: seen.socket.inode,
+            group: group.map(|group| (seen.socket.ifindex, group.id)),
+        })
+    };
+    apart.into_iter().filter_map(outsider).collect()
+}
+
+/// The copies by the sockets that they have open; and by user those whose descriptors may not be
+/// seen.
+fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, Vec<usize>>) {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let of_copies = pids.filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
-    let (mut found, mut hidden) = (Vec::new(), Vec::new());
+    let mut open = BTreeMap::new();
+    let mut hidden: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (pid, copy) in of_copies {
         match inodes(pid) {
-            Ok(inodes) => found.extend(inodes.into_iter().map(|inode| (inode, copy))),
+            Ok(inodes) => open.extend(inodes.into_iter().map(|inode| (inode, copy))),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                hidden.extend(user(pid).map(|user| (user, copy)));
+                let copies = user(pid).map(|user| hidden.entry(user).or_default());
+                if let Some(copies) = copies.filter(|it| !it.contains(&copy)) {
+                    copies.push(copy);
+                }
             }
             // It has just ended.
             Err(_) => {}
         }
     }
-    found.retain(|(inode, _)| sockets.contains_key(inode));
-    // A process with file capabilities shows its descriptors to root alone. A socket that its user
-    // has opened since is taken for its own.
-    let known: BTreeSet<u32> = found.iter().map(|(inode, _)| *inode).collect();
-    let others = sockets.iter().filter(|(inode, _)| !known.contains(inode));
-    let owner = |user: u32| hidden.iter().find(|(it, _)| *it == user);
-    let others = others.filter_map(|(inode, it)| Some((*inode, owner(it.user)?.1)));
-    found.extend(others);
-    let outsider = |(socket, copy): (u32, usize)| {
-        let it = sockets.get(&socket)?;
-        let group = it.fanout.map(|group| (it.ifindex, group.id));
-        Some(Outsider {
-            socket,
-            copy,
-            group,
-        })
-    };
-    found.into_iter().filter_map(outsider).collect()
+    (open, hidden)
 }
 
 /// The sockets that a process has open.
@@ -274,7 +287,7 @@ fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_linux::netlink::diag::FanoutGroup;
+    use fanpcap_linux::netlink::diag::{FanoutGroup, PacketSocket};
     use fanpcap_linux::packet::ETH_P_SILENT;
 
     #[test]
