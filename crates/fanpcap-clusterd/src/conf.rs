@@ -6,7 +6,6 @@ mod file;
 mod secret;
 mod check;
 
-use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use fanpcap_cluster::NodeId;
 use fanpcap_config::report::{Fault, Place, Report};
+use fanpcap_linux::file::directory::open_regular;
 use fanpcap_select::Selection;
 
 use crate::shipping::Way;
@@ -250,10 +250,7 @@ const KEY_LEAST: usize = fanpcap_cluster::control::KEY_BYTES;
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(format!("{shown} is no regular file"));
-    }
+    let file = open_regular(path).map_err(failed)?;
     let mut text = String::new();
     file.take(LONGEST + 1)
         .read_to_string(&mut text)

@@ -1,11 +1,11 @@
 //! TLS between nodes and analyzers: both sides show a certificate that one authority has signed.
 
 use std::fmt;
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fanpcap_linux::file::directory::open_regular;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -124,12 +124,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let error = |error| TlsError::File(path.to_owned(), error);
-    let is_file = fs::metadata(path).map_err(error)?.is_file();
-    if !is_file {
-        return Err(error(io::Error::other("no regular file")));
-    }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(error)?;
+    let file = open_regular(path).map_err(error)?;
     file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > FILE {
         return Err(error(io::ErrorKind::FileTooLarge.into()));

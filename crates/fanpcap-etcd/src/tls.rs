@@ -1,11 +1,12 @@
 //! Certificates and keys: read from files, and read again when the files change.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use fanpcap_linux::file::directory::open_regular;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -100,10 +101,24 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError>
 fn read(path: &Path) -> Result<Vec<u8>, SetupError> {
     let error = |error| SetupError::File(path.to_owned(), error);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(error)?;
+    let file = open_regular(path).map_err(error)?;
     file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > FILE {
         return Err(error(io::ErrorKind::FileTooLarge.into()));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_testkit::{Scratch, pipe};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_no_file_of_certificates() {
+        let scratch = Scratch::new().unwrap();
+        let error = pipe::opened(&scratch.file("ca"), |ca| certificates(ca).unwrap_err());
+        assert!(error.unwrap().to_string().contains("no regular file"));
+    }
 }

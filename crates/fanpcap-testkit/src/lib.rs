@@ -11,6 +11,7 @@ pub mod library;
 pub mod loopback;
 pub mod mounts;
 pub mod scratch;
+pub mod pipe;
 pub mod traffic;
 pub mod capture;
 pub mod member;

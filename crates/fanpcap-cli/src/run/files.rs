@@ -5,7 +5,7 @@ mod rotated;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::arguments;
+use fanpcap_linux::file::directory::open_regular;
 use fanpcap_merge::{is_capture, resolve};
 use rotated::Pattern;
 
 /// The files of one copy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
     /// Paths that the arguments may name, each with its state before the copy started.
     named: BTreeMap<PathBuf, Option<State>>,
@@ -154,14 +155,15 @@ fn free_name(path: &Path) -> PathBuf {
 /// Whether the file starts like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    // A name in a directory that others write to may be a pipe's.
+    let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.is_ok() && !head.is_empty() && is_capture(&head) != Some(false)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_testkit::Scratch;
+    use fanpcap_testkit::{Scratch, pipe};
 
     const HEAD: [u8; 24] = [
         0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
@@ -210,7 +212,10 @@ mod tests {
             fs::write(scratch.file(name), HEAD).unwrap();
         }
         fs::write(scratch.file("1.pcap3"), "text").unwrap();
-        let found: BTreeSet<_> = files.captures().into_iter().collect();
+        // Somebody else may put such a name into a directory as /tmp.
+        let (pipe, own) = (scratch.file("1.pcap4"), files.clone());
+        let found = pipe::opened(&pipe, move |_| own.captures()).unwrap();
+        let found: BTreeSet<_> = found.into_iter().collect();
         assert_eq!(found, names.iter().map(|name| scratch.file(name)).collect());
         assert_eq!(files.keep().unwrap().len(), 4);
         fs::write(scratch.file("1.pcap1"), HEAD).unwrap();

@@ -1,12 +1,12 @@
 //! Files that only root and this program's user may read: keys, passwords.
 
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use fanpcap_linux::file::directory::is_roots_or_own;
+use fanpcap_linux::file::directory::{is_roots_or_own, open_regular};
 
 /// A secret's bytes. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const OTHERS: u32 = 0o077;
 pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
     check(path, &file.metadata().map_err(failed)?)?;
     let mut bytes = Vec::new();
     let taken = Read::by_ref(&mut file)
@@ -68,9 +68,6 @@ pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
 /// Checks that nobody but root and the calling user can read the file.
 fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     let shown = path.display();
-    if !about.is_file() {
-        return Err(format!("{shown} is no regular file"));
-    }
     if !is_roots_or_own(about) {
         let owner = about.uid();
         return Err(format!(
@@ -90,13 +87,12 @@ fn check(path: &Path, about: &Metadata) -> Result<(), String> {
 pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let about = File::open(path)
+    let about = open_regular(path)
         .and_then(|it| it.metadata())
         .map_err(failed)?;
     match private {
         true => check(path, &about),
-        false if about.is_file() => Ok(()),
-        false => Err(format!("{shown} is no regular file")),
+        false => Ok(()),
     }
 }
 
@@ -105,9 +101,11 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use fanpcap_testkit::Scratch;
+    use fanpcap_testkit::{Scratch, pipe};
 
+    use super::super::Conf;
     use super::*;
+    use crate::tls::{Tls, TlsFiles};
 
     #[test]
     fn a_secret_that_others_may_read_is_refused() {
@@ -134,5 +132,34 @@ mod tests {
                 .contains("regular")
         );
         assert_eq!(format!("{:?}", Secret::new("hidden")), "Secret");
+    }
+
+    #[test]
+    fn a_pipe_is_no_file_and_nobody_waits_for_its_writer() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("pipe");
+        let refused = |open: fn(&Path) -> Result<(), String>| {
+            let error = pipe::opened(&path, open).unwrap().unwrap_err();
+            assert!(error.contains("no regular file"), "{error}");
+        };
+        refused(|path| read(path, 16).map(drop));
+        refused(|path| check_file(path, true));
+        refused(|path| check_file(path, false));
+        refused(|path| {
+            Conf::load(path)
+                .map(drop)
+                .map_err(|report| report.to_string())
+        });
+        refused(|path| {
+            let [ca, certificate, key] = [(); 3].map(|()| path.to_owned());
+            let files = TlsFiles {
+                ca,
+                certificate,
+                key,
+            };
+            Tls::load(&files)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        });
     }
 }

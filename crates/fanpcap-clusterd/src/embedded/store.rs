@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::control::{ClusterId, State};
+use fanpcap_linux::file::directory::open_regular;
 
 /// Longest file.
 const LONGEST: u64 = 1 << 20;
@@ -27,7 +28,7 @@ impl Store {
         made.with_context(|| format!("making {}", directory.display()))?;
         let path = directory.join(format!("coordinator-{:016x}-{number}", cluster.0));
         let shown = path.display();
-        let state = match File::open(&path) {
+        let state = match open_regular(&path) {
             Ok(file) => {
                 let mut bytes = Vec::new();
                 let read = file.take(LONGEST).read_to_end(&mut bytes);
@@ -50,9 +51,17 @@ impl Store {
     /// it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
+        // A crash may have left one. What else has the name is not written to.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
         file.write_all(&state.encode())?;
         file.sync_all()?;
         fs::rename(new, &self.0)?;
@@ -65,7 +74,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use fanpcap_cluster::control::Term;
-    use fanpcap_testkit::Scratch;
+    use fanpcap_testkit::{Scratch, pipe};
 
     use super::*;
 
@@ -81,9 +90,30 @@ mod tests {
             ..State::default()
         };
         store.write(&state).unwrap();
-        assert_eq!(open().unwrap().1, Some(state));
+        assert_eq!(open().unwrap().1, Some(state.clone()));
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");
+        // Neither what is read nor what is written is a pipe that somebody has put there.
+        let path = store.0.clone();
+        fs::remove_file(&path).unwrap();
+        let opened = pipe::opened(&path, move |_| {
+            Store::open(&directory, ClusterId(5), 3).map(drop)
+        });
+        let error = opened.unwrap().unwrap_err();
+        assert!(
+            format!("{error:#}").contains("no regular file"),
+            "{error:#}"
+        );
+        let new = path.with_extension("new");
+        let written = pipe::opened(&new, move |new| {
+            store.write(&state)?;
+            fs::write(new, "so that its name is there")
+        });
+        written.unwrap().unwrap();
+        assert_eq!(
+            State::decode(&fs::read(&path).unwrap()).unwrap().term,
+            Term(77)
+        );
     }
 }

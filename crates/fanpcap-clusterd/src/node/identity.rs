@@ -7,11 +7,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::NodeId;
+use fanpcap_linux::file::directory::open_regular;
 
 use crate::conf;
 
 /// Where the id is kept.
 pub(crate) const PATH: &str = "/var/lib/fanpcap/node-id";
+
+/// No id has more bytes.
+const LONGEST: u64 = 64;
 
 /// The id in the file, which is drawn at random and written if there is none.
 pub(crate) fn node_id(path: &Path) -> Result<NodeId> {
@@ -44,11 +48,14 @@ pub(crate) fn boot() -> Result<u64> {
 }
 
 fn read(path: &Path) -> Result<Option<NodeId>> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.with_context(|| format!("reading {}", path.display()))?,
-    };
     let shown = path.display();
+    let file = match open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.with_context(|| format!("reading {shown}"))?,
+    };
+    let mut text = String::new();
+    let read = file.take(LONGEST).read_to_string(&mut text);
+    read.with_context(|| format!("reading {shown}"))?;
     ensure!(
         !text.trim().is_empty(),
         "{shown} is empty; remove it to draw a new id"
@@ -85,7 +92,7 @@ fn write(path: &Path, id: NodeId) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_testkit::Scratch;
+    use fanpcap_testkit::{Scratch, pipe};
 
     use super::*;
 
@@ -105,6 +112,8 @@ mod tests {
         );
         fs::write(&path, "\n").unwrap();
         node_id(&path).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        pipe::opened(&path, node_id).unwrap().unwrap_err();
         assert_eq!(boot().unwrap(), boot().unwrap());
     }
 }

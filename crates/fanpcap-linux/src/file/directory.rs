@@ -252,6 +252,21 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     open_at(libc::AT_FDCWD, path.as_os_str(), flags, 0)
 }
 
+/// Opens a regular file for reading, wherever its path leads. Looks before it opens: opening a pipe
+/// waits for its writer, and opening a device can change it.
+///
+/// # Errors
+/// `InvalidInput` for other files, and the error of open(2).
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+    let is_file = |about: Metadata| about.is_file().then_some(()).ok_or_else(no_file);
+    is_file(fs::metadata(path)?)?;
+    let file = open_to_read(path)?;
+    // The path may lead elsewhere by now.
+    is_file(file.metadata()?)?;
+    Ok(file)
+}
+
 /// Whether only root and the calling process's effective user can change the file, by its owner and
 /// its mode.
 pub fn is_trusted(about: &Metadata) -> bool {
