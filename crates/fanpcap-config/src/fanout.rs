@@ -226,13 +226,14 @@ fn read(path: &str) -> Result<Source, Fault> {
             .hint("write file:PATH of a file with a steering program"));
     }
     let file = directory::open_to_read(Path::new(path)).map_err(failed)?;
+    let is_shown = directory::is_for_caller(&file.metadata().map_err(failed)?);
     let mut bytes = Vec::new();
     let limit = PROGRAM_MAX as u64 + 1;
     file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > PROGRAM_MAX {
         return Err(too_long());
     }
-    Ok(Source::new(path, &String::from_utf8_lossy(&bytes)))
+    Ok(Source::new(path, &String::from_utf8_lossy(&bytes)).shown(is_shown))
 }
 
 /// The fault of a steering program that is too long.

@@ -98,13 +98,31 @@ impl Report {
         let short = shorten(&source);
         let [full, shortened] = [source.as_str(), short.as_str()]
             .map(|source| format!("{source}:{}:{}: {what}", place.line, place.column));
-        for head in [&full, &shortened] {
+        let heads = [&full, &shortened];
+        for head in heads.into_iter().filter(|_| !place.text.is_empty()) {
             let room = limit.saturating_sub(head.len());
             if let Some(excerpt) = place.excerpt(room) {
                 return format!("{head}{excerpt}");
             }
         }
         cut(if full.len() <= limit { full } else { shortened }, limit)
+    }
+}
+
+impl Report {
+    /// The position alone, without the line or words of it: for a file that the process may read,
+    /// and not the user for whom it runs.
+    pub(crate) fn withheld(self) -> Report {
+        let place = self.place.map(|place| Place {
+            text: String::new(),
+            ..*place
+        });
+        Report {
+            slug: self.slug,
+            message: "a mistake in a file that is not for all users: the line is not shown".into(),
+            place: place.map(Box::new),
+            hint: Some("look at it as the file's owner".into()),
+        }
     }
 }
 

@@ -42,8 +42,15 @@ impl Settings {
             return Settings::parse(environment, "", "");
         };
         let is_machines = environment.value(CONFIG).is_none() && path == environment.system_config;
-        let text = read(&path, is_machines).map_err(|fault| unreadable(fault, environment))?;
-        Settings::parse(environment, &text, &path.to_string_lossy())
+        let read = read(&path, is_machines);
+        let (text, is_shown) = read.map_err(|fault| unreadable(fault, environment))?;
+        let environment = environment::parse(environment)?;
+        let file =
+            file::parse(&text, &path.to_string_lossy()).map_err(|report| match is_shown {
+                true => report,
+                false => report.withheld(),
+            })?;
+        Ok(Settings { environment, file })
     }
 
     /// Reads the environment and `config`, the text of the config file `source`.
@@ -131,7 +138,8 @@ fn distrust(about: &fs::Metadata) -> Option<String> {
 
 /// Reads the config file. Refuses pipes and terminals, which would give other settings each time
 /// that a handle is opened. /dev/null stands for no file. The machine's file is for all users.
-fn read(path: &Path, is_machines: bool) -> Result<String, Fault> {
+/// Returns also whether messages may show the file's lines.
+fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
         Fault::new(
@@ -158,7 +166,8 @@ fn read(path: &Path, is_machines: bool) -> Result<String, Fault> {
         let message = format!("config file '{name}' is longer than {CONFIG_MAX} bytes");
         return Err(Fault::new("config-too-long", message));
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((text, directory::is_for_caller(&about)))
 }
 
 /// Adds the origin of the path and a hint.
@@ -179,6 +188,9 @@ const CONFIG_MAX: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fanout::Fanout;
+    use crate::source::Source;
+    use crate::steering::Steering;
     use std::ffi::OsString;
 
     /// A directory with an `etc.conf` that sets group 1 and a `.pcap.conf` that sets group 2.
@@ -282,19 +294,69 @@ mod tests {
         assert_eq!(machine.group(&named), Some(1));
     }
 
+    /// The error of the file as config file and as steering program, both read as `machine`'s.
+    fn errors(machine: &Machine, path: &Path) -> [String; 2] {
+        let path = path.to_str().unwrap().to_owned();
+        let environment = machine.environment(&path);
+        let as_program = move || {
+            let source = Source::new("test", &format!("file:{path}"));
+            let Fanout::Program(script) = Fanout::parse(source).unwrap() else {
+                panic!("a mode")
+            };
+            Steering::compile(&script, &|_| Err(String::new())).map(drop)
+        };
+        let as_config = move || Settings::load(&environment).map(drop);
+        [error_in_time(as_config), error_in_time(as_program)]
+    }
+
+    fn error_in_time(load: impl FnOnce() -> Result<(), Report> + Send + 'static) -> String {
+        let (done, result) = std::sync::mpsc::channel();
+        // Nobody joins it, as it may wait for ever.
+        std::thread::spawn(move || done.send(load()));
+        let limit = std::time::Duration::from_secs(60);
+        let result = result.recv_timeout(limit).expect("it waits");
+        result.unwrap_err().to_string()
+    }
+
     #[test]
+    fn a_pipe_is_an_error_before_it_has_a_writer() {
+        let machine = Machine::new("pipe");
+        let pipe = machine.0.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for error in errors(&machine, &pipe) {
+            assert!(error.contains("is not a regular file"), "{error}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root: reads the kernel's log"]
     fn a_regular_file_that_blocks_is_an_error() {
         // Reading it waits for the kernel's next message, where the caller may read it at all.
-        let machine = Machine::new("blocks");
-        let environment = machine.environment("/proc/kmsg");
-        let done = std::thread::spawn(move || Settings::load(&environment).unwrap_err());
-        for _ in 0..100 {
-            if done.is_finished() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+        for error in errors(&Machine::new("blocks"), Path::new("/proc/kmsg")) {
+            assert!(error.contains("cannot read "), "{error}");
+            assert!(error.contains("(os error 11)"), "{error}");
         }
-        assert!(done.is_finished(), "it waits");
+    }
+
+    #[test]
+    #[ignore = "needs root: gives files to another user"]
+    fn a_line_of_a_file_that_the_caller_may_not_read_is_not_shown() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let machine = Machine::new("withheld");
+        let path = machine.0.join("file");
+        fs::write(&path, "root:secret:0\n").unwrap();
+        let shown = |mode, owner| {
+            chown(&path, Some(owner), None).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            errors(&machine, &path).map(|error| {
+                assert!(error.contains("/file:1:"), "{error}");
+                error.contains("root") || error.contains("secret")
+            })
+        };
+        assert_eq!(shown(0o644, 65_534), [true; 2]);
+        assert_eq!(shown(0o640, 65_534), [false; 2]);
+        assert_eq!(shown(0o600, fanpcap_linux::process::caller()), [true; 2]);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Source {
     name: String,
     /// The number of the first line of `whole`.
     line: usize,
+    /// Whether messages must not show it.
+    is_withheld: bool,
 }
 
 impl PartialEq for Source {
@@ -36,12 +38,21 @@ impl Source {
             pieces: vec![(0, at)],
             name: name.to_owned(),
             line,
+            is_withheld: false,
         }
     }
 
     /// A text that is all of the place `name`.
     pub fn new(name: &str, text: &str) -> Self {
         Self::within(name, 1, text, 0, text.len())
+    }
+
+    /// The same text, of which messages show lines only if `is_shown`.
+    pub(crate) fn shown(self, is_shown: bool) -> Self {
+        Self {
+            is_withheld: !is_shown,
+            ..self
+        }
     }
 
     /// An empty text, to which lines are added from line `line` on.
@@ -84,7 +95,11 @@ impl Source {
     /// The report of a fault in the text.
     pub(crate) fn blame(&self, fault: Fault) -> Report {
         let place = self.place(fault.offset);
-        fault.report(place)
+        let report = fault.report(place);
+        match self.is_withheld {
+            true => report.withheld(),
+            false => report,
+        }
     }
 }
 

@@ -32,8 +32,46 @@ pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
+/// The user for whom the process runs: the one who called sudo(8), else the real user (getuid(2)).
+pub fn caller() -> u32 {
+    // SAFETY: no preconditions; it always succeeds.
+    let real = unsafe { libc::getuid() };
+    // sudo sets it itself, whatever of the environment it keeps. Who is not root has set it alone.
+    let named = environment::variables(|name| real == 0 && name == "SUDO_UID");
+    let mut users = named.iter().filter_map(|(_, id)| id.to_str()?.parse().ok());
+    users.next().filter(|_| !is_secure()).unwrap_or(real)
+}
+
 /// The effective user (geteuid(2)); 0 is root.
 pub fn effective_user() -> u32 {
     // SAFETY: no preconditions; it always succeeds.
     unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    const AGAIN: &str = "FANPCAP_TELLS_ITS_CALLER";
+
+    #[test]
+    #[ignore = "needs root: what sudo says counts in its processes alone"]
+    fn the_caller_is_whoever_called_sudo() {
+        if env::var_os(AGAIN).is_some() {
+            println!("caller {}", super::caller());
+            return;
+        }
+        let caller = |id: &str| {
+            let own = "process::tests::the_caller_is_whoever_called_sudo";
+            let said = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "--include-ignored", "--nocapture", own])
+                .envs([(AGAIN, "1"), ("SUDO_UID", id)])
+                .output();
+            let said = String::from_utf8(said.unwrap().stdout).unwrap();
+            let id = said.split_once("caller ").unwrap().1.lines().next();
+            id.unwrap().to_owned()
+        };
+        assert_eq!(["1000", "", "x"].map(caller), ["1000", "0", "0"]);
+    }
 }

@@ -283,6 +283,12 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
     [0, process::effective_user()].contains(&about.uid())
 }
 
+/// Whether the user for whom the process runs may see the file's content: all users may read it, or
+/// the file is that user's. The process itself may have more privileges.
+pub fn is_for_caller(about: &Metadata) -> bool {
+    about.mode() & libc::S_IROTH != 0 || about.uid() == process::caller()
+}
+
 /// Bits of a mode that let group or others write.
 const OTHERS_WRITE: u32 = 0o022;
 
