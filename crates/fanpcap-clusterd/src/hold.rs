@@ -25,9 +25,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fanpcap_bpf::MapKind;
 use fanpcap_group::root;
 use fanpcap_group::selection::{self, BPF, CLUSTER, LINK, NEXT, TURN};
@@ -81,13 +81,17 @@ impl Hold {
         let netns = netns::inode().context("the network namespace")?.to_string();
         // Without it another agent could remove the directories again, or unmount.
         let _turn = turn()?;
+        if let Some((path, file)) = earlier::lock_of_agent(&netns, ifindex) {
+            bail!(
+                "{}: one of an earlier build, or a process in a container that has all of \
+                 /run/fanpcap: end it, and give containers /run/fanpcap/v6 alone",
+                in_use(&path.join(&netns), ifindex, &file)
+            );
+        }
         let (directory, path) = private(&netns)?;
         let name = selection::lock(ifindex);
-        let lock = locked(&directory, &name)?.filter(|_| !earlier::has_agent(&netns, ifindex));
-        let lock = lock.with_context(|| {
-            let path = path.display();
-            format!("another 'fanpcap node' runs on this device ({path}/{ifindex}.lock)")
-        })?;
+        let lock = lock_file(&directory, &name)?;
+        ensure!(lock::try_take(&lock)?, in_use(&path, ifindex, &lock));
         let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
@@ -265,25 +269,31 @@ impl Drop for Hold {
 /// namespace. Changes nothing.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
-    let is_of = |cluster: io::Result<Directory>| match cluster {
-        Ok(cluster) => is_locked(&cluster, &netns, ifindex),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+    let found = root::find_state(CLUSTER).and_then(|cluster| taken(&cluster, &netns, ifindex));
+    let is_taken = match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        found => found?.is_some(),
     };
-    Ok(is_of(root::find_state(CLUSTER))? || earlier::has_agent(&netns, ifindex))
+    Ok(is_taken || earlier::lock_of_agent(&netns, ifindex).is_some())
 }
 
-/// Whether a process has the lock of a device, in the directory of all that nodes leave.
-fn is_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<bool> {
+/// The lock file of a device, in the directory of all that nodes leave, if a process has its lock.
+fn taken(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
     let name = selection::lock(ifindex);
-    let file = root::enter(cluster, netns)
-        .and_then(|directory| directory.file(OsStr::new(&name), Access::Read));
-    match file {
-        Ok(Some(file)) => lock::is_taken(&file),
-        Ok(None) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
+    let is_taken = file.as_ref().map_or(Ok(false), lock::is_taken)?;
+    Ok(file.filter(|_| is_taken))
+}
+
+/// Says which process has the lock of a device, as far as /proc shows it.
+fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
+    let path = directory.join(selection::lock(ifindex));
+    let process = lock::holder(file, 0).map(|it| format!("process {} ", it.pid));
+    format!(
+        "another 'fanpcap node' runs on this device ({}locks {})",
+        process.unwrap_or_default(),
+        path.display()
+    )
 }
 
 /// A directory below the agents' own.
@@ -291,11 +301,16 @@ fn private(part: &str) -> Result<(Directory, PathBuf)> {
     root::state_directory(CLUSTER, part).context("the directory of the cluster's agents")
 }
 
-/// The file of this name with its lock; `None` if another process has the lock.
-fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
+/// The file of this name; makes it if there is none.
+fn lock_file(directory: &Directory, name: &str) -> Result<File> {
     let file = directory.file(OsStr::new(name), Access::Make);
     let file = file.with_context(|| format!("opening {name}"))?;
-    let file = file.with_context(|| format!("{name} is no regular file"))?;
+    file.with_context(|| format!("{name} is no regular file"))
+}
+
+/// The file of this name with its lock; `None` if another process has the lock.
+fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
+    let file = lock_file(directory, name)?;
     Ok(lock::try_take(&file)?.then_some(file))
 }
 

@@ -8,7 +8,9 @@
 //! between two packets.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use fanpcap_bpf::MapKind;
@@ -19,7 +21,7 @@ use fanpcap_linux::file::bpf_fs;
 use fanpcap_linux::file::directory::Directory;
 
 use super::{
-    MOUNT, forget_sets, is_locked, locked, open, read_state, remove_if_there, state_name,
+    MOUNT, forget_sets, locked, open, read_state, remove_if_there, state_name, taken,
     unmount_if_empty,
 };
 
@@ -108,8 +110,10 @@ fn next(pins: &Directory, link: &Attached) -> Option<OwnedFd> {
     used.contains(&id).then_some(next)
 }
 
-/// Whether an agent of an earlier build runs on a device.
-pub(super) fn has_agent(netns: &str, ifindex: u32) -> bool {
-    let cluster = root::find_earlier_state(CLUSTER);
-    cluster.is_ok_and(|(cluster, _)| is_locked(&cluster, netns, ifindex).unwrap_or(false))
+/// The lock of the agent of an earlier build that runs on a device, and the path of all that nodes
+/// leave. A container that has the whole of `/run/fanpcap` can take the lock too: nobody else knows
+/// whether its holder is an agent, and two of them on one device would lose packets.
+pub(super) fn lock_of_agent(netns: &str, ifindex: u32) -> Option<(PathBuf, File)> {
+    let (cluster, path) = root::find_earlier_state(CLUSTER).ok()?;
+    Some((path, taken(&cluster, netns, ifindex).ok()??))
 }

@@ -11,11 +11,12 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::bpf_fs;
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::file::lock;
 use fanpcap_linux::interface;
 use fanpcap_testkit::mirror::MONITOR;
 use fanpcap_testkit::netns;
 
-use crate::refusals::netns_of;
+use crate::refusals::{netns_of, refused};
 use crate::stage::Stage;
 
 /// The state of this build and of earlier ones, below `/run` or `/dev/shm`.
@@ -188,8 +189,21 @@ fn links_that_a_container_plants_lead_an_agent_nowhere() {
         fs::create_dir_all(&old.files)?;
         fs::create_dir_all(&old.pins)?;
         old.plant(&victims)?;
+        // Who has the lock may be an agent of an earlier build: the error says which process it is.
+        let path = old.files.join(format!("{}.lock", old.ifindex));
+        let file = fs::File::create(&path)?;
+        ensure!(lock::try_take(&file)?);
+        let holder = format!("process {} locks {}", std::process::id(), path.display());
+        refused(
+            &stage,
+            MONITOR,
+            &format!("({holder}): one of an earlier build"),
+        )?;
+        drop(file);
         stage.start(0)?;
         stage.await_said(0, "loaded topology")?;
+        let holder = format!("process {} locks ", stage.pid(0)?);
+        refused(&stage, MONITOR, &holder)?;
         stage.kill(0)?;
         victims.ensure_unchanged()?;
         // The node's objects have no names there.

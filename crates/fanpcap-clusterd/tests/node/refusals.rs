@@ -111,7 +111,7 @@ fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
-fn refused(stage: &Stage, device: &str, why: &str) -> Result<()> {
+pub(crate) fn refused(stage: &Stage, device: &str, why: &str) -> Result<()> {
     let done = stage.run(0, &["-i", device])?;
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     ensure!(!done.status.success() && said.contains(why), "{said}");

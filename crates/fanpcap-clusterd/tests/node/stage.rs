@@ -1,5 +1,6 @@
 //! Nodes with agents and readers, and traffic for them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -28,14 +29,17 @@ impl Stage {
     /// `count` nodes, whose agents and readers run.
     pub(crate) fn new(count: usize) -> Result<Self> {
         let mut stage = Self::bare(count)?;
-        for node in 0..count {
-            stage.start(node)?;
-            stage.await_said(node, "loaded topology")?;
-        }
-        for node in 0..count {
-            stage.read(node)?;
-        }
+        stage.begin()?;
         Ok(stage)
+    }
+
+    /// Starts the agent and the reader of each node.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        for node in 0..self.mirror.count() {
+            self.start(node)?;
+            self.await_said(node, "loaded topology")?;
+        }
+        (0..self.mirror.count()).try_for_each(|node| self.read(node))
     }
 
     /// `count` nodes on which nothing runs.
@@ -108,10 +112,14 @@ impl Stage {
         Ok(())
     }
 
+    /// The number of a node's agent.
+    pub(crate) fn pid(&self, node: usize) -> Result<u32> {
+        Ok(self.agents[node].as_ref().context("an agent")?.id())
+    }
+
     /// Sends SIGHUP to the agent of a node.
     pub(crate) fn hang_up(&self, node: usize) -> Result<()> {
-        let agent = self.agents[node].as_ref().context("an agent")?;
-        let pid = agent.id().to_string();
+        let pid = self.pid(node)?.to_string();
         let done = Command::new("kill").args(["-s", "HUP", &pid]).status()?;
         ensure!(done.success(), "kill -s HUP {pid}");
         Ok(())
@@ -194,9 +202,14 @@ impl Stage {
         })
     }
 
+    /// The frames of these numbers, of 32 flows.
+    pub(crate) fn frames(numbers: std::ops::Range<u64>) -> Result<Vec<traffic::Frame>> {
+        traffic::frames(7, &traffic::flows(7, 8), numbers)
+    }
+
     /// Sends the frames of these numbers, slowly enough for the nodes' queues.
     pub(crate) fn send(&self, numbers: std::ops::Range<u64>) -> Result<()> {
-        let frames = traffic::frames(7, &traffic::flows(7, 8), numbers)?;
+        let frames = Self::frames(numbers)?;
         let injector = Injector::open(WIRE)?;
         for part in frames.chunks(32) {
             injector.send_all(part)?;
@@ -207,7 +220,7 @@ impl Stage {
 
     /// How often each number was captured, all nodes together, once nothing comes any more; and how
     /// many frames each node has.
-    pub(crate) fn captured(&self) -> Result<(std::collections::BTreeMap<u64, usize>, Vec<usize>)> {
+    pub(crate) fn captured(&self) -> Result<(BTreeMap<u64, usize>, Vec<usize>)> {
         let count = |node| Capture::count_so_far(&self.file(node));
         let counts = || (0..self.mirror.count()).map(count).collect::<Vec<usize>>();
         let mut last = counts();
@@ -220,6 +233,15 @@ impl Stage {
             .map(|node| Capture::read_so_far(&self.file(node)))
             .collect();
         Ok((capture::sequences(&captures), each))
+    }
+
+    /// The node that has captured each frame last.
+    pub(crate) fn nodes(&self) -> BTreeMap<u64, usize> {
+        let of_node = |node| {
+            let packets = Capture::read_so_far(&self.file(node)).packets.into_iter();
+            packets.filter_map(move |packet| Some((packet.sequence?, node)))
+        };
+        (0..self.mirror.count()).flat_map(of_node).collect()
     }
 
     /// Asserts that each of these frames was captured once, by any node.
