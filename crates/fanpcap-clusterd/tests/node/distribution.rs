@@ -1,10 +1,12 @@
 //! Distribution mode: tcpdump behind the selection has this node's packets.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Result, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_testkit::mirror::MONITOR;
-use fanpcap_testkit::netns;
+use fanpcap_testkit::{Direction, netns};
 
 use crate::stage::{SHARE, Stage};
 
@@ -29,6 +31,34 @@ fn each_packet_is_captured_by_one_node() {
                 "{node}: {seen}, {captured}"
             );
         }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn each_connection_is_whole_at_one_node_where_no_selection_is_set() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(3)?;
+        let nodes = "nodes = a1, a2, a3\ninitial = 77\n";
+        stage.replace_settings(&format!("cluster = test\nengine = fixed\n{nodes}"))?;
+        stage.begin()?;
+        stage.send(0..2000)?;
+        stage.assert_once(0..2000)?;
+        let (node_of, mut found) = (stage.nodes(), BTreeMap::new());
+        for frame in Stage::frames(0..2000)? {
+            let (nodes, directions): &mut (BTreeSet<usize>, BTreeSet<bool>) =
+                found.entry(frame.flow.key()).or_default();
+            nodes.insert(node_of[&frame.sequence]);
+            directions.insert(frame.direction == Direction::Request);
+        }
+        for (flow, (nodes, directions)) in &found {
+            ensure!(directions.len() == 2, "{flow:?} has one direction");
+            ensure!(nodes.len() == 1, "{flow:?} is at the nodes {nodes:?}");
+        }
+        let busy: BTreeSet<usize> = node_of.into_values().collect();
+        ensure!(found.len() == 32 && busy.len() == 3, "{busy:?}");
         Ok(())
     })
     .unwrap();
