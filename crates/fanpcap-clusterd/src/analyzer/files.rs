@@ -76,12 +76,7 @@ impl Files {
     /// Files in a directory, which is made if it is not there. What its newest files end with is
     /// not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
-        // What was captured is for the analyzer's user alone, whatever its umask says.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        make(directory)?;
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
@@ -197,6 +192,16 @@ impl Files {
         });
         Ok(())
     }
+}
+
+/// Makes a directory for files, if it is not there. What was captured is for the analyzer's user
+/// alone, whatever its umask says.
+pub(super) fn make(directory: &Path) -> Result<()> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    made.with_context(|| format!("cannot make the directory {}", directory.display()))
 }
 
 /// The name of a file that begins at `now`. Names are in the order of time: a digit more comes in

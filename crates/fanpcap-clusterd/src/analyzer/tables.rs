@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fanpcap_cluster::analyzer::Delivered;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::Result as Done;
@@ -84,8 +84,7 @@ struct Rows {
 impl Tables {
     /// Files in a directory, which is made if it is not there.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        files::make(directory)?;
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
@@ -245,6 +244,8 @@ fn column<T: DataType>(to: &mut SerializedRowGroupWriter<'_, File>, values: &[T:
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use fanpcap_cluster::record::Record;
     use fanpcap_cluster::{NodeId, Revision};
     use fanpcap_testkit::Scratch;
@@ -336,6 +337,18 @@ mod tests {
         tables.finish(9 * SECOND);
         assert_eq!((tables.written, tables.unwritten), (3 * rows + 1, 0));
         assert_eq!(stamps(&directory).pop(), Some(vec![7]));
+    }
+
+    #[test]
+    fn only_the_analyzers_user_reads_what_was_captured() {
+        let scratch = Scratch::new().unwrap();
+        let directory = scratch.file("tables");
+        let mut tables = Tables::new(&directory, rotation(u64::MAX)).unwrap();
+        tables.put(&packet(1, b"header"), SECOND);
+        tables.finish(SECOND);
+        let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&directory), mode(&file.path())), (0o700, 0o600));
     }
 
     #[test]

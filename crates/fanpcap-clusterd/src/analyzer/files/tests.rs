@@ -1,6 +1,7 @@
 //! Files of an analyzer that was killed, and a disk that is full.
 
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use fanpcap_cluster::Revision;
@@ -133,6 +134,24 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     drop(files);
     fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);
+}
+
+#[test]
+fn only_the_analyzers_user_reads_what_was_captured() {
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.file("captures/records");
+    let mut files = Files::new(&directory, ROTATION).unwrap();
+    put(&mut files, 10, RETRY);
+    let written = ours(&directory, END).unwrap();
+    assert_eq!(written.len(), 1);
+    for (path, mode) in [
+        (&scratch.file("captures"), 0o700),
+        (&directory, 0o700),
+        (&written[0], 0o600),
+    ] {
+        let found = fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{} has {found:o}", path.display());
+    }
 }
 
 #[test]
