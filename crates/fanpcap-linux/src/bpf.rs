@@ -23,7 +23,7 @@ mod grace;
 
 pub use grace::wait_for_programs;
 pub use kernel_types::kernel_function;
-pub use link::{Attached, Hook};
+pub use link::{Attached, Hook, has_ingress_programs};
 pub use loaded::{LoadError, Loaded};
 pub use locked::{locked_limit, may_load};
 pub use map::Map;

@@ -142,6 +142,19 @@ impl AsFd for Attached {
     }
 }
 
+/// Whether BPF programs are attached where received packets pass the device's traffic control
+/// (tcx). False where the kernel has no such hook, or does not tell this process.
+pub fn has_ingress_programs(ifindex: u32) -> bool {
+    let mut attr = ProgramQuery {
+        ifindex,
+        kind: ATTACH_TCX_INGRESS,
+        ..ProgramQuery::default()
+    };
+    bpf(BPF_PROG_QUERY, &mut attr).is_ok() && attr.count > 0
+}
+
+// SAFETY: `query` of union bpf_attr. Its addresses are 0: the kernel then writes the numbers alone.
+unsafe impl Attributes for ProgramQuery {}
 // SAFETY: `link_create` of union bpf_attr, without addresses.
 unsafe impl Attributes for LinkCreate {}
 // SAFETY: `link_update` of union bpf_attr, without addresses.
@@ -161,6 +174,20 @@ struct LinkCreate {
     /// Of tcx: beside which other program (0: last), and a revision (0: any).
     beside: u32,
     padding: u32,
+    revision: u64,
+}
+
+/// Up to the revision, which the kernel writes too.
+#[repr(C)]
+#[derive(Default)]
+struct ProgramQuery {
+    ifindex: u32,
+    kind: u32,
+    flags: [u32; 2],
+    programs: u64,
+    count: u32,
+    padding: u32,
+    links: [u64; 3],
     revision: u64,
 }
 
@@ -190,12 +217,14 @@ struct LinkInfo {
     attached_as: u32,
 }
 
+const BPF_PROG_QUERY: libc::c_long = 16;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 const BPF_LINK_DETACH: libc::c_long = 34;
 
 /// enum bpf_attach_type.
 const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_INGRESS: u32 = 46;
 const ATTACH_TCX_EGRESS: u32 = 47;
 /// enum bpf_link_type.
 const LINK_XDP: u32 = 6;
@@ -235,6 +264,34 @@ mod tests {
         };
         let room = std::thread::spawn(own_namespace).join().unwrap();
         std::fs::remove_dir(room).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF, a network namespace, tcx (Linux 6.6)"]
+    fn programs_that_get_what_a_device_receives_are_seen() {
+        let own_namespace = || {
+            // SAFETY: takes plain numbers; the namespace is this thread's alone.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            let index = crate::interface::index("lo").unwrap();
+            let code = [Instruction::set(0, -1), Instruction::exit()];
+            let next = LoadedProgram::load(ProgramKind::SchedCls, "next", &code).unwrap();
+            let Ok(sends) = next.attach(index, Hook::Egress) else {
+                println!("SKIP: no BPF programs at a device's traffic control (tcx, Linux 6.6)");
+                return;
+            };
+            assert!(!has_ingress_programs(index));
+            let mut attr = LinkCreate {
+                program: next.as_fd().as_raw_fd().unsigned_abs(),
+                ifindex: index,
+                kind: ATTACH_TCX_INGRESS,
+                ..LinkCreate::default()
+            };
+            let receives = descriptor(bpf(BPF_LINK_CREATE, &mut attr).unwrap()).unwrap();
+            assert!(has_ingress_programs(index));
+            drop((sends, receives));
+            assert!(!has_ingress_programs(index));
+        };
+        std::thread::spawn(own_namespace).join().unwrap();
     }
 
     #[test]

@@ -5,11 +5,18 @@ use std::io;
 
 use super::link::{self, Link};
 use super::{Question, address, for_each_attribute, route, u32_at};
+use crate::bpf;
 
 const NEIGHBOURS: Question = Question {
     protocol: libc::NETLINK_ROUTE,
     asks: 30,    // RTM_GETNEIGH
     answers: 28, // RTM_NEWNEIGH
+};
+
+const QDISCS: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 38,    // RTM_GETQDISC
+    answers: 36, // RTM_NEWQDISC
 };
 
 /// Returns why packets that the device receives may be for the host or for a container; `None` for
@@ -30,6 +37,7 @@ pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
         () if route::has_route(ifindex)? => Some("a route leads through it"),
         () if receives_for_others(ifindex)? => Some("a container's device may stand on it"),
         () if own.is_some_and(|own| has_pppoe(&own.name)) => Some("a PPPoE session uses it"),
+        () if has_ingress(ifindex)? => Some("traffic control may redirect what it receives"),
         () => None,
     })
 }
@@ -52,6 +60,18 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     Ok(found)
 }
 
+/// Whether the device has filters or BPF programs of traffic control for what it receives. The
+/// host's ends of containers' veths may have these alone: no route, no address and no bridge.
+fn has_ingress(ifindex: u32) -> io::Result<bool> {
+    let mut found = bpf::has_ingress_programs(ifindex);
+    // tcmsg: family, padding, index (at 4), handle, parent (at 12), info.
+    QDISCS.list(&[0; 20], &mut |payload| {
+        found |= u32_at(payload, 4)? == ifindex && u32_at(payload, 12)? == TC_H_INGRESS;
+        Some(())
+    })?;
+    Ok(found)
+}
+
 /// Whether a PPPoE session of the network namespace uses the device: ppp devices do not tell.
 fn has_pppoe(name: &str) -> bool {
     // There is no such file without the kernel's module.
@@ -61,6 +81,8 @@ fn has_pppoe(name: &str) -> bool {
         .any(|line| line.split_whitespace().last() == Some(name))
 }
 
+/// The parent of the qdiscs `ingress` and `clsact`.
+const TC_H_INGRESS: u32 = 0xffff_fff1;
 const PF_BRIDGE: u8 = 7;
 const NTF_SELF: u8 = 2;
 const NDA_LLADDR: u16 = 2;
