@@ -76,9 +76,14 @@ fn has_ingress(ifindex: u32) -> io::Result<bool> {
 fn has_pppoe(name: &str) -> bool {
     // There is no such file without the kernel's module.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
-    sessions
-        .lines()
-        .any(|line| line.split_whitespace().last() == Some(name))
+    is_listed(&sessions, name)
+}
+
+/// A title, and a line for each session: number, address, device (drivers/net/ppp/pppoe.c,
+/// `pppoe_seq_show`).
+fn is_listed(sessions: &str, name: &str) -> bool {
+    let mut sessions = sessions.lines().skip(1);
+    sessions.any(|line| line.split_whitespace().last() == Some(name))
 }
 
 /// The parent of the qdiscs `ingress` and `clsact`.
@@ -89,6 +94,15 @@ const NDA_LLADDR: u16 = 2;
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_pppoe_session_names_its_device() {
+        let sessions = "Id       Address              Device\n\
+                        00000100 02:00:5e:10:00:01     eth1\n";
+        let found = ["eth1", "eth", "eth11", "Device"].map(|name| super::is_listed(sessions, name));
+        assert_eq!(found, [true, false, false, false]);
+        assert!(!super::is_listed("", "eth1"));
+    }
+
     #[test]
     fn the_loopback_device_is_the_hosts_and_one_that_is_not_there_is_nobodys() {
         let index = crate::interface::index("lo").unwrap();
