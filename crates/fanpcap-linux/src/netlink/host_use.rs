@@ -65,11 +65,15 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
 fn has_ingress(ifindex: u32) -> io::Result<bool> {
     let mut found = bpf::has_ingress_programs(ifindex);
     // tcmsg: family, padding, index (at 4), handle, parent (at 12), info.
-    QDISCS.list(&[0; 20], &mut |payload| {
+    let listed = QDISCS.list(&[0; 20], &mut |payload| {
         found |= u32_at(payload, 4)? == ifindex && u32_at(payload, 12)? == TC_H_INGRESS;
         Some(())
-    })?;
-    Ok(found)
+    });
+    match listed {
+        // A kernel without CONFIG_NET_SCHED has none.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(found),
+        listed => listed.map(|()| found),
+    }
 }
 
 /// Whether a PPPoE session of the network namespace uses the device: ppp devices do not tell.
