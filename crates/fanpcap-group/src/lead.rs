@@ -1,7 +1,7 @@
 //! The group that another follows. One group over several devices is a kernel group on each device.
 //! The first one's table says which member owns each bucket, and so which slot does in the others.
 
-use crate::table::{Journal, LEGS_MAX, Row, Table, at};
+use crate::table::{Journal, LEGS_MAX, Row, State, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{Ordering, fence};
@@ -16,6 +16,8 @@ pub(crate) struct Lead {
     classes: Vec<OfClass>,
     /// Of each slot that has or keeps a share, its socket.
     cookies: [Option<u64>; SLOTS],
+    /// The sockets of members that are there or awaited.
+    members: Vec<u64>,
 }
 
 /// The owners of a class's buckets, and its ranks.
@@ -48,6 +50,7 @@ impl Lead {
             generation,
             classes: table.used_classes().into_iter().map(of_class).collect(),
             cookies,
+            members: members(table).map(|(_, row)| row.cookie).collect(),
         };
         // All has been read before the generation is compared.
         fence(Ordering::Acquire);
@@ -58,6 +61,11 @@ impl Lead {
     /// Whether the member of a row in the table of a group that follows has a share in the lead.
     pub(crate) fn has_share(&self, row: &Row) -> bool {
         row.lead != 0 && self.cookies.contains(&Some(row.lead))
+    }
+
+    /// Whether that member is gone from the lead.
+    pub(crate) fn has_lost(&self, row: &Row) -> bool {
+        row.lead != 0 && !self.members.contains(&row.lead)
     }
 
     /// Of each bucket of a class, and of each rank, the slot in `table` whose member it belongs to.
@@ -84,6 +92,11 @@ impl Lead {
     pub(crate) fn note_followed_by(&self, table: Table<'_>) {
         table.set(at::FOLLOWED, self.generation);
     }
+}
+
+fn members(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {
+    let is_one = |row: &Row| matches!(row.state, State::Live | State::Newcomer | State::Awaited);
+    table.rows().filter(move |(_, row)| is_one(row))
 }
 
 fn holders(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {

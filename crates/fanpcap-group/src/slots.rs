@@ -316,6 +316,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             }
         }
         if let Some(lead) = &lead {
+            self.end_waits_as(lead);
             self.enlist_as(lead);
         }
         if classes.iter().any(|&class| self.has_owner(class)) {

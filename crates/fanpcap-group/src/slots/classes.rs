@@ -10,6 +10,7 @@
 //! flow after a later one. A member that came lately may have taken buckets from the dead one, and
 //! got later packets already: it leaves the dead one to others for a while too.
 
+use crate::lead::Lead;
 use crate::table::{Part, Row, State, Table};
 use fanpcap_buckets::{self as buckets, Share, Slot};
 
@@ -109,7 +110,15 @@ pub(super) fn kept(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| row.class == class && row.keeps())
 }
 
-/// Both.
+/// What members of a class keep that are gone, or have lost their place in the lead by that. Some
+/// of these close their other sockets now, or nobody has noticed their death here.
+pub(super) fn gone(table: Table<'_>, class: u8, lead: Option<&Lead>) -> Vec<Share> {
+    let is_lost = |row: &Row| lead.is_some_and(|lead| lead.has_lost(row));
+    let is_gone = |row: &Row| row.keeps() || (row.owns() && is_lost(row));
+    owners(table, &|row| row.class == class && is_gone(row))
+}
+
+/// The shares of both.
 pub(super) fn holders(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| {
         row.class == class && (row.owns() || row.keeps())

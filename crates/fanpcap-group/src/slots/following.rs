@@ -2,7 +2,7 @@
 
 use super::{Ground, Slots, classes};
 use crate::lead::Lead;
-use crate::table::{State, Table};
+use crate::table::{Row, State, Table};
 use fanpcap_buckets::{Share, Slot};
 use std::io;
 
@@ -33,25 +33,43 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
     }
 
+    /// Ends the wait for successors where the lead has ended it, and none has joined.
+    pub(super) fn end_waits_as(&mut self, lead: &Lead) {
+        for (slot, row) in self.table.rows() {
+            let is_over = row.state == State::Awaited && lead.has_lost(&row);
+            let succeeds = |(_, it): (Slot, Row)| {
+                it.state == State::Newcomer && self.predecessor(&it) == Some(slot)
+            };
+            if is_over && !self.table.rows().any(succeeds) {
+                self.set_state(slot, State::Dead);
+            }
+        }
+    }
+
     /// Moves the buckets and ranks of a class as the lead has them. What belongs to a member
     /// without a share here stays where it is, or goes to some member that has one. So does all of
-    /// the gone members' while the lead is changing. Returns how many buckets have moved.
+    /// the gone members' while the lead is changing. A member that is gone keeps its buckets and
+    /// ranks here until another takes its ring here, whatever the lead has: else others would get
+    /// packets before those in the ring. Returns how many buckets have moved.
     pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();
         let part = self.table.part(class);
         let owners = part.owners(&classes::holders(self.table, class));
+        let gone = classes::gone(self.table, class, lead);
+        let kept = part.owners(&gone);
         let mut moved = 0;
         for (bucket, owner) in owners.into_iter().enumerate() {
             let some = shares[bucket % shares.len()].slot;
             let due = due.get(bucket).copied().flatten().or(owner).unwrap_or(some);
-            if owner != Some(due) {
+            if owner != Some(due) && kept[bucket].is_none() {
                 self.ground.step();
                 part.set_owner(bucket, due);
                 moved += 1;
             }
         }
-        if ranks.is_empty() {
+        let has_rank = |it: &Share| ranks.contains(&Some(it.slot));
+        if ranks.is_empty() || !gone.iter().all(has_rank) {
             self.set_ranks(class);
             return moved;
         }

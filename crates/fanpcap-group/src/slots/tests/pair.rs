@@ -3,6 +3,9 @@
 
 use super::world::{Killed, World};
 
+use crate::slots::classes::LEFT_NS;
+use crate::slots::succession::GRACE_NS;
+
 /// Both groups.
 #[derive(Clone)]
 struct Pair {
@@ -62,6 +65,29 @@ impl Pair {
     fn close(&mut self, member: u64) {
         self.lead.close(member);
         self.other.close(member);
+    }
+
+    fn idle(&mut self, ns: u64) {
+        self.lead.idle(ns);
+        self.other.idle(ns);
+    }
+
+    /// One member after the other comes and takes its share; 0 stands for no name.
+    fn come<const N: usize>(&mut self, names: [u64; N]) -> [u64; N] {
+        names.map(|name| {
+            self.idle(1_000_000);
+            let member = match name {
+                0 => self.open(),
+                name => {
+                    let member = self.lead.open_named(name);
+                    assert_eq!(self.other.open_named(name), member);
+                    member
+                }
+            };
+            self.act(member, JOIN, u64::MAX).unwrap();
+            self.act(member, LOOK, u64::MAX).unwrap();
+            member
+        })
     }
 
     fn send(&mut self) {
@@ -171,6 +197,93 @@ fn new_numbers_of_one_devices_slots_move_nothing() {
         assert!(pair.other.owners() == before);
         pair.check();
     }
+}
+
+/// The first of three has taken what the second had in the lead, and has not come to the other
+/// group. The third has come lately.
+fn half_taken() -> (Pair, [u64; 3]) {
+    let mut pair = Pair::new(7);
+    let members = pair.come([0; 3]);
+    pair.send();
+    pair.close(members[1]);
+    pair.lead.attend(members[0]);
+    assert_eq!(pair.lead.heir_of(members[1]), Some(members[0]));
+    pair.other.behind(&pair.lead);
+    (pair, members)
+}
+
+/// The bucket's next packets would come to others before those in the ring.
+#[test]
+fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
+    type Change = fn(&mut Pair, u64);
+    let changes: [(&str, Change); 4] = [
+        ("a look", |_, _| {}),
+        ("a drain", |pair, late| {
+            _ = pair.lead.weigh(0, late, 0);
+            _ = pair.other.weigh(0, late, 0);
+        }),
+        ("a leave", |pair, late| _ = pair.act(late, LEAVE, u64::MAX)),
+        ("a newcomer", |pair, _| _ = pair.come([0])),
+    ];
+    for (what, change) in changes {
+        let (mut pair, [first, gone, late]) = half_taken();
+        let its = |pair: &Pair| {
+            let owners = pair.other.owners().into_iter();
+            (0..).zip(owners).filter(|(_, it)| *it == gone).collect()
+        };
+        let (before, ranks): (Vec<(usize, u64)>, _) = (its(&pair), pair.other.ranks());
+        assert!(before.len() > 1000 && ranks.contains(&gone));
+        change(&mut pair, late);
+        pair.other.behind(&pair.lead);
+        for member in pair.other.members().into_iter().filter(|it| *it != first) {
+            pair.other.follow(member);
+            pair.other.attend(member);
+        }
+        pair.send();
+        assert!(its(&pair) == before, "{what}");
+        assert!(pair.other.ranks().contains(&gone), "{what}");
+        pair.recover();
+        assert_eq!(pair.other.heir_of(gone), Some(first), "{what}");
+        pair.check();
+        pair.check_ledger();
+    }
+}
+
+#[test]
+fn who_follows_has_a_dead_members_ring_after_a_while_if_nobody_who_was_there_before_takes_it() {
+    let (mut pair, [_, gone, late]) = half_taken();
+    pair.other.follow(late);
+    pair.other.attend(late);
+    pair.idle(LEFT_NS);
+    pair.other.attend(late);
+    assert_eq!(pair.other.heir_of(gone), Some(late));
+    pair.check();
+    pair.check_ledger();
+}
+
+/// The wait for a successor ends in one group first.
+#[test]
+fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
+    let mut pair = Pair::new(7);
+    let [first, gone, late] = pair.come([0, 7, 0]);
+    pair.send();
+    pair.close(gone);
+    pair.lead.attend(first);
+    pair.idle(GRACE_NS - 1_000_000);
+    pair.other.attend(first);
+    pair.idle(1_000_000);
+    pair.lead.attend(first);
+    assert_eq!(pair.lead.heir_of(gone), Some(first));
+    assert_eq!(pair.other.awaited(), [gone]);
+    let before = pair.other.owners();
+    pair.other.behind(&pair.lead);
+    pair.other.follow(late);
+    pair.other.attend(late);
+    assert!(pair.other.owners() == before, "before its ring is taken");
+    pair.act(first, LOOK, u64::MAX).unwrap();
+    assert_eq!(pair.other.heir_of(gone), Some(first));
+    pair.check();
+    pair.check_ledger();
 }
 
 /// Kills the one who changes both groups at every step in either: the next ones repair it.

@@ -50,6 +50,8 @@ struct Part {
     since_us: u64,
     /// Its frames have numbers from 0 on. Among all frames these are they.
     numbers: Range<u32>,
+    /// Over how many devices they go in turn, one of each flow over each.
+    devices: u32,
 }
 
 impl Load {
@@ -89,9 +91,14 @@ impl Load {
     pub(super) fn pause(&mut self) -> Result<()> {
         let sending = self.sending.take().context("it pauses already")?;
         let since_us = sending.since_us;
-        let first = self.sent.end().next_multiple_of(FLOWS);
+        let devices = u32::try_from(sending.device.split('^').count())?;
+        let first = self.sent.end().next_multiple_of(FLOWS * devices);
         let numbers = first..first + sending.stop()?;
-        self.sent.0.push(Part { since_us, numbers });
+        self.sent.0.push(Part {
+            since_us,
+            numbers,
+            devices,
+        });
         Ok(())
     }
 
@@ -195,6 +202,12 @@ impl Sent {
     /// Where the numbers end.
     pub(super) fn end(&self) -> u32 {
         self.0.last().map_or(0, |part| part.numbers.end)
+    }
+
+    /// How many directions all flows have together. Frame `number` is of that of this number modulo
+    /// these.
+    pub(super) fn directions(&self) -> u32 {
+        FLOWS * self.0.last().map_or(1, |part| part.devices)
     }
 
     /// Gives a packet its number among all frames. In its own part it has one already.

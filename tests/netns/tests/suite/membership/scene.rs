@@ -348,8 +348,7 @@ impl<'a> Scene<'a> {
         let in_hand = self.changes.iter().filter_map(|it| it.in_hand(&story));
         story.ensure_each_once(&in_hand.collect())?;
         story.ensure_flows_whole()?;
-        let two = self.device.contains('^').then_some("two senders have none");
-        match self.late.or(two) {
+        match self.late {
             Some(why) => print(&format!("order is not asked for: {why}")),
             None => story.ensure_in_order()?,
         }

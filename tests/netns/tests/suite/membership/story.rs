@@ -115,7 +115,7 @@ impl Story {
         Ok(())
     }
 
-    /// Checks that no member had a packet of a flow after a later one.
+    /// Checks that no member had a packet of a flow after a later one of the same device.
     pub(super) fn ensure_in_order(&self) -> Result<()> {
         let late = self.late();
         let first = late.first();
@@ -127,13 +127,15 @@ impl Story {
         Ok(())
     }
 
-    /// Packets that a member had after a later one of their flows, with the member's number.
+    /// Packets that a member had after a later one of their flow and device, with the member's
+    /// number.
     pub(super) fn late(&self) -> Vec<(usize, Got)> {
+        let directions = self.sent.directions();
         let mut late = Vec::new();
         for (member, all) in self.members.iter().enumerate() {
-            let mut last = vec![0; FLOWS as usize];
+            let mut last = vec![0; directions as usize];
             let is_late = |got: &&Got| {
-                let last = &mut last[(got.number % FLOWS) as usize];
+                let last = &mut last[(got.number % directions) as usize];
                 *last = (*last).max(got.number);
                 *last > got.number
             };
