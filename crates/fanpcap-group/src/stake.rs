@@ -79,6 +79,8 @@ pub struct Stake {
     /// The application looks for packets for the first time: members that nobody reads are to give
     /// up their share.
     is_first: AtomicBool,
+    /// The group's steering program gives packets to several members.
+    copies: bool,
     /// The member's slot and its rings, where an engine fills rings of its own.
     rings: Option<(Slot, MemberRings)>,
     /// Nobody writes to it.
@@ -124,6 +126,7 @@ impl Stake {
             skipped: AtomicU64::new(0),
             is_asked: AtomicBool::new(false),
             is_first: AtomicBool::new(false),
+            copies: false,
             rings: None,
             _lifeline: lifeline,
         }
@@ -132,6 +135,13 @@ impl Stake {
     /// The stake of a member whose rings an engine fills.
     pub(crate) fn with_rings(self, rings: Option<(Slot, MemberRings)>) -> Self {
         Self { rings, ..self }
+    }
+
+    /// The stake of a member whose group's steering program may give packets to several members.
+    /// Those that nobody reads keep their share: others have the copies, and who starts to read
+    /// later expects its own.
+    pub(crate) fn with_copies(self, copies: bool) -> Self {
+        Self { copies, ..self }
     }
 
     /// The stake of a member with a page of these words.
@@ -356,7 +366,9 @@ impl Stake {
         if slots.may_begin(self.cookie)? {
             slots.begin_share(self.cookie)?;
             if self.is_first.load(Ordering::Relaxed) {
-                slots.replace_unread(self.cookie)?;
+                if !self.copies {
+                    slots.replace_unread(self.cookie)?;
+                }
                 self.is_first.store(false, Ordering::Relaxed);
             }
         }

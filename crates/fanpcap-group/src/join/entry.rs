@@ -250,7 +250,8 @@ impl<'a> Entry<'a> {
         let rings = placed.as_mut().and_then(|it| it.rings.take());
         let rings = rings.map(|rings| (slot, rings));
         let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
-        Ok(stake.with_rings(rings))
+        let copies = self.steering.at_xdp().is_some_and(|it| it.copies());
+        Ok(stake.with_rings(rings).with_copies(copies))
     }
 
     /// What the table is to say of the newcomer.

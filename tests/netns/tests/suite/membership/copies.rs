@@ -90,6 +90,30 @@ fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
     })
 }
 
+/// An application may open a handle long before it reads it.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_is_read_late_gets_all_that_came_for_it() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let start = |how: &[&str]| Recorder::start_as(wire, DEVICE, GROUP, "main = broadcast", how);
+        let late = start(&[ON_XDP, "idle"])?;
+        let mut load = Load::start_at("20kpps")?;
+        load.await_each_flow()?;
+        let other = start(&[ON_XDP])?;
+        await_for("the other to read", LIMIT, || {
+            Ok((records::count(&other.file)? > 0).then_some(()))
+        })?;
+        load.await_each_flow()?;
+        load.pause()?;
+        late.call()?;
+        let sent = load.sent().count();
+        await_received(&late, Some(sent))?;
+        let got: BTreeSet<u32> = numbers(&late, &load)?.into_iter().collect();
+        ensure!(got.len() == sent, "{} of {sent}", got.len());
+        [late, other].iter_mut().try_for_each(Recorder::stop)
+    })
+}
+
 /// Of three members one ends under load. Each survivor gets no packet twice, and each packet if
 /// `all` go to everybody; the counters on its page say the same. Returns how many packets of the
 /// one that ended count as unread.
