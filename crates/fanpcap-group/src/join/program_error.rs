@@ -99,9 +99,9 @@ impl fmt::Display for ProgramError {
             ),
             Self::NotPermitted(group) => write!(
                 f,
-                "the steering program of fan-out group {group} needs CAP_BPF beside CAP_NET_RAW: run as root, \
-                 or with both (setpriv --ambient-caps, AmbientCapabilities= in a unit); modes such as hash \
-                 need CAP_NET_RAW only",
+                "the steering program of fan-out group {group} needs CAP_BPF beside CAP_NET_RAW, which \
+                 this application lacks or has given up before: let it keep both (root has them; \
+                 AmbientCapabilities= in a unit), or use a mode such as hash",
             ),
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")

@@ -77,6 +77,9 @@ fn where_flow_cannot_be_loaded_it_is_hash() -> Result<()> {
         // Who asks for a mode gets it, or the reason.
         let said = Dialog::behind(wire, 8, &WITHOUT_BPF)?.ask("open flow")?;
         ensure!(said.contains("needs CAP_BPF beside CAP_NET_RAW"), "{said}");
+        // It runs as root.
+        let is_right = said.contains("has given up before") && !said.contains("run as root");
+        ensure!(is_right, "{said}");
         let any = wire.tcpdump_on("any")?.set("PCAP_GROUP", "9");
         let _any = any.start(&wire.scratch)?;
         ensure_all_run(9, "hash", 1)
