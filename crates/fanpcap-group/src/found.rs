@@ -226,7 +226,9 @@ pub(crate) fn search<T>(
     }
 }
 
-const PAGELESS: &str = "no member has a page of this version of fanpcap";
+/// Nothing tells which processes they are of, and so what limits these have.
+const PAGELESS: &str =
+    "no member has a page of this version of fanpcap, which takes a file (LimitFSIZE=)";
 
 /// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
 /// shows none.

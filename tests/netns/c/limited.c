@@ -1,5 +1,5 @@
 /* A member of a process that may not make files of any size (RLIMIT_FSIZE):
- * limited DEVICE GROUP MODE. */
+ * limited DEVICE GROUP MODE [stays]. */
 #include "scene.h"
 #include <sys/resource.h>
 
@@ -8,8 +8,8 @@ int main(int argc, char **argv)
 	struct rlimit before, none;
 	pcap_t *p;
 
-	if (argc != 4 || getrlimit(RLIMIT_FSIZE, &before) != 0)
-		fail("usage", "limited DEVICE GROUP MODE");
+	if (argc < 4 || getrlimit(RLIMIT_FSIZE, &before) != 0)
+		fail("usage", "limited DEVICE GROUP MODE [stays]");
 	none = before;
 	none.rlim_cur = 0;
 	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
@@ -20,6 +20,9 @@ int main(int argc, char **argv)
 		return 1;
 	printf("%llu members, sums %s\n", (unsigned long long)fanout_stats(p).members,
 	       fanout_stats(p).valid & PCAP_FANOUT_STAT_GROUP_RECEIVED ? "known" : "unknown");
+	fflush(stdout);
+	if (argc > 4)
+		pause();
 	pcap_close(p);
 	return 0;
 }

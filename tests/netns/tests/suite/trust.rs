@@ -105,6 +105,26 @@ fn a_process_that_may_make_no_files_is_a_member_without_a_page() -> Result<()> {
     })
 }
 
+/// Others find what a steered group shares by its members' pages.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_may_make_no_files_shares_with_others_by_the_kernels_modes_alone() -> Result<()> {
+    on_wire(1, |wire| {
+        let start = |group: &str, mode: &str| {
+            let limited = Program::new(wire.compile("limited")?, "1 members, sums unknown\n")?;
+            let limited = limited.args([DEVICE, group, mode, "stays"]);
+            limited.ends_with_caller().start(&wire.scratch)
+        };
+        let _first = start("7", "hash")?;
+        Dialog::start(wire, 7)?.expect("open hash", "opened 0")?;
+        let _first = start("8", "main = steer_flow")?;
+        let refused = Dialog::start(wire, 8)?.ask("open main = steer_flow")?;
+        let is_told = ["no member has a page", "(LimitFSIZE=)"].map(|it| refused.contains(it));
+        ensure!(is_told == [true; 2], "{refused}");
+        Ok(())
+    })
+}
+
 /// A directory in memory that containers share, or have each of its own.
 pub(crate) struct Volume(PathBuf);
 
