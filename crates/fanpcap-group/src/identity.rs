@@ -37,7 +37,7 @@ impl Identity {
     }
 
     /// For who is no member of the group: nothing is made for it.
-    pub(crate) fn outside(group: u16, ifindex: u32) -> Self {
+    pub fn outside(group: u16, ifindex: u32) -> Self {
         Self {
             group,
             known_as: group,

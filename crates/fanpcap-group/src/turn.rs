@@ -118,6 +118,14 @@ impl GroupLock {
         locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
     }
 
+    /// A newcomer at the device's dock that is on no page yet and is stopped, if all such are.
+    pub(crate) fn stopped_newcomer(&self) -> Option<Stat> {
+        let (file, numbers) = self.0.as_ref()?;
+        let newcomers = lock::holders(file, numbers[NEWCOMERS]);
+        let all_are = newcomers.iter().all(Stat::is_stopped);
+        newcomers.into_iter().next().filter(|_| all_are)
+    }
+
     /// The turn, if nobody has it.
     ///
     /// # Errors
@@ -260,7 +268,7 @@ impl Drop for Thread {
 
 /// How long to wait for other threads and processes, and after how long to look who has the lock.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
-const LOOKED_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const LOOKED_AFTER: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

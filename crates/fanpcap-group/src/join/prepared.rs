@@ -11,8 +11,9 @@ use crate::page::{GroupDir, MemberId};
 use crate::roster::Roster;
 use crate::selection;
 use crate::shared::Shared;
+use crate::steered::SteerError;
 use crate::table::at;
-use crate::turn::{Claim, GroupLock};
+use crate::turn::{Claim, GroupLock, LOOKED_AFTER};
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
@@ -183,6 +184,7 @@ struct Docked {
 fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
     let mut arriving_since = None;
     let mut leaving = Leaving::new();
+    let mut look = Instant::now() + LOOKED_AFTER;
     loop {
         let turn = lock.take().map_err(XdpError::Lock)?;
         let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
@@ -221,6 +223,12 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
             }
         }
         drop(arriving);
+        if Instant::now() >= look {
+            look = Instant::now() + LOOKED_AFTER;
+            if let Some(stopped) = lock.stopped_newcomer() {
+                return Err(XdpError::Lock(SteerError::BusyBy(stopped)));
+            }
+        }
         thread::sleep(found::STEP);
     }
 }

@@ -83,10 +83,16 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// A process that has the lock of one byte, or a share of it, as far as /proc shows it
-/// (`/proc/PID/fdinfo`).
+/// A process that has the lock of one byte, as far as /proc shows it (`/proc/PID/fdinfo`).
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
-    let inode = file.metadata().ok()?.ino();
+    holders(file, byte).into_iter().next()
+}
+
+/// All processes that have the lock of one byte, or a share of it.
+pub fn holders(file: &File, byte: u32) -> Vec<Stat> {
+    let Ok(inode) = file.metadata().map(|it| it.ino()) else {
+        return Vec::new();
+    };
     let its = format!(":{inode} {byte} {byte}");
     let is_its = |line: &str| line.starts_with("lock:") && line.ends_with(&its);
     let has_it = |process: &Stat| {
@@ -94,7 +100,9 @@ pub fn holder(file: &File, byte: u32) -> Option<Stat> {
         let mut infos = infos.into_iter().flatten().flatten();
         infos.any(|it| fs::read_to_string(it.path()).is_ok_and(|text| text.lines().any(is_its)))
     };
-    stat::all().into_iter().find(has_it)
+    let mut all = stat::all();
+    all.retain(has_it);
+    all
 }
 
 /// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.
