@@ -1,5 +1,5 @@
-/* A thread leaves the network namespace of its member: moves DEVICE GROUP SENDER. Says before and after
-   which counters are known. */
+/* A thread leaves the network namespace of its member: moves DEVICE GROUP SENDER MODE. Says before and
+   after which counters are known. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <sched.h>
@@ -26,9 +26,9 @@ int main(int argc, char **argv)
 {
 	pcap_t *p;
 
-	if (argc != 4)
-		fail("usage", "moves DEVICE GROUP SENDER");
-	p = opened(argv[1], atoi(argv[2]), "hash");
+	if (argc != 5)
+		fail("usage", "moves DEVICE GROUP SENDER MODE");
+	p = opened(argv[1], atoi(argv[2]), argv[4]);
 	send_frames(argv[3], FRAMES);
 	await_received(p, NULL, FRAMES);
 	tell("here", p);
