@@ -132,8 +132,9 @@ impl Limits {
                 "applications started from here may write files of {} bytes",
                 self.file
             ),
-            why: "a member whose page is larger has none: a group with a steering program can't keep flows in \
-                  their place when that member joins or crashes"
+            why: "a member whose page is larger has none: other processes can't join a group with a steering \
+                  program that it began, and such a group can't keep flows in their place when it joins or \
+                  crashes"
                 .to_owned(),
             fix: "ulimit -f unlimited    # LimitFSIZE=infinity in a unit".to_owned(),
         })
