@@ -1,7 +1,7 @@
 //! The group that another follows. One group over several devices is a kernel group on each device.
 //! The first one's table says which member owns each bucket, and so which slot does in the others.
 
-use crate::table::{Journal, LEGS_MAX, Row, State, Table, at};
+use crate::table::{Journal, LEGS_MAX, Row, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{Ordering, fence};
@@ -46,11 +46,12 @@ impl Lead {
                 ranks: part.ranks(),
             }
         };
+        let members = table.rows().filter(|(_, row)| row.is_occupied());
         let lead = Self {
             generation,
             classes: table.used_classes().into_iter().map(of_class).collect(),
             cookies,
-            members: members(table).map(|(_, row)| row.cookie).collect(),
+            members: members.map(|(_, row)| row.cookie).collect(),
         };
         // All has been read before the generation is compared.
         fence(Ordering::Acquire);
@@ -92,11 +93,6 @@ impl Lead {
     pub(crate) fn note_followed_by(&self, table: Table<'_>) {
         table.set(at::FOLLOWED, self.generation);
     }
-}
-
-fn members(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {
-    let is_one = |row: &Row| matches!(row.state, State::Live | State::Newcomer | State::Awaited);
-    table.rows().filter(move |(_, row)| is_one(row))
 }
 
 fn holders(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {

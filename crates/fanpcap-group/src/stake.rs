@@ -13,7 +13,7 @@ use crate::record::{MemberCounters, WORDS, at};
 use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
-use crate::table::{Ledger, Row, State};
+use crate::table::{Ledger, State};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_linux::file::shared::Word;
@@ -132,16 +132,11 @@ impl Stake {
         }
     }
 
-    /// The stake of a member whose rings an engine fills.
-    pub(crate) fn with_rings(self, rings: Option<(Slot, MemberRings)>) -> Self {
-        Self { rings, ..self }
-    }
-
-    /// The stake of a member whose group's steering program may give packets to several members.
-    /// Those that nobody reads keep their share: others have the copies, and who starts to read
-    /// later expects its own.
-    pub(crate) fn with_copies(self, copies: bool) -> Self {
-        Self { copies, ..self }
+    /// The stake of a member whose rings an engine fills. If the group's steering program `copies`
+    /// packets, handles that nobody reads keep their share: who reads late expects its own copies.
+    pub(crate) fn with_rings(mut self, rings: Option<(Slot, MemberRings)>, copies: bool) -> Self {
+        (self.rings, self.copies) = (rings, copies);
+        self
     }
 
     /// The stake of a member with a page of these words.
@@ -230,11 +225,9 @@ impl Stake {
         let Some(on_xdp) = &self.shared.on_xdp else {
             return;
         };
-        let may_get =
-            |row: Row| matches!(row.state, State::Live | State::Newcomer | State::Awaited);
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie);
-        let slot = slot.filter(|_| !table.rows().any(|(_, row)| may_get(row)));
+        let slot = slot.filter(|_| !table.rows().any(|(_, row)| row.is_occupied()));
         let estate = Estate::of(&self.shared, self.cookie);
         if let Some((slot, estate)) = slot.zip(estate) {
             on_xdp.program().set_snaplen(slot.0, 0);
@@ -288,7 +281,7 @@ impl Stake {
             thread::yield_now();
         }
         self.skipped.store(frames, Ordering::Relaxed);
-        self.is_first.store(true, Ordering::Relaxed);
+        self.is_first.store(!self.copies, Ordering::Relaxed);
     }
 
     /// Takes at once the share of a member that the system's library reads: its first look for
@@ -366,9 +359,7 @@ impl Stake {
         if slots.may_begin(self.cookie)? {
             slots.begin_share(self.cookie)?;
             if self.is_first.load(Ordering::Relaxed) {
-                if !self.copies {
-                    slots.replace_unread(self.cookie)?;
-                }
+                slots.replace_unread(self.cookie)?;
                 self.is_first.store(false, Ordering::Relaxed);
             }
         }

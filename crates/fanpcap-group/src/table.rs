@@ -234,6 +234,11 @@ impl Row {
         ]
     }
 
+    /// Whether a member has the slot, or is awaited for it.
+    pub(crate) fn is_occupied(&self) -> bool {
+        matches!(self.state, State::Live | State::Newcomer | State::Awaited)
+    }
+
     /// Whether it owns its share of the buckets.
     pub(crate) fn owns(&self) -> bool {
         matches!(self.state, State::Live | State::Awaited) && self.weight > 0

@@ -251,7 +251,7 @@ impl<'a> Entry<'a> {
         let rings = rings.map(|rings| (slot, rings));
         let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
         let copies = self.steering.at_xdp().is_some_and(|it| it.copies());
-        Ok(stake.with_rings(rings).with_copies(copies))
+        Ok(stake.with_rings(rings, copies))
     }
 
     /// What the table is to say of the newcomer.

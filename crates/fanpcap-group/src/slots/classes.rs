@@ -94,10 +94,7 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
 pub(super) fn has_heir(table: Table<'_>, row: &Row) -> bool {
     let slot = table.slot_of(row.heir);
     // The heir of an heir that is awaited is its successor.
-    slot.is_some_and(|slot| {
-        let state = table.row(slot).state;
-        matches!(state, State::Live | State::Newcomer | State::Awaited)
-    })
+    slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 
 /// The shares of a class's members, of all that own one.

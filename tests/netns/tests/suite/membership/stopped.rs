@@ -27,8 +27,8 @@ use super::load::print;
 
 const GROUP: u16 = 7;
 
-/// How many are stopped, unless `FANPCAP_RUNS` says so. Before they gave the lock back, a quarter of
-/// those beside a member on XDP had it.
+/// How many are stopped, unless `FANPCAP_RUNS` says so. Before they gave the lock back, a quarter
+/// of those beside a member on XDP had it.
 const RUNS: u32 = 30;
 const RUNS_BESIDE_ON_XDP: u32 = 100;
 
