@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fanpcap_linux::process::netns::inode;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_nic::device::Device;
@@ -33,9 +33,8 @@ impl Drop for Journals {
 }
 
 fn journals() -> Result<PathBuf> {
-    let root = fanpcap_group::root::make_root()?;
-    let own = root.parent().context("no parent")?;
-    Ok(own.join("tune").join(inode()?.to_string()))
+    let (_, path) = fanpcap_group::root::state_directory("tune", &inode()?.to_string())?;
+    Ok(path)
 }
 
 fn receiving() -> Result<u32> {
