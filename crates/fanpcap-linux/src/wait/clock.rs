@@ -7,7 +7,13 @@ use std::{fs, io};
 /// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share, and
 /// by which BPF programs stamp packets. In a time namespace the process's differs from that.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC).saturating_add_signed(-namespace_ns())
+    process_ns().saturating_add_signed(-namespace_ns())
+}
+
+/// Nanoseconds of the process's `CLOCK_MONOTONIC`. Async-signal-safe: the first call of
+/// [`monotonic_ns`] reads files.
+pub(crate) fn process_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
 }
 
 /// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not

@@ -15,7 +15,7 @@ use std::time::Duration;
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The last signal that came; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The time of the first stop request, by [`clock::monotonic_ns`]; 0: none.
+/// The time of the first stop request, by [`clock::process_ns`]; 0: none.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
@@ -57,7 +57,7 @@ pub fn is_insisted() -> bool {
 
 /// Requests a stop as a signal does. Async-signal-safe.
 pub fn request() {
-    let now = clock::monotonic_ns();
+    let now = clock::process_ns();
     // The first request's time stays.
     let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
@@ -104,7 +104,7 @@ fn catch(signal: c_int) -> io::Result<()> {
 extern "C" fn caught(signal: c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
     let since = SINCE_NS.load(Ordering::Acquire);
-    if since > 0 && clock::monotonic_ns().saturating_sub(since) > SAME_NS {
+    if since > 0 && clock::process_ns().saturating_sub(since) > SAME_NS {
         INSISTED.store(true, Ordering::Release);
     }
     request();
