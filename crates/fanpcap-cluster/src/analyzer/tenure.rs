@@ -141,35 +141,44 @@ impl Tenures {
         standing
     }
 
-    /// Whether the node got the bucket with this very revision, a short while before the record:
-    /// what the owner before has captured then may come yet.
+    /// Whether the node got the bucket a short while before the record: what the owner before has
+    /// captured then may come yet. The node may have passed over the topology that gave it the
+    /// bucket, and have begun with a later one.
     pub(super) fn is_new(&self, record: &Claim, skew: u64) -> bool {
-        let at = self
-            .tenures
-            .iter()
-            .position(|it| it.revision == record.revision);
-        let before = at.and_then(|at| self.tenures.get(at.checked_sub(1)?));
-        let owner = before.and_then(|it| it.topology.owners[record.bucket]);
-        let slot = before.and_then(|it| it.slots.get(&record.node));
-        if before.is_none() || slot.copied() == owner {
-            return false;
+        let owns = |tenure: &Tenure| {
+            let slot = tenure.slots.get(&record.node).copied();
+            slot.is_some() && tenure.topology.owners[record.bucket] == slot
+        };
+        let by_then = |tenure: &&Tenure| tenure.revision <= record.revision;
+        let own = self.tenures.iter().take_while(by_then);
+        let mut since = None;
+        let mut is_known = false;
+        for tenure in own {
+            match owns(tenure) {
+                true => since = since.or(Some(tenure.revision)),
+                false => (since, is_known) = (None, true),
+            }
         }
-        let began = self.began.get(&record.node).into_iter().flatten();
-        let mut first = began.filter(|(by, _)| *by == record.revision);
-        first.any(|(_, first)| record.stamp <= first.saturating_add(2 * skew))
+        let since = since.filter(|_| is_known);
+        let first = since.and_then(|since| self.first(record.node, since));
+        first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
     /// Whether an owner by `tenure` captured before the record by more than the skew.
     fn has_taken_over(&self, tenure: &Tenure, record: &Claim, skew: u64) -> bool {
         let owner = tenure.topology.owners[record.bucket];
         let owner = tenure.slots.iter().find(|(_, slot)| Some(**slot) == owner);
-        let began = owner.and_then(|(node, _)| self.began.get(node));
-        let by_then = began
-            .into_iter()
-            .flatten()
-            .filter(|(by, _)| *by >= tenure.revision);
-        let first = by_then.map(|(_, stamp)| *stamp).min();
+        let first = owner.and_then(|(node, _)| self.first(*node, tenure.revision));
         first.is_some_and(|first| record.stamp > first.saturating_add(skew))
+    }
+
+    /// The first stamp of a node by this revision or a later one.
+    fn first(&self, node: NodeId, since: Revision) -> Option<u64> {
+        let began = self.began.get(&node)?.iter();
+        began
+            .filter(|(by, _)| *by >= since)
+            .map(|(_, stamp)| *stamp)
+            .min()
     }
 }
 

@@ -330,6 +330,45 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_heirs() {
     assert!(found == wanted, "{:?}", analyzer.counters());
 }
 
+/// The new node passes over the topology that gave it the bucket, and begins with the next one. The
+/// old node has heard of neither, and what it captured comes late.
+#[test]
+fn the_first_packets_of_an_owner_that_passed_a_topology_over_are_compared_too() {
+    let mut analyzer = analyzer();
+    let (mut old, mut new) = (node(OLD), node(NEW));
+    let mut given = Vec::new();
+    for (revision, owner) in [(1, 0), (2, 1), (3, 1)] {
+        analyzer.follow(Revision(revision), topology(owner, None));
+    }
+    let mut send = |revision, of: std::ops::Range<u64>, now: u64| {
+        let builder = if revision == 1 { &mut old } else { &mut new };
+        for at in of {
+            let content = at.to_be_bytes();
+            let sent = record(BEGIN + at * MS, false, &content);
+            assert_eq!(builder.push(Revision(revision), &sent), None);
+        }
+        let bytes = builder.flush().unwrap();
+        let now = BEGIN + now * MS;
+        analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
+        analyzer.release(now + 600 * MS, |it| given.push(it.record.captured.to_vec()));
+    };
+    send(3, 300..310, 310);
+    send(3, 310..320, 2000);
+    for from in [290, 300, 310] {
+        send(1, from..from + 10, 2010);
+    }
+    analyzer.flush(|it| given.push(it.record.captured.to_vec()));
+    given.sort();
+    let wanted: Vec<_> = (290..320u64).map(|at| at.to_be_bytes().to_vec()).collect();
+    assert!(
+        given == wanted,
+        "{} given: {:?}",
+        given.len(),
+        analyzer.counters()
+    );
+    assert_eq!(analyzer.counters().doubles, 20, "{:?}", analyzer.counters());
+}
+
 #[test]
 fn an_analyzer_that_is_cut_off_takes_what_it_can_not_judge() {
     let mut analyzer = analyzer();

@@ -41,7 +41,12 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let missed = i64::try_from(truth.missed)?;
     // None, but on a machine that is too slow for what comes.
     let unchecked = u64::try_from(line.number("unchecked")?)?;
-    ensure!(truth.doubles <= unchecked, "{truth:?}: {line}");
+    ensure!(
+        truth.doubles <= unchecked,
+        "{truth:?}: {line}\n{:?}\n{}",
+        files::doubles(&stage.records()),
+        stage.said()
+    );
     ensure!(
         (least..=most).contains(&missed),
         "{missed} missed, {least}..{most} explained: {truth:?}: {line}\n{}",

@@ -12,23 +12,56 @@ use crate::wire;
 /// A block of a packet with its interface and time (pcapng, section 4.3).
 const PACKET: u32 = 6;
 
-/// The numbers of the packets in all files of a directory, in the order of the files.
+/// A packet in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) number: u64,
+    /// The number of its interface in the file: one of each node.
+    interface: u32,
+    /// Nanoseconds since 1970.
+    stamp: u64,
+}
+
+/// The packets in all files of a directory, in the order of the files.
 ///
 /// # Errors
 /// A file is not whole pcapng blocks.
-pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
+fn packets(directory: &Path) -> Result<Vec<Packet>> {
     let entries = fs::read_dir(directory).context("the analyzer's directory")?;
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     paths.sort();
-    let mut numbers = Vec::new();
+    let mut packets = Vec::new();
     for path in paths {
         let bytes = fs::read(&path)?;
-        blocks(&bytes, &mut numbers).with_context(|| path.display().to_string())?;
+        blocks(&bytes, &mut packets).with_context(|| path.display().to_string())?;
     }
-    Ok(numbers)
+    Ok(packets)
 }
+
+/// The numbers of the packets in all files of a directory, in the order of the files.
+///
+/// # Errors
+/// A file is not whole pcapng blocks.
+pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
+    let packets = packets(directory)?;
+    Ok(packets.iter().map(|packet| packet.number).collect())
+}
+
+/// The first packets that are there more than once.
+///
+/// # Errors
+/// As [`numbers`].
+pub(crate) fn doubles(directory: &Path) -> Result<Vec<Packet>> {
+    let mut packets = packets(directory)?;
+    packets.sort_by_key(|packet| packet.number);
+    let same = packets.chunk_by(|one, other| one.number == other.number);
+    let doubles = same.filter(|same| same.len() > 1).flatten();
+    Ok(doubles.copied().take(SHOWN).collect())
+}
+
+const SHOWN: usize = 40;
 
 /// The numbers of the packets in a pcap file, in its order.
 ///
@@ -43,7 +76,7 @@ pub(crate) fn numbers_of_pcap(path: &Path) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-fn blocks(mut bytes: &[u8], numbers: &mut Vec<u64>) -> Result<()> {
+fn blocks(mut bytes: &[u8], packets: &mut Vec<Packet>) -> Result<()> {
     let word = |bytes: &[u8], at: usize| -> Result<u32> {
         let word = bytes.get(at..at + 4).context("a block's end is missing")?;
         Ok(u32::from_ne_bytes(word.try_into()?))
@@ -57,7 +90,13 @@ fn blocks(mut bytes: &[u8], numbers: &mut Vec<u64>) -> Result<()> {
         if word(bytes, 0)? == PACKET {
             let captured = word(bytes, 20)? as usize;
             let packet = bytes.get(28..28 + captured).context("a short packet")?;
-            numbers.extend(wire::number(packet));
+            let stamp = u64::from(word(bytes, 12)?) << 32 | u64::from(word(bytes, 16)?);
+            let interface = word(bytes, 8)?;
+            packets.extend(wire::number(packet).map(|number| Packet {
+                number,
+                interface,
+                stamp,
+            }));
         }
         bytes = &bytes[length..];
     }
