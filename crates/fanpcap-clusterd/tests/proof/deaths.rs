@@ -43,8 +43,8 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let unchecked = u64::try_from(line.number("unchecked")?)?;
     ensure!(
         truth.doubles <= unchecked,
-        "{truth:?}: {line}\n{:?}\n{}",
-        files::doubles(&stage.records()),
+        "{truth:?}: {line}\n{}{}",
+        files::doubles(&stage.records())?,
         stage.said()
     );
     ensure!(

@@ -13,9 +13,8 @@ use crate::wire;
 const PACKET: u32 = 6;
 
 /// A packet in a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
-    pub(crate) number: u64,
+struct Packet {
+    number: u64,
     /// The number of its interface in the file: one of each node.
     interface: u32,
     /// Nanoseconds since 1970.
@@ -49,16 +48,17 @@ pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
     Ok(packets.iter().map(|packet| packet.number).collect())
 }
 
-/// The first packets that are there more than once.
+/// The first packets that are there more than once, each with its interface and stamp.
 ///
 /// # Errors
 /// As [`numbers`].
-pub(crate) fn doubles(directory: &Path) -> Result<Vec<Packet>> {
+pub(crate) fn doubles(directory: &Path) -> Result<String> {
     let mut packets = packets(directory)?;
     packets.sort_by_key(|packet| packet.number);
     let same = packets.chunk_by(|one, other| one.number == other.number);
-    let doubles = same.filter(|same| same.len() > 1).flatten();
-    Ok(doubles.copied().take(SHOWN).collect())
+    let doubles = same.filter(|same| same.len() > 1).flatten().take(SHOWN);
+    let shown = doubles.map(|it| format!("{} of {} at {}\n", it.number, it.interface, it.stamp));
+    Ok(shown.collect())
 }
 
 const SHOWN: usize = 40;
