@@ -18,13 +18,18 @@ const DEVICE: &str = "ftun1";
 /// A pair with four queues in a namespace of its own. Its journals go with it.
 fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
+        let number = fanpcap_linux::process::netns::inode()?.to_string();
+        let journals = ["/run", "/dev/shm"]
+            .map(|base| PathBuf::from(base).join("fanpcap-state/tune").join(&number));
+        // A namespace that is gone may have had the number, and have left some.
+        for journals in &journals {
+            let _ = fs::remove_dir_all(journals);
+        }
         Veth::new("ftun0", DEVICE, 4)?;
         let before = facts()?;
         let result = test();
         let restored = tune(&["--restore"]);
-        for base in ["/run", "/dev/shm"] {
-            let number = fanpcap_linux::process::netns::inode()?.to_string();
-            let journals = PathBuf::from(base).join("fanpcap-state/tune").join(number);
+        for journals in journals {
             let is_left = journals.exists();
             let _ = fs::remove_dir_all(&journals);
             ensure!(

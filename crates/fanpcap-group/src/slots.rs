@@ -229,8 +229,10 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// member `own` to look after.
     fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
         let table = self.table;
+        // The lead has ended the wait for it since: it has its buckets yet.
+        let is_new = |row: &Row| row.keeps() && classes::may_inherit(table, own, row);
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
-            State::Dead => classes::until_due(table, own, row, now_ns) == Some(0),
+            State::Dead => !is_new(row) && classes::until_due(table, own, row, now_ns) == Some(0),
             State::Inherited => {
                 !classes::has_heir(table, row) && classes::may_inherit(table, own, row)
             }

@@ -119,7 +119,6 @@ impl Journal {
         if !content.about.is_of(&place.about) {
             // The device of those changes is gone, and its values with it.
             content.changes.clear();
-            place.write(&content)?;
         }
         content.about = place.about.clone();
         for change in &mut content.changes {

@@ -286,6 +286,32 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.check_ledger();
 }
 
+/// The lead ends the wait for one member while another's buckets are given away here.
+#[test]
+fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
+    let mut pair = Pair::new(7);
+    let [first, awaited, gone, late] = pair.come([0, 7, 0, 0]);
+    pair.send();
+    pair.close(awaited);
+    pair.close(gone);
+    pair.lead.attend(first);
+    pair.other.behind(&pair.lead);
+    pair.idle(1_000_000);
+    pair.other.follow(late);
+    pair.other.attend(late);
+    assert_eq!(pair.other.awaited(), [awaited]);
+    pair.idle(GRACE_NS - 1_000_000);
+    pair.other.follow(first);
+    pair.lead.attend(first);
+    assert_eq!(pair.lead.heir_of(awaited), Some(first));
+    pair.other.behind(&pair.lead);
+    pair.other.attend(first);
+    pair.send();
+    pair.recover();
+    pair.check();
+    pair.check_ledger();
+}
+
 /// Kills the one who changes both groups at every step in either: the next ones repair it.
 #[test]
 fn who_dies_between_the_groups_is_followed_by_the_others() {
