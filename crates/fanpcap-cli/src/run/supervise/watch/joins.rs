@@ -117,12 +117,14 @@ impl Watch<'_> {
         let has_joined = |copy: usize| self.ledger.has_members(copy);
         let is_asked = |copy: usize| !has_joined(copy) && !self.outsiders.said.contains(&copy);
         let joined = running.iter().any(|&(_, copy)| has_joined(copy));
-        let mut found = match running.iter().any(|&(_, copy)| is_asked(copy)) {
-            true => outside(&running, self.run, &self.outsiders.foreign),
-            false => Vec::new(),
+        let asked = running.iter().map(|&(_, copy)| copy);
+        let asked: BTreeSet<usize> = asked.filter(|&copy| is_asked(copy)).collect();
+        let mut found = match asked.is_empty() {
+            true => Vec::new(),
+            false => outside(&running, &asked, self.run, &self.outsiders.foreign),
         };
         let all = found.clone();
-        found.retain(|it| is_asked(it.copy) && (joined || it.is_apart_from(&all)));
+        found.retain(|it| asked.contains(&it.copy) && it.is_apart_from(&all, joined));
         let before = std::mem::take(&mut self.outsiders.sockets);
         for outsider in found {
             self.outsiders.sockets.insert(outsider.socket);
@@ -186,21 +188,29 @@ struct Outsider {
 }
 
 impl Outsider {
-    /// Whether the socket gets what other copies' sockets get too. Copies that share another group,
-    /// as /etc/pcap.conf may have it, share its packets.
-    fn is_apart_from(&self, all: &[Self]) -> bool {
+    /// Whether the socket gets what other copies' sockets get too, of which some have `joined` the
+    /// run's group. Copies that share another group, as /etc/pcap.conf may have it, share its
+    /// packets.
+    fn is_apart_from(&self, all: &[Self], joined: bool) -> bool {
         let Some((device, group)) = self.group else {
             return true;
         };
         let mut others = all.iter().filter(|it| it.copy != self.copy);
         let is_shared = others.clone().any(|it| it.group == self.group);
-        !is_shared && others.any(|it| it.group.is_some_and(|it| it.0 == device && it.1 != group))
+        let mut is_beside =
+            || others.any(|it| it.group.is_some_and(|it| it.0 == device && it.1 != group));
+        !is_shared && (joined || is_beside())
     }
 }
 
-/// Packet sockets of these copies that may get all packets outside the group. `foreign` were there
-/// before the copies.
-fn outside(copies: &[(u32, usize)], run: &Run<'_>, foreign: &BTreeSet<u32>) -> Vec<Outsider> {
+/// Packet sockets of these copies that may get all packets outside the group. `asked` are copies
+/// that have not joined; `foreign` were there before the copies.
+fn outside(
+    copies: &[(u32, usize)],
+    asked: &BTreeSet<usize>,
+    run: &Run<'_>,
+    foreign: &BTreeSet<u32>,
+) -> Vec<Outsider> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let apart = seen.filter(|it| !it.is_in(run.group) && may_get_all(it, run.devices));
     let apart = apart.filter(|it| !foreign.contains(&it.socket.inode));
@@ -209,17 +219,23 @@ fn outside(copies: &[(u32, usize)], run: &Run<'_>, foreign: &BTreeSet<u32>) -> V
         return Vec::new();
     }
     let (open, mut hidden) = descriptors(copies);
+    for copies in hidden.values_mut() {
+        copies.retain(|copy| asked.contains(copy));
+    }
     // A process with raised privileges shows its descriptors to root alone. A page names its
     // process. A socket without a page, which its user has opened since, is taken for its own; of
     // several such copies, each is taken to have one.
     let mut owner = |seen: &RosterEntry| {
-        let of_page = || copy_of(seen.page.as_ref()?.pid, copies);
-        let known = open.get(&seen.socket.inode).copied().or_else(of_page);
-        known.or_else(|| {
-            let copies = hidden.get_mut(&seen.socket.user)?;
-            copies.rotate_left(1);
-            copies.last().copied()
-        })
+        if let Some(copy) = open.get(&seen.socket.inode) {
+            return Some(*copy);
+        }
+        if let Some(page) = &seen.page {
+            return copy_of(page.pid, copies);
+        }
+        let copies = hidden.get_mut(&seen.socket.user);
+        let copies = copies.filter(|copies| !copies.is_empty())?;
+        copies.rotate_left(1);
+        copies.last().copied()
     };
     let outsider = |seen: RosterEntry| {
         let group = seen.socket.fanout;
@@ -329,8 +345,10 @@ mod tests {
             group,
         };
         let own = at(0, Some((2, 5)));
-        let is_apart = |others: &[Outsider]| own.is_apart_from(&[&[own], others].concat());
-        assert!(at(0, None).is_apart_from(&[]));
+        let is_apart = |others: &[Outsider]| own.is_apart_from(&[&[own], others].concat(), false);
+        assert!(at(0, None).is_apart_from(&[], false));
+        let shares = [own, at(1, Some((2, 5)))];
+        assert!(own.is_apart_from(&[own], true) && !own.is_apart_from(&shares, true));
         // Nobody else is there yet, or the copy has two handles, or the others read other devices.
         assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
         assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));
