@@ -45,11 +45,7 @@ impl Settings {
         let read = read(&path, is_machines);
         let (text, is_shown) = read.map_err(|fault| unreadable(fault, environment))?;
         let environment = environment::parse(environment)?;
-        let file =
-            file::parse(&text, &path.to_string_lossy()).map_err(|report| match is_shown {
-                true => report,
-                false => report.withheld(),
-            })?;
+        let file = file::parse_shown(&text, &path.to_string_lossy(), is_shown)?;
         Ok(Settings { environment, file })
     }
 
@@ -188,7 +184,8 @@ const CONFIG_MAX: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fanout::Fanout;
+    use crate::device::Device;
+    use crate::fanout::{Fanout, Script};
     use crate::source::Source;
     use crate::steering::Steering;
     use std::ffi::OsString;
@@ -357,6 +354,23 @@ mod tests {
         assert_eq!(shown(0o644, 65_534), [true; 2]);
         assert_eq!(shown(0o640, 65_534), [false; 2]);
         assert_eq!(shown(0o600, fanpcap_linux::process::caller()), [true; 2]);
+        // A steering program is compiled later.
+        fs::write(&path, "group = 5\n> main = secret\n").unwrap();
+        for (mode, is_shown) in [(0o644, true), (0o640, false)] {
+            chown(&path, Some(65_534), None).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let environment = machine.environment(path.to_str().unwrap());
+            let settings = Settings::load(&environment).unwrap();
+            let device = Device::classify("eth0", |_| true);
+            let compile = |script: &Script| {
+                let steering = Steering::compile(script, &|_| Err(String::new()));
+                steering.map(std::sync::Arc::new)
+            };
+            let error = settings.plan(&device, None, &[], &compile).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("/file:2:"), "{error}");
+            assert_eq!(error.contains("secret"), is_shown, "{error}");
+        }
     }
 
     #[test]

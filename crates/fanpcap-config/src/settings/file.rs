@@ -10,18 +10,35 @@ use fanpcap_steer::nearest::nearest;
 
 /// Parses the text of a config file. `source` is its name in error messages.
 pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
+    parse_shown(text, source, true)
+}
+
+/// The same. Messages, later ones too, show lines of the file only if `is_shown`.
+pub fn parse_shown(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
+    let entries = entries(text, source, is_shown);
+    if is_shown {
+        return entries;
+    }
+    let mut entries = entries.map_err(Report::withheld)?;
+    for entry in &mut entries {
+        entry.place.text.clear();
+    }
+    Ok(entries)
+}
+
+fn entries(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
     let mut entries = Entries::default();
     let mut program = None;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, line) in (1..).zip(text.lines()) {
         let placed = |fault: Fault| fault.at(source, number, line);
         if let Some(code) = line.trim_start().strip_prefix('>') {
-            let begun = program.get_or_insert_with(|| Program::new(source, number, line));
+            let begun = program.get_or_insert_with(|| Program::new(source, number, line, is_shown));
             begun.push(line, offset_in(line, code)).map_err(placed)?;
             continue;
         }
         add(&mut entries, program.take())?;
-        if let Some(entry) = entry(line, source, number).map_err(placed)? {
+        if let Some(entry) = entry(line, source, number, is_shown).map_err(placed)? {
             entries.add(entry)?;
         }
     }
@@ -37,10 +54,10 @@ struct Program {
 
 impl Program {
     /// Begins a run with line `number`.
-    fn new(source: &str, number: usize, line: &str) -> Self {
+    fn new(source: &str, number: usize, line: &str, is_shown: bool) -> Self {
         let at = line.len() - line.trim_start().len();
         Self {
-            text: Source::lines_from(source, number),
+            text: Source::lines_from(source, number).shown(is_shown),
             place: Place::new(source, number, line, at),
         }
     }
@@ -69,7 +86,7 @@ fn add(entries: &mut Entries, program: Option<Program>) -> Result<(), Report> {
 }
 
 /// Parses a line that is not a `>` line; `None` for a blank line or a comment.
-fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault> {
+fn entry(line: &str, source: &str, number: usize, is_shown: bool) -> Result<Option<Entry>, Fault> {
     let written = without_comment(line).trim();
     if written.is_empty() {
         return Ok(None);
@@ -88,7 +105,7 @@ fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault
     }
     let value = value.trim_start();
     let at = offset_in(line, value);
-    let value = Source::within(source, number, line, at, value.len());
+    let value = Source::within(source, number, line, at, value.len()).shown(is_shown);
     let value = key.value(value).map_err(|fault| fault.shift(at))?;
     Ok(Some(Entry {
         name: name.to_owned(),

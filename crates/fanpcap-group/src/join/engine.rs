@@ -116,7 +116,7 @@ pub(super) fn create_rings(asked: &Xdp<'_>, lanes: Lanes) -> Result<MemberRings,
     let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
     let limits = memory::limits(Path::new("/"));
     let limit = limits.into_iter().min_by_key(|limit| limit.left());
-    if limit.is_some_and(|limit| needed + limit.bytes / 8 > limit.left()) {
+    if limit.is_some_and(|limit| needed + needed.min(limit.bytes / 8) > limit.left()) {
         return Err(XdpError::Memory { needed, limit });
     }
     let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);

@@ -85,24 +85,24 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
 
 /// A process that has the lock of one byte, as far as /proc shows it (`/proc/PID/fdinfo`).
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
-    holders(file, byte).into_iter().next()
+    holding(file, byte)?.next()
 }
 
 /// All processes that have the lock of one byte, or a share of it.
 pub fn holders(file: &File, byte: u32) -> Vec<Stat> {
-    let Ok(inode) = file.metadata().map(|it| it.ino()) else {
-        return Vec::new();
-    };
+    holding(file, byte).into_iter().flatten().collect()
+}
+
+fn holding(file: &File, byte: u32) -> Option<impl Iterator<Item = Stat>> {
+    let inode = file.metadata().ok()?.ino();
     let its = format!(":{inode} {byte} {byte}");
-    let is_its = |line: &str| line.starts_with("lock:") && line.ends_with(&its);
-    let has_it = |process: &Stat| {
+    let has_it = move |process: &Stat| {
+        let is_its = |line: &str| line.starts_with("lock:") && line.ends_with(&its);
         let infos = fs::read_dir(format!("/proc/{}/fdinfo", process.pid));
         let mut infos = infos.into_iter().flatten().flatten();
         infos.any(|it| fs::read_to_string(it.path()).is_ok_and(|text| text.lines().any(is_its)))
     };
-    let mut all = stat::all();
-    all.retain(has_it);
-    all
+    Some(stat::all().into_iter().filter(has_it))
 }
 
 /// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.

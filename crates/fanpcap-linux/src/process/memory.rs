@@ -12,8 +12,8 @@ struct Hierarchy {
     controller: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// The key in `memory.stat` of what the kernel can write back and take away.
-    cache: &'static str,
+    /// The keys in `memory.stat` of what the kernel can write back and take away.
+    cache: [&'static str; 2],
 }
 
 const HIERARCHIES: [Hierarchy; 2] = [
@@ -22,14 +22,14 @@ const HIERARCHIES: [Hierarchy; 2] = [
         controller: "",
         limit: "memory.max",
         usage: "memory.current",
-        cache: "inactive_file ",
+        cache: ["inactive_file ", "active_file "],
     },
     Hierarchy {
         mount: "memory",
         controller: "memory",
         limit: "memory.limit_in_bytes",
         usage: "memory.usage_in_bytes",
-        cache: "total_inactive_file ",
+        cache: ["total_inactive_file ", "total_active_file "],
     },
 ];
 
@@ -81,8 +81,11 @@ impl Hierarchy {
         let number = |name| text(name)?.trim().parse().ok();
         let bytes = number(self.limit).filter(|&bytes| bytes < NONE)?;
         let stat = text("memory.stat").unwrap_or_default();
-        let cache = stat.lines().find_map(|line| line.strip_prefix(self.cache));
-        let cache: u64 = cache.and_then(|it| it.parse().ok()).unwrap_or(0);
+        let cached = |line: &str| {
+            let bytes = self.cache.iter().find_map(|key| line.strip_prefix(key))?;
+            bytes.parse::<u64>().ok()
+        };
+        let cache: u64 = stat.lines().filter_map(cached).sum();
         let used: u64 = number(self.usage).unwrap_or(0);
         Some(Limit {
             bytes,
@@ -133,7 +136,7 @@ mod tests {
             ("sys/fs/cgroup/pod/memory.current", "700000\n"),
             (
                 "sys/fs/cgroup/pod/memory.stat",
-                "anon 500000\ninactive_file 200000\nactive_file 0\n",
+                "anon 500000\ninactive_file 150000\nactive_file 50000\n",
             ),
         ];
         let found = limits_of(&files);
