@@ -90,7 +90,7 @@ fn blocks(mut bytes: &[u8], packets: &mut Vec<Packet>) -> Result<()> {
         if word(bytes, 0)? == PACKET {
             let captured = word(bytes, 20)? as usize;
             let packet = bytes.get(28..28 + captured).context("a short packet")?;
-            let stamp = u64::from(word(bytes, 12)?) << 32 | u64::from(word(bytes, 16)?);
+            let stamp = (u64::from(word(bytes, 12)?) << 32) | u64::from(word(bytes, 16)?);
             let interface = word(bytes, 8)?;
             packets.extend(wire::number(packet).map(|number| Packet {
                 number,
