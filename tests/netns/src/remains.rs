@@ -73,7 +73,7 @@ fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>
         left = remains(&held, &before)?;
         Ok(left.is_empty().then_some(()))
     })
-    .with_context(|| left.clone())?;
+    .with_context(|| format!("{left}; {}", holders(&held)))?;
     Ok((tested, held))
 }
 
@@ -86,17 +86,21 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Collects the BPF objects of all processes in the calling thread's network namespace.
+/// Collects the BPF objects of all processes in the calling thread's network namespace, but for
+/// those that the test's own process has: a child is seen with them that has become another program
+/// and has not closed them yet.
 fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
-    let own = netns::inode()?;
+    let namespace = netns::inode()?;
     let mut held = BTreeSet::new();
+    let mut own = BTreeSet::new();
     while !is_over.load(Ordering::Relaxed) {
-        for pid in processes_in(own) {
+        own.extend(ObjectId::held_by(std::process::id()));
+        for pid in processes_in(namespace) {
             held.extend(ObjectId::held_by(pid));
         }
         thread::sleep(EVERY);
     }
-    Ok(held)
+    Ok(&held - &own)
 }
 
 fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
@@ -130,6 +134,20 @@ fn remains(held: &BTreeSet<ObjectId>, before: &BTreeMap<u32, Settings>) -> Resul
     left.extend(pages()?);
     left.extend(pins());
     Ok(left.join(", "))
+}
+
+/// The processes that have some of these objects: number, program, network namespace, objects.
+fn holders(objects: &BTreeSet<ObjectId>) -> String {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let link = |pid: u32, name: &str| fs::read_link(format!("/proc/{pid}/{name}"));
+    let told = |pid| {
+        let held = &ObjectId::held_by(pid) & objects;
+        let of = |name| link(pid, name).unwrap_or_default();
+        (!held.is_empty()).then(|| format!("{pid} {:?} {:?} {held:?}", of("exe"), of("ns/net")))
+    };
+    let told: Vec<String> = pids.filter_map(told).collect();
+    format!("processes with objects of theirs: {}", told.join("; "))
 }
 
 /// A device's settings, which captures may change for a while.
