@@ -86,21 +86,17 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Collects the BPF objects of all processes in the calling thread's network namespace, but for
-/// those that the test's own process has: a child is seen with them that has become another program
-/// and has not closed them yet.
+/// Collects the BPF objects of all processes in the calling thread's network namespace.
 fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
-    let namespace = netns::inode()?;
+    let own = netns::inode()?;
     let mut held = BTreeSet::new();
-    let mut own = BTreeSet::new();
     while !is_over.load(Ordering::Relaxed) {
-        own.extend(ObjectId::held_by(std::process::id()));
-        for pid in processes_in(namespace) {
+        for pid in processes_in(own) {
             held.extend(ObjectId::held_by(pid));
         }
         thread::sleep(EVERY);
     }
-    Ok(&held - &own)
+    Ok(held)
 }
 
 fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
