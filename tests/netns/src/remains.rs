@@ -137,13 +137,13 @@ fn holders(objects: &BTreeSet<ObjectId>) -> String {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let link = |pid: u32, name: &str| fs::read_link(format!("/proc/{pid}/{name}"));
-    let told = |pid| {
+    let process = |pid| {
         let held = &ObjectId::held_by(pid) & objects;
         let of = |name| link(pid, name).unwrap_or_default();
         (!held.is_empty()).then(|| format!("{pid} {:?} {:?} {held:?}", of("exe"), of("ns/net")))
     };
-    let told: Vec<String> = pids.filter_map(told).collect();
-    format!("processes with objects of theirs: {}", told.join("; "))
+    let processes: Vec<String> = pids.filter_map(process).collect();
+    format!("held by: {}", processes.join("; "))
 }
 
 /// A device's settings, which captures may change for a while.
