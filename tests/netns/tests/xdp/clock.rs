@@ -10,8 +10,8 @@ use fanpcap_testkit::{Capture, Program};
 /// The test takes no longer.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Offsets of the clock, in seconds: more than [`SOON`]. The kernel refuses an offset that makes the
-/// clock negative (time_namespaces(7)), so that a machine must have run for as long.
+/// Offsets of the clock, in seconds: more than [`SOON`]. The kernel refuses an offset that makes
+/// the clock negative (time_namespaces(7)), so that a machine must have run for as long.
 const OFFSETS: [&str; 2] = ["86400", "-120"];
 
 #[test]
