@@ -99,15 +99,22 @@ fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
     Ok(held)
 }
 
+/// The applications in a network namespace. A child of the test has the test's descriptors until it
+/// has become another program; the kernel closes them before it renames the thread.
 fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
     let name = format!("net:[{namespace}]");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let test = fs::read_link("/proc/self/exe").ok();
+    let threads = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = threads.filter_map(|thread| fs::read(thread.path().join("comm")).ok());
+    let own: BTreeSet<Vec<u8>> = names.collect();
     pids.filter(move |pid: &u32| {
-        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
-        // A child of the test that has not become another program yet has the test's descriptors.
-        link("ns/net").is_some_and(|own| own == Path::new(&name)) && link("exe") != test
+        let is_in = fs::read_link(format!("/proc/{pid}/ns/net"));
+        let is_in = is_in.is_ok_and(|it| it == Path::new(&name));
+        is_in && fs::read(format!("/proc/{pid}/comm")).is_ok_and(|it| !own.contains(&it))
     })
 }
 
