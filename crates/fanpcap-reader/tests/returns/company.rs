@@ -1,7 +1,7 @@
 //! When a reader attends to its company: waiting, busy, non-blocking, and for an application that
 //! waits by itself.
 
-use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::fake::{EndsRead, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::program::{FakeProgram, record};
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
@@ -211,6 +211,7 @@ fn a_reader_that_waits_attends_in_time_and_earlier_when_called() {
     };
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _ends = EndsRead(&reader);
             await_attended(1);
             thread::sleep(LATER);
             company.call();

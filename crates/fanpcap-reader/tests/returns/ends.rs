@@ -1,12 +1,12 @@
 //! How a read of one device ends: counts, nothing, a break, an error; and how it waits.
 
 use super::fake::{
-    BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times,
+    BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, await_down, dispatch, packet, times,
     times_until_later,
 };
 use fanpcap_reader::{LinkState, Reader};
-use std::thread;
 use std::time::Duration;
+use std::{iter, thread};
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 
@@ -180,18 +180,15 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.port.then(Ok(LinkState::Down));
-    let links = [Ok(LinkState::Down); 20]
-        .into_iter()
-        .chain([Ok(LinkState::Up)]);
+    // As long as it takes until somebody has seen it.
+    let links = iter::repeat_n(Ok(LinkState::Down), 100_000);
     device.port.links.lock().unwrap().extend(links);
     let seen = times_until_later(&reader, device, |device| {
-        let mut was_down = false;
-        while !device.port.links.lock().unwrap().is_empty() {
-            was_down |= reader.is_net_down();
-            thread::sleep(Duration::from_micros(200));
-        }
+        await_down(&reader, true);
+        *device.port.links.lock().unwrap() = [Ok(LinkState::Down), Ok(LinkState::Up)].into();
+        await_down(&reader, false);
         thread::sleep(LATER);
-        assert!(was_down && !reader.is_net_down());
+        assert!(!reader.is_net_down());
     });
     assert_eq!(seen, (COUNT(1), vec![1]));
 }

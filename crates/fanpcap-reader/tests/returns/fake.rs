@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a call of the port answers.
 pub(crate) type Answer = Result<LinkState, &'static str>;
@@ -249,6 +249,26 @@ pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
 /// Long enough that the reader waits by then.
 pub(crate) const LATER: Duration = Duration::from_millis(30);
 
+/// Ends the read beside a thread that panics: nothing else would.
+pub(crate) struct EndsRead<'a>(pub(crate) &'a Reader);
+
+impl Drop for EndsRead<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.break_loop();
+        }
+    }
+}
+
+/// Waits until the reader has noticed that a device is down, or up again.
+pub(crate) fn await_down(reader: &Reader, is_down: bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while reader.is_net_down() != is_down {
+        assert!(Instant::now() < end, "down: {is_down}");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
 /// Reads while a packet of microsecond 1 arrives, [`LATER`] after `wait` has ended.
 pub(crate) fn times_until_later(
     reader: &Reader,
@@ -257,6 +277,7 @@ pub(crate) fn times_until_later(
 ) -> (Return, Vec<i64>) {
     thread::scope(|scope| {
         scope.spawn(move || {
+            let _ends = EndsRead(reader);
             wait(&device);
             thread::sleep(LATER);
             device.arrive(&[packet(1, 60)]);

@@ -1,12 +1,12 @@
 //! Several devices in one stream: in the order of time, though one is empty, down or gone.
 
 use super::fake::{
-    FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, packet, times, times_until_later,
+    FakeDevice, NONBLOCKING, OPTIONS, Return, await_down, packet, times, times_until_later,
 };
 use super::kernel::Packet;
 use fanpcap_reader::{Input, LinkState, Reader};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{iter, thread};
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 
@@ -116,11 +116,8 @@ fn a_device_that_is_down_does_not_keep_the_others() {
     down.links
         .lock()
         .unwrap()
-        .extend([Ok(LinkState::Down); 1000]);
-    let seen = times_until_later(&reader, devices.remove(0), |_| {
-        thread::sleep(LATER);
-        assert!(reader.is_net_down());
-    });
+        .extend(iter::repeat_n(Ok(LinkState::Down), 100_000));
+    let seen = times_until_later(&reader, devices.remove(0), |_| await_down(&reader, true));
     assert_eq!(seen, (COUNT(1), vec![1]));
 }
 
