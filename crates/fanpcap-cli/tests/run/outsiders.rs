@@ -196,16 +196,12 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
             println!("SKIP: no setcap here, or no file capabilities in {outsider}");
             return Ok(());
         }
-        let user = [
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-        ];
+        let user = "cp -rL \"$FANPCAP_LIB_DIR\" lib && FANPCAP_LIB_DIR=$PWD/lib && \
+            exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
         let line = [
             "-n", "2", "--cpus", "none", "--device", FAR, "--", &outsider,
         ];
-        let ended = Running::start_by(&user, &line, None)?.wait()?;
+        let ended = Running::start_by(&["sh", "-c", user], &line, None)?.wait()?;
         ensure!(ended.status.code() == Some(1), "{}", ended.said());
         for part in [
             "did not join and sees ALL packets",
@@ -222,8 +218,10 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
 /// variable CONF, the whole system loads our library, and bin/raised is a set-user-ID tcpdump.
 const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
     mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
+    mount -t tmpfs -o mode=755 none bin && cp -rL \"$FANPCAP_LIB_DIR\" bin/lib && \
+    FANPCAP_LIB_DIR=$PWD/bin/lib && \
     echo \"$FANPCAP_LIB_DIR\" >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig && \
-    printf \"$CONF\" >/etc/pcap.conf && chmod 777 . && mount -t tmpfs -o mode=755 none bin && \
+    printf \"$CONF\" >/etc/pcap.conf && chmod 777 . && \
     cp \"$(command -v tcpdump)\" bin/raised && chmod u+s bin/raised && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
 
