@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::table::at;
 use crate::turn::Claim;
 use fanpcap_config::settings::{Group, Steal};
-use fanpcap_linux::process::memory;
+use fanpcap_linux::process;
 use fanpcap_xdp::{Device, Lanes, MemberRings};
 use std::io;
 use std::path::Path;
@@ -114,14 +114,19 @@ pub(super) fn create_rings(asked: &Xdp<'_>, lanes: Lanes) -> Result<MemberRings,
         ..
     } = *asked;
     let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
-    let limits = memory::limits(Path::new("/"));
+    let memory = |limit| XdpError::Memory {
+        needed,
+        snaplen,
+        limit,
+    };
+    let limits = process::memory::limits(Path::new("/"));
     let limit = limits.into_iter().min_by_key(|limit| limit.left());
     if limit.is_some_and(|limit| needed + needed.min(limit.bytes / 8) > limit.left()) {
-        return Err(XdpError::Memory { needed, limit });
+        return Err(memory(limit));
     }
     let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);
     rings.map_err(|error| match error.raw_os_error() {
-        Some(ENOMEM) => XdpError::Memory { needed, limit },
+        Some(ENOMEM) => memory(limit),
         _ => XdpError::Rings(error),
     })
 }

@@ -67,6 +67,8 @@ pub enum XdpError {
     Memory {
         /// What they take, in bytes.
         needed: u64,
+        /// Bytes of each packet that they keep.
+        snaplen: u32,
         /// The limit that leaves the least, of the process's cgroup or of one above it.
         limit: Option<Limit>,
     },
@@ -122,29 +124,45 @@ impl fmt::Display for XdpError {
             Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
             Self::Program(ProgramError::Compile(error)) => error.fmt(f),
             Self::Program(ProgramError::Load(error)) => error.fmt(f),
-            Self::Memory { needed, limit } => {
-                write!(f, "the rings take {} MiB", needed >> 20)?;
-                match limit {
-                    Some(Limit { bytes, used }) => {
-                        let (used, bytes) = (used >> 20, bytes >> 20);
-                        write!(
-                            f,
-                            ", of a memory limit of {bytes} MiB, of which {used} are in use"
-                        )?;
-                    }
-                    None => f.write_str(", and the kernel has no such memory")?,
-                }
-                f.write_str(
-                    ": set 'caplen = 256' (a quarter of it) or less by pcap_set_buffer_size() \
-                     (tcpdump -B), or raise the limit",
-                )
-            }
+            Self::Memory {
+                needed,
+                snaplen,
+                limit,
+            } => write_memory(f, *needed, *snaplen, limit.as_ref()),
             Self::Rings(error) => write_part(f, "the rings", error),
             Self::Lock(error) => write!(f, "the device's lock: {error}"),
             Self::Locker(error) => write_part(f, "the group's locker", error),
         }
     }
 }
+
+/// Says what the rings take, and what to set.
+fn write_memory(
+    f: &mut fmt::Formatter<'_>,
+    needed: u64,
+    snaplen: u32,
+    limit: Option<&Limit>,
+) -> fmt::Result {
+    write!(f, "the rings take {} MiB", needed >> 20)?;
+    match limit {
+        Some(Limit { bytes, used }) => {
+            let (used, bytes) = (used >> 20, bytes >> 20);
+            write!(
+                f,
+                ", of a memory limit of {bytes} MiB, of which {used} are in use"
+            )?;
+        }
+        None => f.write_str(", and the kernel has no such memory")?,
+    }
+    f.write_str(": set ")?;
+    if snaplen > SHORT {
+        write!(f, "'caplen = {SHORT}' (a quarter of it) or ")?;
+    }
+    f.write_str("less by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
+}
+
+/// With so many bytes of each packet the rings take a quarter.
+const SHORT: u32 = 256;
 
 /// Says why a part of the group can't be made. Where that is a privilege, names it.
 fn write_part(f: &mut fmt::Formatter<'_>, part: &str, error: &io::Error) -> fmt::Result {
@@ -211,6 +229,27 @@ impl XdpError {
             }
             Self::Lock(error) => error.slug(),
             Self::Taken { .. } | Self::Rings(_) | Self::Locker(_) => "system-call-failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_few_bytes_of_each_packet_is_not_told_to_keep_fewer() {
+        for (snaplen, is_told) in [(262_144, true), (257, true), (256, false), (96, false)] {
+            let needed = 24 << 20;
+            let limit = None;
+            let memory = XdpError::Memory {
+                needed,
+                snaplen,
+                limit,
+            };
+            let text = memory.to_string();
+            assert_eq!(text.contains("caplen = 256"), is_told, "{text}");
+            assert!(text.contains("less by pcap_set_buffer_size()"), "{text}");
         }
     }
 }
