@@ -215,6 +215,7 @@ fn of_xdp() -> BTreeMap<String, String> {
         },
         XdpError::Unavailable(Unavailable::Loopback),
         XdpError::Memory {
+            snaplen: 262_144,
             needed: 96 << 20,
             limit: Some(Limit {
                 bytes: 100 << 20,
