@@ -194,3 +194,12 @@ fn said(scratch: &Scratch) -> String {
     let bytes = fs::read(scratch.file("stderr")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// What the command prints.
+fn printed(words: &[&str]) -> Result<String> {
+    let done = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args(words)
+        .env("PCAP_CONFIG", "/dev/null")
+        .output()?;
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

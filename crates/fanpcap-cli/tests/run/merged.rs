@@ -10,7 +10,7 @@ use fanpcap_testkit::{Veth, member, netns};
 use serde_json::Value;
 
 use crate::ledger::{COPIES, RATE, Random, Traffic, copies, counted, kill_copies, ledger_runs};
-use crate::{FAR, GROUP, NEAR, Running};
+use crate::{FAR, GROUP, NEAR, Running, printed};
 
 /// A merge of millions of packets takes its time where it is not optimized.
 const MERGED_WITHIN: Duration = Duration::from_secs(120);
@@ -72,7 +72,12 @@ fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
     member::signal(first, "STOP")?;
     thread::sleep(Duration::from_millis(200));
     member::signal(first, "KILL")?;
-    thread::sleep(Duration::from_millis(300));
+    await_for("others to read what it has left", LIMIT, || {
+        let group = printed(&["group", FAR, &GROUP.to_string(), "--json"])?;
+        let group: Value = serde_json::from_str(&group).context("the group")?;
+        let inherited = &group["gone"]["inherited_packets_total"];
+        Ok(inherited.as_u64().filter(|&packets| packets > 0))
+    })?;
     kill_copies(running, kills, seed)
 }
 

@@ -1,7 +1,5 @@
 //! Copies that have the host lose packets: the commands say it once the host uses the device.
 
-use std::process::Command;
-
 use anyhow::{Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::ip;
@@ -9,7 +7,7 @@ use fanpcap_testkit::{Scratch, member};
 use serde_json::Value;
 
 use crate::captures::on_wire;
-use crate::{FAR, GROUP, Running};
+use crate::{FAR, GROUP, Running, printed};
 
 /// Why the host may need the packets.
 const WHY: &str = "it has an IP address";
@@ -31,15 +29,6 @@ fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
         running.said()
     );
     Ok(running)
-}
-
-/// What the command prints.
-fn printed(words: &[&str]) -> Result<String> {
-    let done = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
-        .args(words)
-        .env("PCAP_CONFIG", "/dev/null")
-        .output()?;
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// What `top` and `group` say of the host, as JSON; and what `metrics` does.
