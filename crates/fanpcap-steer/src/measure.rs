@@ -33,8 +33,8 @@ impl Measure {
 
     /// The size of a function.
     pub(crate) fn function(function: &Function) -> Measure {
-        // Not a chained `Option`: LLVM's loop over that reads what is not initialized (to no effect),
-        // and valgrind complains of it.
+        // Not a chained `Option`: LLVM's loop over that reads what is not initialized, without
+        // effect, and valgrind complains of it.
         let question = function.question().map(Measure::predicate);
         let parts = function.children().map(Measure::function);
         let parts = iter::once(question.unwrap_or_default()).chain(parts);

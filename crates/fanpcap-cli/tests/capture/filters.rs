@@ -79,7 +79,7 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             let late = number(total, "filtered_late");
             let dropped = number(total, "dropped_by_kernel");
             assert_eq!(number(total, "received_by_filter"), late + dropped);
-            // Without filters it would be all. A thread may lose its CPU just before it sets its own.
+            // Without filters it would be all. A thread may lose its CPU before it sets its own.
             let received = number(&summary["link"], "received");
             assert!(late + dropped < received / 2, "{summary}");
             Ok(())
