@@ -196,8 +196,8 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
             println!("SKIP: no setcap here, or no file capabilities in {outsider}");
             return Ok(());
         }
-        let user = "cp -rL \"$FANPCAP_LIB_DIR\" lib && FANPCAP_LIB_DIR=$PWD/lib && \
-            exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
+        let user = "cp -a \"$FANPCAP_LIB_DIR\" lib && FANPCAP_LIB_DIR=$PWD/lib && cp \"$0\" own && \
+            exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/own\" \"$@\"";
         let line = [
             "-n", "2", "--cpus", "none", "--device", FAR, "--", &outsider,
         ];
@@ -218,12 +218,13 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
 /// variable CONF, the whole system loads our library, and bin/raised is a set-user-ID tcpdump.
 const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
     mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
-    mount -t tmpfs -o mode=755 none bin && cp -rL \"$FANPCAP_LIB_DIR\" bin/lib && \
+    mount -t tmpfs -o mode=755 none bin && cp -a \"$FANPCAP_LIB_DIR\" bin/lib && \
     FANPCAP_LIB_DIR=$PWD/bin/lib && \
     echo \"$FANPCAP_LIB_DIR\" >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig && \
     printf \"$CONF\" >/etc/pcap.conf && chmod 777 . && \
     cp \"$(command -v tcpdump)\" bin/raised && chmod u+s bin/raised && \
-    exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
+    cp \"$0\" bin/own && \
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
 /// Set-user-ID copies ignore the environment. With what the run says then, they share.
 #[test]
