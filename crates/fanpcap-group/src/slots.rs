@@ -152,7 +152,8 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 
     /// A member is about to close its handle: its share and its ring go to others, or are kept for
-    /// its successor. Who takes the ring gives the share away.
+    /// its successor. Who takes the ring gives the share away. Members without a share have it at
+    /// once where only these are left: nobody looks, and the ring's filter may not be theirs.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -162,12 +163,15 @@ impl<'a, G: Ground> Slots<'a, G> {
         if !matches!(row.state, State::Live | State::Newcomer) {
             return Ok(());
         }
-        let is_other =
-            |it: &Row| it.state == State::Live && it.class == row.class && it.cookie != own;
-        let has_others = self.table.rows().any(|(_, it)| is_other(&it));
-        self.change_row(slot, &succession::left_by(self.table, &row));
-        if !has_others {
-            self.balance();
+        let left = succession::left_by(self.table, &row);
+        self.change_row(slot, &left);
+        let others = classes::members(self.table, row.class).into_iter();
+        let states: Vec<State> = others.map(|slot| self.table.row(slot).state).collect();
+        if !states.contains(&State::Live) {
+            match left.keeps() && states.contains(&State::Newcomer) {
+                true => self.give_away(vec![(slot, self.table.row(slot))]),
+                false => self.balance(),
+            }
         }
         Ok(())
     }

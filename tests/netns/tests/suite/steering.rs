@@ -3,7 +3,9 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;
-use fanpcap_netns::{DEVICE, Wire, ensure_each_once, ensure_flows_whole, finish, on_wire, shares};
+use fanpcap_netns::{
+    DEVICE, Wire, ensure_each_once, ensure_flows_whole, finish, on_wire, shares, wait_for_shares,
+};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Program, Transport, member};
 
@@ -62,6 +64,7 @@ fn a_members_filter_and_the_program_hold_both() -> Result<()> {
         };
         let members = vec![start("ip6")?, start("ip6")?];
         member::wait_for_members(7, 2)?;
+        wait_for_shares()?;
         let (frames, udp) = mixed(3, Transport::Udp)?;
         let both: Vec<Frame> = udp
             .into_iter()
@@ -116,6 +119,7 @@ fn the_config_file_has_programs_in_lines_and_in_files() -> Result<()> {
             .group(7, &format!("file:{}", file.display()));
         members.push(by_variable.start(&wire.scratch)?);
         member::wait_for_members(7, 4)?;
+        wait_for_shares()?;
         let (frames, udp) = mixed(5, Transport::Udp)?;
         wire.send(&frames)?;
         let captures = finish(members, udp.len())?;
@@ -393,6 +397,7 @@ fn pfqs_device_names_are_served() -> Result<()> {
         // The group's device.
         let members = vec![one, start("pfq:")?];
         member::wait_for_members(7, 2)?;
+        wait_for_shares()?;
         let (frames, udp) = mixed(13, Transport::Udp)?;
         wire.send(&frames)?;
         let captures = finish(members, udp.len())?;

@@ -6,6 +6,7 @@ use super::world::World;
 use crate::slots::silence::{CHECK_NS, SILENT_NS};
 use crate::table::State;
 use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::BUCKETS;
 
 /// A group whose first member has got packets that nobody has read, and another member.
 fn unread(seed: u64) -> (World, u64, u64) {
@@ -151,4 +152,47 @@ fn who_only_asks_for_its_descriptor_is_read_by_who_reads_it_already() {
     );
     world.settle_all();
     world.check_ledger();
+}
+
+#[test]
+fn who_is_left_has_all_when_the_only_reader_closes() {
+    for mut world in [World::new(9), World::with_rings(9)] {
+        let (first, second, third) = (world.open(), world.open(), world.open());
+        for member in [first, second, third] {
+            world.join(member).unwrap();
+        }
+        world.look(second);
+        world.send(20);
+        world.depart(second);
+        assert_eq!(owned(&world), [2048, 2048], "nobody has looked since");
+        world.look(third);
+        assert_eq!(world.heir_of(second), Some(third));
+        world.read_borrowed();
+        world.settle_all();
+        assert_eq!(owned(&world), [0, 4096], "the first was never read");
+        world.look(first);
+        assert_eq!(owned(&world), [2048, 2048]);
+        world.check();
+        world.check_ledger();
+    }
+}
+
+#[test]
+fn who_dies_while_it_leaves_all_to_who_is_left_is_finished_by_the_next() {
+    let steps = (0..40).chain((40..2 * BUCKETS as u64).step_by(199));
+    for steps in steps {
+        let (mut world, first, second) = unread(10);
+        world.look(second);
+        let left = world.dying(second, steps, |world| world.depart(second));
+        world.send(20);
+        world.look(first);
+        world.attend(first);
+        world.settle_all();
+        world.check();
+        assert!(world.owners().iter().all(|&owner| owner == first));
+        if left.is_ok() {
+            return;
+        }
+    }
+    panic!("it takes more steps");
 }

@@ -4,9 +4,10 @@
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::page::{GroupDir, HeldPage};
 use fanpcap_linux::interface;
+use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire};
-use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{await_for, traffic};
 
 use super::load::Load;
 use super::recorder::Recorder;
@@ -25,6 +26,37 @@ fn what_others_read_of_an_unread_ring_is_not_its_owners() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn what_others_read_of_an_unread_ring_on_xdp_is_not_its_owners() -> Result<()> {
     on_wire_of(&[ON_XDP], |wire| two_read_one_ring(wire, &[ON_XDP]))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_first_handle_has_all_after_the_only_one_that_was_read_has_closed() -> Result<()> {
+    on_wire_of(&[], |wire| one_asks_and_closes(wire, "PCAP_DRIVER=tpacket"))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_first_handle_on_xdp_has_all_after_the_only_one_that_was_read_has_closed() -> Result<()> {
+    on_wire_of(&[ON_XDP], |wire| {
+        one_asks_and_closes(wire, "PCAP_DRIVER=xdp")
+    })
+}
+
+/// As scapy's `srp()` does: a second handle with a filter of its own asks for an address and is
+/// closed; then packets are sent; and then the first handle is read.
+fn one_asks_and_closes(wire: &Wire, engine: &str) -> Result<()> {
+    let group = format!("PCAP_GROUP={GROUP}");
+    let mut program = Dialog::behind(wire, -1, &["env", &group, engine])?;
+    program.expect("plain", "opened 0")?;
+    program.expect("plain", "opened 1")?;
+    program.expect("filter 1 arp", "done")?;
+    ensure!(program.count(1)? == 0);
+    program.expect("close 1", "done")?;
+    let frames = traffic::frames(1, &traffic::flows(1, 60), 0..600)?;
+    wire.send_as_tap(&frames)?;
+    let count = program.count(0)?;
+    ensure!(count == frames.len(), "{count} of {}", frames.len());
+    Ok(())
 }
 
 /// Another member reads the packets of a handle, and then its own application does.
