@@ -38,9 +38,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
-use fanpcap_cli::build::BUILD;
-use fanpcap_cli::{complete, library, streams};
+use fanpcap_cli::library;
 use fanpcap_linux::wait::stop;
+use fanpcap_terminal::build::BUILD;
+use fanpcap_terminal::{complete, streams};
 use fanpcap_testkit::netns;
 
 use bench::{Bench, Options};

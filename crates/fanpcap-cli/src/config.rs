@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use fanpcap::request::Request;
+use fanpcap_config::device::ANY;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
 use fanpcap_linux::{interface, process};
+use fanpcap_terminal::streams;
 
 use crate::default_mode::DefaultMode;
 use crate::lang::Pcap;
-use crate::snapshot::ANY;
-use crate::streams;
 
 mod json;
 mod text;

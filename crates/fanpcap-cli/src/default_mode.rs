@@ -3,13 +3,13 @@
 
 use std::fmt::Display;
 
+use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
 use fanpcap_linux::interface;
 
 use crate::lang::Pcap;
-use crate::snapshot::ANY;
 
 /// A mode that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use fanpcap_linux::process::netns;
 use serde::Serialize;
 
-use crate::streams;
+use fanpcap_terminal::streams;
 
 mod finding;
 mod machine;

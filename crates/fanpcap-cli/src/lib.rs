@@ -1,23 +1,20 @@
-//! The `fanpcap` command, one file per subcommand, and the code that `fanpcap-bench` shares with
-//! it.
+//! The `fanpcap` command, one file per subcommand.
 #![forbid(unsafe_code)]
 
 mod cpus;
 mod flow;
 mod generate;
 pub mod library;
-pub mod build;
 mod outside;
 mod host_use;
 mod snapshot;
 mod offered;
-pub mod streams;
 mod capture;
-pub mod complete;
+mod complete;
 mod lang;
 mod default_mode;
 mod config;
-pub mod metrics;
+mod metrics;
 mod system;
 mod run;
 mod top;
@@ -32,6 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
+use fanpcap_terminal::streams;
 
 use outside::Outside;
 

@@ -7,14 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
+use fanpcap_terminal::{exposition, server, streams, textfile};
 
 use crate::snapshot::Source;
-use crate::streams;
 
-pub mod exposition;
 mod families;
-pub mod file;
-mod server;
 
 /// Prints the counters of groups and members as Prometheus wants them
 ///
@@ -41,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let text = now(&mut source)?;
     if let Some(path) = &arguments.write {
-        file::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+        textfile::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     // On a terminal, characters of device names that act on the terminal are removed; a pipe gets

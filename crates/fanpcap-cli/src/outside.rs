@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
 use fanpcap_linux::file::directory;
 
-use crate::build::BUILD;
+use fanpcap_terminal::build::BUILD;
 
 /// A program of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,10 +32,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
+use fanpcap_merge::{self as merge, Merged};
 
 use crate::cpus;
 use crate::library;
-use fanpcap_merge::{self as merge, Merged};
 use group::Wanted;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(guard::stand());
     }
     if let Err(error) = program::find(&arguments.command) {
-        crate::streams::note(&format!("fanpcap: {error}\n"));
+        fanpcap_terminal::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
     let wanted = cpus::Wanted::parse(&arguments.cpus)

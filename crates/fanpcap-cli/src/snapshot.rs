@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_config::device::ANY;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::record::{LastLook, Record, Running};
 use fanpcap_group::roster::{self, RosterEntry};
@@ -23,9 +24,6 @@ mod tables;
 use crate::host_use::HostUse;
 use holders::Holders;
 use tables::{Key, Tables};
-
-/// libpcap's name for all devices: sockets without a device are listed under it.
-pub(crate) const ANY: &str = "any";
 
 /// Sockets of a device that has gone are listed under this name.
 const GONE: &str = "gone";

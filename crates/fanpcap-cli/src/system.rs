@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_terminal::streams;
 
 use crate::library;
-use crate::streams;
 use apparmor::{Change, Profile};
 use loader::Loader;
 

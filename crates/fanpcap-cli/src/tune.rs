@@ -22,9 +22,9 @@ use fanpcap_nic::facts::Facts;
 use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
+use fanpcap_terminal::streams;
 
 use crate::doctor::long_packets;
-use crate::streams;
 use adapt::{Options, Which};
 use measure::Measured;
 use text::say;

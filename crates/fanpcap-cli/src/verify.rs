@@ -13,10 +13,10 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::stop;
 use fanpcap_pcap::{Handle, Header, Precision};
+use fanpcap_terminal::streams;
 use serde::Serialize;
 
 use crate::capture::{Task, Witnessed, witnessed};
-use crate::streams;
 
 mod flows;
 mod traffic;

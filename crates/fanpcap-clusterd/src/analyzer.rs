@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_linux::wait::stop;
+use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::Wishes;
 use fanpcap_cluster::coordinator::{Coordinator, Timing};
 use fanpcap_linux::wait::stop;
 use fanpcap_select::Selection;
+use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Engine, PATH, Role};
 use crate::credentials::{self, Reloader};

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cli::streams;
 use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_linux::wait::hangup::Hangups;
+use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;

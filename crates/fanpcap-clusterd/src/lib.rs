@@ -31,8 +31,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use fanpcap_cli::build::BUILD;
-use fanpcap_cli::{complete, streams};
+use fanpcap_terminal::build::BUILD;
+use fanpcap_terminal::{complete, streams};
 
 /// A capture cluster: several machines behind a mirror port share its packets.
 #[derive(Debug, Parser)]

@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::{Announcement, NodeId};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
+use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use fanpcap_cli::metrics::exposition::{Family, text};
-use fanpcap_cli::metrics::file;
-use fanpcap_cli::streams;
+use fanpcap_terminal::exposition::{Family, text};
+use fanpcap_terminal::streams;
+use fanpcap_terminal::textfile;
 
 /// A file with metrics, which is replaced at once. A full disk does not end its program.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Textfile {
 
     /// Replaces the file. Says when that begins to fail.
     pub(crate) fn write(&mut self, families: &[Family]) {
-        let written = file::write(&self.file, &text(families));
+        let written = textfile::write(&self.file, &text(families));
         let fails = written.is_err();
         if let (Err(error), false) = (written, self.fails) {
             let (verb, file) = (self.verb, self.file.display());
@@ -41,7 +41,7 @@ impl Textfile {
 /// Asserts that the manual has these metrics with their types, and no others of this prefix.
 #[cfg(test)]
 pub(crate) fn assert_documented(prefix: &str, families: &[Family]) {
-    use fanpcap_cli::metrics::exposition::Kind;
+    use fanpcap_terminal::exposition::Kind;
     const PAGE: &str = include_str!("../../../docs/operating.md");
     let begin = format!("| `{prefix}");
     let rows = PAGE.lines().filter(|line| line.starts_with(&begin));

@@ -136,7 +136,7 @@ impl Device {
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
             // This handle is never activated.
-            _ if self.names_none() => "any",
+            _ if self.names_none() => ANY,
             [part] if self.engine.is_none_or(Engine::is_ours) => &part.base,
             _ => &self.text,
         }
@@ -147,8 +147,11 @@ fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool 
     !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit())
         && !SYSTEM_DEVICES.contains(&base)
-        && (base == "any" || exists(base))
+        && (base == ANY || exists(base))
 }
+
+/// libpcap's name for all devices.
+pub const ANY: &str = "any";
 
 /// Devices of the system's library that take a `:NUMBER` of their own.
 const SYSTEM_DEVICES: [&str; 2] = ["nflog", "nfqueue"];

@@ -113,6 +113,7 @@ pub(super) const TIERS: &[Tier] = &[
         name: "tools",
         load: Load::Waits,
         work: &[
+            Work::Package("fanpcap-terminal"),
             Work::Package("fanpcap-cli"),
             Work::Package("fanpcap-gen"),
             Work::Package("fanpcap-bench"),

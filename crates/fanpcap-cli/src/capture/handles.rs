@@ -166,7 +166,7 @@ fn activate(
     }
     let (handle, warning) = created.activate()?;
     if let Some(warning) = warning {
-        crate::streams::note(&format!("fanpcap: warning: {device}: {warning}\n"));
+        fanpcap_terminal::streams::note(&format!("fanpcap: warning: {device}: {warning}\n"));
     }
     Ok(handle)
 }

@@ -55,7 +55,7 @@ pub(super) fn capture(
     let mut threads = Threads::new(arguments.count);
     let begun = begin(arguments, library, &cpus, &mut threads, witness);
     let watched = begun.and_then(|ready| {
-        crate::streams::note(&format!("{ready}\n"));
+        fanpcap_terminal::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
     });
     // After any error the threads end in order.
@@ -78,7 +78,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let threads = arguments.threads.into();
     let choice = cpus::choose(&arguments.cpus, Path::new("/"), device, &allowed, threads)?;
     if arguments.cpus != Wanted::None && !arguments.quiet {
-        crate::streams::note(&format!("{}\n", choice.why));
+        fanpcap_terminal::streams::note(&format!("{}\n", choice.why));
     }
     Ok(choice)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fanpcap_config::device::ANY;
 use fanpcap_group::turn;
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
@@ -22,7 +23,7 @@ use super::machine::{self, Machine};
 use super::nic::Use;
 use super::privileges::Privileges;
 use super::settings::Settings;
-use crate::snapshot::{self, ANY, Snapshot, Source};
+use crate::snapshot::{self, Snapshot, Source};
 
 /// All facts.
 #[derive(Debug, Default)]

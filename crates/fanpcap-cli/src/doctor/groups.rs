@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use fanpcap_config::device::ANY;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::process::stat::Stat;
 
 use super::cpuset::Cpuset;
 use super::finding::{Effect, Finding};
-use crate::snapshot::{ANY, Device, Snapshot, Socket};
+use crate::snapshot::{Device, Snapshot, Socket};
 
 /// Facts of a group on a device.
 #[derive(Clone, Debug, Default)]

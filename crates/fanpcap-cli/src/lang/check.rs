@@ -8,9 +8,9 @@ use clap::Args;
 use fanpcap_linux::packet::optmem::NoRoom;
 use fanpcap_steer::Compiled;
 use fanpcap_steer::ebpf::EbpfError;
+use fanpcap_terminal::streams;
 
 use super::source::Source;
-use crate::streams;
 
 /// Says where programs are wrong: line, column, and what was expected there
 ///

@@ -11,10 +11,10 @@ use anyhow::Result;
 use clap::{ArgGroup, Args};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{AtXdp, Compiled, Definition, GroupOptions, ebpf};
+use fanpcap_terminal::streams;
 
 use super::given::Given;
 use super::written;
-use crate::streams;
 use frames::Frames;
 use part::Part;
 

@@ -17,10 +17,10 @@ use clap::Args;
 use fanpcap_gen::{Record, Records};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::native::Packet;
+use fanpcap_terminal::streams;
 use fanpcap_wire::{Frame, Layers, Tag};
 
 use super::given::Given;
-use crate::streams;
 use engine::Engine;
 use flows::Flows;
 use members::MEMBERS_MAX;

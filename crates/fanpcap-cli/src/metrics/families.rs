@@ -2,8 +2,8 @@
 
 use fanpcap_group::view::Place;
 use fanpcap_linux::netlink::link::Counters;
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
-use super::exposition::{Family, Kind, Label, Number};
 use crate::snapshot::{Counts, Device, Snapshot, Socket};
 
 mod groups;

@@ -9,6 +9,7 @@ use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
 use fanpcap::request::Request;
+use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{Environment, Settings};
@@ -20,7 +21,6 @@ use fanpcap_linux::process::is_secure;
 use crate::config;
 use crate::default_mode::DefaultMode;
 use crate::lang::Pcap;
-use crate::snapshot::ANY;
 
 /// Start of the search for a free number: users choose smaller ones.
 const FIRST: u16 = 20_000;

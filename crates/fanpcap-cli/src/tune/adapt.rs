@@ -16,10 +16,10 @@ use fanpcap_nic::journal::{Hold, Journal, Wish};
 use fanpcap_nic::knob::{Knob, Knobs, Setting};
 use fanpcap_nic::plan::Refusal;
 use fanpcap_nic::settings::{self, Settings};
+use fanpcap_terminal::streams::Reader;
 
 use super::text::{self, say};
 use crate::flow::shown;
-use crate::streams::Reader;
 use counter::{Counter, Counts};
 use levels::{Decision, Levels};
 

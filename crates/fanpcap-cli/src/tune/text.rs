@@ -13,7 +13,7 @@ use fanpcap_nic::knob::Knob;
 use fanpcap_nic::plan::Plan;
 use fanpcap_nic::plan::text::shown;
 
-use crate::streams::{self, Reader};
+use fanpcap_terminal::streams::{self, Reader};
 
 /// The device in a few lines.
 pub(super) fn facts(facts: &Facts) -> String {

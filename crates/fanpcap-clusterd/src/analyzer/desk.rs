@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_cli::streams;
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Counters, Delivered};
 use fanpcap_cluster::record::{Batch, Head, Kind, PAPER_HEADER_BYTES, Record};
 use fanpcap_cluster::witness::LedgerSettings;
+use fanpcap_terminal::streams;
 
 use super::books::Books;
 use super::clock::Clock;

@@ -13,13 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::record::decode_counts;
 use fanpcap_cluster::witness::{Assembly, Report};
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
 use fanpcap_select::{Key, PAYLOAD, Selection, digest};
+use fanpcap_terminal::streams;
 use fanpcap_wire::Frame;
 
 use crate::export::Collector;

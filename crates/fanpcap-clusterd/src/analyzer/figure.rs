@@ -1,6 +1,6 @@
 //! What not every analyzer counts: exports, DiCAP's datagrams.
 
-use fanpcap_cli::metrics::exposition::Kind;
+use fanpcap_terminal::exposition::Kind;
 
 /// A count of its own name in the status, in JSON and among the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,9 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use fanpcap_cli::streams;
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
+use fanpcap_terminal::streams;
 
 use super::pcapng;
 use written::Written;

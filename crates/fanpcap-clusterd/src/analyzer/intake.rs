@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_cli::streams;
 use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, encode_ack};
 use fanpcap_cluster::sealed::{Entry, Gate, Refusal, SEAL_BYTES};
 use fanpcap_linux::receive_buffer;
+use fanpcap_terminal::streams;
 
 use super::channel::Channel;
 use super::places::{Place, Places};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
 use fanpcap_cluster::witness::{NodeAccount, Verdict};
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use super::status::Status;
 use crate::textfile::Textfile;
@@ -275,10 +275,10 @@ fn fates(status: &Status) -> [(&'static str, &'static str, u64); 9] {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_cli::metrics::exposition::text;
     use fanpcap_cluster::NodeId;
     use fanpcap_cluster::analyzer::Counters;
     use fanpcap_cluster::witness::Account;
+    use fanpcap_terminal::exposition::text;
 
     use super::super::figure::Figure;
     use super::*;

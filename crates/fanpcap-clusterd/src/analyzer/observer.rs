@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use fanpcap_cli::streams;
 use fanpcap_cluster::{Revision, Topology};
+use fanpcap_terminal::streams;
 
 use super::clock::Clock;
 use crate::conf::Conf;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_select::Key;
+use fanpcap_terminal::streams;
 
 use super::{doctor, selected};
 use crate::conf::{Conf, PATH, Role};

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::NodeId;
 use fanpcap_linux::process;
 use fanpcap_linux::wait::stop;
+use fanpcap_terminal::streams;
 use fanpcap_testkit::await_for::await_for;
 
 use books::{Books, Truth, now_ns};

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_cli::streams;
 use fanpcap_config::report::Report;
 use fanpcap_linux::netlink::{address, link, route};
 use fanpcap_linux::{bpf, wait::clock};
 use fanpcap_select::Key;
+use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use super::selected;

@@ -17,9 +17,9 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Twins;
 use fanpcap_select::Key;
+use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, PATH, SELECTIONS, selected_by};
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::{Live, NodeId, Phase, Topology, View};
+use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use crate::conf::{Conf, PATH};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_buckets::Owners;
-use fanpcap_cli::streams;
 use fanpcap_cluster::{Revision, Topology};
+use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use super::selected;

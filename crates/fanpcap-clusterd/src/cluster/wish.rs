@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fanpcap_cli::streams;
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::control::Wish;
+use fanpcap_terminal::streams;
 
 use crate::conf::{self, Conf, PATH};
 use crate::coordination::OperatorSide;

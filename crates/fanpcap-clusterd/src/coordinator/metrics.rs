@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
 use fanpcap_cluster::{Phase, View};
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use crate::cluster::status;
 use crate::textfile::Textfile;
@@ -144,8 +144,8 @@ fn of_topology(view: &View) -> [Metric; 2] {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use fanpcap_cli::metrics::exposition::text;
     use fanpcap_cluster::{Announcement, Live, NodeId};
+    use fanpcap_terminal::exposition::text;
 
     use super::*;
     use crate::textfile::assert_documented;

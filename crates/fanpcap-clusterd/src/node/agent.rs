@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cli::streams;
 use fanpcap_cluster::Announcement;
 use fanpcap_cluster::node::{Command, Node, Orders};
 use fanpcap_linux::wait::{clock, stop};
+use fanpcap_terminal::streams;
 
 use super::capture::Capture;
 use super::kernel::Kernel;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fanpcap_cli::metrics::exposition::{Family, Kind, Label, Number};
 use fanpcap_cluster::{NodeId, Revision};
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use super::report::Sums;
 use crate::shipping::Shipped;
@@ -149,7 +149,7 @@ fn shipped(shipped: &Shipped) -> [Metric; 2] {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_cli::metrics::exposition::text;
+    use fanpcap_terminal::exposition::text;
 
     use super::*;
     use crate::textfile::assert_documented;

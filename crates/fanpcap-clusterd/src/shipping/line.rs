@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cli::streams;
 use fanpcap_cluster::record::Head;
+use fanpcap_terminal::streams;
 
 use super::link::{Link, LinkError};
 use crate::keyring::Keyring;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fanpcap_group::view::{Ledger, View};
+use fanpcap_terminal::exposition::{Family, Number};
 
-use super::super::exposition::{Family, Number};
 use super::{Sample, counter, device_labels, gauge};
 use crate::snapshot::{Snapshot, Socket, seconds};
 

@@ -1,8 +1,8 @@
 //! The metrics of a made-up snapshot.
 
 use super::*;
-use crate::metrics::exposition;
 use crate::top::fixture;
+use fanpcap_terminal::exposition;
 
 #[test]
 fn a_members_counters_have_its_labels() {

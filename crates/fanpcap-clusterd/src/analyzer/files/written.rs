@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use fanpcap_cli::streams;
 use fanpcap_cluster::analyzer::Delivered;
+use fanpcap_terminal::streams;
 
 use super::{END, ours};
 use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};

@@ -315,7 +315,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            fanpcap_cli::streams::note(&format!("fanpcap: the demo's end: {error:#}\n"));
+            fanpcap_terminal::streams::note(&format!("fanpcap: the demo's end: {error:#}\n"));
         }
     }
 }

@@ -40,7 +40,10 @@ const PATIENCE: Patience = Patience {
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Reads `PORT`, on this machine only, or `ADDR:PORT`.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+///
+/// # Errors
+/// The text is neither.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     let here = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let port: Option<u16> = text.trim_start_matches(':').parse().ok();
     match port {
@@ -55,7 +58,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 ///
 /// # Errors
 /// The process can't listen at the address.
-pub(crate) fn serve(
+pub fn serve(
     address: SocketAddr,
     metrics: impl FnMut() -> Result<String> + Send,
 ) -> Result<ExitCode> {

@@ -1,5 +1,5 @@
-//! A fingerprint of the sources that the command and `fanpcap-bench` are both built from, by which
-//! the command finds that a bench is of another build.
+//! A fingerprint of the command's sources, by which the command finds that another program, as
+//! `fanpcap-bench`, is of another build.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,8 +9,7 @@ use std::{env, fs};
 fn main() -> io::Result<()> {
     let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let mut fingerprint = Fingerprint::new();
-    for source in sources(&own)? {
-        // A change there recompiles this crate in any case.
+    for source in sources(&own.join(".."))? {
         println!("cargo:rerun-if-changed={}", source.display());
         fingerprint.add_tree(&source)?;
     }
@@ -19,17 +18,30 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The sources of this crate and of those that its Cargo.toml names.
-fn sources(own: &Path) -> io::Result<Vec<PathBuf>> {
-    let manifest = fs::read_to_string(own.join("Cargo.toml"))?;
-    let used = manifest
-        .lines()
-        .skip_while(|line| *line != "[dependencies]");
-    let used = used.skip(1).take_while(|line| !line.starts_with('['));
-    let used = used.filter_map(|line| line.split_once('.').map(|(name, _)| name));
-    let used = used.filter(|name| name.starts_with("fanpcap"));
-    let used = used.map(|name| own.join("..").join(name).join("src"));
-    Ok([own.join("src")].into_iter().chain(used).collect())
+/// The sources of the command and of the crates that it is built from.
+fn sources(crates: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = BTreeSet::new();
+    let mut open = vec!["fanpcap-cli".to_owned()];
+    while let Some(name) = open.pop() {
+        if found.contains(&name) {
+            continue;
+        }
+        let manifest = fs::read_to_string(crates.join(&name).join("Cargo.toml"))?;
+        let used = manifest
+            .lines()
+            .skip_while(|line| *line != "[dependencies]");
+        let used = used.skip(1).take_while(|line| !line.starts_with('['));
+        let used = used.filter_map(|line| line.split_once('.').map(|(name, _)| name));
+        open.extend(
+            used.filter(|name| name.starts_with("fanpcap"))
+                .map(str::to_owned),
+        );
+        found.insert(name);
+    }
+    Ok(found
+        .iter()
+        .map(|name| crates.join(name).join("src"))
+        .collect())
 }
 
 /// FNV-1a of 64 bits.

@@ -1,4 +1,5 @@
-//! Replaces the file of `fanpcap metrics --write` at once, and follows no other user's link.
+//! Replaces a file with metrics at once, as node_exporter's textfile collector needs it, and follows
+//! no other user's link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};

@@ -1,0 +1,10 @@
+//! What fanpcap's programs have in common towards their user: standard streams, the completion of
+//! command lines, metrics for Prometheus, and the build that they are of.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod streams;
+pub mod complete;
+pub mod exposition;
+pub mod textfile;
+pub mod server;
