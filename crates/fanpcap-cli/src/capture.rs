@@ -18,9 +18,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_capture::THREAD;
+use fanpcap_nic::cpus::Wanted;
 use fanpcap_pcap::Library;
 
-use crate::cpus::Wanted;
 use crate::library;
 pub(crate) use witnessed::{Member, Task, Witnessed, witnessed};
 

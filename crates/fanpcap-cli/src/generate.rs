@@ -8,13 +8,10 @@ mod description;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use fanpcap_gen::{
-    Choice, Counting, Device, Faults, Limit, Pace, Plan, Pool, Replay, Sender, Sent, Until,
-    carries_default_route,
+    Choice, Counting, Device, Faults, Limit, Pace, Plan, Pool, Replay, Sender, Sent, Until, guard,
 };
-use fanpcap_linux::interface;
-use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 
@@ -67,41 +64,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         ExitCode::SUCCESS
     })
 }
-
-/// Refuses a device through which the machine is reached, and the loopback device: a mistake must
-/// not flood them.
-///
-/// # Errors
-/// The message says why. With `force` only that there is no such device.
-pub(crate) fn guard(device: &str, force: bool) -> Result<()> {
-    let index = interface::find(device).context("looking for the device")?;
-    let index = index.with_context(|| format!("there is no device {device} here"))?;
-    if force {
-        return Ok(());
-    }
-    if let Some(carried) = carries_default_route(index).context("reading the routes")? {
-        let name = &carried.name;
-        let how = if interface::index(name) == Some(index) {
-            "carries the default route".to_owned()
-        } else if carried.is_above {
-            format!("is below {name}, which carries the default route")
-        } else {
-            format!("sends by the same device as {name}, which carries the default route")
-        };
-        bail!(
-            "{device} {how}: traffic there reaches others; if that is what you want, say --force"
-        );
-    }
-    let link = link::get(index).with_context(|| device.to_owned())?;
-    ensure!(
-        link.flags & IFF_LOOPBACK == 0,
-        "{device} is the loopback device, which every program of this machine uses; \
-         if that is what you want, say --force"
-    );
-    Ok(())
-}
-
-const IFF_LOOPBACK: u32 = 1 << 3;
 
 /// What the command sends.
 enum Traffic {

@@ -1,6 +1,5 @@
 //! `fanpcap lang`: what a steering program is worth before it runs.
 
-mod pcap;
 mod source;
 mod check;
 mod given;
@@ -13,7 +12,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-pub(crate) use pcap::Pcap;
 
 /// Checks, explains and tries steering programs, fanpcap-lang(7)
 #[derive(Args, Debug)]

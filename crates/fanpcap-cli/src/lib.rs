@@ -1,7 +1,6 @@
 //! The `fanpcap` command, one file per subcommand.
 #![forbid(unsafe_code)]
 
-mod cpus;
 mod flow;
 mod generate;
 pub mod library;
@@ -12,7 +11,6 @@ mod offered;
 mod capture;
 mod complete;
 mod lang;
-mod default_mode;
 mod config;
 mod metrics;
 mod system;

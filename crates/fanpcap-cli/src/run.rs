@@ -33,8 +33,8 @@ use clap::Args;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge::{self as merge, Merged};
+use fanpcap_nic::cpus;
 
-use crate::cpus;
 use crate::library;
 use group::Wanted;
 use output::Output;

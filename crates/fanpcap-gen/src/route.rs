@@ -10,13 +10,13 @@ use fanpcap_linux::netlink::{
 
 /// A device through which a default route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carrier {
+pub(crate) struct Carrier {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it is the queried device or above it: a bridge, bond or VRF above its ports, or a
     /// VLAN above its device. Otherwise the queried device is above it, or both are above a common
     /// device: VLANs, macvlans, ipvlans, macsec.
-    pub is_above: bool,
+    pub(crate) is_above: bool,
 }
 
 /// The device of a default route of the calling thread's network namespace, if the frames of device
@@ -25,7 +25,7 @@ pub struct Carrier {
 ///
 /// # Errors
 /// The kernel does not list its routes or its devices.
-pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
+pub(crate) fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
     let links = link::links()?;
     let routes = route::default_devices()?;
     Ok(carrier(ifindex, &routes, &links).map(|(index, is_above)| {

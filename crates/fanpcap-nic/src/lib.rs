@@ -13,5 +13,6 @@ pub mod placing;
 pub mod settings;
 pub mod machine;
 pub mod facts;
+pub mod cpus;
 pub mod plan;
 pub mod apply;

@@ -17,11 +17,13 @@ mod handle;
 mod compiled;
 mod read;
 mod library;
+mod expressions;
 mod created;
 mod system;
 
 pub use created::Created;
 pub use error::Error;
+pub use expressions::ExpressionCompiler;
 pub use handle::{Break, Handle, Precision};
 pub use library::{Library, OpenError};
 pub use read::Dispatched;

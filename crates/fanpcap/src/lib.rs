@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod request;
+pub mod overview;
 pub mod handle;
 mod plan;
 mod default_mode;

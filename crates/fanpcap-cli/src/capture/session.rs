@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use fanpcap_capture::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
+use fanpcap_nic::cpus::{self, Choice, Wanted};
 use fanpcap_pcap::{Handle, Library};
 
 use super::Arguments;
@@ -18,7 +19,6 @@ use super::link;
 use super::meter::{Meter, Reading};
 use super::slots;
 use super::summary::{Found, Summary};
-use crate::cpus::{self, Choice, Wanted};
 
 /// Captures until a signal, the count, the time limit or the end of the savefile, and prints the
 /// figures.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fanpcap_capture::{Counts, Each, Rest};
+use fanpcap_nic::cpus::Wanted;
 use fanpcap_pcap::Handle;
 
 use super::{Arguments, open, session};
-use crate::cpus::Wanted;
 
 /// What to capture.
 #[derive(Clone, Debug)]

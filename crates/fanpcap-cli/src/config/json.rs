@@ -5,7 +5,7 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-use super::{Entry, Overview, mode};
+use fanpcap::overview::{Entry, Overview, mode};
 
 /// Version of the JSON's form. A new field keeps the version; a changed or removed field increments
 /// it.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use fanpcap::overview::{Entry, Overview, mode};
 use fanpcap_config::settings::{OnXdp, Plan, Steal};
 
-use super::{Entry, Overview, group, mode};
+use super::group;
 
 /// Longer values and origins are cut: a value may be a whole steering program.
 const LONGEST: usize = 56;

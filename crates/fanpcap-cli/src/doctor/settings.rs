@@ -1,13 +1,14 @@
 //! The settings: what is wrong with them, what is set in vain, and whether the group that they name
 //! can be joined.
 
+use fanpcap::overview::Overview;
 use fanpcap_config::report::{Place, Report, harmless_text, quote};
 use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, Steal, shell_name};
 use fanpcap_group::join::{self, Runs};
+use fanpcap_pcap::ExpressionCompiler;
 
 use super::finding::{Effect, Finding, word};
 use super::groups::Group;
-use crate::config;
 
 /// Facts of the settings.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +41,9 @@ pub(super) struct Wanted {
 impl Settings {
     /// The settings as the library reads them, for one device or all.
     pub(super) fn read(device: Option<&str>, ifindex: impl Fn(&str) -> Option<u32>) -> Self {
-        let seen = config::look(device);
+        let compiler = ExpressionCompiler::default();
+        let compile = |expression: &str| compiler.compile(expression);
+        let seen = Overview::read(device, &compile);
         let errors = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
         let (mut wanted, mut on_xdp, mut stolen) = (Vec::new(), Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
 
-use super::pcap::Pcap;
+use fanpcap_pcap::ExpressionCompiler;
 
 /// A steering program's text and its name.
 pub(super) struct Source {
@@ -46,14 +46,15 @@ impl Source {
 
     /// Compiles the text. An error has the line, the column and a caret.
     pub(super) fn tree(&self) -> Result<Tree> {
-        let pcap = Pcap::default();
-        tree(&self.text, &|expression| pcap.compile(expression)).map_err(|error| self.wrong(&error))
+        let compiler = ExpressionCompiler::default();
+        tree(&self.text, &|expression| compiler.compile(expression))
+            .map_err(|error| self.wrong(&error))
     }
 
     /// The definitions of the text. Errors are those of [`Source::tree`].
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
-        let pcap = Pcap::default();
-        definitions(&self.text, &|expression| pcap.compile(expression))
+        let compiler = ExpressionCompiler::default();
+        definitions(&self.text, &|expression| compiler.compile(expression))
             .map_err(|error| self.wrong(&error))
     }
 

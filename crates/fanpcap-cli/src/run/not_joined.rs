@@ -10,8 +10,8 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Environment, Group, Settings};
 use fanpcap_group::root;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
+use fanpcap_pcap::ExpressionCompiler;
 
-use crate::lang::Pcap;
 use crate::system;
 
 /// What a copy was to join, and how.
@@ -153,8 +153,8 @@ impl Wanted<'_> {
             ..Environment::of_process(true)
         };
         let request = Request::of(self.device?, Settings::load(&environment));
-        let pcap = Pcap::default();
-        let compile = |expression: &str| pcap.compile(expression);
+        let compiler = ExpressionCompiler::default();
+        let compile = |expression: &str| compiler.compile(expression);
         let explained = request.explain(&compile).ok()?.into_iter().next()?;
         match explained.plan.ok()?.membership?.group {
             Group::Number(number) => Some(number),

@@ -4,9 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports, Until};
-
-use crate::generate;
+use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports, Until, guard};
 
 /// Flows, of IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime: a mode
 /// that takes members in turn must not come to the same one for each packet of a flow.
@@ -24,7 +22,7 @@ impl Traffic {
     /// # Errors
     /// The device is one that must not be flooded, or can't send.
     pub(super) fn start(device: &str, stop: &'static AtomicBool) -> Result<Self> {
-        generate::guard(device, false)?;
+        guard(device, false)?;
         let description = Description {
             flows: FLOWS,
             families: Families::Both,

@@ -1,15 +1,16 @@
-//! Picks the CPUs for copies or threads, from sysfs and /proc.
+//! Picks the CPUs for the copies or threads that read a device, from sysfs and /proc.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
 use fanpcap_linux::process::cpu;
 
 /// What `--cpus` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// Chosen by [`choose`].
     Auto,
     /// These CPUs, in turn.
@@ -23,59 +24,88 @@ impl Wanted {
     ///
     /// # Errors
     /// For anything else.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self, CpuError> {
         match text {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
             _ => {
                 let cpus = cpu::list(text).filter(|cpus| !cpus.is_empty());
-                let cpus = cpus.context("write auto, none or a list of CPUs, such as 0,2-3")?;
-                Ok(Self::List(cpus))
+                cpus.map(Self::List).ok_or(CpuError::NoList)
             }
         }
     }
 }
 
+/// Why no CPUs are picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CpuError {
+    /// The text is neither a word that [`Wanted::parse`] knows nor a list of CPUs.
+    NoList,
+    /// The list names a CPU that this process may not run on.
+    NotAllowed {
+        /// The CPU.
+        cpu: usize,
+        /// The CPUs that it may run on, as a list.
+        allowed: String,
+    },
+    /// No CPU is known to pick from.
+    NoneKnown,
+}
+
+impl fmt::Display for CpuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoList => f.write_str("write auto, none or a list of CPUs, such as 0,2-3"),
+            Self::NotAllowed { cpu, allowed } => write!(
+                f,
+                "--cpus: this process may not run on CPU {cpu}, only on {allowed}"
+            ),
+            Self::NoneKnown => {
+                f.write_str("--cpus auto: no CPUs are known; --cpus none goes without")
+            }
+        }
+    }
+}
+
+impl Error for CpuError {}
+
 /// The CPUs that were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub struct Choice {
     /// One for each copy or thread; `None` where the kernel decides.
-    pub(crate) cpus: Vec<Option<usize>>,
+    pub cpus: Vec<Option<usize>>,
     /// Text that says what was picked and why.
-    pub(crate) why: String,
+    pub why: String,
 }
 
 /// Picks CPUs out of `allowed` for `copies` copies or threads that capture on `device`. Reads files
 /// below `root`, which is `/` except in tests.
 ///
 /// # Errors
-/// A list names a CPU that is not allowed.
-pub(crate) fn choose(
+/// A list names a CPU that is not allowed, or none is.
+pub fn choose(
     wanted: &Wanted,
     root: &Path,
     device: Option<&str>,
     allowed: &[usize],
     copies: usize,
-) -> Result<Choice> {
+) -> Result<Choice, CpuError> {
     match wanted {
         Wanted::None => Ok(Choice {
             cpus: vec![None; copies],
             why: "CPUs as the kernel likes".to_owned(),
         }),
         Wanted::List(cpus) => {
-            for cpu in cpus {
-                ensure!(
-                    allowed.contains(cpu),
-                    "--cpus: this process may not run on CPU {cpu}, only on {}",
-                    cpu::list_text(allowed)
-                );
+            if let Some(&cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+                let allowed = cpu::list_text(allowed);
+                return Err(CpuError::NotAllowed { cpu, allowed });
             }
             let shared = sharing(cpus.len(), copies);
             Ok(spread(cpus, copies, format!("as asked{shared}")))
         }
         Wanted::Auto => {
             if allowed.is_empty() {
-                bail!("--cpus auto: no CPUs are known; --cpus none goes without");
+                return Err(CpuError::NoneKnown);
             }
             Ok(automatic(root, device, allowed, copies))
         }

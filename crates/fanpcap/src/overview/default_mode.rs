@@ -5,27 +5,25 @@ use std::fmt::Display;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Script;
-use fanpcap_config::steering::Steering;
+use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
 use fanpcap_linux::interface;
 
-use crate::lang::Pcap;
-
 /// A mode that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DefaultMode {
+pub struct DefaultMode {
     /// The mode, or the title of the steering program.
-    pub(crate) text: String,
+    pub text: String,
     /// Why it is this one.
-    pub(crate) why: String,
+    pub why: String,
     /// Whether it is a steering program.
-    pub(crate) is_program: bool,
+    pub is_program: bool,
 }
 
 impl DefaultMode {
     /// That of a new member on a device. Where the device is not known, it is taken for one with
     /// Ethernet frames.
-    pub(crate) fn of(device: Option<&str>, group: Option<u16>) -> Self {
+    pub fn of(device: Option<&str>, group: Option<u16>, pcap: PcapCompiler<'_>) -> Self {
         let ifindex = match device {
             Some(ANY) => Some(0),
             device => device.and_then(interface::index),
@@ -40,7 +38,7 @@ impl DefaultMode {
                 Self::own(&format!("{}{options}", running.title), true)
             }
             Some(Runs::Program(_, None)) => Self::own(&"flow", true),
-            Some(Runs::Nothing) | None => Self::first(ifindex),
+            Some(Runs::Nothing) | None => Self::first(ifindex, pcap),
         }
     }
 
@@ -53,8 +51,8 @@ impl DefaultMode {
     }
 
     /// That of the first member of a group.
-    fn first(ifindex: Option<u32>) -> Self {
-        let tried = try_flow(ifindex);
+    fn first(ifindex: Option<u32>, pcap: PcapCompiler<'_>) -> Self {
+        let tried = try_flow(ifindex, pcap);
         let is_program = tried.is_ok();
         let text = if is_program { "flow" } else { "hash" };
         let why = tried.map_or_else(|error| reason(&error), |()| "the default".to_owned());
@@ -66,10 +64,8 @@ impl DefaultMode {
     }
 }
 
-fn try_flow(ifindex: Option<u32>) -> Result<(), JoinError> {
-    let pcap = Pcap::default();
-    let compile = |expression: &str| pcap.compile(expression);
-    let flow = Steering::compile(&Script::default_mode(), &compile);
+fn try_flow(ifindex: Option<u32>, pcap: PcapCompiler<'_>) -> Result<(), JoinError> {
+    let flow = Steering::compile(&Script::default_mode(), pcap);
     flow.map_or(Ok(()), |flow| join::try_to_load(ifindex, &flow))
 }
 

@@ -1,0 +1,42 @@
+//! Which devices must not be flooded by mistake.
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
+
+use crate::route::carries_default_route;
+
+/// Refuses a device through which the machine is reached, and the loopback device: a mistake must
+/// not flood them.
+///
+/// # Errors
+/// The message says why. With `force` only that there is no such device.
+pub fn guard(device: &str, force: bool) -> Result<()> {
+    let index = interface::find(device).context("looking for the device")?;
+    let index = index.with_context(|| format!("there is no device {device} here"))?;
+    if force {
+        return Ok(());
+    }
+    if let Some(carried) = carries_default_route(index).context("reading the routes")? {
+        let name = &carried.name;
+        let how = if interface::index(name) == Some(index) {
+            "carries the default route".to_owned()
+        } else if carried.is_above {
+            format!("is below {name}, which carries the default route")
+        } else {
+            format!("sends by the same device as {name}, which carries the default route")
+        };
+        bail!(
+            "{device} {how}: traffic there reaches others; if that is what you want, say --force"
+        );
+    }
+    let link = link::get(index).with_context(|| device.to_owned())?;
+    ensure!(
+        link.flags & IFF_LOOPBACK == 0,
+        "{device} is the loopback device, which every program of this machine uses; \
+         if that is what you want, say --force"
+    );
+    Ok(())
+}
+
+const IFF_LOOPBACK: u32 = 1 << 3;

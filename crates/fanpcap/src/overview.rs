@@ -1,0 +1,163 @@
+//! What applications get on a device, by which setting, and which settings have no effect.
+
+mod default_mode;
+
+use fanpcap_config::device::ANY;
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
+use fanpcap_config::steering::PcapCompiler;
+use fanpcap_linux::{interface, process};
+
+use crate::request::Request;
+pub use default_mode::DefaultMode;
+
+/// What applications get on devices.
+pub struct Overview {
+    /// The config file that is read, and whether PCAP_CONFIG names it.
+    pub file: Option<(String, bool)>,
+    /// One device was asked for.
+    pub is_one: bool,
+    /// Each device, or the error of the settings as a whole.
+    pub devices: Result<Vec<Entry>, Report>,
+    /// Settings that have no effect on any device.
+    ignored: Vec<Ignored>,
+}
+
+/// A device.
+pub struct Entry {
+    /// Its settings.
+    pub explained: Explained,
+    /// The network device exists.
+    pub is_there: bool,
+    /// The mode where the settings give none.
+    pub default: Option<DefaultMode>,
+}
+
+impl Overview {
+    /// Reads the settings as the library does and resolves them for `device`, or for all devices.
+    pub fn read(device: Option<&str>, pcap: PcapCompiler<'_>) -> Self {
+        let environment = Environment::whole(process::is_secure());
+        let settings = Settings::load(&environment);
+        let mut interfaces = interface::names();
+        interfaces.sort();
+        let ignored = settings.as_ref().map_or_else(
+            |_| Vec::new(),
+            |settings| settings.without_effect(&environment, &interfaces),
+        );
+        let names = match (device, &settings) {
+            (Some(device), _) => vec![device.to_owned()],
+            (None, Ok(settings)) => all(settings, &interfaces),
+            (None, Err(_)) => vec![ANY.to_owned()],
+        };
+        let mut devices = Ok(Vec::new());
+        for name in names {
+            let told = Request::of(&name, settings.clone()).explain(pcap);
+            devices = devices.and_then(|mut devices: Vec<Entry>| {
+                devices.extend(
+                    told?
+                        .into_iter()
+                        .map(|explained| seen(explained, &interfaces, pcap)),
+                );
+                Ok(devices)
+            });
+        }
+        let file = Settings::config_file(&environment).map(|path| {
+            let is_named = environment.variables.iter().any(|(name, value)| {
+                name.as_encoded_bytes() == b"PCAP_CONFIG" && !value.is_empty()
+            });
+            (path.display().to_string(), is_named)
+        });
+        Self {
+            file,
+            is_one: device.is_some(),
+            devices,
+            ignored,
+        }
+    }
+
+    /// The errors, each once.
+    pub fn errors(&self) -> Vec<&Report> {
+        let devices = match &self.devices {
+            Err(report) => return vec![report],
+            Ok(devices) => devices.iter(),
+        };
+        let mut errors: Vec<&Report> = Vec::new();
+        for report in devices.filter_map(|device| device.explained.plan.as_ref().err()) {
+            if !errors.contains(&report) {
+                errors.push(report);
+            }
+        }
+        errors
+    }
+
+    /// Settings without effect; for a single device also those that another setting overrides on
+    /// it.
+    pub fn ignored(&self) -> Vec<&Ignored> {
+        let devices = self.devices.iter().flatten();
+        let of_devices = devices.flat_map(|device| &device.explained.ignored);
+        let mut ignored: Vec<&Ignored> = Vec::new();
+        for one in of_devices.filter(|_| self.is_one).chain(&self.ignored) {
+            if !ignored.contains(&one) {
+                ignored.push(one);
+            }
+        }
+        ignored
+    }
+}
+
+fn seen(explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> Entry {
+    let name = explained.device.as_str();
+    let exists = |name: &str| name == ANY || interfaces.iter().any(|it| it == name);
+    let base = name.rsplit_once(':').map(|(base, _)| base);
+    let base = base.filter(|base| !exists(name) && exists(base));
+    let is_there = exists(name) || base.is_some();
+    let default = explained.plan.as_ref().ok();
+    let default = default.and_then(|plan| plan.membership.as_ref());
+    let default = default.filter(|joined| joined.is_default).map(|joined| {
+        let group = match joined.group {
+            Group::Number(number) => Some(number),
+            Group::New => None,
+        };
+        DefaultMode::of(Some(base.unwrap_or(name)), group, pcap)
+    });
+    Entry {
+        default,
+        explained,
+        is_there,
+    }
+}
+
+/// The interfaces, their virtual devices that the settings name, and the device that stands for
+/// all.
+fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
+    let mut names = interfaces.to_vec();
+    let is_on_one = |name: &String| {
+        let base = name.rsplit_once(':').map(|(base, _)| base);
+        base.is_some_and(|base| base == ANY || interfaces.iter().any(|it| it == base))
+    };
+    names.extend(settings.virtual_devices().into_iter().filter(is_on_one));
+    names.push(ANY.to_owned());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The mode of a membership, or the beginning of its steering program. `default` is its mode where
+/// the settings give none.
+pub fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
+    if let Some(default) = default {
+        return default.text.clone();
+    }
+    let mode = joined.mode.to_string();
+    let Some(steering) = &joined.steering else {
+        return mode;
+    };
+    let options = mode.find('+').map_or("", |at| &mode[at..]);
+    let weight = joined.weight.map(|weight| format!("+weight={weight}"));
+    let weight = weight.unwrap_or_default();
+    let class = match joined.class {
+        0 => String::new(),
+        class => format!("+class={class}"),
+    };
+    format!("{}{options}{weight}{class}", steering.title())
+}
