@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
-use fanpcap_cli::library;
+use fanpcap_install::library;
 use fanpcap_linux::wait::stop;
 use fanpcap_terminal::build::BUILD;
 use fanpcap_terminal::{complete, streams};

@@ -18,10 +18,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_capture::THREAD;
+use fanpcap_install::library;
 use fanpcap_nic::cpus::Wanted;
 use fanpcap_pcap::Library;
 
-use crate::library;
 pub(crate) use witnessed::{Member, Task, Witnessed, witnessed};
 
 /// Captures and counts packets, in several threads that share them

@@ -7,14 +7,14 @@ use anyhow::Result;
 pub(crate) use fanpcap_terminal::complete::Arguments;
 use fanpcap_terminal::complete::print;
 
-use crate::outside::Outside;
+use fanpcap_install::ExternalCommand;
 
 /// Runs `fanpcap complete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let [first, more @ ..] = arguments.words.as_slice() {
-        let outside = Outside::of(first).filter(|_| !more.is_empty());
-        if let Some(outside) = outside {
-            return outside.complete(more);
+        let external = ExternalCommand::of(first).filter(|_| !more.is_empty());
+        if let Some(external) = external {
+            return external.complete(more);
         }
     }
     print(crate::command(), &arguments.words, &[])?;

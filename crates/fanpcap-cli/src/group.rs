@@ -11,9 +11,9 @@ use fanpcap_group::turn;
 use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
 use fanpcap_linux::wait::clock;
+use fanpcap_snapshot::{Snapshot, Source};
 use fanpcap_terminal::streams;
 
-use crate::snapshot::{Snapshot, Source};
 use shown::{Shown, Slot};
 
 mod shown;

@@ -3,17 +3,11 @@
 
 mod flow;
 mod generate;
-pub mod library;
-mod outside;
-mod host_use;
-mod snapshot;
-mod offered;
 mod capture;
 mod complete;
 mod lang;
 mod config;
 mod metrics;
-mod system;
 mod run;
 mod top;
 mod group;
@@ -29,7 +23,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_terminal::streams;
 
-use outside::Outside;
+use fanpcap_install::{ExternalCommand, system};
 
 /// Packet capture that fans out: programs written for libpcap share one stream of packets.
 #[derive(Debug, Parser)]
@@ -52,15 +46,15 @@ enum Command {
     Capture(capture::Arguments),
     Gen(generate::Arguments),
     /// Measures this library against its peers, on this machine (as root)
-    Bench(outside::Arguments),
+    Bench(fanpcap_install::Arguments),
     /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
-    Node(outside::Arguments),
+    Node(fanpcap_install::Arguments),
     /// Decides which node of a capture cluster captures which packets, or stands by
-    Coordinator(outside::Arguments),
+    Coordinator(fanpcap_install::Arguments),
     /// Collects the records of a capture cluster's nodes and accounts for every packet
-    Analyzer(outside::Arguments),
+    Analyzer(fanpcap_install::Arguments),
     /// Shows a capture cluster and changes it
-    Cluster(outside::Arguments),
+    Cluster(fanpcap_install::Arguments),
     Lang(lang::Arguments),
     Enable(system::Enable),
     Disable(system::Disable),
@@ -79,17 +73,17 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs a subcommand that is a program of its own.
-fn outside(verb: &str, arguments: &outside::Arguments) -> Result<ExitCode> {
-    let outside = Outside::of(verb).context("a program of its own")?;
-    outside.run(arguments)
+fn external(verb: &str, arguments: &fanpcap_install::Arguments) -> Result<ExitCode> {
+    let external = ExternalCommand::of(verb).context("a program of its own")?;
+    external.run(arguments)
 }
 
 fn run(words: Vec<OsString>) -> Result<ExitCode> {
     if let [_, help, of, more @ ..] = words.as_slice() {
         // Such a program has its own options.
-        let outside = Outside::of(of).filter(|_| help == "help");
-        if let Some(outside) = outside {
-            return outside.help(more);
+        let external = ExternalCommand::of(of).filter(|_| help == "help");
+        if let Some(external) = external {
+            return external.help(more);
         }
     }
     match Arguments::parse_from(words).command {
@@ -103,11 +97,11 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),
-        Command::Bench(arguments) => outside("bench", &arguments),
-        Command::Node(arguments) => outside("node", &arguments),
-        Command::Coordinator(arguments) => outside("coordinator", &arguments),
-        Command::Analyzer(arguments) => outside("analyzer", &arguments),
-        Command::Cluster(arguments) => outside("cluster", &arguments),
+        Command::Bench(arguments) => external("bench", &arguments),
+        Command::Node(arguments) => external("node", &arguments),
+        Command::Coordinator(arguments) => external("coordinator", &arguments),
+        Command::Analyzer(arguments) => external("analyzer", &arguments),
+        Command::Cluster(arguments) => external("cluster", &arguments),
         Command::Lang(arguments) => lang::run(&arguments),
         Command::Enable(arguments) => system::enable(&arguments),
         Command::Disable(arguments) => system::disable(&arguments),

@@ -9,7 +9,7 @@ use clap::Args;
 use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::{exposition, server, streams, textfile};
 
-use crate::snapshot::Source;
+use fanpcap_snapshot::Source;
 
 mod families;
 

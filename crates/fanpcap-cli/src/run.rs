@@ -30,12 +30,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_install::library;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge::{self as merge, Merged};
 use fanpcap_nic::cpus;
 
-use crate::library;
 use group::Wanted;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};

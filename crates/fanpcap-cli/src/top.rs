@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
+use fanpcap_snapshot::Source;
 use fanpcap_terminal::streams::{self, Reader};
 
-use crate::snapshot::Source;
 use order::Column;
 use rates::Rates;
 use state::State;

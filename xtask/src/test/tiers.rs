@@ -114,6 +114,8 @@ pub(super) const TIERS: &[Tier] = &[
         load: Load::Waits,
         work: &[
             Work::Package("fanpcap-terminal"),
+            Work::Package("fanpcap-install"),
+            Work::Package("fanpcap-snapshot"),
             Work::Package("fanpcap-cli"),
             Work::Package("fanpcap-gen"),
             Work::Package("fanpcap-bench"),

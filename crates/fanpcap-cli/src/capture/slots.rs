@@ -4,7 +4,7 @@ use std::process;
 
 use serde::Serialize;
 
-use crate::snapshot::{Snapshot, Socket, Source};
+use fanpcap_snapshot::{Snapshot, Socket, Source};
 
 /// A slot of this process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,7 +57,7 @@ pub(super) fn line(slots: &[Slot]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::fixture;
+    use fanpcap_snapshot::fixture;
 
     #[test]
     fn the_slots_are_those_of_this_process_and_group() {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fanpcap_config::report::harmless_text;
+use fanpcap_install::ExternalCommand;
 use fanpcap_linux::bpf;
 use serde::{Deserialize, Serialize};
 
 use super::device;
 use super::finding::{Finding, Told};
-use crate::outside::Outside;
 
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
@@ -63,7 +63,7 @@ struct Page {
 ///
 /// It can't be run, or prints something else.
 pub(super) fn ask() -> Result<Cluster> {
-    let Some(program) = Outside::of("cluster").filter(|it| it.is_installed()) else {
+    let Some(program) = ExternalCommand::of("cluster").filter(|it| it.is_installed()) else {
         return Ok(Cluster::default());
     };
     if !Path::new(CONF).exists() && !has_selection() {

@@ -12,6 +12,7 @@ use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
+use fanpcap_snapshot::{Snapshot, Source};
 
 use super::cluster::Cluster;
 use super::device::{self, Device};
@@ -23,7 +24,6 @@ use super::machine::{self, Machine};
 use super::nic::Use;
 use super::privileges::Privileges;
 use super::settings::Settings;
-use crate::snapshot::{self, Snapshot, Source};
 
 /// All facts.
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ fn devices(
         let has_several = |it: &Group| it.ifindex == link.index && it.members.len() > 1;
         device.is_shared = is_wanted || groups.iter().any(has_several);
         let mut seen = now.snapshot.devices.iter();
-        let is_stolen = |it: &snapshot::Device| it.stolen_from_host.is_some();
+        let is_stolen = |it: &fanpcap_snapshot::Device| it.stolen_from_host.is_some();
         device.is_stolen = seen.any(|it| it.ifindex == link.index && is_stolen(it));
         device
     };

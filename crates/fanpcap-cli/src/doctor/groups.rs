@@ -7,10 +7,10 @@ use std::path::Path;
 use fanpcap_config::device::ANY;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::process::stat::Stat;
+use fanpcap_snapshot::{Device, Snapshot, Socket};
 
 use super::cpuset::Cpuset;
 use super::finding::{Effect, Finding};
-use crate::snapshot::{Device, Snapshot, Socket};
 
 /// Facts of a group on a device.
 #[derive(Clone, Debug, Default)]

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use fanpcap_install::library;
+use fanpcap_install::system;
 use fanpcap_linux::file::privileged;
+use fanpcap_snapshot::Snapshot;
 
 use super::finding::{Effect, Finding, MACHINE, word};
 use super::settings::Wanted;
-use crate::library;
-use crate::snapshot::Snapshot;
-use crate::system;
 
 /// Facts of the library.
 #[derive(Clone, Debug, Default)]

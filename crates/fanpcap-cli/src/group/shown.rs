@@ -7,8 +7,8 @@ use fanpcap_group::view::{Elephant, Gone, Leveled, Place, State, UnderWay, View}
 use fanpcap_linux::process::stat::Stat;
 use serde::Serialize;
 
-use crate::offered::Offered;
-use crate::snapshot::{Snapshot, Socket, percent, rounded, seconds};
+use fanpcap_snapshot::Offered;
+use fanpcap_snapshot::{Snapshot, Socket, percent, rounded, seconds};
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 const SCHEMA: u32 = 1;

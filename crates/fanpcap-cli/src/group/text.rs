@@ -1,9 +1,9 @@
 //! A group as a table for people.
 
 use fanpcap_config::report::harmless_text;
+use fanpcap_snapshot::Offered;
 
 use super::shown::{Big, Rounds, Shown, Slot, Sums};
-use crate::offered::Offered;
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles; the last column is not padded.

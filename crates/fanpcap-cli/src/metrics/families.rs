@@ -4,7 +4,7 @@ use fanpcap_group::view::Place;
 use fanpcap_linux::netlink::link::Counters;
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
-use crate::snapshot::{Counts, Device, Snapshot, Socket};
+use fanpcap_snapshot::{Counts, Device, Snapshot, Socket};
 
 mod groups;
 

@@ -12,7 +12,7 @@ use fanpcap_group::root;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 use fanpcap_pcap::ExpressionCompiler;
 
-use crate::system;
+use fanpcap_install::system;
 
 /// What a copy was to join, and how.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fanpcap_linux::netlink::link::Counters;
+use fanpcap_snapshot::Offered;
+use fanpcap_snapshot::{Snapshot, rounded, seconds};
 
 use super::view::{Device, Group, Member, SCHEMA, View};
-use crate::offered::Offered;
-use crate::snapshot::{self, Snapshot, rounded, seconds};
 use member::{History, Share};
 
 mod member;
@@ -53,7 +53,11 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
 }
 
 /// Figures of a device.
-fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<f64>) -> Device {
+fn figures(
+    device: &fanpcap_snapshot::Device,
+    before: Option<Counters>,
+    seconds: Option<f64>,
+) -> Device {
     let now = device.counters;
     let total = |count: fn(&Counters) -> u64| now.as_ref().map(count);
     let per_second =

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use fanpcap_snapshot::STALE_SECONDS;
 use unicode_width::UnicodeWidthStr;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::order::{self, NO_GROUP};
 use super::view::{Device, Group, Member, View};
-use crate::snapshot::STALE_SECONDS;
 
 /// Kind of a row, which decides its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

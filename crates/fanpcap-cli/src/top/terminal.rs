@@ -10,13 +10,13 @@ use anyhow::{Context, Result};
 use crossterm::event::{self, Event, KeyEvent};
 use crossterm::terminal;
 use fanpcap_linux::wait::stop;
+use fanpcap_snapshot::Source;
 
 use super::display::{self, Display};
 use super::rates::Rates;
 use super::screen;
 use super::state::State;
 use super::view::View;
-use crate::snapshot::Source;
 
 /// Longest delay until a signal is noticed.
 const GLANCE: Duration = Duration::from_millis(200);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::offered::Offered;
+use fanpcap_snapshot::Offered;
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 pub(crate) const SCHEMA: u32 = 1;

@@ -167,12 +167,12 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         inode,
         ifindex: 3,
         protocol: 3,
-        group: Some(crate::snapshot::Group {
+        group: Some(fanpcap_snapshot::Group {
             number: 7,
             mode: "flow".to_owned(),
         }),
         ring_bytes: None,
-        counts: Some(crate::snapshot::Counts {
+        counts: Some(fanpcap_snapshot::Counts {
             read_ns: 1,
             received: 100,
             dropped,
@@ -188,7 +188,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         is_placeholder: inode == 9,
         place: (inode == 2).then_some(Place {
             buckets: 0,
-            ..crate::top::fixture::after().sockets[0].place.unwrap()
+            ..fanpcap_snapshot::fixture::after().sockets[0].place.unwrap()
         }),
         class: None,
         process: None,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fanpcap_group::view::{Ledger, View};
+use fanpcap_snapshot::{Snapshot, Socket, seconds};
 use fanpcap_terminal::exposition::{Family, Number};
 
 use super::{Sample, counter, device_labels, gauge};
-use crate::snapshot::{Snapshot, Socket, seconds};
 
 /// A figure of a group's table, and the value of the label `fate`, if the metric has that label.
 type OfTable = (Option<&'static str>, fn(&View) -> u64);

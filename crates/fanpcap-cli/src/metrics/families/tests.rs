@@ -1,7 +1,7 @@
 //! The metrics of a made-up snapshot.
 
 use super::*;
-use crate::top::fixture;
+use fanpcap_snapshot::fixture;
 use fanpcap_terminal::exposition;
 
 #[test]

@@ -18,9 +18,9 @@ use crossterm::terminal;
 use fanpcap_linux::process::child;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
+use fanpcap_snapshot::HostUse;
 
 use super::{Run, Supervised};
-use crate::host_use::HostUse;
 use crate::run::copy::Copy;
 use crate::run::group;
 use crate::run::guard::Guard;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use fanpcap_snapshot::{Counts, Snapshot, Socket, percent, rounded};
+
 use super::rate;
-use crate::snapshot::{Counts, Snapshot, Socket, percent, rounded};
 use crate::top::view::Member;
 
 /// Members that take packets read their counters this often, nanoseconds.

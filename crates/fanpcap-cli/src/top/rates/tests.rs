@@ -1,9 +1,9 @@
 //! Rates, shares and skew of made-up snapshots.
 
 use fanpcap_group::view::Place;
+use fanpcap_snapshot::Counts;
 
 use super::*;
-use crate::snapshot::Counts;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
 /// A member of group 7 for each of the counters, with inodes and pids from 1.

@@ -1,6 +1,7 @@
-//! Backlog, names and owners for made-up sockets.
+//! Names and owners for made-up sockets.
 
 use super::*;
+use crate::holders;
 
 #[test]
 fn modes_of_foreign_groups_have_the_kernels_names() {
@@ -10,41 +11,6 @@ fn modes_of_foreign_groups_have_the_kernels_names() {
         (name(7), name(99)),
         ("ebpf".to_owned(), "mode-99".to_owned())
     );
-}
-
-#[test]
-fn what_waits_is_what_was_given_and_not_taken() {
-    let mut counts = Counts {
-        read_ns: 1,
-        received: 100,
-        dropped: 20,
-        taken: Some(95),
-        read_taken: Some(70),
-        waits: false,
-    };
-    // Packets taken since the reading do not count.
-    assert_eq!(counts.backlog(1), Some(10));
-    // The member does not read the two numbers at the same instant.
-    counts.read_taken = Some(81);
-    assert_eq!(counts.backlog(1), Some(0));
-    counts.read_taken = None;
-    assert_eq!(counts.backlog(1), None);
-}
-
-#[test]
-fn who_waits_is_never_stale_and_has_no_backlog() {
-    let mut counts = Counts {
-        read_ns: 1,
-        received: 100,
-        dropped: 20,
-        taken: Some(80),
-        read_taken: Some(70),
-        waits: true,
-    };
-    let later = 60_000_000_000;
-    assert!(!counts.is_stale(later) && counts.backlog(later) == Some(0));
-    counts.waits = false;
-    assert!(counts.is_stale(later) && counts.backlog(later).is_none());
 }
 
 #[test]

@@ -7,26 +7,26 @@ use crate::snapshot::{rounded, seconds};
 
 /// A group's ledger, as a member has told it last.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Offered {
+pub struct Offered {
     /// When it was told.
-    pub(crate) seconds_ago: f64,
+    pub seconds_ago: f64,
     /// Packets that came to the group.
-    pub(crate) offered_packets_total: u64,
+    pub offered_packets_total: u64,
     /// Packets put into members' rings.
-    pub(crate) in_rings_packets_total: u64,
+    pub in_rings_packets_total: u64,
     /// Packets that members' filters rejected.
-    pub(crate) filtered_packets_total: u64,
+    pub filtered_packets_total: u64,
     /// Packets for which a ring had no room.
-    pub(crate) ring_full_packets_total: u64,
+    pub ring_full_packets_total: u64,
     /// Packets that the steering program dropped.
-    pub(crate) steered_nowhere_packets_total: u64,
+    pub steered_nowhere_packets_total: u64,
     /// Packets for which there was no member.
-    pub(crate) no_member_packets_total: u64,
+    pub no_member_packets_total: u64,
 }
 
 impl Offered {
     /// The ledger at a time, nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) fn of(ledger: &Ledger, now_ns: u64) -> Self {
+    pub fn of(ledger: &Ledger, now_ns: u64) -> Self {
         Self {
             seconds_ago: rounded(seconds(ledger.at_ns, now_ns)),
             offered_packets_total: ledger.offered,
@@ -39,7 +39,7 @@ impl Offered {
     }
 
     /// Where the packets have gone: how many, and where in words.
-    pub(crate) fn fates(&self) -> [(u64, &'static str); 5] {
+    pub fn fates(&self) -> [(u64, &'static str); 5] {
         [
             (self.in_rings_packets_total, "in rings"),
             (self.filtered_packets_total, "rejected by members' filters"),

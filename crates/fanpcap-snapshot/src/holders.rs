@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fanpcap_linux::process::stat::Stat;
 
-use super::Process;
+use crate::snapshot::Process;
 
 /// Number of looks between two searches for sockets without a known process: most of these belong
 /// to other users.

@@ -14,7 +14,7 @@ const REST: u32 = 20;
 
 /// What was seen last.
 #[derive(Debug, Default)]
-pub(crate) struct HostUse {
+pub struct HostUse {
     devices: BTreeSet<u32>,
     next: Option<Instant>,
     reasons: BTreeMap<u32, &'static str>,
@@ -23,7 +23,7 @@ pub(crate) struct HostUse {
 impl HostUse {
     /// Why the host or a container may need what these devices receive. Devices that the kernel
     /// tells nothing of have no reason.
-    pub(crate) fn look(&mut self, devices: BTreeSet<u32>) -> &BTreeMap<u32, &'static str> {
+    pub fn look(&mut self, devices: BTreeSet<u32>) -> &BTreeMap<u32, &'static str> {
         let begin = Instant::now();
         if devices != self.devices || self.next.is_some_and(|next| begin >= next) {
             let reason = |&device: &u32| Some((device, host_use::of(device).ok()??));

@@ -22,7 +22,7 @@ use loader::Loader;
 /// Without options it prints the line by which a shell's programs load the library, and changes
 /// nothing.
 #[derive(Args, Debug)]
-pub(crate) struct Enable {
+pub struct Enable {
     /// Every program of this machine, from now on, until `fanpcap disable --system`
     #[arg(long)]
     system: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Enable {
 ///
 /// Without options it prints the line by which a shell goes back, and changes nothing.
 #[derive(Args, Debug)]
-pub(crate) struct Disable {
+pub struct Disable {
     /// For every program of this machine
     #[arg(long)]
     system: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Disable {
 }
 
 /// Runs `fanpcap enable`.
-pub(crate) fn enable(arguments: &Enable) -> Result<ExitCode> {
+pub fn enable(arguments: &Enable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     let directory = seen_from(&root, library::directory()?);
     if arguments.system || arguments.apparmor {
@@ -71,7 +71,7 @@ pub(crate) fn enable(arguments: &Enable) -> Result<ExitCode> {
 }
 
 /// Runs `fanpcap disable`.
-pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
+pub fn disable(arguments: &Disable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     // Must work without the library too: its absence may be why the user disables it.
     let directory = library::directory().ok();
@@ -94,7 +94,7 @@ pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
 ///
 /// # Errors
 /// ldconfig can't be run.
-pub(crate) fn loaded_by_all() -> Result<Option<PathBuf>> {
+pub fn loaded_by_all() -> Result<Option<PathBuf>> {
     let directory = library::directory().unwrap_or_default();
     let found = Loader::new(Path::new("/")).found(&directory)?;
     Ok(found.into_iter().next())
@@ -102,7 +102,7 @@ pub(crate) fn loaded_by_all() -> Result<Option<PathBuf>> {
 
 /// Whether the running kernel has AppArmor's profile of tcpdump, and the profile lacks what members
 /// of a group need.
-pub(crate) fn apparmor_hinders() -> bool {
+pub fn apparmor_hinders() -> bool {
     Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
 }
 

@@ -15,7 +15,7 @@ use fanpcap_terminal::build::BUILD;
 
 /// A program of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outside {
+pub struct ExternalCommand {
     /// The subcommand of `fanpcap`.
     verb: &'static str,
     /// The program's file name.
@@ -24,8 +24,8 @@ pub(crate) struct Outside {
     shares: bool,
 }
 
-const OUTSIDE: [Outside; 5] = [
-    Outside {
+const EXTERNAL: [ExternalCommand; 5] = [
+    ExternalCommand {
         verb: "bench",
         name: "fanpcap-bench",
         shares: false,
@@ -36,8 +36,8 @@ const OUTSIDE: [Outside; 5] = [
     of_cluster("cluster"),
 ];
 
-const fn of_cluster(verb: &'static str) -> Outside {
-    Outside {
+const fn of_cluster(verb: &'static str) -> ExternalCommand {
+    ExternalCommand {
         verb,
         name: "fanpcap-cluster",
         shares: true,
@@ -47,7 +47,7 @@ const fn of_cluster(verb: &'static str) -> Outside {
 /// The words for a program of its own.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// What the program's own manual page tells of
     #[arg(
         value_name = "ARG",
@@ -57,21 +57,21 @@ pub(crate) struct Arguments {
     words: Vec<OsString>,
 }
 
-impl Outside {
+impl ExternalCommand {
     /// The program of a subcommand; `None` if the subcommand is this program's own.
-    pub(crate) fn of(verb: impl AsRef<OsStr>) -> Option<Self> {
+    pub fn of(verb: impl AsRef<OsStr>) -> Option<Self> {
         let verb = verb.as_ref();
-        OUTSIDE.into_iter().find(|outside| verb == outside.verb)
+        EXTERNAL.into_iter().find(|it| verb == it.verb)
     }
 
     /// Replaces this process by the program.
-    pub(crate) fn run(self, arguments: &Arguments) -> Result<ExitCode> {
+    pub fn run(self, arguments: &Arguments) -> Result<ExitCode> {
         let own: &[&str] = if self.shares { &[self.verb] } else { &[] };
         Err(self.replace(own, &arguments.words))
     }
 
     /// Shows the program's help for the subcommand `of`.
-    pub(crate) fn help(self, of: &[OsString]) -> Result<ExitCode> {
+    pub fn help(self, of: &[OsString]) -> Result<ExitCode> {
         let words: &[&str] = if self.shares {
             &["help", self.verb]
         } else {
@@ -81,7 +81,7 @@ impl Outside {
     }
 
     /// Prints the program's completions of the last word.
-    pub(crate) fn complete(self, words: &[String]) -> Result<ExitCode> {
+    pub fn complete(self, words: &[String]) -> Result<ExitCode> {
         let own: &[&str] = if self.shares {
             &["complete", "--", self.verb]
         } else {
@@ -91,13 +91,13 @@ impl Outside {
     }
 
     /// Whether the program is there.
-    pub(crate) fn is_installed(self) -> bool {
+    pub fn is_installed(self) -> bool {
         self.places()
             .is_ok_and(|places| places.iter().any(|it| it.exists()))
     }
 
     /// Runs the program to its end. What it prints is short.
-    pub(crate) fn output(self, words: &[&str]) -> Result<Output> {
+    pub fn output(self, words: &[&str]) -> Result<Output> {
         let program = self.program()?;
         let own: &[&str] = if self.shares { &[self.verb] } else { &[] };
         let mut command = Command::new(&program);

@@ -1,5 +1,5 @@
-//! One look at the network namespace: devices, packet sockets, member pages, and the processes
-//! behind them.
+//! Looks at a network namespace: asks the kernel for devices and packet sockets, reads members'
+//! pages and groups' tables, and finds the processes behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,6 @@ use std::os::linux::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_config::device::ANY;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::record::{LastLook, Record, Running};
@@ -18,190 +17,17 @@ use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
-mod holders;
-mod tables;
-
+use crate::holders::Holders;
 use crate::host_use::HostUse;
-use holders::Holders;
-use tables::{Key, Tables};
+use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
+use crate::tables::{GroupKey, Tables};
 
 /// Sockets of a device that has gone are listed under this name.
 const GONE: &str = "gone";
 
-/// Counters older than this, in seconds, are not of now. Members that take packets refresh theirs
-/// ten times a second.
-pub(crate) const STALE_SECONDS: f64 = 2.0;
-
-/// The state at one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) at_ns: u64,
-    /// Seconds since 1970, UTC.
-    pub(crate) unix_seconds: f64,
-    /// Name of the machine.
-    pub(crate) host: String,
-    /// Inode of the network namespace.
-    pub(crate) netns: u64,
-    /// Its name: "host" for that of process 1, else the name that ip-netns(8) gave it.
-    pub(crate) netns_name: Option<String>,
-    /// Devices with packet sockets, or the requested one, sorted by name.
-    pub(crate) devices: Vec<Device>,
-    /// The devices' packet sockets.
-    pub(crate) sockets: Vec<Socket>,
-    /// What the tables of steered groups say, where we may look into them.
-    pub(crate) tables: BTreeMap<Key, View>,
-}
-
-/// A device.
-#[derive(Clone, Debug)]
-pub(crate) struct Device {
-    /// Interface index; 0 for all devices.
-    pub(crate) ifindex: u32,
-    /// Name; "any" for all devices, "gone" for a device that no longer exists.
-    pub(crate) name: String,
-    /// The device's counters; `None` for "any" and "gone".
-    pub(crate) counters: Option<link::Counters>,
-    /// Why the host or a container may need the device's packets, while a member has the host lose
-    /// them (`steal = yes`).
-    pub(crate) stolen_from_host: Option<&'static str>,
-}
-
-/// A packet socket.
-#[derive(Clone, Debug)]
-pub(crate) struct Socket {
-    /// Inode of the socket.
-    pub(crate) inode: u32,
-    /// Interface index of its device.
-    pub(crate) ifindex: u32,
-    /// `ETH_P_*`; 0 for a socket that only sends.
-    pub(crate) protocol: u16,
-    /// Its fan-out group.
-    pub(crate) group: Option<Group>,
-    /// Bytes of its receive ring.
-    pub(crate) ring_bytes: Option<u64>,
-    /// Counters on the member page; `None` without a page, or if the member never read its
-    /// counters.
-    pub(crate) counts: Option<Counts>,
-    /// The steering program's counters on the page, up to the last that is not 0; `None` if
-    /// unknown.
-    pub(crate) program_counters: Option<Vec<i64>>,
-    /// When the member read these, `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't change.
-    pub(crate) program_counted_ns: u64,
-    /// Seconds since the application looked for packets, or joined if it never looked; 0 while it
-    /// waits for packets. `None` if the page does not have this.
-    pub(crate) unread_seconds: Option<f64>,
-    /// The application has never looked for packets.
-    pub(crate) is_never_read: bool,
-    /// The socket has a member page.
-    pub(crate) has_page: bool,
-    /// The socket's member is gone, and its steered group keeps the socket in the member's slot.
-    pub(crate) is_placeholder: bool,
-    /// Its slot in a steered group's table, where we may look into that.
-    pub(crate) place: Option<Place>,
-    /// The member's class in a steered group, 0 to 63, as the table or the member's page has it.
-    pub(crate) class: Option<u8>,
-    /// The process that owns the socket; `None` if /proc does not let us see it.
-    pub(crate) process: Option<Process>,
-}
-
-/// A fan-out group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// Its number.
-    pub(crate) number: u16,
-    /// Mode; with its options if a member has a page.
-    pub(crate) mode: String,
-}
-
-/// A member's counters since it joined.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counts {
-    /// When they were read, `CLOCK_MONOTONIC` nanoseconds.
-    pub(crate) read_ns: u64,
-    /// Packets that the kernel gave the member, including dropped ones.
-    pub(crate) received: u64,
-    /// Of `received`: dropped because the ring was full.
-    pub(crate) dropped: u64,
-    /// Packets taken from the ring so far.
-    pub(crate) taken: Option<u64>,
-    /// `taken` at the reading of the other counters.
-    pub(crate) read_taken: Option<u64>,
-    /// The reader waits at an empty ring and has published everything: the counters are current,
-    /// whatever their age.
-    pub(crate) waits: bool,
-}
-
-/// Seconds between two times in nanoseconds; 0 if the second is not later.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
-)]
-pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 / 1e9
-}
-
-/// Rounds to a thousandth.
-pub(crate) fn rounded(figure: f64) -> f64 {
-    (figure * 1000.0).round() / 1000.0
-}
-
-/// A part of all buckets.
-#[allow(clippy::cast_precision_loss, reason = "there are 4096 buckets")]
-pub(crate) fn percent(buckets: usize) -> f64 {
-    (buckets as f64 * 1e5 / BUCKETS as f64).round() / 1e3
-}
-
-impl Socket {
-    /// Seconds since the steering program's counters were read; `None` if they are unknown.
-    pub(crate) fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
-        let known = self.program_counters.as_ref();
-        known.map(|_| seconds(self.program_counted_ns, at_ns))
-    }
-}
-
-impl Counts {
-    /// Seconds since the counters were read.
-    pub(crate) fn age(&self, at_ns: u64) -> f64 {
-        seconds(self.read_ns, at_ns)
-    }
-
-    /// Whether the counters are too old for the moment `at_ns`.
-    pub(crate) fn is_stale(&self, at_ns: u64) -> bool {
-        !self.waits && self.age(at_ns) > STALE_SECONDS
-    }
-
-    /// Packets in the ring at the reading; `None` if the reading is stale at `at_ns`. Packets taken
-    /// after the reading are not subtracted: the kernel has added packets since, too.
-    pub(crate) fn backlog(&self, at_ns: u64) -> Option<u64> {
-        if self.waits {
-            return Some(0);
-        }
-        let given = self.received.saturating_sub(self.dropped);
-        let taken = self.read_taken.filter(|_| !self.is_stale(at_ns))?;
-        Some(given.saturating_sub(taken))
-    }
-}
-
-/// A process.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Process {
-    /// Process id in our /proc; `None` if only the member page has one, perhaps of another pid
-    /// namespace.
-    pub(crate) pid: Option<u32>,
-    /// Name of the executable.
-    pub(crate) program: String,
-    /// The CPUs that the process may run on, as `0-3,8`.
-    pub(crate) affinity: Option<String>,
-    /// The CPU that the main thread ran on last.
-    pub(crate) last_cpu: Option<u32>,
-    /// The process was stopped by a signal or a debugger.
-    pub(crate) is_stopped: bool,
-}
-
 /// Takes snapshots, and caches between them what is costly to find.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub struct Source {
     device: Option<String>,
     holders: Holders,
     tables: Tables,
@@ -213,7 +39,7 @@ impl Source {
     ///
     /// # Errors
     /// The device does not exist.
-    pub(crate) fn new(device: Option<&str>) -> Result<Self> {
+    pub fn new(device: Option<&str>) -> Result<Self> {
         if let Some(name) = device.filter(|&name| name != ANY) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
             ensure!(
@@ -233,7 +59,7 @@ impl Source {
     ///
     /// # Errors
     /// The kernel does not list packet sockets or devices.
-    pub(crate) fn take(&mut self) -> Result<Snapshot> {
+    pub fn take(&mut self) -> Result<Snapshot> {
         let links = link::links().context("listing devices")?;
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
@@ -301,7 +127,7 @@ impl Source {
         &mut self,
         seen: &[RosterEntry],
         at_ns: u64,
-        tables: &BTreeMap<Key, View>,
+        tables: &BTreeMap<GroupKey, View>,
     ) -> Vec<Socket> {
         let modes = modes(seen);
         // The pid on a page is a hint: it may be of another pid namespace.
@@ -371,7 +197,7 @@ fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
 }
 
 /// A socket's slot.
-fn place(seen: &RosterEntry, tables: &BTreeMap<Key, View>) -> Option<Place> {
+fn place(seen: &RosterEntry, tables: &BTreeMap<GroupKey, View>) -> Option<Place> {
     let view = tables.get(&(seen.socket.ifindex, seen.socket.fanout?.id))?;
     let mut places = view.places.iter();
     places.find(|place| place.member == seen.id()).copied()
@@ -434,7 +260,11 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
 }
 
 /// The mode of a socket's group, and its engine unless that is packet sockets.
-fn mode(seen: &RosterEntry, group: diag::FanoutGroup, modes: &BTreeMap<Key, String>) -> String {
+fn mode(
+    seen: &RosterEntry,
+    group: diag::FanoutGroup,
+    modes: &BTreeMap<GroupKey, String>,
+) -> String {
     let told = modes.get(&(seen.socket.ifindex, group.id)).cloned();
     let mode = told.unwrap_or_else(|| kernel_mode(group));
     match seen.is_on_xdp() {

@@ -8,14 +8,14 @@ use fanpcap_group::view::{GroupTable, View};
 use fanpcap_linux::wait::clock;
 
 /// Interface index and number of a group.
-pub(crate) type Key = (u32, u16);
+pub type GroupKey = (u32, u16);
 
 /// After how long to ask again for a table that was not to be had.
 const AGAIN_NS: u64 = 10_000_000_000;
 
 /// The tables that were found.
 #[derive(Debug, Default)]
-pub(super) struct Tables(BTreeMap<Key, Kept>);
+pub(crate) struct Tables(BTreeMap<GroupKey, Kept>);
 
 #[derive(Debug)]
 struct Kept {
@@ -26,13 +26,13 @@ struct Kept {
 
 impl Tables {
     /// What the tables say of the groups that these sockets are in.
-    pub(super) fn look(&mut self, seen: &[RosterEntry]) -> BTreeMap<Key, View> {
+    pub(crate) fn look(&mut self, seen: &[RosterEntry]) -> BTreeMap<GroupKey, View> {
         let key = |seen: &RosterEntry| Some((seen.socket.ifindex, seen.socket.fanout?.id));
         let has_table = |seen: &&RosterEntry| {
             let page = seen.page.as_ref();
             page.is_some_and(|page| page.shared.is_some())
         };
-        let keys: BTreeSet<Key> = seen.iter().filter(has_table).filter_map(key).collect();
+        let keys: BTreeSet<GroupKey> = seen.iter().filter(has_table).filter_map(key).collect();
         self.0.retain(|key, _| keys.contains(key));
         let mut views = BTreeMap::new();
         for group in keys {
@@ -46,7 +46,7 @@ impl Tables {
     }
 
     /// The view of a group with these sockets.
-    fn view(&mut self, group: Key, sockets: &BTreeSet<u64>) -> Option<View> {
+    fn view(&mut self, group: GroupKey, sockets: &BTreeSet<u64>) -> Option<View> {
         // A group may have ended, and another begun with its number.
         let is_of = |view: &View| {
             let mut places = view.places.iter();

@@ -1,0 +1,221 @@
+//! The state of a network namespace at one moment: devices, packet sockets, members' counters, and
+//! the processes behind them.
+
+use std::collections::BTreeMap;
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_group::view::{Place, View};
+use fanpcap_linux::netlink::link;
+
+use crate::tables::GroupKey;
+
+/// Counters older than this, in seconds, are not of now. Members that take packets refresh theirs
+/// ten times a second.
+pub const STALE_SECONDS: f64 = 2.0;
+
+/// The state at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// Seconds since 1970, UTC.
+    pub unix_seconds: f64,
+    /// Name of the machine.
+    pub host: String,
+    /// Inode of the network namespace.
+    pub netns: u64,
+    /// Its name: "host" for that of process 1, else the name that ip-netns(8) gave it.
+    pub netns_name: Option<String>,
+    /// Devices with packet sockets, or the requested one, sorted by name.
+    pub devices: Vec<Device>,
+    /// The devices' packet sockets.
+    pub sockets: Vec<Socket>,
+    /// What the tables of steered groups say, where we may look into them.
+    pub tables: BTreeMap<GroupKey, View>,
+}
+
+/// A device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Interface index; 0 for all devices.
+    pub ifindex: u32,
+    /// Name; "any" for all devices, "gone" for a device that no longer exists.
+    pub name: String,
+    /// The device's counters; `None` for "any" and "gone".
+    pub counters: Option<link::Counters>,
+    /// Why the host or a container may need the device's packets, while a member has the host lose
+    /// them (`steal = yes`).
+    pub stolen_from_host: Option<&'static str>,
+}
+
+/// A packet socket.
+#[derive(Clone, Debug)]
+pub struct Socket {
+    /// Inode of the socket.
+    pub inode: u32,
+    /// Interface index of its device.
+    pub ifindex: u32,
+    /// `ETH_P_*`; 0 for a socket that only sends.
+    pub protocol: u16,
+    /// Its fan-out group.
+    pub group: Option<Group>,
+    /// Bytes of its receive ring.
+    pub ring_bytes: Option<u64>,
+    /// Counters on the member page; `None` without a page, or if the member never read its
+    /// counters.
+    pub counts: Option<Counts>,
+    /// The steering program's counters on the page, up to the last that is not 0; `None` if
+    /// unknown.
+    pub program_counters: Option<Vec<i64>>,
+    /// When the member read these, `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't change.
+    pub program_counted_ns: u64,
+    /// Seconds since the application looked for packets, or joined if it never looked; 0 while it
+    /// waits for packets. `None` if the page does not have this.
+    pub unread_seconds: Option<f64>,
+    /// The application has never looked for packets.
+    pub is_never_read: bool,
+    /// The socket has a member page.
+    pub has_page: bool,
+    /// The socket's member is gone, and its steered group keeps the socket in the member's slot.
+    pub is_placeholder: bool,
+    /// Its slot in a steered group's table, where we may look into that.
+    pub place: Option<Place>,
+    /// The member's class in a steered group, 0 to 63, as the table or the member's page has it.
+    pub class: Option<u8>,
+    /// The process that owns the socket; `None` if /proc does not let us see it.
+    pub process: Option<Process>,
+}
+
+/// A fan-out group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub number: u16,
+    /// Mode; with its options if a member has a page.
+    pub mode: String,
+}
+
+/// A member's counters since it joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// When they were read, `CLOCK_MONOTONIC` nanoseconds.
+    pub read_ns: u64,
+    /// Packets that the kernel gave the member, including dropped ones.
+    pub received: u64,
+    /// Of `received`: dropped because the ring was full.
+    pub dropped: u64,
+    /// Packets taken from the ring so far.
+    pub taken: Option<u64>,
+    /// `taken` at the reading of the other counters.
+    pub read_taken: Option<u64>,
+    /// The reader waits at an empty ring and has published everything: the counters are current,
+    /// whatever their age.
+    pub waits: bool,
+}
+
+/// Seconds between two times in nanoseconds; 0 if the second is not later.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
+)]
+pub fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+/// Rounds to a thousandth.
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// A part of all buckets.
+#[allow(clippy::cast_precision_loss, reason = "there are 4096 buckets")]
+pub fn percent(buckets: usize) -> f64 {
+    (buckets as f64 * 1e5 / BUCKETS as f64).round() / 1e3
+}
+
+impl Socket {
+    /// Seconds since the steering program's counters were read; `None` if they are unknown.
+    pub fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
+        let known = self.program_counters.as_ref();
+        known.map(|_| seconds(self.program_counted_ns, at_ns))
+    }
+}
+
+impl Counts {
+    /// Seconds since the counters were read.
+    pub fn age(&self, at_ns: u64) -> f64 {
+        seconds(self.read_ns, at_ns)
+    }
+
+    /// Whether the counters are too old for the moment `at_ns`.
+    pub fn is_stale(&self, at_ns: u64) -> bool {
+        !self.waits && self.age(at_ns) > STALE_SECONDS
+    }
+
+    /// Packets in the ring at the reading; `None` if the reading is stale at `at_ns`. Packets taken
+    /// after the reading are not subtracted: the kernel has added packets since, too.
+    pub fn backlog(&self, at_ns: u64) -> Option<u64> {
+        if self.waits {
+            return Some(0);
+        }
+        let given = self.received.saturating_sub(self.dropped);
+        let taken = self.read_taken.filter(|_| !self.is_stale(at_ns))?;
+        Some(given.saturating_sub(taken))
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Process id in our /proc; `None` if only the member page has one, perhaps of another pid
+    /// namespace.
+    pub pid: Option<u32>,
+    /// Name of the executable.
+    pub program: String,
+    /// The CPUs that the process may run on, as `0-3,8`.
+    pub affinity: Option<String>,
+    /// The CPU that the main thread ran on last.
+    pub last_cpu: Option<u32>,
+    /// The process was stopped by a signal or a debugger.
+    pub is_stopped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_what_was_given_and_not_taken() {
+        let mut counts = Counts {
+            read_ns: 1,
+            received: 100,
+            dropped: 20,
+            taken: Some(95),
+            read_taken: Some(70),
+            waits: false,
+        };
+        // Packets taken since the reading do not count.
+        assert_eq!(counts.backlog(1), Some(10));
+        // The member does not read the two numbers at the same instant.
+        counts.read_taken = Some(81);
+        assert_eq!(counts.backlog(1), Some(0));
+        counts.read_taken = None;
+        assert_eq!(counts.backlog(1), None);
+    }
+
+    #[test]
+    fn who_waits_is_never_stale_and_has_no_backlog() {
+        let mut counts = Counts {
+            read_ns: 1,
+            received: 100,
+            dropped: 20,
+            taken: Some(80),
+            read_taken: Some(70),
+            waits: true,
+        };
+        let later = 60_000_000_000;
+        assert!(!counts.is_stale(later) && counts.backlog(later) == Some(0));
+        counts.waits = false;
+        assert!(counts.is_stale(later) && counts.backlog(later).is_none());
+    }
+}
