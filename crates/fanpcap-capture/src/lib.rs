@@ -1,4 +1,5 @@
-//! Threads that read handles: each counts its packets and writes them to a savefile of its own.
+//! `fanpcap capture`, and the threads that it reads handles in: each counts its packets and writes
+//! them to a savefile of its own.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,11 @@ mod shared;
 mod counter;
 mod thread;
 mod threads;
+mod command;
 
 use fanpcap_pcap::Header;
 
+pub use command::{Arguments, Member, Task, Witnessed, run, witnessed};
 pub use counts::{Counts, Kernel, Rest, sum};
 pub use savefile::{Savefile, Savefiles, THREAD};
 pub use shared::ThreadCounts;

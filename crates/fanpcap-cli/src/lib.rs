@@ -3,7 +3,6 @@
 
 mod flow;
 mod generate;
-mod capture;
 mod complete;
 mod lang;
 mod config;
@@ -43,7 +42,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Verify(verify::Arguments),
     Metrics(metrics::Arguments),
-    Capture(capture::Arguments),
+    Capture(fanpcap_capture::Arguments),
     Gen(generate::Arguments),
     /// Measures this library against its peers, on this machine (as root)
     Bench(fanpcap_install::Arguments),
@@ -95,7 +94,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
-        Command::Capture(arguments) => capture::run(&arguments),
+        Command::Capture(arguments) => fanpcap_capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => external("bench", &arguments),
         Command::Node(arguments) => external("node", &arguments),

@@ -16,7 +16,7 @@ use fanpcap_pcap::{Handle, Header, Precision};
 use fanpcap_terminal::streams;
 use serde::Serialize;
 
-use crate::capture::{Task, Witnessed, witnessed};
+use fanpcap_capture::{Task, Witnessed, witnessed};
 
 mod flows;
 mod traffic;

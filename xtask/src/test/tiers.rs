@@ -116,6 +116,7 @@ pub(super) const TIERS: &[Tier] = &[
             Work::Package("fanpcap-terminal"),
             Work::Package("fanpcap-install"),
             Work::Package("fanpcap-snapshot"),
+            Work::Package("fanpcap-capture"),
             Work::Package("fanpcap-cli"),
             Work::Package("fanpcap-gen"),
             Work::Package("fanpcap-bench"),

@@ -1,9 +1,9 @@
 //! The verdict: each check with its outcome, from the members' figures and their flows.
 
+use fanpcap_capture::Witnessed;
 use serde::Serialize;
 
 use super::flows::Places;
-use crate::capture::Witnessed;
 use crate::flow::shown;
 
 /// Whether a check holds.
@@ -164,7 +164,8 @@ fn sampled(flows: usize, one_in: u64) -> String {
 }
 
 fn ledger(captured: &Witnessed) -> Check {
-    let sum = |of: fn(&crate::capture::Member) -> u64| captured.members.iter().map(of).sum::<u64>();
+    let sum =
+        |of: fn(&fanpcap_capture::Member) -> u64| captured.members.iter().map(of).sum::<u64>();
     let (received, delivered) = (sum(|it| it.received), sum(|it| it.captured));
     let (dropped, unread) = (sum(|it| it.dropped), sum(|it| it.unread));
     let unexplained = sum(|it| it.unexplained);
@@ -194,7 +195,7 @@ fn loss(captured: &Witnessed) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::Member;
+    use fanpcap_capture::Member;
     use fanpcap_wire::{Endpoint, FlowKey};
 
     fn key() -> FlowKey {

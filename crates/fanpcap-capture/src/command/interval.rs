@@ -1,6 +1,6 @@
 //! The line printed once a second: rates of each thread and of all.
 
-use fanpcap_capture::{Counts, ThreadCounts};
+use crate::{Counts, ThreadCounts};
 use std::ops::AddAssign;
 
 use anyhow::Result;
@@ -188,7 +188,7 @@ pub(super) fn lossy(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_capture::Kernel;
+    use crate::Kernel;
     use serde_json::Value;
 
     fn told(at_ns: u64, captured: u64, dropped: u64) -> ThreadCounts {

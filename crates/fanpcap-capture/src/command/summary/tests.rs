@@ -1,7 +1,7 @@
 //! Summaries of made-up figures.
 
 use super::*;
-use fanpcap_capture::Kernel;
+use crate::Kernel;
 
 fn counts(captured: u64, received: u64, dropped: u64) -> Counts {
     Counts {

@@ -1,7 +1,6 @@
 //! The summary: exact figures of each thread, and whether they add up.
 
 use anyhow::{Result, bail};
-use fanpcap_capture::{Counts, Rest};
 use fanpcap_pcap::FanoutStats;
 use serde::Serialize;
 
@@ -9,6 +8,7 @@ use super::interval::{lossy, seconds};
 use super::link;
 use super::slots::{self, Slot};
 use super::table;
+use crate::{Counts, Rest};
 
 /// The summary. As JSON, it is the last line of `--json`.
 #[derive(Debug, Serialize)]
@@ -123,7 +123,7 @@ impl Summary {
         link: Option<link::Counters>,
         group: Option<Found>,
     ) -> Self {
-        let total = fanpcap_capture::sum(threads.iter().copied());
+        let total = crate::sum(threads.iter().copied());
         // Sum the differences of each thread: a difference of the sums would let one thread's lack
         // hide another one's excess.
         let mut rest = Rest::default();

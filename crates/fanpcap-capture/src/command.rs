@@ -17,17 +17,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_capture::THREAD;
 use fanpcap_install::library;
 use fanpcap_nic::cpus::Wanted;
 use fanpcap_pcap::Library;
 
-pub(crate) use witnessed::{Member, Task, Witnessed, witnessed};
+use crate::THREAD;
+pub use witnessed::{Member, Task, Witnessed, witnessed};
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]
 #[command(after_long_help = FIGURES)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The device; several with ^ between them, which are read in order of time
     #[arg(
         short = 'i',
@@ -144,7 +144,7 @@ savefile, are null. `left` is what was received but neither captured nor dropped
 `adds_up` whether that is 0 for each thread.";
 
 /// Runs `fanpcap capture`.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     check_write(arguments.write.as_deref(), arguments.threads)?;
     session::run(arguments, &open(arguments.library.as_deref())?)
 }

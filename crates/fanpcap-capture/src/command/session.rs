@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_capture::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_nic::cpus::{self, Choice, Wanted};
@@ -19,6 +18,7 @@ use super::link;
 use super::meter::{Meter, Reading};
 use super::slots;
 use super::summary::{Found, Summary};
+use crate::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 
 /// Captures until a signal, the count, the time limit or the end of the savefile, and prints the
 /// figures.

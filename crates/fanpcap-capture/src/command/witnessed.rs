@@ -3,49 +3,49 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_capture::{Counts, Each, Rest};
 use fanpcap_nic::cpus::Wanted;
 use fanpcap_pcap::Handle;
 
 use super::{Arguments, open, session};
+use crate::{Counts, Each, Rest};
 
 /// What to capture.
 #[derive(Clone, Debug)]
-pub(crate) struct Task {
+pub struct Task {
     /// The device.
-    pub(crate) device: String,
+    pub device: String,
     /// The number of threads.
-    pub(crate) threads: u16,
+    pub threads: u16,
     /// The group; `None` for a new one.
-    pub(crate) group: Option<u16>,
+    pub group: Option<u16>,
     /// The mode; `None` for what the settings say.
-    pub(crate) fanout: Option<String>,
+    pub fanout: Option<String>,
     /// From when the last handle is open.
-    pub(crate) time: Duration,
+    pub time: Duration,
 }
 
 /// What was captured.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Witnessed {
+pub struct Witnessed {
     /// The threads, in order.
-    pub(crate) members: Vec<Member>,
+    pub members: Vec<Member>,
     /// Packets that the device received, and that it had no room for.
-    pub(crate) device: Option<(u64, u64)>,
+    pub device: Option<(u64, u64)>,
 }
 
 /// The figures of a thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Member {
+pub struct Member {
     /// Packets that the kernel had for it.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Packets given to the thread.
-    pub(crate) captured: u64,
+    pub captured: u64,
     /// Packets that its ring had no room for.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Packets that are still in its ring.
-    pub(crate) unread: u64,
+    pub unread: u64,
     /// Packets that no counter explains.
-    pub(crate) unexplained: u64,
+    pub unexplained: u64,
 }
 
 /// Bytes kept of each packet: the headers, those inside a tunnel included.
@@ -55,7 +55,7 @@ const SNAPLEN: i32 = 256;
 ///
 /// # Errors
 /// The library can't be loaded, or a handle not opened or read; those of `witness`.
-pub(crate) fn witnessed(
+pub fn witnessed(
     task: &Task,
     witness: &mut dyn FnMut(&Handle) -> Result<Each>,
 ) -> Result<Witnessed> {
