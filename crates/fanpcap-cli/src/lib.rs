@@ -7,7 +7,6 @@ mod complete;
 mod lang;
 mod config;
 mod metrics;
-mod run;
 mod top;
 mod group;
 mod doctor;
@@ -34,7 +33,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Arguments),
+    Run(fanpcap_run::Arguments),
     Top(top::Arguments),
     Group(group::Arguments),
     Tune(tune::Arguments),
@@ -86,7 +85,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     match Arguments::parse_from(words).command {
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => fanpcap_run::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

@@ -11,7 +11,7 @@ use fanpcap_linux::process::child::{
 use fanpcap_linux::wait::events::Arrived;
 
 use super::Watch;
-use crate::run::copy::Copy;
+use crate::copy::Copy;
 
 /// The signals that this command handles.
 pub(super) const TAKEN: [i32; 9] = [

@@ -13,8 +13,8 @@ use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;
 
 use super::{Run, Watch};
-use crate::run::ledger::copy_of;
-use crate::run::not_joined;
+use crate::ledger::copy_of;
+use crate::not_joined;
 
 /// Interval of searches for outsiders.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
 //! `fanpcap run`: runs copies of an application that share one stream of packets.
+#![forbid(unsafe_code)]
 
 mod group;
 mod not_joined;
@@ -76,7 +77,7 @@ use supervise::{Run, Supervised};
 /// 126 for one that can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Copies
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies: u16,
@@ -129,8 +130,11 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs `fanpcap run`.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+/// Runs `fanpcap run`, to the end of its copies.
+///
+/// # Errors
+/// What was asked for is wrong, or the copies can't be started, watched or summed up.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.guard {
         return Ok(guard::stand());
     }

@@ -6,8 +6,8 @@ use std::process::ExitStatus;
 use anyhow::Result;
 
 use super::{Watch, YOUNG};
-use crate::run::copy::End;
-use crate::run::open_captures;
+use crate::copy::End;
+use crate::open_captures;
 
 impl Watch<'_> {
     /// Notes which copies have ended.

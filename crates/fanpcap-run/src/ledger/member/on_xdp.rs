@@ -5,17 +5,17 @@ use std::sync::Arc;
 use fanpcap_group::group_counters::GroupCounters;
 
 use super::Member;
-use crate::run::ledger::Account;
+use crate::ledger::Account;
 
 impl Member {
     /// Whether the XDP engine fills the member's rings, and its counters are not held yet.
-    pub(in crate::run::ledger) fn lacks_counters(&self) -> bool {
+    pub(in crate::ledger) fn lacks_counters(&self) -> bool {
         self.record.is_on_xdp() && self.counters.is_none()
     }
 
     /// Holds the counters of the member's group, if they are the group's in which it is: a later
     /// group of the same number has others.
-    pub(in crate::run::ledger) fn hold_counters(&mut self, counters: &Arc<GroupCounters>) -> bool {
+    pub(in crate::ledger) fn hold_counters(&mut self, counters: &Arc<GroupCounters>) -> bool {
         let is_its = counters.counted(self.id).is_some();
         if is_its {
             self.counters = Some(Arc::clone(counters));

@@ -6,11 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fanpcap_merge::Merged;
 use serde::Serialize;
 
 use super::copy::{Copy, End};
 use super::ledger::{Absent, Account};
-use fanpcap_merge::Merged;
 
 /// The summary.
 #[derive(Debug, Serialize)]

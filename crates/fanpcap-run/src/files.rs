@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-
-use super::arguments;
 use fanpcap_linux::file::directory::open_regular;
 use fanpcap_merge::{is_capture, resolve};
+
+use super::arguments;
 use rotated::Pattern;
 
 /// The files of one copy.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_linux::wait::events;
+use fanpcap_merge as merge;
 
 use super::Watch;
-use crate::run::output::{self, Stream, Way, Word};
-use fanpcap_merge as merge;
+use crate::output::{self, Stream, Way, Word};
 
 /// After the last copy's end, the command waits this long for silent processes that still hold a
 /// copy's output.

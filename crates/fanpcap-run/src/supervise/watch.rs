@@ -21,13 +21,13 @@ use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_snapshot::HostUse;
 
 use super::{Run, Supervised};
-use crate::run::copy::Copy;
-use crate::run::group;
-use crate::run::guard::Guard;
-use crate::run::ledger::{Account, Ledger};
-use crate::run::orphans::Orphans;
-use crate::run::output::{Activity, Stream, Word};
-use crate::run::progress::Progress;
+use crate::copy::Copy;
+use crate::group;
+use crate::guard::Guard;
+use crate::ledger::{Account, Ledger};
+use crate::orphans::Orphans;
+use crate::output::{Activity, Stream, Word};
+use crate::progress::Progress;
 use joins::Outsiders;
 use turns::Turns;
 
