@@ -144,6 +144,9 @@ savefile, are null. `left` is what was received but neither captured nor dropped
 `adds_up` whether that is 0 for each thread.";
 
 /// Runs `fanpcap capture`.
+///
+/// # Errors
+/// The library can't be loaded, a handle not opened or read, or the figures don't add up.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     check_write(arguments.write.as_deref(), arguments.threads)?;
     session::run(arguments, &open(arguments.library.as_deref())?)

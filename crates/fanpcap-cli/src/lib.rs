@@ -1,7 +1,6 @@
 //! The `fanpcap` command, one file per subcommand.
 #![forbid(unsafe_code)]
 
-mod flow;
 mod generate;
 mod complete;
 mod lang;
@@ -9,9 +8,6 @@ mod config;
 mod metrics;
 mod top;
 mod group;
-mod doctor;
-mod verify;
-mod tune;
 
 use std::env;
 use std::ffi::OsString;
@@ -21,6 +17,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_terminal::streams;
 
+use fanpcap_doctor::{doctor, tune, verify};
 use fanpcap_install::{ExternalCommand, system};
 
 /// Packet capture that fans out: programs written for libpcap share one stream of packets.

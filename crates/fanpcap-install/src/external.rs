@@ -65,12 +65,18 @@ impl ExternalCommand {
     }
 
     /// Replaces this process by the program.
+    ///
+    /// # Errors
+    /// The program is not installed, not to be trusted, of another build, or does not start.
     pub fn run(self, arguments: &Arguments) -> Result<ExitCode> {
         let own: &[&str] = if self.shares { &[self.verb] } else { &[] };
         Err(self.replace(own, &arguments.words))
     }
 
     /// Shows the program's help for the subcommand `of`.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
     pub fn help(self, of: &[OsString]) -> Result<ExitCode> {
         let words: &[&str] = if self.shares {
             &["help", self.verb]
@@ -81,6 +87,9 @@ impl ExternalCommand {
     }
 
     /// Prints the program's completions of the last word.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
     pub fn complete(self, words: &[String]) -> Result<ExitCode> {
         let own: &[&str] = if self.shares {
             &["complete", "--", self.verb]
@@ -97,6 +106,9 @@ impl ExternalCommand {
     }
 
     /// Runs the program to its end. What it prints is short.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
     pub fn output(self, words: &[&str]) -> Result<Output> {
         let program = self.program()?;
         let own: &[&str] = if self.shares { &[self.verb] } else { &[] };

@@ -51,6 +51,9 @@ pub struct Disable {
 }
 
 /// Runs `fanpcap enable`.
+///
+/// # Errors
+/// The library is not installed, or a file can't be written.
 pub fn enable(arguments: &Enable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     let directory = seen_from(&root, library::directory()?);
@@ -71,6 +74,9 @@ pub fn enable(arguments: &Enable) -> Result<ExitCode> {
 }
 
 /// Runs `fanpcap disable`.
+///
+/// # Errors
+/// A file can't be removed, or ldconfig not be run.
 pub fn disable(arguments: &Disable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     // Must work without the library too: its absence may be why the user disables it.

@@ -39,7 +39,7 @@ use user::AsUser;
 /// exit status is 3 if packets are lost or captures refused, and 0 if not; 1 if doctor could not
 /// look.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The device; all that have packet sockets if there is none
     #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
     device: Option<String>,
@@ -80,7 +80,10 @@ struct Told<'a> {
 }
 
 /// Runs `fanpcap doctor`.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+///
+/// # Errors
+/// The machine, or what another user gets, can't be looked at.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asked = arguments.device.as_deref();
     let program = arguments.program.as_deref();
     let user = arguments.user.as_deref();

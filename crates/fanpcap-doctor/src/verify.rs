@@ -35,7 +35,7 @@ use verdict::{Check, Outcome, Seen};
 /// do not name their flow, are not judged. The exit status is 3 if a check fails, 1 if nothing
 /// could be verified.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The device
     #[arg(short = 'i', long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     interface: String,
@@ -102,7 +102,10 @@ struct Share {
 }
 
 /// Runs `fanpcap verify`.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+///
+/// # Errors
+/// Nothing can be captured or sent, so that nothing is verified.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut witness = Witness::new(arguments);
     let task = Task {
         device: arguments.interface.clone(),

@@ -36,7 +36,7 @@ use text::say;
 /// Each change is written down before it is made, and verified by reading it back. What has been
 /// changed by somebody else since is left alone when the old values are put back.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The device
     #[arg(value_name = "DEV", required_unless_present = "restore")]
     device: Option<String>,
@@ -102,7 +102,10 @@ pub(crate) struct Arguments {
 }
 
 /// Runs `fanpcap tune`.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+///
+/// # Errors
+/// The device can't be read or changed, or what was changed can't be put back.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Some(name) = &arguments.device else {
         return put_back::all();
     };
