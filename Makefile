@@ -24,7 +24,7 @@ demo:
 # A capture cluster on this machine, with an etcd of three members.
 demo-cluster:
 	@scripts/setup cluster $(XTASK) stage --all >/dev/null
-	@target/fanpcap/bin/fanpcap cluster demo
+	@scripts/setup cluster cargo run --quiet --profile command -p fanpcap-demo-cluster
 
 # Who runs this in the background may have it ignore signals that tests send to programs.
 test:

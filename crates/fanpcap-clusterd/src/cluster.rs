@@ -6,7 +6,6 @@ mod check;
 pub(crate) mod status;
 mod topology;
 mod wish;
-mod demo;
 mod merge;
 
 use std::process::ExitCode;
@@ -28,7 +27,6 @@ enum Command {
     Drain(wish::Drain),
     Weight(wish::Weight),
     Topology(topology::Arguments),
-    Demo(demo::Arguments),
     Merge(merge::Arguments),
 }
 
@@ -39,7 +37,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Drain(arguments) => wish::drain(arguments),
         Command::Weight(arguments) => wish::weight(arguments),
         Command::Topology(arguments) => topology::run(arguments),
-        Command::Demo(arguments) => demo::run(arguments),
         Command::Merge(arguments) => merge::run(arguments),
     }
 }

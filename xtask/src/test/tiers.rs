@@ -169,6 +169,7 @@ pub(super) const TIERS: &[Tier] = &[
         work: &[
             Work::Package("fanpcap-etcd"),
             Work::Package("fanpcap-clusterd"),
+            Work::Package("fanpcap-demo-cluster"),
         ],
         arguments: &["--test-threads=4"],
         ..NONE

@@ -1,4 +1,4 @@
-//! What the demo's packets came to: by the nodes' files, and by what the nodes count.
+//! The account of the demo's packets: by the nodes' files, and by what the nodes count.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -15,23 +15,23 @@ use fanpcap_linux::receive_buffer;
 use fanpcap_select::{Selection, digest};
 use fanpcap_wire::Frame;
 
-use super::traffic;
+use crate::traffic;
 
 /// What the files of all nodes say of some packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Truth {
-    pub(super) offered: u64,
+pub(crate) struct Truth {
+    pub(crate) offered: u64,
     /// Captured by exactly one node.
-    pub(super) once: u64,
+    pub(crate) once: u64,
     /// Captured by two.
-    pub(super) doubled: u64,
+    pub(crate) doubled: u64,
     /// Captured by none.
-    pub(super) missed: u64,
+    pub(crate) missed: u64,
 }
 
 impl Truth {
     /// Of the packets with these numbers, by what each node's file has.
-    pub(super) fn of(numbers: Range<u64>, files: &[Vec<u64>]) -> Self {
+    pub(crate) fn of(numbers: Range<u64>, files: &[Vec<u64>]) -> Self {
         let captured = times(files);
         let mut truth = Self::default();
         for number in numbers {
@@ -46,7 +46,7 @@ impl Truth {
     }
 
     /// Missed packets that the nodes' counts do not tell, or packets that they tell beyond them.
-    pub(super) fn unaccounted(&self, lost: Span) -> u64 {
+    pub(crate) fn unaccounted(&self, lost: Span) -> u64 {
         beyond(self.missed, lost)
     }
 }
@@ -68,7 +68,7 @@ fn beyond(number: u64, span: Span) -> u64 {
 }
 
 /// The nodes' own counts, as an analyzer keeps them.
-pub(super) struct Books {
+pub(crate) struct LossAccount {
     socket: UdpSocket,
     reports: HashMap<NodeId, Assembly>,
     ledger: Ledger,
@@ -79,12 +79,12 @@ pub(super) struct Books {
 /// Nodes of one machine have one clock; a packet reaches the last of them soon.
 const SKEW_NS: u64 = 20_000_000;
 
-impl Books {
-    /// Books that nodes report to at this socket.
+impl LossAccount {
+    /// An account of what nodes report to this socket.
     ///
     /// # Errors
     /// The socket can't be set up.
-    pub(super) fn open(socket: UdpSocket) -> Result<Self> {
+    pub(crate) fn open(socket: UdpSocket) -> Result<Self> {
         socket.set_nonblocking(true)?;
         // Reports come while nobody reads: 120 KiB each, as the kernel counts, once a second.
         receive_buffer::force(socket.as_fd(), 64 << 20)?;
@@ -102,7 +102,7 @@ impl Books {
     }
 
     /// Says how the cluster selects.
-    pub(super) fn select(&mut self, selection: Selection) {
+    pub(crate) fn select(&mut self, selection: Selection) {
         self.selection = selection;
     }
 
@@ -111,7 +111,7 @@ impl Books {
     ///
     /// # Errors
     /// A report is wrong.
-    pub(super) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
+    pub(crate) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
         let mut message = vec![0; 1 << 16];
         let mut whole = Vec::new();
         while let Ok(len) = self.socket.recv(&mut message) {
@@ -128,7 +128,7 @@ impl Books {
     }
 
     /// A node is dead since `at`, whose file has these packets.
-    pub(super) fn bury(&mut self, node: NodeId, at: u64, file: &[u64]) {
+    pub(crate) fn end_node(&mut self, node: NodeId, at: u64, file: &[u64]) {
         let mut captured = Box::new([Span::default(); BUCKETS]);
         for number in file {
             captured[self.bucket(*number)] += Span::exactly(1);
@@ -138,7 +138,7 @@ impl Books {
 
     /// What the counts come to, less what stands in the files of two nodes: as an analyzer or
     /// 'fanpcap cluster merge' takes it out.
-    pub(super) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
+    pub(crate) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
         let mut doubles = vec![0; BUCKETS];
         for (number, times) in times(files) {
             doubles[self.bucket(number)] += u64::from(times - 1);
@@ -165,7 +165,7 @@ impl Books {
 ///
 /// # Errors
 /// The clock stands before that.
-pub(super) fn now_ns() -> Result<u64> {
+pub(crate) fn now_ns() -> Result<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_nanos())?)
 }

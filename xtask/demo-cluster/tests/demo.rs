@@ -1,4 +1,4 @@
-//! `fanpcap cluster demo`: after whatever befalls the cluster, no packet is unaccounted for.
+//! The demo of a capture cluster: after whatever befalls the cluster, no packet is unaccounted for.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,8 +14,7 @@ fn every_packet_is_captured_once_or_counted() {
             return;
         }
     }
-    let done = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"))
-        .args(["cluster", "demo"])
+    let done = Command::new(env!("CARGO_BIN_EXE_fanpcap-demo-cluster"))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stdout);

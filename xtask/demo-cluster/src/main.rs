@@ -1,7 +1,9 @@
-//! `fanpcap cluster demo`: a cluster on this machine, through what may befall one.
+//! The demo of a capture cluster: nodes on this machine come, go and die while packets come, and
+//! every packet is accounted for.
+#![forbid(unsafe_code)]
 
 mod traffic;
-mod books;
+mod loss_account;
 mod stage;
 
 use std::process::ExitCode;
@@ -9,22 +11,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
 use fanpcap_cluster::NodeId;
 use fanpcap_linux::process;
 use fanpcap_linux::wait::stop;
 use fanpcap_terminal::streams;
 use fanpcap_testkit::await_for::await_for;
 
-use books::{Books, Truth, now_ns};
+use loss_account::{LossAccount, Truth, now_ns};
 use stage::{PATIENCE, Stage, id};
 use traffic::{RATE, Traffic};
 
-/// Shows a cluster on this machine: nodes come, go and die while packets come (as root)
-#[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+fn main() -> ExitCode {
+    streams::ended(run())
+}
 
-pub(crate) fn run(_: &Arguments) -> Result<ExitCode> {
+fn run() -> Result<ExitCode> {
     ensure!(
         process::effective_user() == 0,
         "the demo makes network namespaces: run it as root"
@@ -44,7 +45,7 @@ fn show() -> Result<()> {
     ))?;
     let (stage, reports) = Stage::new()?;
     let mut story = Story {
-        books: Books::open(reports)?,
+        account: LossAccount::open(reports)?,
         stage,
         next: 0,
         dead: None,
@@ -66,11 +67,11 @@ fn show() -> Result<()> {
 
 /// The demo's course.
 struct Story {
-    books: Books,
+    account: LossAccount,
     stage: Stage,
     /// The number of the next packet.
     next: u64,
-    /// A node that has died, and when, until the books have it.
+    /// A node that has died, and when, until the account has it.
     dead: Option<(usize, u64)>,
 }
 
@@ -85,7 +86,7 @@ impl Story {
             self.stage.read(node)?;
         }
         self.stage.await_owners(&self.stage.living())?;
-        self.books.select(self.stage.selection()?);
+        self.account.select(self.stage.selection()?);
         self.phase("1. Three nodes, at rest.", |_| Ok(String::new()))
     }
 
@@ -165,11 +166,11 @@ impl Story {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {
             // The last reports of the dead node come first.
-            self.books.take(at)?;
-            self.books.bury(id(node), at, &files[node]);
+            self.account.take(at)?;
+            self.account.end_node(id(node), at, &files[node]);
         }
         self.await_reports()?;
-        let lost = self.books.lost(&files);
+        let lost = self.account.lost(&files);
         let phase = Truth::of(first..self.next, &files);
         let all = Truth::of(0..self.next, &files);
         let unaccounted = all.unaccounted(lost);
@@ -199,7 +200,7 @@ impl Story {
         let living = self.stage.living();
         let mut reports: Vec<NodeId> = Vec::new();
         await_for("the nodes' reports", PATIENCE, || {
-            reports.extend(self.books.take(since)?);
+            reports.extend(self.account.take(since)?);
             let of = |node: &NodeId| reports.iter().filter(|it| *it == node).count();
             Ok(living.iter().all(|node| of(node) >= 2).then_some(()))
         })

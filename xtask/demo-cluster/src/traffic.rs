@@ -12,12 +12,12 @@ use fanpcap_testkit::Injector;
 use fanpcap_testkit::mirror::WIRE;
 
 /// Packets a second.
-pub(super) const RATE: u64 = 4000;
+pub(crate) const RATE: u64 = 4000;
 
 const TICK: Duration = Duration::from_millis(5);
 
 /// A sender at work.
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<Result<u64>>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Traffic {
 impl Traffic {
     /// Sends packets with numbers from `first` on, on the mirrored wire of the calling thread's
     /// namespace.
-    pub(super) fn start(first: u64) -> Self {
+    pub(crate) fn start(first: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let sender = thread::spawn(move || send(first, &until));
@@ -36,7 +36,7 @@ impl Traffic {
     ///
     /// # Errors
     /// A packet could not be sent.
-    pub(super) fn stop(self) -> Result<u64> {
+    pub(crate) fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.sender.join();
         ended.map_err(|_| anyhow!("the sender panicked"))?
@@ -58,7 +58,7 @@ fn send(first: u64, stop: &AtomicBool) -> Result<u64> {
 }
 
 /// A datagram of one of 256 flows. Its number is where the selection looks too.
-pub(super) fn frame(number: u64) -> Vec<u8> {
+pub(crate) fn frame(number: u64) -> Vec<u8> {
     let [.., flow] = number.to_be_bytes();
     let ends = (
         Ipv4Addr::new(198, 51, 100, flow),

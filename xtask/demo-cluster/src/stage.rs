@@ -1,6 +1,5 @@
 //! The demo's machines: a mirror port, nodes in namespaces, an etcd of three members, coordinators.
 
-use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -10,17 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_cluster::{Live, NodeId, Wishes};
+use fanpcap_clusterd::conf::{Conf, Engine};
+use fanpcap_clusterd::etcd::EtcdKeys;
 use fanpcap_select::Selection;
+use fanpcap_terminal::streams;
 use fanpcap_testkit::await_for::{self, await_for};
 use fanpcap_testkit::etcd::Etcd;
+use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::mirror::{HOST, MONITOR};
 use fanpcap_testkit::{Capture, Mirror, Scratch, veth};
 
-use crate::conf::{Conf, Engine};
-use crate::etcd::EtcdKeys;
-
 /// Enough for whatever the cluster does on a busy machine.
-pub(super) const PATIENCE: Duration = await_for::LIMIT;
+pub(crate) const PATIENCE: Duration = await_for::LIMIT;
 
 /// The addresses of etcd's members.
 const MEMBERS: [Ipv4Addr; 3] = [
@@ -30,9 +30,9 @@ const MEMBERS: [Ipv4Addr; 3] = [
 ];
 
 /// The machines. Dropping them ends all processes and takes the selections off.
-pub(super) struct Stage {
-    pub(super) mirror: Mirror,
-    pub(super) etcd: Etcd,
+pub(crate) struct Stage {
+    pub(crate) mirror: Mirror,
+    pub(crate) etcd: Etcd,
     scratch: Scratch,
     config: PathBuf,
     keys: EtcdKeys,
@@ -53,7 +53,7 @@ impl Stage {
     ///
     /// # Errors
     /// Something is missing here, or can't be started.
-    pub(super) fn new() -> Result<(Self, UdpSocket)> {
+    pub(crate) fn new() -> Result<(Self, UdpSocket)> {
         let mirror = Mirror::new(0)?;
         for member in MEMBERS {
             veth::ip(&format!("address add {member}/32 dev lo"))?;
@@ -88,7 +88,7 @@ impl Stage {
     ///
     /// # Errors
     /// It can't be started.
-    pub(super) fn start_coordinator(&mut self) -> Result<()> {
+    pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         let name = format!("coordinator{}", self.coordinators.len());
         let mut command = self.program(&name, "coordinator")?;
         self.coordinators.push(command.spawn()?);
@@ -99,7 +99,7 @@ impl Stage {
     ///
     /// # Errors
     /// None leads.
-    pub(super) fn kill_coordinator(&mut self) -> Result<String> {
+    pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
         let child = self.coordinators.iter_mut().find(of_process);
@@ -113,7 +113,7 @@ impl Stage {
     ///
     /// # Errors
     /// etcd does not say.
-    pub(super) fn leader(&self) -> Result<Option<String>> {
+    pub(crate) fn leader(&self) -> Result<Option<String>> {
         Ok(self.keys.look(&Wishes::default())?.leader)
     }
 
@@ -121,7 +121,7 @@ impl Stage {
     ///
     /// # Errors
     /// It has no topology yet.
-    pub(super) fn selection(&self) -> Result<Selection> {
+    pub(crate) fn selection(&self) -> Result<Selection> {
         let view = self.keys.look(&Wishes::default())?.view;
         let (_, topology) = view.topology.context("no topology")?;
         Ok(topology.selection)
@@ -131,7 +131,7 @@ impl Stage {
     ///
     /// # Errors
     /// It can't be made.
-    pub(super) fn add_node(&mut self) -> Result<usize> {
+    pub(crate) fn add_node(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         let mut agent = self.program(&agent_name(node), "node")?;
         agent.args(["-i", MONITOR, "--node", &id(node).to_string()]);
@@ -147,7 +147,7 @@ impl Stage {
     ///
     /// # Errors
     /// It has none in time, or tcpdump does not begin.
-    pub(super) fn read(&mut self, node: usize) -> Result<()> {
+    pub(crate) fn read(&mut self, node: usize) -> Result<()> {
         let log = self.log(&agent_name(node));
         await_for("the node's topology", PATIENCE, || {
             let said = fs::read_to_string(&log)?;
@@ -180,7 +180,7 @@ impl Stage {
     ///
     /// # Errors
     /// It does not run.
-    pub(super) fn kill_node(&mut self, node: usize) -> Result<()> {
+    pub(crate) fn kill_node(&mut self, node: usize) -> Result<()> {
         let Node { agent, reader } = &mut self.nodes[node];
         for child in [agent, reader] {
             let mut child = child.take().context("the node does not run")?;
@@ -194,7 +194,7 @@ impl Stage {
     ///
     /// # Errors
     /// etcd does not take it.
-    pub(super) fn drain(&self, node: NodeId) -> Result<()> {
+    pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
         let drained = self.keys.change(|desired| {
             desired.drained.insert(node);
         });
@@ -206,7 +206,7 @@ impl Stage {
     ///
     /// # Errors
     /// It does not come to that.
-    pub(super) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
+    pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
             let view = self.keys.look(&Wishes::default())?.view;
             let Some((revision, topology)) = view.topology else {
@@ -230,7 +230,7 @@ impl Stage {
     ///
     /// # Errors
     /// Packets come for ever.
-    pub(super) fn captured(&self) -> Result<Vec<Vec<u64>>> {
+    pub(crate) fn captured(&self) -> Result<Vec<Vec<u64>>> {
         let files = || (0..self.nodes.len()).map(|node| self.capture(node));
         let len = |file: PathBuf| file.metadata().map_or(0, |it| it.len());
         let sizes = || files().map(len).collect::<Vec<_>>();
@@ -251,7 +251,7 @@ impl Stage {
     }
 
     /// Which nodes live, by their numbers.
-    pub(super) fn living(&self) -> Vec<NodeId> {
+    pub(crate) fn living(&self) -> Vec<NodeId> {
         let nodes = self.nodes.iter().enumerate();
         let living = nodes.filter(|(_, node)| node.agent.is_some());
         living.map(|(node, _)| id(node)).collect()
@@ -261,10 +261,10 @@ impl Stage {
         self.scratch.file(&format!("node{node}.pcap"))
     }
 
-    /// This program with a subcommand. What it says goes to a file.
+    /// The staged command with a subcommand. What it says goes to a file.
     fn program(&self, name: &str, subcommand: &str) -> Result<Command> {
         let log = File::create(self.log(name))?;
-        let mut command = Command::new(env::current_exe().context("this program's file")?);
+        let mut command = Command::new(library_dir()?.join("../bin/fanpcap"));
         command
             .args([subcommand, "--config"])
             .arg(&self.config)
@@ -315,7 +315,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            fanpcap_terminal::streams::note(&format!("fanpcap: the demo's end: {error:#}\n"));
+            streams::note(&format!("fanpcap: the demo's end: {error:#}\n"));
         }
     }
 }
@@ -325,7 +325,7 @@ fn agent_name(node: usize) -> String {
 }
 
 /// The id of the node with this number.
-pub(super) fn id(node: usize) -> NodeId {
+pub(crate) fn id(node: usize) -> NodeId {
     NodeId(u32::try_from(node).map_or(u32::MAX, |node| node + 1))
 }
 
