@@ -1,5 +1,5 @@
-//! What goes wrong with captures, and what mends it: `fanpcap doctor` looks, `fanpcap verify` tries it
-//! out on a device, `fanpcap tune` sets a device up.
+//! What goes wrong with captures, and what mends it: `fanpcap doctor` looks, `fanpcap verify`
+//! captures on a device and checks the result, `fanpcap tune` sets a device up.
 #![forbid(unsafe_code)]
 
 mod flow;

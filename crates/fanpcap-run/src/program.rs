@@ -1,4 +1,4 @@
-//! Whether the program is there and may be run, before anything is done for it.
+//! Checks that the application exists and may be executed, before anything is prepared for it.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use super::arguments;
 
-/// Where programs are looked for without PATH, as by execvp(3).
+/// The search path without PATH, as execvp(3) has it.
 const PATH: &str = "/bin:/usr/bin";
 
-/// Why it can't be run.
+/// Why the application can't be run.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     /// There is no such file.
     NotFound(PathBuf),
-    /// The file is no program, or not for this user.
+    /// The file is not executable, or this user may not execute it.
     NotExecutable(PathBuf),
 }
 
 impl Unusable {
-    /// The exit status that shells have for it.
+    /// The exit status that shells use for this.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
@@ -40,10 +40,10 @@ impl Display for Unusable {
     }
 }
 
-/// Looks for the program of a command line as it is for copy 0.
+/// Looks for the application of a command line, as copy 0 would be started.
 ///
 /// # Errors
-/// Why it can't be run.
+/// [`Unusable`].
 pub(crate) fn find(command: &[OsString]) -> Result<(), Unusable> {
     let program = command.first().map(|word| arguments::expand(word, 0));
     let program = PathBuf::from(program.unwrap_or_default());

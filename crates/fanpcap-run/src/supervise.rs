@@ -1,4 +1,4 @@
-//! What is run, and what has come of it; how the copies are looked after meanwhile is in `watch`.
+//! What `fanpcap run` was asked to run, and what came of it. `watch` supervises the copies.
 
 mod watch;
 
@@ -15,7 +15,7 @@ use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
 
-/// What is to be run.
+/// What to run, and how.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     /// Program and arguments, `%i` not expanded.
@@ -24,50 +24,51 @@ pub(crate) struct Run<'a> {
     pub(crate) library: &'a Path,
     /// The copies' group.
     pub(crate) group: u16,
-    /// Its mode, as far as it is known before a copy has joined.
+    /// The group's mode, as far as it is known before a copy joins.
     pub(crate) fanout: &'a Wanted,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
-    /// Only what is wrong is said.
+    /// The command prints errors and warnings only.
     pub(crate) is_quiet: bool,
-    /// It goes on with copies that see all packets.
+    /// The run goes on although a copy captures outside the group and sees all packets.
     pub(crate) allow_outsiders: bool,
-    /// Copies that end are started again.
+    /// Copies that fail are started again.
     pub(crate) restart: bool,
     /// The file into which captures will be merged.
     pub(crate) merge: Option<&'a Path>,
-    /// Lines begin with the copy's number.
+    /// Each line of a copy's output begins with the copy's number.
     pub(crate) prefix: bool,
-    /// Where everything is said.
+    /// Takes the copies' output and the command's messages.
     pub(crate) output: &'a Arc<Output>,
 }
 
-/// What has been run.
+/// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     /// The copies, by their numbers.
     pub(crate) copies: Vec<Copy>,
-    /// Their packets.
+    /// The account of each copy's packets, by the copy's number.
     pub(crate) accounts: Vec<Account>,
     /// The group's mode.
     pub(crate) mode: String,
-    /// Times without a copy.
+    /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
-    /// The most packets that can be in no figure, if there is such a limit.
+    /// The most packets that no figure can have, if there is such a limit.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,
-    /// Copies ran for some time, and none of any start was in the group.
+    /// Copies ran for some time, and no copy ever joined the group.
     pub(crate) none_joined: bool,
-    /// Why it was all ended.
+    /// Why the command ended all copies.
     pub(crate) error: Option<String>,
-    /// The first end of a copy by itself, and the first other one, that was a failure and final.
+    /// Exit status of the first copy that failed by itself and was not started again.
     failure: Option<u8>,
+    /// Exit status of the first copy that failed after the command had told it to end.
     failure_when_told: Option<u8>,
 }
 
 impl Supervised {
-    /// The exit status of all: 0 if copies captured in the group and none failed.
+    /// The command's exit status: 0 if copies captured in the group and none failed.
     pub(crate) fn code(&self) -> u8 {
         let failure = self.failure.or(self.failure_when_told);
         failure.unwrap_or(u8::from(self.none_joined))
@@ -86,10 +87,10 @@ impl Supervised {
         self.copies.iter().flat_map(of_copy).collect()
     }
 
-    /// Removes the copies of what came on standard output.
+    /// Removes the files with the captures that copies wrote to standard output.
     pub(crate) fn remove_spools(&self) {
         for path in self.copies.iter().flat_map(|copy| &copy.spools) {
-            // It does no harm but to be there.
+            // A file that stays does no harm.
             let _ = fs::remove_file(path);
         }
     }
@@ -99,7 +100,7 @@ impl Run<'_> {
     /// Runs the copies, one on each of `cpus`, until the last one has ended for good.
     ///
     /// # Errors
-    /// When they can't be started or looked after.
+    /// The copies can't be started or supervised.
     pub(crate) fn supervise(&self, cpus: &[Option<usize>]) -> Result<Supervised> {
         let arguments = self.command.get(1..).unwrap_or_default();
         let copies = cpus.iter().enumerate();

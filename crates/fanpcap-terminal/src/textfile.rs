@@ -1,5 +1,5 @@
-//! Replaces a file with metrics at once, as node_exporter's textfile collector needs it, and follows
-//! no other user's link.
+//! Replaces a file with metrics at once, as node_exporter's textfile collector needs it. Follows no
+//! link of another user.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};

@@ -10,28 +10,28 @@ use super::finding::{Effect, Finding, MACHINE};
 /// Limits of the calling process. `u64::MAX` stands for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Bytes that it may lock.
+    /// Bytes of memory that the process may lock.
     locked: u64,
-    /// Bytes of a file that it writes.
+    /// Most bytes of a file that it writes.
     file: u64,
-    /// Descriptors.
+    /// Number of descriptors that it may open.
     open: u64,
     /// The kernel counts BPF programs and maps as locked memory.
     counts_programs: bool,
-    /// Bytes of memory, by its cgroup.
+    /// Bytes of memory that its cgroup leaves it.
     memory: u64,
 }
 
-/// From then on the kernel counts them as the memory of a cgroup.
+/// The first kernel that counts BPF programs and maps as their cgroup's memory, not as locked.
 const COUNTS_BY_CGROUP: (u32, u32) = (5, 11);
-/// What the programs and maps of a group take at most without `+sticky`.
+/// The most bytes that a group's BPF programs and maps take without `+sticky`.
 const LOCKED_LEAST: u64 = 1 << 20;
-/// More than a member's page and the other files in `/run/fanpcap` have.
+/// More bytes than a member page or another file in `/run/fanpcap` has.
 const FILE_LEAST: u64 = 1 << 20;
 /// A handle in a group has some twenty descriptors, and others come and go while it joins.
 const OPEN_LEAST: u64 = 64;
 
-/// What a handle on the XDP engine takes by default, and its application beside that.
+/// Bytes that a handle on the XDP engine takes by default, and what its application takes besides.
 const MEMORY_LEAST: u64 = 128 << 20;
 
 impl Default for Limits {
@@ -47,7 +47,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of this process.
+    /// The limits of this process.
     pub(super) fn read(root: &Path, kernel: (u32, u32)) -> Self {
         let text = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
         // `unlimited` is no number, and neither is what the kernel does not tell.
@@ -65,7 +65,7 @@ impl Limits {
         }
     }
 
-    /// Which of them are too low. `wants_xdp`: the settings ask for the XDP engine.
+    /// The limits that are too low. `wants_xdp`: the settings ask for the XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Vec<Finding> {
         let all = [
             self.descriptors(),

@@ -19,11 +19,11 @@ pub(super) struct Privileges {
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_BPF: u32 = 39;
-/// Before Linux 5.8 it stood for `CAP_BPF`, and still includes that.
+/// Includes `CAP_BPF`, which is a capability of its own since Linux 5.8.
 const CAP_SYS_ADMIN: u32 = 21;
 
 impl Privileges {
-    /// Those of this process.
+    /// The privileges of this process.
     pub(super) fn read(root: &Path) -> Self {
         let status = fs::read(root.join("proc/self/status")).unwrap_or_default();
         let status = String::from_utf8_lossy(&status).into_owned();
@@ -39,7 +39,7 @@ impl Privileges {
         bit(capability) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN))
     }
 
-    /// What is missing. `wants_xdp`: the settings ask for the XDP engine.
+    /// The finding on a missing capability. `wants_xdp`: the settings ask for the XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Option<Finding> {
         if !self.has(CAP_NET_RAW) {
             let told = [

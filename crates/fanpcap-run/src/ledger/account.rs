@@ -2,29 +2,29 @@
 
 use serde::Serialize;
 
-/// Packets; none where it is not known.
+/// Numbers of packets; `None` for a number that is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Account {
-    /// Given to the members, those dropped included.
+    /// Packets that the kernel gave the members, including dropped ones.
     pub(crate) received: Option<u64>,
-    /// Dropped by the kernel, as a ring was full.
+    /// Packets that the kernel dropped because a ring was full.
     pub(crate) dropped: Option<u64>,
-    /// Taken from the ring and handed to the program.
+    /// Packets that the application took from the ring.
     pub(crate) taken: Option<u64>,
-    /// Taken from the ring by other members of the group after the member's end.
+    /// Packets that other members of the group took from the ring after the member's end.
     pub(crate) inherited: Option<u64>,
-    /// Left in the ring when the member ended, and taken by nobody.
+    /// Packets that were left in the ring when the member ended, and that nobody took.
     pub(crate) unread: Option<u64>,
-    /// Sent to the member's place in the group after its end, until that was free.
+    /// Packets that the kernel gave the ended member's socket until the socket left the group.
     pub(crate) refused: Option<u64>,
-    /// The most packets that may have come besides and are in no other figure: while a member
-    /// joined or changed its filter, or to a member that ended before it could be held. The device
-    /// has counted so many meanwhile.
+    /// Upper bound of packets that are in no other figure: those that came while a member joined or
+    /// changed its filter, or to a member that ended before its socket was held. The bound is what
+    /// the device counted meanwhile.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 
 impl Account {
-    /// Of one that has not joined.
+    /// The account of a member that has not joined.
     pub(crate) const ZERO: Self = Self {
         received: Some(0),
         dropped: Some(0),
@@ -35,7 +35,7 @@ impl Account {
         uncounted_at_most: Some(0),
     };
 
-    /// The sum: unknown when a part is.
+    /// The sum; a number is unknown if one of the two is.
     pub(crate) fn plus(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
         Self {
@@ -49,7 +49,7 @@ impl Account {
         }
     }
 
-    /// The same, where no more than `ceiling` packets can be in no figure.
+    /// The same account, with its bound of uncounted packets lowered to `ceiling`.
     pub(crate) fn below(self, ceiling: Option<u64>) -> Self {
         let at_most = |at_most: u64| ceiling.map_or(at_most, |ceiling| at_most.min(ceiling));
         Self {
@@ -58,7 +58,7 @@ impl Account {
         }
     }
 
-    /// The sum of all; unknown when there are none.
+    /// The sum of all accounts; unknown without any.
     pub(crate) fn sum(accounts: impl Iterator<Item = Self>) -> Self {
         accounts.reduce(Self::plus).unwrap_or_default()
     }
