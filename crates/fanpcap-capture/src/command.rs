@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_install::library;
-use fanpcap_nic::cpus::Wanted;
+use fanpcap_nic::cpus::Pinning;
 use fanpcap_pcap::Library;
 
 use crate::THREAD;
@@ -44,8 +44,8 @@ pub struct Arguments {
     threads: u16,
     /// The CPUs that the threads run on: none (as the kernel likes), auto (near the device, not
     /// where it is received), or a list such as 2,4-7
-    #[arg(long, value_name = "LIST", default_value = "none", value_parser = Wanted::parse)]
-    cpus: Wanted,
+    #[arg(long, value_name = "LIST", default_value = "none", value_parser = Pinning::parse)]
+    cpus: Pinning,
     /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover or qm, with +defrag or
     /// +rollover behind it; a steering program, or file:PATH of one [default: what the settings
     /// say, else the group's own, else flow]

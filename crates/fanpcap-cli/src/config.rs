@@ -8,7 +8,7 @@ use fanpcap::overview::Overview;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_terminal::streams;
 
-use fanpcap_pcap::ExpressionCompiler;
+use fanpcap_pcap::compile_expression;
 
 mod json;
 mod text;
@@ -32,9 +32,7 @@ pub(crate) struct Arguments {
 
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let compiler = ExpressionCompiler::default();
-    let compile = |expression: &str| compiler.compile(expression);
-    let told = Overview::read(arguments.device.as_deref(), &compile);
+    let told = Overview::read(arguments.device.as_deref(), &compile_expression);
     let text = match arguments.json {
         true => json::line(&told)?,
         false => text::page(&told),

@@ -58,18 +58,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Between the two looks.
+/// Time between the two looks.
 const WHILE: Duration = Duration::from_secs(1);
 
 /// The exit status if packets are lost.
 const LOST: u8 = 3;
 
-/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
 const SCHEMA: u32 = 1;
 
 /// The JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct DoctorPage<'a> {
     schema: u32,
     network_namespace: u64,
     device: Option<&'a str>,
@@ -101,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let loses_packets = findings.iter().any(|it| it.effect.loses_packets());
     let text = match arguments.json {
         true => {
-            let told = Told {
+            let told = DoctorPage {
                 schema: SCHEMA,
                 network_namespace: netns::inode().context("this process's network namespace")?,
                 device: asked,

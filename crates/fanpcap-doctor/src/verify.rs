@@ -65,7 +65,7 @@ pub struct Arguments {
 /// The exit status if a check fails.
 const FAILED: u8 = 3;
 
-/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
 const SCHEMA: u32 = 1;
 
 /// How long members may take to find their shares, after the last has joined.
@@ -76,7 +76,7 @@ const ETHERNET: i32 = 1;
 
 /// The JSON.
 #[derive(Serialize)]
-struct Told {
+struct VerifyPage {
     schema: u32,
     device: String,
     group: Option<u16>,
@@ -94,7 +94,7 @@ struct Told {
     verified: bool,
 }
 
-/// A member's part, since all members were there.
+/// A member's share of the packets that came after all members had joined.
 #[derive(Serialize)]
 struct Share {
     packets_total: u64,
@@ -142,8 +142,8 @@ struct Witness<'a> {
 #[derive(Debug, Default)]
 struct Watched {
     flows: Flows,
-    /// Packets with an earlier stamp do not count: not all members were there. Nanoseconds since
-    /// 1970; `None` until that is known.
+    /// Packets with an earlier stamp do not count, because not all members had joined. Nanoseconds
+    /// since 1970; `None` until all have.
     from_ns: Option<i128>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// What sees the packets of the next member, whose handle is open.
+    /// Returns the callback for the packets of the next member, whose handle is open.
     fn of_member(&mut self, handle: &Handle) -> Result<Each> {
         let device = &self.arguments.interface;
         ensure!(
@@ -214,7 +214,7 @@ impl<'a> Witness<'a> {
         arguments: &Arguments,
         captured: &Witnessed,
         generated: Option<u64>,
-    ) -> Result<Told> {
+    ) -> Result<VerifyPage> {
         let take = |it: Arc<Mutex<Watched>>| {
             let mut watched = it.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut watched.flows)
@@ -239,7 +239,7 @@ impl<'a> Witness<'a> {
             one_in: self.sample.one_in(),
         };
         let checks = verdict::checks(&seen);
-        Ok(Told {
+        Ok(VerifyPage {
             schema: SCHEMA,
             device: arguments.interface.clone(),
             group: self.group,
@@ -281,7 +281,7 @@ fn stamp(header: &Header, is_nano: bool) -> i128 {
     i128::from(header.seconds) * 1_000_000_000 + fraction
 }
 
-fn page(told: &Told) -> String {
+fn page(told: &VerifyPage) -> String {
     let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let mut page = format!(
         "{}, group {} ({}), {} members, {} s\n",

@@ -10,7 +10,7 @@ use fanpcap_linux::process::cpu;
 
 /// What `--cpus` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Pinning {
     /// Chosen by [`choose`].
     Auto,
     /// These CPUs, in turn.
@@ -19,7 +19,7 @@ pub enum Wanted {
     None,
 }
 
-impl Wanted {
+impl Pinning {
     /// Reads `auto`, `none` or a list such as `0,2-3`.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Wanted {
 /// Why no CPUs are picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuError {
-    /// The text is neither a word that [`Wanted::parse`] knows nor a list of CPUs.
+    /// The text is neither a word that [`Pinning::parse`] knows nor a list of CPUs.
     NoList,
     /// The list names a CPU that this process may not run on.
     NotAllowed {
@@ -84,18 +84,18 @@ pub struct Choice {
 /// # Errors
 /// A list names a CPU that is not allowed, or none is.
 pub fn choose(
-    wanted: &Wanted,
+    wanted: &Pinning,
     root: &Path,
     device: Option<&str>,
     allowed: &[usize],
     copies: usize,
 ) -> Result<Choice, CpuError> {
     match wanted {
-        Wanted::None => Ok(Choice {
+        Pinning::None => Ok(Choice {
             cpus: vec![None; copies],
             why: "CPUs as the kernel likes".to_owned(),
         }),
-        Wanted::List(cpus) => {
+        Pinning::List(cpus) => {
             if let Some(&cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
                 let allowed = cpu::list_text(allowed);
                 return Err(CpuError::NotAllowed { cpu, allowed });
@@ -103,7 +103,7 @@ pub fn choose(
             let shared = sharing(cpus.len(), copies);
             Ok(spread(cpus, copies, format!("as asked{shared}")))
         }
-        Wanted::Auto => {
+        Pinning::Auto => {
             if allowed.is_empty() {
                 return Err(CpuError::NoneKnown);
             }

@@ -1,7 +1,7 @@
-//! Compiles pcap expressions of steering programs. libpcap does so, and is loaded for the first one.
+//! Compiles the pcap expressions of steering programs by libpcap, which is loaded for the first.
 
-use std::cell::OnceCell;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use fanpcap_bpf::Classic;
 
@@ -13,20 +13,17 @@ const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 /// Snapshot length of the compiled filter.
 const SNAPLEN: i32 = 65_535;
 
-/// libpcap as a compiler of expressions, or why it can't be loaded.
-#[derive(Default)]
-pub struct ExpressionCompiler(OnceCell<Result<Library, String>>);
+/// libpcap, or why it can't be loaded.
+static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 
-impl ExpressionCompiler {
-    /// Compiles an expression for Ethernet.
-    ///
-    /// # Errors
-    /// libpcap can't be loaded, or does not take the expression: its own words.
-    pub fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
-        let library = self.0.get_or_init(open).as_ref().map_err(String::clone)?;
-        let code = library.compile(expression, SNAPLEN);
-        code.map_err(|error| error.reason)
-    }
+/// Compiles an expression for Ethernet.
+///
+/// # Errors
+/// libpcap can't be loaded, or does not take the expression: the reason in its own words.
+pub fn compile_expression(expression: &str) -> Result<Vec<Classic>, String> {
+    let library = LIBRARY.get_or_init(open).as_ref().map_err(String::clone)?;
+    let code = library.compile(expression, SNAPLEN);
+    code.map_err(|error| error.reason)
 }
 
 fn open() -> Result<Library, String> {

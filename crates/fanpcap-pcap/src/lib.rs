@@ -23,7 +23,7 @@ mod system;
 
 pub use created::Created;
 pub use error::Error;
-pub use expressions::ExpressionCompiler;
+pub use expressions::compile_expression;
 pub use handle::{Break, Handle, Precision};
 pub use library::{Library, OpenError};
 pub use read::Dispatched;

@@ -19,7 +19,7 @@ use fanpcap_group::roster;
 use fanpcap_linux::process::is_secure;
 
 use fanpcap::overview::{self, DefaultMode};
-use fanpcap_pcap::ExpressionCompiler;
+use fanpcap_pcap::compile_expression;
 
 /// Start of the search for a free number: users choose smaller ones.
 const FIRST: u16 = 20_000;
@@ -55,8 +55,7 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
     let (text, mode, digest) = match Fanout::parse(Source::new("--fanout", text)) {
         Ok(Fanout::Mode(mode)) => (mode.to_string(), mode, None),
         Ok(Fanout::Program(script)) => {
-            let compiler = ExpressionCompiler::default();
-            let steering = Steering::compile(&script, &|expression| compiler.compile(expression));
+            let steering = Steering::compile(&script, &compile_expression);
             let steering = steering.map_err(|report| anyhow!("{report}"))?;
             (
                 text.trim().to_owned(),
@@ -78,9 +77,8 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
 /// decide now. A copy that has given up CAP_BPF may get another one from it.
 pub(crate) fn by_settings(group: u16, device: Option<&str>) -> Wanted {
     of_settings(group, device).unwrap_or_else(|| {
-        let compiler = ExpressionCompiler::default();
-        let compile = |expression: &str| compiler.compile(expression);
-        let DefaultMode { text, why, .. } = DefaultMode::of(device, Some(group), &compile);
+        let DefaultMode { text, why, .. } =
+            DefaultMode::of(device, Some(group), &compile_expression);
         Wanted {
             text,
             why: Some(why),
@@ -97,9 +95,11 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<Wanted> {
     variables.retain(|(name, _)| !is_replaced(name, false));
     variables.push(("PCAP_GROUP".into(), group.to_string().into()));
     let request = Request::of(device.unwrap_or(ANY), Settings::load(&environment));
-    let compiler = ExpressionCompiler::default();
-    let compile = |expression: &str| compiler.compile(expression);
-    let explained = request.explain(&compile).ok()?.into_iter().next()?;
+    let explained = request
+        .explain(&compile_expression)
+        .ok()?
+        .into_iter()
+        .next()?;
     let joined = explained.plan.ok()?.membership?;
     (!joined.is_default).then(|| Wanted {
         text: overview::mode(&joined, None),

@@ -33,7 +33,7 @@ pub(crate) use account::Account;
 use counts::Counts;
 use heirs::Heirs;
 use member::Member;
-use offered::Offered;
+use offered::GroupReadings;
 pub(crate) use owner::copy_of;
 use shares::Shares;
 use spans::Spans;
@@ -63,7 +63,7 @@ pub(crate) struct Ledger {
     /// missed.
     counts: Counts,
     /// The counters of groups on XDP.
-    offered: Offered,
+    offered: GroupReadings,
     /// By device: what is in the bound, as a reading of it was lost.
     bounded: BTreeMap<u32, Spans>,
     /// By device: its count when a copy was in the group for the first time.
@@ -109,7 +109,7 @@ impl Ledger {
             gone: None,
             absences: Absences::new(),
             counts: Counts::of(devices),
-            offered: Offered::default(),
+            offered: GroupReadings::default(),
             bounded: BTreeMap::new(),
             begun: BTreeMap::new(),
             resumed: BTreeMap::new(),
@@ -277,7 +277,7 @@ impl Ledger {
     /// The copies are told to end: from now on an empty group is intended.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
-        self.absences.are_over();
+        self.absences.intend();
         for ifindex in self.absences.devices() {
             let counted = fanpcap_linux::netlink::link::packets(ifindex).ok();
             self.complaints.extend(self.absences.end(ifindex, counted));

@@ -142,7 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fanpcap_terminal::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
-    let wanted = cpus::Wanted::parse(&arguments.cpus)
+    let wanted = cpus::Pinning::parse(&arguments.cpus)
         .with_context(|| format!("--cpus {:?}", arguments.cpus))?;
     let library = library::directory()?;
     let group = arguments.group.map_or_else(group::free, Ok)?;

@@ -10,13 +10,13 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Environment, Group, Settings};
 use fanpcap_group::root;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
-use fanpcap_pcap::ExpressionCompiler;
+use fanpcap_pcap::compile_expression;
 
 use fanpcap_install::system;
 
 /// What a copy was to join, and how.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct Expected<'a> {
     /// The directory of our library.
     pub(crate) library: &'a Path,
     /// The group.
@@ -27,7 +27,7 @@ pub(crate) struct Wanted<'a> {
 
 /// Examines a process that has no page in the group, and returns the likely reason. `captures` says
 /// that the process has a packet socket nevertheless.
-pub(crate) fn reason(pid: u32, wanted: &Wanted<'_>, captures: bool) -> String {
+pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String {
     let (library, group) = (wanted.library, wanted.group);
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
@@ -112,7 +112,7 @@ fn without_page(group: u16) -> String {
     )
 }
 
-impl Wanted<'_> {
+impl Expected<'_> {
     /// What is said of a program with raised privileges, with the remedy.
     fn raised(&self) -> String {
         let is_everybodys = system::loaded_by_all().is_ok_and(|found| {
@@ -153,9 +153,11 @@ impl Wanted<'_> {
             ..Environment::of_process(true)
         };
         let request = Request::of(self.device?, Settings::load(&environment));
-        let compiler = ExpressionCompiler::default();
-        let compile = |expression: &str| compiler.compile(expression);
-        let explained = request.explain(&compile).ok()?.into_iter().next()?;
+        let explained = request
+            .explain(&compile_expression)
+            .ok()?
+            .into_iter()
+            .next()?;
         match explained.plan.ok()?.membership?.group {
             Group::Number(number) => Some(number),
             Group::New => None,
@@ -311,8 +313,8 @@ mod tests {
         );
     }
 
-    fn wanted(library: &Path) -> Wanted<'_> {
-        Wanted {
+    fn wanted(library: &Path) -> Expected<'_> {
+        Expected {
             library,
             group: 7,
             device: Some("eth0"),

@@ -37,16 +37,12 @@ pub fn print(command: Command, words: &[String], known: &Known<'_>) -> Result<()
 
 /// The candidates for the last word of a command line.
 pub fn candidates(command: Command, words: &[String], known: &Known<'_>) -> Vec<String> {
-    let mut command = command.disable_help_subcommand(true);
-    command.build();
-    of(&command, words, known)
-}
-
-fn of(command: &Command, words: &[String], known: &Known<'_>) -> Vec<String> {
     let Some((last, before)) = words.split_last() else {
         return Vec::new();
     };
-    let mut command = command;
+    let mut whole = command.disable_help_subcommand(true);
+    whole.build();
+    let mut command = &whole;
     let mut positionals = command.get_positionals().peekable();
     let mut option: Option<&Arg> = None;
     for word in before {
@@ -71,13 +67,9 @@ fn of(command: &Command, words: &[String], known: &Known<'_>) -> Vec<String> {
         Some(option) => values(option, known),
         None if last.starts_with('-') => options(command),
         None => {
+            let next = positionals.next().map(|it| values(it, known));
             let mut found = subcommands(command);
-            found.extend(
-                positionals
-                    .next()
-                    .map(|it| values(it, known))
-                    .unwrap_or_default(),
-            );
+            found.extend(next.unwrap_or_default());
             found
         }
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
-use fanpcap_nic::cpus::{self, Choice, Wanted};
+use fanpcap_nic::cpus::{self, Choice, Pinning};
 use fanpcap_pcap::{Handle, Library};
 
 use super::Arguments;
@@ -77,7 +77,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let device = devices.and_then(|devices| devices.split('^').next());
     let threads = arguments.threads.into();
     let choice = cpus::choose(&arguments.cpus, Path::new("/"), device, &allowed, threads)?;
-    if arguments.cpus != Wanted::None && !arguments.quiet {
+    if arguments.cpus != Pinning::None && !arguments.quiet {
         fanpcap_terminal::streams::note(&format!("{}\n", choice.why));
     }
     Ok(choice)

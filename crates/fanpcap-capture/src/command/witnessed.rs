@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_nic::cpus::Wanted;
+use fanpcap_nic::cpus::Pinning;
 use fanpcap_pcap::Handle;
 
 use super::{Arguments, open, session};
@@ -81,7 +81,7 @@ fn arguments(task: &Task) -> Arguments {
         interface: Some(task.device.clone()),
         read: None,
         threads: task.threads,
-        cpus: Wanted::None,
+        cpus: Pinning::None,
         fanout: task.fanout.clone(),
         group: task.group,
         snaplen: SNAPLEN,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
 
-use fanpcap_pcap::ExpressionCompiler;
+use fanpcap_pcap::compile_expression;
 
 /// A steering program's text and its name.
 pub(super) struct Source {
@@ -46,16 +46,12 @@ impl Source {
 
     /// Compiles the text. An error has the line, the column and a caret.
     pub(super) fn tree(&self) -> Result<Tree> {
-        let compiler = ExpressionCompiler::default();
-        tree(&self.text, &|expression| compiler.compile(expression))
-            .map_err(|error| self.wrong(&error))
+        tree(&self.text, &compile_expression).map_err(|error| self.wrong(&error))
     }
 
     /// The definitions of the text. Errors are those of [`Source::tree`].
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
-        let compiler = ExpressionCompiler::default();
-        definitions(&self.text, &|expression| compiler.compile(expression))
-            .map_err(|error| self.wrong(&error))
+        definitions(&self.text, &compile_expression).map_err(|error| self.wrong(&error))
     }
 
     fn wrong(&self, error: &Error) -> anyhow::Error {

@@ -9,7 +9,7 @@ use fanpcap_linux::bpf;
 use serde::{Deserialize, Serialize};
 
 use super::device;
-use super::finding::{Finding, Told};
+use super::finding::{Finding, PrintedFinding};
 
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
@@ -49,8 +49,8 @@ pub(super) struct Cluster {
 
 /// What the cluster's program prints.
 #[derive(Deserialize)]
-struct Page {
-    findings: Vec<Told>,
+struct ClusterPage {
+    findings: Vec<PrintedFinding>,
     // The program of an older build tells none.
     #[serde(default)]
     node: Option<Node>,
@@ -89,7 +89,7 @@ fn has_selection() -> bool {
 }
 
 fn read(text: &[u8]) -> Result<Cluster> {
-    let page: Page = serde_json::from_slice(text)?;
+    let page: ClusterPage = serde_json::from_slice(text)?;
     let own = page.findings.into_iter().map(|told| {
         let name = harmless_text(&told.name);
         let finding = told.own(&NAMES);

@@ -72,15 +72,7 @@ impl Device {
 
     /// A finding about this device.
     pub(super) fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
-        let [what, why, fix] = told;
-        Finding {
-            name,
-            effect,
-            place: self.link.name.clone(),
-            what,
-            why,
-            fix,
-        }
+        Finding::new(name, effect, &self.link.name, told)
     }
 
     fn state(&self) -> Option<Finding> {

@@ -53,9 +53,25 @@ pub(super) struct Finding {
     pub(super) fix: String,
 }
 
+impl Finding {
+    /// A finding at `place`; `told` is what is the case, why it matters and what mends it.
+    pub(super) fn new(name: &'static str, effect: Effect, place: &str, told: [String; 3]) -> Self {
+        let [what, why, fix] = told;
+        let place = place.to_owned();
+        Self {
+            name,
+            effect,
+            place,
+            what,
+            why,
+            fix,
+        }
+    }
+}
+
 /// A finding of another process.
 #[derive(Deserialize)]
-pub(super) struct Told {
+pub(super) struct PrintedFinding {
     pub(super) name: String,
     effect: Effect,
     place: String,
@@ -66,11 +82,11 @@ pub(super) struct Told {
 
 /// What another process prints.
 #[derive(Deserialize)]
-pub(super) struct Page {
-    pub(super) findings: Vec<Told>,
+pub(super) struct PrintedFindings {
+    pub(super) findings: Vec<PrintedFinding>,
 }
 
-impl Told {
+impl PrintedFinding {
     /// The finding, if it has one of these names, without what harms a terminal.
     pub(super) fn own(self, names: &[&'static str]) -> Option<Finding> {
         let name = names.iter().find(|&&it| it == self.name)?;

@@ -25,13 +25,13 @@ pub(super) struct Group {
     pub(super) holder: Option<Stat>,
 }
 
-/// A member of it.
+/// A member of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
     /// `None` where /proc does not show it to us.
     pub(super) pid: Option<u32>,
     pub(super) program: String,
-    /// It reads by our library.
+    /// The member reads by our library.
     pub(super) is_ours: bool,
     /// A signal or a debugger has stopped its process.
     pub(super) is_stopped: bool,
@@ -137,15 +137,8 @@ impl Group {
     }
 
     fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
-        let [what, why, fix] = told;
-        Finding {
-            name,
-            effect,
-            place: format!("{} group {}", self.device, self.number),
-            what,
-            why,
-            fix,
-        }
+        let place = format!("{} group {}", self.device, self.number);
+        Finding::new(name, effect, &place, told)
     }
 
     /// The names of the programs, each with the number of its members and one of their pids.

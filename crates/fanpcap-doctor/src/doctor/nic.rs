@@ -104,7 +104,7 @@ impl Nic {
     /// command that changes nothing else. `device` is a word of the shell.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
-        // There is none for the device of the default route.
+        // The device of the default route has no plan: `is_mended` is false.
         let is_mended = |monitor: bool| {
             let wishes = Wishes {
                 monitor,
@@ -410,15 +410,7 @@ const HAS_XDP: (u32, u32) = (5, 18);
 const TELLS_TAGS: (u32, u32) = (6, 16);
 
 fn finding(used: &Use<'_>, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
-    let [what, why, fix] = told;
-    Finding {
-        name,
-        effect,
-        place: used.link.name.clone(),
-        what,
-        why,
-        fix,
-    }
+    Finding::new(name, effect, &used.link.name, told)
 }
 
 fn feature(name: &str) -> Knob {

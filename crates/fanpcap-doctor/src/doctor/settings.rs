@@ -5,7 +5,7 @@ use fanpcap::overview::Overview;
 use fanpcap_config::report::{Place, Report, harmless_text, quote};
 use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, Steal, shell_name};
 use fanpcap_group::join::{self, Runs};
-use fanpcap_pcap::ExpressionCompiler;
+use fanpcap_pcap::compile_expression;
 
 use super::finding::{Effect, Finding, word};
 use super::groups::Group;
@@ -41,9 +41,7 @@ pub(super) struct Wanted {
 impl Settings {
     /// The settings as the library reads them, for one device or all.
     pub(super) fn read(device: Option<&str>, ifindex: impl Fn(&str) -> Option<u32>) -> Self {
-        let compiler = ExpressionCompiler::default();
-        let compile = |expression: &str| compiler.compile(expression);
-        let seen = Overview::read(device, &compile);
+        let seen = Overview::read(device, &compile_expression);
         let errors = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
         let (mut wanted, mut on_xdp, mut stolen) = (Vec::new(), Vec::new(), Vec::new());
@@ -127,15 +125,7 @@ impl Wanted {
     }
 
     fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
-        let [what, why, fix] = told;
-        Finding {
-            name,
-            effect,
-            place: self.device.clone(),
-            what,
-            why,
-            fix,
-        }
+        Finding::new(name, effect, &self.device, told)
     }
 
     fn elsewhere(&self, other: &Group, groups: &[Group]) -> Finding {

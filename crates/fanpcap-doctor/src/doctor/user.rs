@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fanpcap_config::report::harmless_text;
 
 use super::LOST;
-use super::finding::{Finding, Page, Told};
+use super::finding::{Finding, PrintedFinding, PrintedFindings};
 
 /// A user by the system's database (getent(1)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) const NAMES: [&str; 15] = [
     "apparmor",
 ];
 
-/// No doctor prints more bytes.
+/// The most bytes that a doctor prints.
 const MOST: u64 = 1 << 18;
 
 /// The seconds after which a doctor that does not end is killed: its user can stop it.
@@ -118,7 +118,7 @@ impl AsUser {
         let has_looked = status
             .code()
             .is_some_and(|it| it == 0 || it == i32::from(LOST));
-        let page = serde_json::from_slice::<Page>(&said);
+        let page = serde_json::from_slice::<PrintedFindings>(&said);
         let Some(page) = page.ok().filter(|_| has_looked) else {
             let complaint = String::from_utf8_lossy(&complaint);
             let complaint = harmless_text(complaint.trim());
@@ -127,7 +127,7 @@ impl AsUser {
         page.findings.into_iter().map(|it| self.own(it)).collect()
     }
 
-    fn own(&self, mut told: Told) -> Result<Finding> {
+    fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
         // The caller runs the command, and has another group.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);

@@ -43,7 +43,7 @@ impl Machine {
         allowed: &[usize],
         copies: usize,
     ) -> (Vec<usize>, String) {
-        let choice = choose(&Wanted::Auto, &self.root(), device, allowed, copies).unwrap();
+        let choice = choose(&Pinning::Auto, &self.root(), device, allowed, copies).unwrap();
         let cpus = choice.cpus.into_iter().map(Option::unwrap).collect();
         (cpus, choice.why)
     }
@@ -141,7 +141,7 @@ fn without_a_device_or_anything_known() {
     assert_eq!(cpus, [0, 1, 2]);
     assert!(why.contains("no device is known"), "{why}");
     let empty = Scratch::new().unwrap();
-    let choice = choose(&Wanted::Auto, &empty.file(""), Some("vb"), &[5], 2).unwrap();
+    let choice = choose(&Pinning::Auto, &empty.file(""), Some("vb"), &[5], 2).unwrap();
     assert_eq!(choice.cpus, [Some(5), Some(5)]);
     assert!(
         choice
@@ -154,7 +154,7 @@ fn without_a_device_or_anything_known() {
 
 #[test]
 fn lists_are_taken_as_asked() {
-    let wanted = Wanted::parse("3,0-1").unwrap();
+    let wanted = Pinning::parse("3,0-1").unwrap();
     let choose = |allowed: &[usize], copies| choose(&wanted, Path::new("/"), None, allowed, copies);
     assert_eq!(choose(&ALL, 2).unwrap().cpus, [Some(3), Some(0)]);
     let choice = choose(&ALL, 4).unwrap();
@@ -166,7 +166,7 @@ fn lists_are_taken_as_asked() {
         "--cpus: this process may not run on CPU 3, only on 0-2"
     );
     for wrong in ["", "x", "3-1", "1,", "99999999"] {
-        assert!(Wanted::parse(wrong).is_err(), "{wrong}");
+        assert!(Pinning::parse(wrong).is_err(), "{wrong}");
     }
-    assert_eq!(Wanted::parse("none").unwrap(), Wanted::None);
+    assert_eq!(Pinning::parse("none").unwrap(), Pinning::None);
 }

@@ -1,28 +1,28 @@
-//! Times in which no copy was in the group: nobody got what came to the device.
+//! Absences: times in which no copy was in the group, so that no copy got what the device received.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// All such times together.
+/// All absences together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Absent {
-    /// How often there was no copy.
+    /// Number of absences.
     pub(crate) times: u32,
-    /// How long.
+    /// Their length.
     pub(crate) seconds: f64,
-    /// Packets on the device meanwhile; none where its counters are unknown.
+    /// Packets that came to the devices meanwhile; `None` if a device's counters are unknown.
     pub(crate) packets: Option<u64>,
 }
 
-/// Keeps them, for each device apart.
+/// The absences, which are kept for each device apart.
 #[derive(Debug)]
 pub(super) struct Absences {
     /// Devices without a copy: since when, and what the device had counted then.
     open: BTreeMap<u32, (Instant, Option<u64>)>,
     sum: Absent,
-    /// The copies are told to end: that none is there is meant.
+    /// The copies were told to end: an empty group is intended.
     is_over: bool,
 }
 
@@ -39,7 +39,8 @@ impl Absences {
         }
     }
 
-    /// The last copy has left the group on this device, which had counted so much.
+    /// Begins an absence: the last copy has left the group on this device, which had `counted` so
+    /// many packets.
     pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
         if !self.is_over {
             self.open
@@ -48,8 +49,8 @@ impl Absences {
         }
     }
 
-    /// A copy is in the group again, since the device had counted so much. Tells of the time that
-    /// has ended by it.
+    /// Ends the absence on a device, which had `counted` so many packets when a copy joined.
+    /// Returns a message about the absence.
     pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
         let (since, before) = self.open.remove(&ifindex)?;
         let packets = counted
@@ -70,13 +71,13 @@ impl Absences {
         self.open.keys().copied().collect()
     }
 
-    /// Whether it is meant that no copy is there.
-    pub(super) fn are_meant(&self) -> bool {
+    /// Whether an empty group is intended.
+    pub(super) fn are_intended(&self) -> bool {
         self.is_over
     }
 
-    /// From now on it is meant that no copy is there.
-    pub(super) fn are_over(&mut self) {
+    /// From now on an empty group is intended.
+    pub(super) fn intend(&mut self) {
         self.is_over = true;
     }
 
@@ -108,8 +109,8 @@ mod tests {
         let said = absences.end(1, Some(25)).unwrap();
         assert!(said.contains("an unknown number of packets"), "{said}");
         assert_eq!(absences.sum().packets, None);
-        absences.are_over();
-        assert!(absences.are_meant());
+        absences.intend();
+        assert!(absences.are_intended());
         absences.begin(1, Some(5));
         assert!(absences.devices().is_empty());
     }

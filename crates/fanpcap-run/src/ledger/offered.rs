@@ -1,6 +1,6 @@
-//! The counters of the copies' groups on XDP. The ledger holds them, as it holds the members'
-//! sockets: the kernel frees them with the group's last member, whose last counters nobody else can
-//! tell.
+//! The counters of the copies' groups on XDP. The ledger holds the BPF maps with these counters, as
+//! it holds the members' sockets: else the kernel would free them with the group's last member,
+//! whose last counters would be lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,41 +13,41 @@ use fanpcap_linux::netlink::link;
 use super::member::Member;
 use super::{Account, Ledger};
 
-/// How long the kernel may take to take a group's BPF program from its device, and how often to
-/// look.
+/// Limit and interval of the wait until the kernel has detached a group's BPF program from its
+/// device.
 const STILL_WITHIN: Duration = Duration::from_millis(200);
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// What was read last of the group on each device.
+/// The last reading of the group on each device.
 #[derive(Debug, Default)]
-pub(super) struct Offered(BTreeMap<u32, Reading>);
+pub(super) struct GroupReadings(BTreeMap<u32, Reading>);
 
 #[derive(Debug)]
 struct Reading {
     counters: Arc<GroupCounters>,
     /// Packets on the device, in both directions.
     counted: u64,
-    /// Packets that had come to the group, not fewer than by then.
+    /// Packets that had come to the group when `counted` was read, or a moment later.
     offered: u64,
 }
 
 impl Reading {
-    /// Packets that have come to the device since it had counted so much, when the group's first
-    /// member was about to join, and that have not come to the group.
+    /// Packets that the device has counted beyond `since`, its count when the group's first member
+    /// was about to join, and that did not come to the group.
     fn unoffered(&self, ifindex: u32, since: u64) -> Option<u64> {
-        // Asked first: what comes in between is counted, and not offered.
+        // Read the group's counter first: a packet in between then counts as not offered.
         let offered = self.counters.offered();
         let counted = link::packets(ifindex).ok()?.saturating_sub(since);
         Some(counted.saturating_sub(offered))
     }
 
-    /// The group has ended. Packets that came to the device until it had counted so much, and that
-    /// no member has counted: for some the group had no member with a share. Others came when the
-    /// group had ended, which is no loss if that `is_meant`.
-    fn uncounted(&self, until: u64, is_meant: bool) -> u64 {
+    /// Packets of an ended group that no member counted, up to the device's count `until`. For some
+    /// the group had no member with a share. The others came after the group's end, which is no
+    /// loss if the end `is_intended`.
+    fn uncounted(&self, until: u64, is_intended: bool) -> u64 {
         let offered = self.counters.offered().saturating_sub(self.offered);
         let since = until.saturating_sub(self.counted).saturating_sub(offered);
-        let missed = if is_meant { 0 } else { since };
+        let missed = if is_intended { 0 } else { since };
         missed.saturating_add(self.counters.no_member())
     }
 }
@@ -82,8 +82,8 @@ impl Ledger {
             let resumed = self.resumed.remove(&ifindex).or(joined);
             let head = resumed.and_then(|resumed| reading.unoffered(ifindex, resumed));
             let before = self.offered.0.insert(ifindex, reading).zip(joined);
-            let is_meant = self.absences.are_meant();
-            let missed = before.map_or(0, |(before, joined)| before.uncounted(joined, is_meant));
+            let is_intended = self.absences.are_intended();
+            let missed = before.map_or(0, |(before, joined)| before.uncounted(joined, is_intended));
             let account = Account {
                 uncounted_at_most: head.map(|head| head.saturating_add(missed)),
                 ..Account::ZERO
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// Holds the counters of members that ended before they were read, where these are known.
+    /// Gives members that ended before their counters were held those of their group, if known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex()) {
@@ -107,9 +107,8 @@ impl Ledger {
         }
     }
 
-    /// Waits until the engine counts no more for groups that have lost all members of copies: the
-    /// kernel takes a group's BPF program from the device some time after its last member has
-    /// ended.
+    /// Waits until the counters of groups without members of copies stand still: the kernel
+    /// detaches a group's BPF program from the device some time after the last member's end.
     pub(super) fn await_still(&self, ended: &[Member]) {
         for (ifindex, reading) in &self.offered.0 {
             let is_there = |member: &Member| member.ifindex() == *ifindex;
@@ -127,10 +126,10 @@ impl Ledger {
         }
     }
 
-    /// Members have left the group on a device, which is empty since the device counted so much,
-    /// or which newcomers have begun anew. Packets that came until then, or until the first
-    /// newcomer, and that no member has counted; 0 where the group goes on, is none on XDP, or
-    /// where its counters were not held.
+    /// Packets that no member counted, after members have left the group on a device. They came
+    /// until the group was empty (`counted`, the device's count then), or until the first newcomer
+    /// began the group anew. 0 if the group goes on or is not on XDP, or if its counters were not
+    /// held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,
@@ -143,12 +142,12 @@ impl Ledger {
         let joined = held.filter_map(|it| it.rejecting().joined_at).min();
         let until = joined.filter(|_| !is_deserted).or(counted);
         let reading = self.offered.0.remove(&ifindex);
-        let is_meant = self.absences.are_meant();
+        let is_intended = self.absences.are_intended();
         let ended = reading.zip(until);
-        ended.map_or(0, |(reading, until)| reading.uncounted(until, is_meant))
+        ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
     }
 
-    /// Whether no member is left of the group whose counters were read last.
+    /// Whether the group of the last reading has no member any more.
     fn has_ended(&self, ifindex: u32) -> bool {
         let Some(reading) = self.offered.0.get(&ifindex) else {
             return false;

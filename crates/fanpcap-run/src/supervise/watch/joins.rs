@@ -150,7 +150,7 @@ impl Watch<'_> {
     /// The likely reason why a copy has not joined. `captures`: it has a packet socket.
     pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
         let device = self.run.devices.first().copied().and_then(interface::name);
-        let wanted = not_joined::Wanted {
+        let wanted = not_joined::Expected {
             library: self.run.library,
             group: self.run.group,
             device: device.as_deref(),
