@@ -1,12 +1,10 @@
 //! Picks the CPUs of the bench: two that do not share a core, if possible.
 
 use std::fmt;
-use std::fs;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::process::cpu;
-use fanpcap_testkit::cpus;
+use fanpcap_linux::process::cpu::cpus;
 
 /// Two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,25 +38,26 @@ impl Pair {
             }
             return Ok(pair);
         }
-        let siblings = |cpu| siblings(cpu).unwrap_or_default();
-        Self::among(&cpus, siblings)
+        Self::among(&cpus, core)
             .context("this needs two CPUs, for the generator and the reader; here is one")
     }
 
-    fn among(cpus: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option<Self> {
+    fn among(cpus: &[usize], core: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         let (&generator, others) = cpus.split_first()?;
-        let shared = siblings(generator);
-        let apart = others.iter().find(|cpu| !shared.contains(cpu));
+        let own = core(generator);
+        let apart = others
+            .iter()
+            .find(|&&cpu| own.is_none() || core(cpu) != own);
         let reader = *apart.or(others.first())?;
         Some(Self { generator, reader })
     }
 
     /// Text: the CPUs, and whether they share a core.
     pub(crate) fn describe(self) -> String {
-        let relation = match siblings(self.generator) {
-            Ok(shared) if shared.contains(&self.reader) => "hyper-threads of one core",
-            Ok(_) => "not of one core",
-            Err(_) => "topology unknown",
+        let relation = match (core(self.generator), core(self.reader)) {
+            (Some(one), Some(other)) if one == other => "hyper-threads of one core",
+            (Some(_), Some(_)) => "not of one core",
+            _ => "topology unknown",
         };
         format!("{self} ({relation})")
     }
@@ -70,12 +69,10 @@ impl fmt::Display for Pair {
     }
 }
 
-/// The CPUs of a CPU's core, itself included (`thread_siblings_list`, the kernel's
-/// admin-guide/cputopology.rst).
-fn siblings(cpu: usize) -> Result<Vec<usize>> {
-    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-    cpu::list(text.trim()).with_context(|| format!("no list of CPUs: {text:?}"))
+/// The core of a CPU; `None` where sysfs does not list the CPU.
+fn core(cpu: usize) -> Option<usize> {
+    let mut all = fanpcap_nic::machine::cpus().into_iter();
+    all.find(|it| it.number == cpu).map(|it| it.core)
 }
 
 #[cfg(test)]
@@ -84,7 +81,7 @@ mod tests {
 
     #[test]
     fn siblings_are_avoided_where_that_can_be() {
-        let neighbours = |cpu: usize| vec![cpu & !1, cpu | 1];
+        let neighbours = |cpu: usize| Some(cpu / 2);
         let pair = |cpus: &[usize]| Pair::among(cpus, neighbours).map(|p| (p.generator, p.reader));
         assert_eq!(pair(&[0, 1, 2, 3]), Some((0, 2)));
         assert_eq!(pair(&[0, 1]), Some((0, 1)));

@@ -1,12 +1,18 @@
-//! Picks the CPUs for the copies or threads that read a device, from sysfs and /proc.
+//! Picks the CPUs for the copies or threads that read a device: near it, and not where it is
+//! received.
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use fanpcap_linux::process::cpu;
+
+use crate::device::Device;
+use crate::facts;
+use crate::interrupts;
+use crate::knob::{Knobs, Setting};
+use crate::machine::{self, Cpu};
+use crate::settings::Settings;
 
 /// What `--cpus` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,14 +84,12 @@ pub struct Choice {
     pub why: String,
 }
 
-/// Picks CPUs out of `allowed` for `copies` copies or threads that capture on `device`. Reads files
-/// below `root`, which is `/` except in tests.
+/// Picks CPUs out of `allowed` for `copies` copies or threads that capture on `device`.
 ///
 /// # Errors
 /// A list names a CPU that is not allowed, or none is.
 pub fn choose(
     wanted: &Pinning,
-    root: &Path,
     device: Option<&str>,
     allowed: &[usize],
     copies: usize,
@@ -107,51 +111,60 @@ pub fn choose(
             if allowed.is_empty() {
                 return Err(CpuError::NoneKnown);
             }
-            Ok(automatic(root, device, allowed, copies))
+            let device = device.map(Reception::of);
+            Ok(automatic(&machine::cpus(), device, allowed, copies))
         }
     }
 }
 
-fn automatic(root: &Path, device: Option<&str>, allowed: &[usize], copies: usize) -> Choice {
-    let nic = device.map(|device| Nic::read(root, device));
-    let node = nic.as_ref().and_then(|nic| nic.node);
-    let local = node.and_then(|node| node_cpus(root, node));
+fn automatic(
+    machine: &[Cpu],
+    device: Option<Reception>,
+    allowed: &[usize],
+    copies: usize,
+) -> Choice {
+    let Some(Reception { name, node, cpus }) = device else {
+        let (ordered, _) = by_core(machine, allowed, &BTreeSet::new());
+        let shared = sharing(ordered.len(), copies);
+        let why = "no device is known; --device names one".to_owned();
+        return spread(&ordered, copies, why + &shared);
+    };
     let mut reasons = Vec::new();
     let mut candidates = allowed.to_vec();
-    if let (Some(device), Some(node), Some(local)) = (device, node, local) {
-        candidates.retain(|cpu| local.contains(cpu));
+    if let (Some(node), false) = (node, machine.is_empty()) {
+        let is_local = |cpu: &usize| {
+            let mut own = machine.iter().filter(|it| it.number == *cpu);
+            own.any(|it| it.node == node)
+        };
+        candidates.retain(is_local);
         if candidates.is_empty() {
-            reasons.push(format!("none of {device}'s node {node} is allowed"));
+            reasons.push(format!("none of {name}'s node {node} is allowed"));
             candidates = allowed.to_vec();
         } else {
-            reasons.push(format!("{device} is on node {node}"));
+            reasons.push(format!("{name} is on node {node}"));
         }
     }
-    let receiving = nic.map(|nic| nic.receiving).unwrap_or_default();
-    if let (Some(device), false) = (device, receiving.is_empty()) {
-        let receiving: Vec<usize> = receiving.iter().copied().collect();
-        let receivers = cpu::list_text(&receiving);
+    if !cpus.is_empty() {
+        let receivers: Vec<usize> = cpus.iter().copied().collect();
         let free: Vec<usize> = (candidates.iter().copied())
-            .filter(|cpu| !receiving.contains(cpu))
+            .filter(|cpu| !cpus.contains(cpu))
             .collect();
         if free.is_empty() {
-            reasons.push(format!("{device} is received on all of them"));
+            reasons.push(format!("{name} is received on all of them"));
         } else {
-            reasons.push(format!("{device} is received on {receivers}"));
+            let receivers = cpu::list_text(&receivers);
+            reasons.push(format!("{name} is received on {receivers}"));
             candidates = free;
         }
     }
-    let (ordered, cores) = by_core(root, &candidates, &receiving);
+    let (ordered, cores) = by_core(machine, &candidates, &cpus);
     if cores < ordered.len() && copies <= cores {
         reasons.push("one thread of each core".to_owned());
     }
-    let mut why = reasons.join(", ");
-    if device.is_none() {
-        why = "no device is known; --device names one".to_owned();
-    } else if why.is_empty() {
-        let device = device.unwrap_or_default();
-        why = format!("{device} has no NUMA or IRQ information: using all CPUs");
-    }
+    let why = match reasons.is_empty() {
+        true => format!("{name} has no NUMA or IRQ information: using all CPUs"),
+        false => reasons.join(", "),
+    };
     let shared = sharing(ordered.len(), copies);
     spread(&ordered, copies, why + &shared)
 }
@@ -175,110 +188,81 @@ fn sharing(cpus: usize, copies: usize) -> String {
 
 /// Orders CPUs: one hardware thread of each physical core first, and before the others those of
 /// cores that receive nothing. Returns also the number of cores.
-fn by_core(root: &Path, cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
+fn by_core(machine: &[Cpu], cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
+    let core = |number: usize| {
+        let cpu = machine.iter().find(|it| it.number == number);
+        cpu.map_or(number, |it| it.core)
+    };
+    let busy: BTreeSet<usize> = receiving.iter().map(|&cpu| core(cpu)).collect();
     let mut known = BTreeSet::new();
     let mut ranked: Vec<(bool, bool, usize)> = Vec::new();
     for &cpu in cpus {
-        let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        let siblings = read_list(&root.join(path)).unwrap_or_else(|| vec![cpu]);
-        let is_second = !known.insert(siblings.iter().min().copied().unwrap_or(cpu));
-        let beside = siblings.iter().any(|sibling| receiving.contains(sibling));
-        ranked.push((is_second, beside, cpu));
+        let core = core(cpu);
+        let is_second = !known.insert(core);
+        ranked.push((is_second, busy.contains(&core), cpu));
     }
     ranked.sort_unstable();
     (ranked.iter().map(|rank| rank.2).collect(), known.len())
 }
 
-/// What sysfs says of a device.
+/// Where a device's packets arrive.
 #[derive(Debug, Default)]
-struct Nic {
+struct Reception {
+    /// The device's name.
+    name: String,
+    /// Its NUMA node.
     node: Option<usize>,
-    receiving: BTreeSet<usize>,
+    /// The CPUs of its interrupts and of its packet steering (RPS).
+    cpus: BTreeSet<usize>,
 }
 
-impl Nic {
-    fn read(root: &Path, device: &str) -> Self {
-        let mut nic = Self::default();
-        nic.add(root, device, 0);
-        nic
+impl Reception {
+    /// Reads the reception of a device. What can't be read is left out.
+    fn of(name: &str) -> Self {
+        let mut found = Self {
+            name: name.to_owned(),
+            ..Self::default()
+        };
+        found.add(name, 0);
+        found
     }
 
     /// Adds a device and the devices below it: a VLAN, bond or bridge receives on the CPUs of its
     /// lower devices.
-    fn add(&mut self, root: &Path, device: &str, depth: usize) {
-        let of_device = root.join("sys/class/net").join(device);
-        if device.contains('/') || depth > DEPTH_MAX {
+    fn add(&mut self, name: &str, depth: usize) {
+        let Some(device) = Device::open(name).ok().filter(|_| depth <= DEPTH_MAX) else {
             return;
+        };
+        self.node = self.node.or_else(|| facts::node(&device));
+        for number in interrupts::numbers(&device) {
+            let affinity = interrupts::affinity(number).unwrap_or_default();
+            self.cpus.extend(affinity.effective);
         }
-        let node = fs::read_to_string(of_device.join("device/numa_node"));
-        // -1: the machine has no NUMA nodes.
-        self.node = self.node.or_else(|| node.ok()?.trim().parse().ok());
-        for interrupt in interrupts(root, &of_device, device) {
-            let path = format!("proc/irq/{interrupt}/effective_affinity_list");
-            self.receiving
-                .extend(read_list(&root.join(path)).into_iter().flatten());
+        let settings = Settings(&device);
+        for queue in settings.queues("rx-") {
+            let steered = settings.read(&Setting::Rps(queue).into());
+            let cpus = steered.ok().and_then(|steered| cpu::list(&steered));
+            self.cpus.extend(cpus.into_iter().flatten());
         }
-        for queue in names(&of_device.join("queues")) {
-            if queue.starts_with("rx-") {
-                let path = of_device.join("queues").join(queue).join("rps_cpus");
-                let mask = fs::read_to_string(path).unwrap_or_default();
-                self.receiving.extend(cpu::mask(&mask).unwrap_or_default());
-            }
-        }
-        for name in names(&of_device) {
-            if let Some(lower) = name.strip_prefix("lower_") {
-                self.add(root, lower, depth + 1);
-            }
+        for lower in lower_devices(&device) {
+            self.add(&lower, depth + 1);
         }
     }
 }
 
 const DEPTH_MAX: usize = 4;
 
-/// Interrupt numbers of a device: those of its bus, else those named after the device or its
-/// driver.
-fn interrupts(root: &Path, of_device: &Path, device: &str) -> Vec<usize> {
-    // A virtio device stands below the PCI device that owns the interrupts.
-    for place in ["device/msi_irqs", "device/../msi_irqs"] {
-        let found = names(&of_device.join(place));
-        let numbers: Vec<usize> = found.iter().filter_map(|name| name.parse().ok()).collect();
-        if !numbers.is_empty() {
-            return numbers;
-        }
-    }
-    let target = fs::read_link(of_device.join("device")).unwrap_or_default();
-    let bus = target
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let table = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
-    let wanted = |name: &str| {
-        let mut parts =
-            name.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '.' && sign != '_');
-        name == device || parts.any(|part| part == device || Some(part) == bus.as_deref())
-    };
-    let number_of = |line: &str| {
-        let (number, rest) = line.split_once(':')?;
-        let number = number.trim().parse().ok()?;
-        rest.split_whitespace().any(wanted).then_some(number)
-    };
-    table.lines().filter_map(number_of).collect()
-}
-
-fn node_cpus(root: &Path, node: usize) -> Option<Vec<usize>> {
-    read_list(&root.join(format!("sys/devices/system/node/node{node}/cpulist")))
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
+/// The names of the devices directly below a device (`lower_NAME`, the kernel's net/core/dev.c,
+/// `netdev_adjacent_sysfs_add`).
+fn lower_devices(device: &Device) -> Vec<String> {
+    let entries = device.sysfs("").and_then(fs::read_dir);
+    let names = entries.into_iter().flatten().flatten();
+    let lower = |name: String| name.strip_prefix("lower_").map(str::to_owned);
+    let mut names: Vec<String> = names
+        .filter_map(|entry| lower(entry.file_name().into_string().ok()?))
         .collect();
     names.sort_unstable();
     names
-}
-
-fn read_list(path: &PathBuf) -> Option<Vec<usize>> {
-    cpu::list(fs::read_to_string(path).ok()?.trim())
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ fn default_devices() -> BTreeSet<u32> {
 }
 
 /// A virtio device stands below the PCI device that has the node. -1 is for machines without nodes.
-fn node(device: &Device) -> Option<usize> {
+pub(crate) fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))
 }

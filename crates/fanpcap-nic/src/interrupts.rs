@@ -98,6 +98,19 @@ pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, InterruptError> {
     }
 }
 
+/// The numbers of a device's interrupts. Those that sysfs has need no line in `/proc/interrupts`,
+/// which a container may not show.
+pub(crate) fn numbers(device: &Device) -> Vec<u32> {
+    let numbers = message_numbers(device);
+    match numbers.is_empty() {
+        true => {
+            let named = of_device(device).unwrap_or_default();
+            named.iter().map(|it| it.number).collect()
+        }
+        false => numbers,
+    }
+}
+
 /// The interrupts of a device's channel: one, or one for each direction.
 ///
 /// # Errors

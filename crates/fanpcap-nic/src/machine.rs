@@ -25,10 +25,13 @@ pub fn cpus() -> Vec<Cpu> {
         cpu::list(text.trim()).unwrap_or_default()
     };
     let isolated = read("cpu/isolated");
-    let nodes: Vec<Vec<usize>> = (read("node/online").into_iter())
-        .map(|node| read(&format!("node/node{node}/cpulist")))
+    let nodes: Vec<(usize, Vec<usize>)> = (read("node/online").into_iter())
+        .map(|node| (node, read(&format!("node/node{node}/cpulist"))))
         .collect();
-    let node = |number: usize| nodes.iter().position(|cpus| cpus.contains(&number));
+    let node = |number: usize| {
+        let mut nodes = nodes.iter();
+        nodes.find_map(|(node, cpus)| cpus.contains(&number).then_some(*node))
+    };
     let core = |number: usize| {
         let siblings = read(&format!("cpu/cpu{number}/topology/thread_siblings_list"));
         siblings.into_iter().min().unwrap_or(number)

@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         summary::ensure_writable(path)?;
     }
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
-    let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
+    let choice = cpus::choose(&wanted, device.as_deref(), &allowed, copies)?;
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);

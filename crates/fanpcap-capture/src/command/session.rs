@@ -1,7 +1,6 @@
 //! A capture from start to end: threads, the tick of each second, the summary.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -76,7 +75,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let devices = arguments.interface.as_deref();
     let device = devices.and_then(|devices| devices.split('^').next());
     let threads = arguments.threads.into();
-    let choice = cpus::choose(&arguments.cpus, Path::new("/"), device, &allowed, threads)?;
+    let choice = cpus::choose(&arguments.cpus, device, &allowed, threads)?;
     if arguments.cpus != Pinning::None && !arguments.quiet {
         fanpcap_terminal::streams::note(&format!("{}\n", choice.why));
     }
