@@ -8,6 +8,7 @@ use crate::take_over;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
+use fanpcap_config::device::ANY;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
@@ -124,7 +125,7 @@ impl Handle for PcapHandle {
     fn is_on_interfaces(self) -> bool {
         let request = self.request();
         let device = request.as_ref().map(|request| request.system_name());
-        self.ifindex() != 0 || device.is_none_or(|device| device == "any")
+        self.ifindex() != 0 || device.is_none_or(|device| device == ANY)
     }
 
     fn take_over_on_xdp(self) -> Result<(), String> {

@@ -10,6 +10,7 @@ use crate::system::{Pcap, missing, system};
 use fanpcap::handle::PartState;
 use fanpcap::request::Request;
 use fanpcap::several;
+use fanpcap_config::device::ANY;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ fn request(device: &str) -> Option<Request> {
 /// `device` is null or a C string.
 unsafe fn name(device: *const c_char) -> String {
     // SAFETY: the caller vouches for the string.
-    unsafe { errbuf::string(device) }.unwrap_or_else(|| "any".to_owned())
+    unsafe { errbuf::string(device) }.unwrap_or_else(|| ANY.to_owned())
 }
 
 /// # Safety

@@ -6,9 +6,8 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use fanpcap::overview::Overview;
 use fanpcap_config::settings::{Group, Membership};
-use fanpcap_terminal::streams;
-
 use fanpcap_pcap::compile_expression;
+use fanpcap_terminal::streams;
 
 mod json;
 mod text;

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
-use fanpcap_terminal::{exposition, server, streams, textfile};
-
 use fanpcap_snapshot::Source;
+use fanpcap_terminal::{exposition, server, streams, textfile};
 
 mod families;
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
 use fanpcap_linux::process::netns;
-use serde::Serialize;
-
 use fanpcap_terminal::streams;
+use serde::Serialize;
 
 mod finding;
 mod machine;

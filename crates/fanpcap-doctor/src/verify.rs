@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueHint};
 use fanpcap_capture::Each;
+use fanpcap_capture::{Task, Witnessed, witnessed};
 use fanpcap_config::report::harmless_text;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
@@ -15,8 +16,6 @@ use fanpcap_linux::wait::stop;
 use fanpcap_pcap::{Handle, Header, Precision};
 use fanpcap_terminal::streams;
 use serde::Serialize;
-
-use fanpcap_capture::{Task, Witnessed, witnessed};
 
 mod flows;
 mod traffic;

@@ -3,6 +3,7 @@
 
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
+use fanpcap_config::device::ANY;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::{self, Diag, PacketSocket};
 use fanpcap_linux::packet::ETH_P_SILENT;
@@ -111,7 +112,7 @@ pub fn entries() -> io::Result<Vec<RosterEntry>> {
 pub fn device_of(group: u16) -> Option<String> {
     let roster = Roster::look().ok()?;
     match roster.members(group).next()?.ifindex {
-        0 => Some("any".to_owned()),
+        0 => Some(ANY.to_owned()),
         index => interface::name(index),
     }
 }

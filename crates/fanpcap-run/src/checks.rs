@@ -6,11 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
+use fanpcap_config::device::ANY;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 
 use super::arguments;
-use super::group::{self, Wanted};
+use super::group::{self, GroupMode};
 use super::options::{self, Known};
 
 /// libpcap's names of captures that are no network devices.
@@ -30,7 +31,7 @@ const NO_DEVICES: [&str; 7] = [
 /// # Errors
 /// This network namespace has no such device. The message lists its devices.
 pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option<String>> {
-    let exists = |name: &str| name == "any" || interface::index(name).is_some();
+    let exists = |name: &str| name == ANY || interface::index(name).is_some();
     let there_are = || interface::names().join(", ");
     if let Some(given) = given {
         let name = arguments::plain(given).unwrap_or_default();
@@ -120,7 +121,7 @@ fn numbered(file: &OsStr) -> String {
 ///
 /// # Errors
 /// The message says what the group is and what to do.
-pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
+pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Result<()> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
     for RosterEntry { socket, page, .. } in seen {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
+use fanpcap::overview::{DefaultMode, mode_text};
 use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
@@ -17,8 +18,6 @@ use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
 use fanpcap_linux::process::is_secure;
-
-use fanpcap::overview::{self, DefaultMode};
 use fanpcap_pcap::compile_expression;
 
 /// Start of the search for a free number: users choose smaller ones.
@@ -27,7 +26,7 @@ const LAST: u16 = 60_000;
 
 /// The fan-out mode of the copies, as far as it is known before they start.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct GroupMode {
     /// The mode, or the steering program.
     pub(crate) text: String,
     /// Why it is this one, where --fanout does not say so.
@@ -51,7 +50,7 @@ pub(crate) struct Asked {
 ///
 /// # Errors
 /// The library would refuse `text`.
-pub(crate) fn wanted(text: &str) -> Result<Wanted> {
+pub(crate) fn parse_mode(text: &str) -> Result<GroupMode> {
     let (text, mode, digest) = match Fanout::parse(Source::new("--fanout", text)) {
         Ok(Fanout::Mode(mode)) => (mode.to_string(), mode, None),
         Ok(Fanout::Program(script)) => {
@@ -65,7 +64,7 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
         }
         Err(fault) => bail!("--fanout {text:?}: {fault}"),
     };
-    Ok(Wanted {
+    Ok(GroupMode {
         variable: Some(text.clone()),
         text,
         why: None,
@@ -75,11 +74,11 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
 
 /// The mode of copies for which --fanout gives none: the settings', or what the library would
 /// decide now. A copy that has given up CAP_BPF may get another one from it.
-pub(crate) fn by_settings(group: u16, device: Option<&str>) -> Wanted {
+pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
     of_settings(group, device).unwrap_or_else(|| {
         let DefaultMode { text, why, .. } =
             DefaultMode::of(device, Some(group), &compile_expression);
-        Wanted {
+        GroupMode {
             text,
             why: Some(why),
             asked: None,
@@ -89,7 +88,7 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> Wanted {
 }
 
 /// The mode that a variable or the config file gives the group. A copy reports what is wrong there.
-fn of_settings(group: u16, device: Option<&str>) -> Option<Wanted> {
+fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     let mut environment = Environment::whole(is_secure());
     let variables = &mut environment.variables;
     variables.retain(|(name, _)| !is_replaced(name, false));
@@ -101,8 +100,8 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<Wanted> {
         .into_iter()
         .next()?;
     let joined = explained.plan.ok()?.membership?;
-    (!joined.is_default).then(|| Wanted {
-        text: overview::mode(&joined, None),
+    (!joined.is_default).then(|| GroupMode {
+        text: mode_text(&joined, None),
         why: explained.origins.mode,
         asked: Some(Asked {
             mode: joined.mode,
@@ -204,14 +203,16 @@ mod tests {
 
     #[test]
     fn a_wrong_mode_says_what_to_write() {
-        assert_eq!(wanted(" Hash + defrag").unwrap().text, "hash+defrag");
+        assert_eq!(parse_mode(" Hash + defrag").unwrap().text, "hash+defrag");
         let program = "main = tcp >-> steer_flow";
-        let compiled = wanted(program).unwrap();
+        let compiled = parse_mode(program).unwrap();
         let asked = compiled.asked.unwrap();
         assert!(compiled.text == program && asked.digest.is_some());
-        let error = wanted("main = tpc >-> steer_flow").unwrap_err().to_string();
+        let error = parse_mode("main = tpc >-> steer_flow")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("tpc"), "{error}");
-        let error = wanted("hsah").unwrap_err().to_string();
+        let error = parse_mode("hsah").unwrap_err().to_string();
         assert!(
             error.contains("unknown mode 'hsah'; did you mean 'hash'?"),
             "{error}"

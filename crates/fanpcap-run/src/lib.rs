@@ -37,7 +37,7 @@ use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge::{self as merge, Merged};
 use fanpcap_nic::cpus;
 
-use group::Wanted;
+use group::GroupMode;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};
 use supervise::{Run, Supervised};
@@ -149,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let copies = usize::from(arguments.copies);
     let device = checks::device(arguments.device.as_deref(), &arguments.command)?;
     let fanout = match &arguments.fanout {
-        Some(text) => group::wanted(text)?,
+        Some(text) => group::parse_mode(text)?,
         None => group::by_settings(group, device.as_deref()),
     };
     checks::group(group, &fanout, device.as_deref())?;
@@ -196,7 +196,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Prints what is about to run, and warns of settings that the user may not have meant.
-fn announce(arguments: &Arguments, (group, fanout): (u16, &Wanted), why: &str, output: &Output) {
+fn announce(arguments: &Arguments, (group, fanout): (u16, &GroupMode), why: &str, output: &Output) {
     let copies = arguments.copies;
     let mode = &fanout.text;
     let of_mode = fanout.why.as_ref().map(|why| format!(" ({why})"));

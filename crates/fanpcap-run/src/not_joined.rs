@@ -9,10 +9,9 @@ use fanpcap::request::Request;
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Environment, Group, Settings};
 use fanpcap_group::root;
+use fanpcap_install::system;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 use fanpcap_pcap::compile_expression;
-
-use fanpcap_install::system;
 
 /// What a copy was to join, and how.
 #[derive(Debug)]

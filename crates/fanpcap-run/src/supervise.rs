@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::copy::Copy;
-use super::group::Wanted;
+use super::group::GroupMode;
 use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
@@ -25,7 +25,7 @@ pub(crate) struct Run<'a> {
     /// The copies' group.
     pub(crate) group: u16,
     /// The group's mode, as far as it is known before a copy joins.
-    pub(crate) fanout: &'a Wanted,
+    pub(crate) fanout: &'a GroupMode,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// The command prints errors and warnings only.

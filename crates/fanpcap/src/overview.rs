@@ -1,15 +1,15 @@
 //! What applications get on a device, by which setting, and which settings have no effect.
 
-mod default_mode;
+mod mode;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
+use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Settings};
 use fanpcap_config::steering::PcapCompiler;
 use fanpcap_linux::{interface, process};
 
 use crate::request::Request;
-pub use default_mode::DefaultMode;
+pub use mode::{DefaultMode, mode_text};
 
 /// What applications get on devices.
 pub struct Overview {
@@ -140,24 +140,4 @@ fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
     names.sort();
     names.dedup();
     names
-}
-
-/// The mode of a membership, or the beginning of its steering program. `default` is its mode where
-/// the settings give none.
-pub fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
-    if let Some(default) = default {
-        return default.text.clone();
-    }
-    let mode = joined.mode.to_string();
-    let Some(steering) = &joined.steering else {
-        return mode;
-    };
-    let options = mode.find('+').map_or("", |at| &mode[at..]);
-    let weight = joined.weight.map(|weight| format!("+weight={weight}"));
-    let weight = weight.unwrap_or_default();
-    let class = match joined.class {
-        0 => String::new(),
-        class => format!("+class={class}"),
-    };
-    format!("{}{options}{weight}{class}", steering.title())
 }

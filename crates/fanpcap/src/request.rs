@@ -1,7 +1,7 @@
 //! The requests for a handle between create and activate: by settings and by the application's
 //! calls.
 
-use fanpcap_config::device::Device;
+use fanpcap_config::device::{ANY, Device};
 use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
@@ -66,7 +66,7 @@ impl Request {
 
     /// The request of a handle on `device` by these settings.
     pub fn of(device: &str, mut settings: Result<Settings, Report>) -> Self {
-        let exists = |name: &str| name == "any" || interface::index(name).is_some();
+        let exists = |name: &str| name == ANY || interface::index(name).is_some();
         // An interface may have other names. Settings use the primary one.
         let own_name = own_name(device).unwrap_or_else(|error| {
             if settings.as_ref().is_ok_and(|settings| !settings.is_empty()) {

@@ -5,6 +5,7 @@ use crate::default_mode::{self, one_device, spans_devices};
 use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
 use crate::{on_xdp, placement, several_on_xdp, single};
+use fanpcap_config::device::ANY;
 use fanpcap_config::settings::{Group, Membership, Plan};
 use std::ffi::c_int;
 use std::iter;
@@ -152,7 +153,7 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     };
     let request = p.request();
     let name = request.as_ref().map(|request| request.system_name());
-    if !name.is_none_or(|name| name == "any" || p.finds(name)) {
+    if !name.is_none_or(|name| name == ANY || p.finds(name)) {
         // The handle is not activated yet, so this can work once the device exists.
         p.fail("No such device exists");
         return NO_SUCH_DEVICE;

@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::{Context, Result};
-use fanpcap_config::device::Device;
+use fanpcap_config::device::{ANY, Device};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 
@@ -38,7 +38,7 @@ impl Link {
     pub(super) fn of(device: &str) -> Option<Self> {
         let device = Device::classify(device, |name| interface::index(name).is_some());
         let parts = device.parts().iter();
-        if parts.clone().any(|part| part.base == "any") {
+        if parts.clone().any(|part| part.base == ANY) {
             return Some(Self { indices: None });
         }
         let indices = parts.map(|part| interface::index(&part.base));
@@ -121,7 +121,7 @@ mod tests {
         let once = Link::of("lo^lo:1").unwrap();
         assert_eq!(once.indices, Link::of("lo").unwrap().indices);
         assert!(once.counters().unwrap().is_some());
-        assert!(Link::of("any").unwrap().counters().unwrap().is_some());
+        assert!(Link::of(ANY).unwrap().counters().unwrap().is_some());
         let indices = Some(vec![u32::MAX / 2]);
         assert_eq!(Link { indices }.counters().unwrap(), None);
     }

@@ -2,9 +2,8 @@
 
 use std::process;
 
-use serde::Serialize;
-
 use fanpcap_snapshot::{Snapshot, Socket, Source};
+use serde::Serialize;
 
 /// A slot of this process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,11 +1,10 @@
 //! The JSON of `fanpcap config`; docs/config-json.md describes each field.
 
 use anyhow::{Context, Result};
+use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
-
-use fanpcap::overview::{Entry, Overview, mode};
 
 /// Version of the JSON's form. A new field keeps the version; a changed or removed field increments
 /// it.
@@ -42,7 +41,7 @@ fn device(seen: &Entry) -> Value {
         "error": explained.plan.as_ref().err().map(error),
         "group": joined.and_then(|joined| number(joined.group)),
         "group_from": joined.map(|joined| &joined.origin),
-        "mode": joined.map(|joined| mode(joined, seen.default.as_ref())),
+        "mode": joined.map(|joined| mode_text(joined, seen.default.as_ref())),
         "mode_by_default": seen.default.as_ref().map(|default| &default.why),
         "mode_from": joined.and(origins.mode.as_ref()),
         "is_program": match &seen.default {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fanpcap::overview::{Entry, Overview, mode};
+use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::settings::{OnXdp, Plan, Steal};
 
 use super::group;
@@ -53,7 +53,7 @@ fn one(page: &mut String, device: &Entry) {
             // The origin may contain a steering program, which the line already shows.
             let variable = from.split_once('=').map(|(name, _)| name);
             let from = joined.steering.as_ref().and(variable).unwrap_or(from);
-            line(page, "mode", &mode(joined, default), Some(from));
+            line(page, "mode", &mode_text(joined, default), Some(from));
         }
         None => line(
             page,
@@ -174,7 +174,7 @@ fn row(device: &Entry) -> [String; 6] {
         explained.device.clone(),
         joined.map_or_else(unknown, group),
         joined.map_or_else(unknown, |joined| {
-            short(&mode(joined, device.default.as_ref()))
+            short(&mode_text(joined, device.default.as_ref()))
         }),
         if plan.is_read_by_us() {
             "fanpcap"

@@ -5,10 +5,8 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{Elephant, Gone, Leveled, Place, State, UnderWay, View};
 use fanpcap_linux::process::stat::Stat;
+use fanpcap_snapshot::{Offered, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
-
-use fanpcap_snapshot::Offered;
-use fanpcap_snapshot::{Snapshot, Socket, percent, rounded, seconds};
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 const SCHEMA: u32 = 1;

@@ -5,10 +5,9 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use fanpcap_pcap::compile_expression;
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
-
-use fanpcap_pcap::compile_expression;
 
 /// A steering program's text and its name.
 pub(super) struct Source {

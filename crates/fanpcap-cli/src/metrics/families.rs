@@ -2,9 +2,8 @@
 
 use fanpcap_group::view::Place;
 use fanpcap_linux::netlink::link::Counters;
-use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
-
 use fanpcap_snapshot::{Counts, Device, Snapshot, Socket};
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 mod groups;
 

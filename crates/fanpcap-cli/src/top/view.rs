@@ -1,8 +1,7 @@
 //! What `top` shows, with the names that its JSON has: docs/top-json.md tells of each field.
 
-use serde::Serialize;
-
 use fanpcap_snapshot::Offered;
+use serde::Serialize;
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 pub(crate) const SCHEMA: u32 = 1;

@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use fanpcap_install::library;
-use fanpcap_install::system;
+use fanpcap_install::{library, system};
 use fanpcap_linux::file::privileged;
 use fanpcap_snapshot::Snapshot;
 
 use super::finding::{Effect, Finding, MACHINE, word};
-use super::settings::Wanted;
+use super::settings::GroupSetting;
 
 /// Facts of the library.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +81,7 @@ fn is_ours(path: &Path) -> Option<bool> {
 
 impl Library {
     /// The facts for an application started from here. `program` is that of --program.
-    pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[Wanted]) -> Self {
+    pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[GroupSetting]) -> Self {
         let by_all = system::loaded_by_all().ok().flatten().map(Loaded::of);
         let named = |name: &str| env::var_os(name).unwrap_or_default();
         let preloaded = named("LD_PRELOAD").to_string_lossy().into_owned();
@@ -198,7 +197,7 @@ fn outsider(found: &Outsider) -> Finding {
     }
 }
 
-fn outsiders(now: &Snapshot, wanted: &[Wanted]) -> Vec<Outsider> {
+fn outsiders(now: &Snapshot, wanted: &[GroupSetting]) -> Vec<Outsider> {
     let mut found: Vec<Outsider> = Vec::new();
     for socket in now
         .sockets

@@ -18,16 +18,16 @@ pub(super) struct Settings {
     /// What has no effect.
     pub(super) vain: Vec<Ignored>,
     /// The groups that devices are put in.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<GroupSetting>,
     /// The devices that are to be on the XDP engine, each with the setting's origin.
     pub(super) on_xdp: Vec<(String, String)>,
     /// The devices of which the host is to get nothing (`steal = yes`).
     pub(super) stolen: Vec<String>,
 }
 
-/// A device that the settings put in a group.
+/// A device and the group that the settings put the device in.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct GroupSetting {
     /// The device, as settings name it.
     pub(super) device: String,
     pub(super) ifindex: u32,
@@ -56,7 +56,7 @@ impl Settings {
             }
             let base = device.split(':').next().unwrap_or_default();
             if let Some((joined, ifindex)) = plan.membership.as_ref().zip(ifindex(base)) {
-                wanted.extend(Wanted::of(device, ifindex, joined));
+                wanted.extend(GroupSetting::of(device, ifindex, joined));
             }
         }
         Self {
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-impl Wanted {
+impl GroupSetting {
     fn of(device: &str, ifindex: u32, joined: &Membership) -> Option<Self> {
         let Joined::Number(group) = joined.group else {
             return None;

@@ -12,7 +12,6 @@ use fanpcap_nic::journal::{Journal, Outcome, Undone};
 use fanpcap_nic::knob::Knob;
 use fanpcap_nic::plan::Plan;
 use fanpcap_nic::plan::text::shown;
-
 use fanpcap_terminal::streams::{self, Reader};
 
 /// The device in a few lines.

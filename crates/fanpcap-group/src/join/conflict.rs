@@ -3,6 +3,7 @@
 use super::error::JoinError;
 use super::xdp_error::XdpError;
 use crate::roster::Roster;
+use fanpcap_config::device::ANY;
 use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::Membership;
@@ -65,7 +66,7 @@ fn kernel_mode(number: u8) -> String {
 
 pub(super) fn device(ifindex: u32) -> String {
     match ifindex {
-        0 => "any".to_owned(),
+        0 => ANY.to_owned(),
         index => interface::name(index)
             .map_or_else(|| format!("interface {index}"), |name| harmless_text(&name)),
     }

@@ -2,7 +2,7 @@
 //! with the reason.
 
 use super::{Asked, Compile, Handle, Plan};
-use crate::device::{Device, Part};
+use crate::device::{ANY, Device, Part};
 use crate::engine::Engine;
 use crate::report::{Report, quote};
 use crate::settings::entry::{Entry, Target};
@@ -252,7 +252,7 @@ impl<'a> Used<'a> {
 
 /// Whether a device in a setting is an interface, `any`, or a virtual device of an interface.
 fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
-    let any = "any".to_owned();
+    let any = ANY.to_owned();
     let is = |base: &str| interfaces.iter().chain([&any]).any(|it| it == base);
     let exists = |name: &str| is(name);
     if is(&base_of(name, exists)) {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::doctor::groups::Member;
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> GroupSetting {
+    GroupSetting {
         device: "eth0".to_owned(),
         ifindex: 3,
         group: 7,
@@ -27,7 +27,7 @@ fn group(ifindex: u32, number: u16, is_ours: bool) -> Group {
     }
 }
 
-fn names(wanted: &Wanted, groups: &[Group]) -> Vec<&'static str> {
+fn names(wanted: &GroupSetting, groups: &[Group]) -> Vec<&'static str> {
     wanted.findings(groups).iter().map(|it| it.name).collect()
 }
 

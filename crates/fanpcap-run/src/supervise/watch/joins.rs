@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fanpcap_config::device::ANY;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf;
@@ -82,7 +83,7 @@ impl Watch<'_> {
         }
         self.has_said_joined = true;
         let name = |ifindex: u32| match ifindex {
-            0 => Some("any".to_owned()),
+            0 => Some(ANY.to_owned()),
             index => interface::name(index),
         };
         let devices: Vec<String> = self.ledger.devices().into_iter().filter_map(name).collect();

@@ -1,13 +1,34 @@
-//! Which mode a member gets that asks for none, and why: the library decides by the same rules when
-//! the member joins.
+//! The mode of a member as text; and which mode a member gets that asks for none, and why: the
+//! library decides by the same rules when the member joins.
 
 use std::fmt::Display;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Script;
+use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
 use fanpcap_linux::interface;
+
+/// The mode of a membership, or the beginning of its steering program. `default` is its mode where
+/// the settings give none.
+pub fn mode_text(joined: &Membership, default: Option<&DefaultMode>) -> String {
+    if let Some(default) = default {
+        return default.text.clone();
+    }
+    let mode = joined.mode.to_string();
+    let Some(steering) = &joined.steering else {
+        return mode;
+    };
+    let options = mode.find('+').map_or("", |at| &mode[at..]);
+    let weight = joined.weight.map(|weight| format!("+weight={weight}"));
+    let weight = weight.unwrap_or_default();
+    let class = match joined.class {
+        0 => String::new(),
+        class => format!("+class={class}"),
+    };
+    format!("{}{options}{weight}{class}", steering.title())
+}
 
 /// A mode that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
