@@ -38,9 +38,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
+use fanpcap_external::BUILD;
 use fanpcap_install::library;
 use fanpcap_linux::wait::stop;
-use fanpcap_terminal::build::BUILD;
 use fanpcap_terminal::{complete, streams};
 use fanpcap_testkit::netns;
 

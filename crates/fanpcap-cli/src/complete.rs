@@ -4,10 +4,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use fanpcap_external::ExternalCommand;
 pub(crate) use fanpcap_terminal::complete::Arguments;
 use fanpcap_terminal::complete::print;
-
-use fanpcap_install::ExternalCommand;
 
 /// Runs `fanpcap complete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -15,10 +15,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
-use fanpcap_terminal::streams;
-
 use fanpcap_doctor::{doctor, tune, verify};
-use fanpcap_install::{ExternalCommand, system};
+use fanpcap_external::ExternalCommand;
+use fanpcap_install::system;
+use fanpcap_terminal::streams;
 
 /// Packet capture that fans out: programs written for libpcap share one stream of packets.
 #[derive(Debug, Parser)]
@@ -41,15 +41,15 @@ enum Command {
     Capture(fanpcap_capture::Arguments),
     Gen(generate::Arguments),
     /// Measures this library against its peers, on this machine (as root)
-    Bench(fanpcap_install::Arguments),
+    Bench(fanpcap_external::Arguments),
     /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
-    Node(fanpcap_install::Arguments),
+    Node(fanpcap_external::Arguments),
     /// Decides which node of a capture cluster captures which packets, or stands by
-    Coordinator(fanpcap_install::Arguments),
+    Coordinator(fanpcap_external::Arguments),
     /// Collects the records of a capture cluster's nodes and accounts for every packet
-    Analyzer(fanpcap_install::Arguments),
+    Analyzer(fanpcap_external::Arguments),
     /// Shows a capture cluster and changes it
-    Cluster(fanpcap_install::Arguments),
+    Cluster(fanpcap_external::Arguments),
     Lang(lang::Arguments),
     Enable(system::Enable),
     Disable(system::Disable),
@@ -68,7 +68,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs a subcommand that is a program of its own.
-fn external(verb: &str, arguments: &fanpcap_install::Arguments) -> Result<ExitCode> {
+fn external(verb: &str, arguments: &fanpcap_external::Arguments) -> Result<ExitCode> {
     let external = ExternalCommand::of(verb).context("a program of its own")?;
     external.run(arguments)
 }

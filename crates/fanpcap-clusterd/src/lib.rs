@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use fanpcap_terminal::build::BUILD;
+use fanpcap_external::BUILD;
 use fanpcap_terminal::{complete, streams};
 
 /// A capture cluster: several machines behind a mirror port share its packets.

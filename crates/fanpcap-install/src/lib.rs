@@ -1,9 +1,6 @@
-//! What is installed where, and what of it the machine's applications load: our library, the
-//! programs beside the command, the loader's settings and AppArmor's.
+//! Where our library is installed, and which applications of the machine load it: the loader's
+//! settings and AppArmor's, `fanpcap enable` and `fanpcap disable`.
 #![forbid(unsafe_code)]
 
 pub mod library;
-mod external;
 pub mod system;
-
-pub use external::{Arguments, ExternalCommand};

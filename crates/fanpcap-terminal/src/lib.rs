@@ -1,8 +1,7 @@
 //! What fanpcap's programs have in common towards their user: standard streams, the completion of
-//! command lines, metrics for Prometheus, and the build that they are of.
+//! command lines, metrics for Prometheus.
 #![forbid(unsafe_code)]
 
-pub mod build;
 pub mod streams;
 pub mod complete;
 pub mod exposition;

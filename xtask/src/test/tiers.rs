@@ -118,6 +118,7 @@ pub(super) const TIERS: &[Tier] = &[
             Work::Package("fanpcap-snapshot"),
             Work::Package("fanpcap-capture"),
             Work::Package("fanpcap-run"),
+            Work::Package("fanpcap-external"),
             Work::Package("fanpcap-doctor"),
             Work::Package("fanpcap-cli"),
             Work::Package("fanpcap-gen"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fanpcap_config::report::harmless_text;
-use fanpcap_install::ExternalCommand;
+use fanpcap_external::ExternalCommand;
 use fanpcap_linux::bpf;
 use serde::{Deserialize, Serialize};
 

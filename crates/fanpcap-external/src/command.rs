@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
 use fanpcap_linux::file::directory;
 
-use fanpcap_terminal::build::BUILD;
+use crate::build::BUILD;
 
 /// A program of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +232,7 @@ mod tests {
             chmod(path, 0o755);
         }
     }
+
     #[test]
     fn a_program_of_another_build_is_not_run() {
         let bench = Path::new("/opt/fanpcap-bench");

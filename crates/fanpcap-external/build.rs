@@ -26,7 +26,9 @@ fn sources(crates: &Path) -> io::Result<Vec<PathBuf>> {
         if found.contains(&name) {
             continue;
         }
-        let manifest = fs::read_to_string(crates.join(&name).join("Cargo.toml"))?;
+        let manifest = crates.join(&name).join("Cargo.toml");
+        println!("cargo:rerun-if-changed={}", manifest.display());
+        let manifest = fs::read_to_string(manifest)?;
         let used = manifest
             .lines()
             .skip_while(|line| *line != "[dependencies]");
