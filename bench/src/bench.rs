@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
-use fanpcap_testkit::{Injector, Member, Scratch, await_for};
+use fanpcap_linux::packet::inject::Injector;
+use fanpcap_testbed::{Member, Scratch, await_for};
 
 use crate::generator::{self, Launch, Load, Sent, Way, frame};
 use crate::libraries::{Libraries, Side};

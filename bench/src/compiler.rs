@@ -58,7 +58,7 @@ pub(crate) fn measured(bench: &Bench) -> Result<Compiled> {
 /// The process's main function.
 pub(crate) fn compile(compiling: &Compiling) -> Result<Compiled> {
     let cpu = compiling.cpu;
-    fanpcap_testkit::pin(cpu).with_context(|| format!("staying on CPU {cpu}"))?;
+    fanpcap_linux::process::cpu::pin(cpu).with_context(|| format!("staying on CPU {cpu}"))?;
     let times = (0..compiling.times)
         .map(|_| once())
         .collect::<Result<Vec<_>>>()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_testkit::{Member, Program, Scratch};
+use fanpcap_testbed::{Member, Program, Scratch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -209,7 +209,8 @@ pub(crate) fn told<T: DeserializeOwned>(process: Member, name: &str) -> Result<T
 
 /// The process's main function.
 pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
-    fanpcap_testkit::pin(traffic.cpu).with_context(|| format!("staying on CPU {}", traffic.cpu))?;
+    fanpcap_linux::process::cpu::pin(traffic.cpu)
+        .with_context(|| format!("staying on CPU {}", traffic.cpu))?;
     match (traffic.milliseconds, traffic.probes) {
         (_, Some(count)) => sending::probes(traffic, count),
         (milliseconds, None) => {
@@ -223,7 +224,7 @@ pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
 mod tests {
     use std::process::Command;
 
-    use fanpcap_testkit::{Program, netns};
+    use fanpcap_testbed::{Program, netns};
 
     use super::*;
     use crate::verdict::Verdict;
@@ -280,7 +281,7 @@ mod tests {
             // The machine has other work.
             milliseconds *= 2;
         }
-        fanpcap_testkit::member::wait_for_packets(
+        fanpcap_testbed::member::wait_for_packets(
             std::slice::from_ref(&tcpdump),
             usize::try_from(frames)?,
         )?;

@@ -42,7 +42,7 @@ use fanpcap_external::BUILD;
 use fanpcap_install::library;
 use fanpcap_linux::wait::stop;
 use fanpcap_terminal::{complete, streams};
-use fanpcap_testkit::netns;
+use fanpcap_testbed::netns;
 
 use bench::{Bench, Options};
 use compare::Compare;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use fanpcap_testkit::Program;
+use fanpcap_testbed::Program;
 use serde::Serialize;
 
 use crate::priority;

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::member::{Ended, libraries_of};
-use fanpcap_testkit::{Member, Program};
+use fanpcap_testbed::member::{Ended, libraries_of};
+use fanpcap_testbed::{Member, Program};
 
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};

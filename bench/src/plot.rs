@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_name_and_value_is_in_the_picture() {
-        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let scratch = fanpcap_testbed::Scratch::new().unwrap();
         let file = scratch.file("row.svg");
         let spread = Spread {
             median: 2.0,

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use fanpcap_testkit::Program;
+use fanpcap_testbed::Program;
 
 /// With autogroups, nice counts only within a session. So the process gets a session of its own,
 /// with a higher weight (sched(7)). `setsid` does not fork here: the process keeps its id.

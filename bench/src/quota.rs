@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::await_for;
+use fanpcap_testbed::await_for;
 
 /// A cgroup of its own, which is removed with this value.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::member::Ended;
-use fanpcap_testkit::{Member, Program, Scratch};
+use fanpcap_testbed::member::Ended;
+use fanpcap_testbed::{Member, Program, Scratch};
 use serde::{Deserialize, Serialize};
 
 use crate::libraries::{Libraries, Side};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_testkit::Member;
+use fanpcap_testbed::Member;
 
 use crate::bench::{Arrived, Bench};
 use crate::cores::{Cores, Occupant};

@@ -7,8 +7,8 @@ use std::process;
 use anyhow::{Context, Result};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
-use fanpcap_testkit::netns::{current, enter, enter_quiet};
-use fanpcap_testkit::veth::{self, Counters, Veth, ip};
+use fanpcap_testbed::netns::{current, enter, enter_quiet};
+use fanpcap_testbed::veth::{self, Counters, Veth, ip};
 
 use crate::verdict::Verdict;
 

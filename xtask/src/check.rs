@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
 use crate::toolchain::Rust;
-use crate::{sources, tree};
+use crate::{sources, stage, tree};
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<Tally> {
         "deny --all-features check",
     )?;
     tally.check("the library's dependencies", &library_dependencies());
+    tally.check("programs without test kits", &without_test_kits());
     sources::check(&mut tally)?;
     tally.check("order of crates and modules", &in_order());
     Ok(tally)
@@ -55,17 +56,35 @@ fn tool(
     Ok(())
 }
 
-const LIBRARY_TREE: &str = "tree -p fanpcap-abi -e normal --prefix none --format {p}";
-
 /// What programs load brings no crate with it but libc.
 fn library_dependencies() -> Result<String> {
-    let arguments: Vec<&str> = LIBRARY_TREE.split(' ').collect();
-    let listing = tree::output(&mut tree::cargo(&arguments)?)?;
-    let names = listing.lines().filter_map(|line| line.split(' ').next());
-    let foreign: BTreeSet<&str> = names.filter(|name| !name.starts_with("fanpcap")).collect();
-    ensure!(foreign == BTreeSet::from(["libc"]), "they are {foreign:?}");
+    let mut foreign = linked(&["fanpcap-abi"])?;
+    foreign.retain(|name| !name.starts_with("fanpcap"));
+    ensure!(
+        foreign == ["libc".to_owned()].into(),
+        "they are {foreign:?}"
+    );
     Ok("libc".to_owned())
 }
+
+/// No program that is installed has code of a test kit.
+fn without_test_kits() -> Result<String> {
+    let mut kits = linked(&stage::PACKAGES)?;
+    kits.retain(|name| name.ends_with("-testkit"));
+    ensure!(kits.is_empty(), "they link {kits:?}");
+    Ok(stage::PACKAGES.join(", "))
+}
+
+/// The names of all crates that are linked into packages.
+fn linked(packages: &[&str]) -> Result<BTreeSet<String>> {
+    let mut arguments: Vec<&str> = LINKED.split(' ').collect();
+    arguments.extend(packages.iter().flat_map(|package| ["-p", package]));
+    let listing = tree::output(&mut tree::cargo(&arguments)?)?;
+    let names = listing.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.map(str::to_owned).collect())
+}
+
+const LINKED: &str = "tree -e normal --prefix none --format {p}";
 
 fn in_order() -> Result<String> {
     let line = ["run", "--quiet", "-p", "fanpcap-house"];

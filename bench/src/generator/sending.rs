@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_gen::{Choice, Pace, Plan, Rate, Sender, Until};
+use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
-use fanpcap_testkit::Injector;
 
 use super::{Sent, Traffic, frame};
 use crate::cpu;

@@ -12,10 +12,11 @@ use fanpcap_clusterd::selector::Selector;
 use fanpcap_gen::{Choice, Description, Pace, Plan, Rate, Sender, Sent, Until};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
+use fanpcap_linux::process::cpu::pin;
 use fanpcap_select::layout::Lanes;
 use fanpcap_select::{Action, Claim, Claims, Program, Selection};
-use fanpcap_testkit::mirror::{MONITOR, Mirror, WIRE};
-use fanpcap_testkit::{Member, netns, pin};
+use fanpcap_testbed::mirror::{MONITOR, Mirror, WIRE};
+use fanpcap_testbed::{Member, netns};
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};

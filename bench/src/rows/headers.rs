@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_gen::{Pace, Sent};
-use fanpcap_testkit::mirror::{HOST, MONITOR, Mirror};
-use fanpcap_testkit::{Member, Program, netns};
+use fanpcap_testbed::mirror::{HOST, MONITOR, Mirror};
+use fanpcap_testbed::{Member, Program, netns};
 use serde_json::Value;
 
 use super::dicap::{self, SETTINGS};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Until};
 use fanpcap_linux::process::child;
-use fanpcap_testkit::Member;
+use fanpcap_testbed::Member;
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
@@ -188,7 +188,7 @@ impl Traffic {
         let (device, cpu) = (bench.wire.near(), bench.generator_cpu);
         let mut sender = Sender::open(device, description.pool()?, Choice::Portable)?;
         let send = move || {
-            fanpcap_testkit::pin(cpu)?;
+            fanpcap_linux::process::cpu::pin(cpu)?;
             Ok(sender.send(&plan, &ending)?.frames)
         };
         Ok(Self {

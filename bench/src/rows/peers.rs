@@ -5,8 +5,8 @@ mod testpmd;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fanpcap_testkit::Member;
-use fanpcap_testkit::member::Ended;
+use fanpcap_testbed::Member;
+use fanpcap_testbed::member::Ended;
 
 use super::unread::no_live_frames;
 use crate::bench::Bench;

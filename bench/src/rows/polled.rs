@@ -12,7 +12,7 @@ use fanpcap_nic::knob::{Knobs, Setting};
 use fanpcap_nic::napi;
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
-use fanpcap_testkit::Member;
+use fanpcap_testbed::Member;
 
 use super::queues::no_own_queues;
 use super::unread::no_live_frames;

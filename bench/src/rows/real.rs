@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Member, Program};
+use fanpcap_testbed::{Member, Program};
 
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};

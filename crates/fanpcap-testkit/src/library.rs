@@ -1,30 +1,16 @@
-//! The staged libpcap: where it is, and C programs built against it.
+//! C programs built against the staged libpcap.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
+pub use fanpcap_testbed::library::library_dir;
+use fanpcap_testbed::library::staged;
 
 use crate::needs;
-
-/// The directory with our libpcap.so.0.8: `FANPCAP_LIB_DIR`, else where the workspace stages it.
-///
-/// # Errors
-/// When it isn't there.
-pub fn library_dir() -> Result<PathBuf> {
-    let dir = env::var_os("FANPCAP_LIB_DIR").map_or_else(|| staged().join("lib"), PathBuf::from);
-    let library = dir.join("libpcap.so.0.8");
-    ensure!(
-        library.exists(),
-        "no {}: build it first (make)",
-        library.display()
-    );
-    dir.canonicalize().context("the library's directory")
-}
 
 /// The programs that this process has compiled, by source. An open file outlives its name.
 static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
@@ -89,8 +75,4 @@ fn run_compiler(source: &Path, program: &Path) -> Result<()> {
         source.display()
     );
     Ok(())
-}
-
-fn staged() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fanpcap")
 }

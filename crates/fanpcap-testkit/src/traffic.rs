@@ -4,9 +4,48 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use anyhow::{Result, bail, ensure};
+use etherparse::VlanId;
 use fanpcap_gen::headers::{self, DONT_FRAGMENT, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, Tcp};
+use fanpcap_testbed::capture::MARK;
+pub use fanpcap_testbed::capture::sequence_of;
+use fanpcap_testbed::{FlowKey, Transport};
 
-use crate::flow::{Direction, Flow, Transport};
+/// Which end of a flow sent a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Client to server.
+    Request,
+    /// Server to client.
+    Reply,
+}
+
+/// One conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its transport.
+    pub transport: Transport,
+    /// The end that begins.
+    pub client: SocketAddr,
+    /// The end that answers.
+    pub server: SocketAddr,
+    /// Frames carry this VLAN tag.
+    pub vlan: Option<VlanId>,
+}
+
+impl Flow {
+    /// The flow's key.
+    pub fn key(&self) -> FlowKey {
+        FlowKey::new(Some(self.transport), self.client, self.server)
+    }
+
+    /// Sender and receiver of frames in `direction`.
+    pub fn ends(&self, direction: Direction) -> (SocketAddr, SocketAddr) {
+        match direction {
+            Direction::Request => (self.client, self.server),
+            Direction::Reply => (self.server, self.client),
+        }
+    }
+}
 
 /// A frame to send.
 #[derive(Clone, Debug)]
@@ -75,7 +114,7 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
         Direction::Request => (CLIENT_MAC, SERVER_MAC),
         Direction::Reply => (SERVER_MAC, CLIENT_MAC),
     };
-    let mut payload = MAGIC.to_vec();
+    let mut payload = MARK.to_vec();
     payload.extend(sequence.to_be_bytes());
     payload.resize(payload_len.max(MARK_LEN), 0x5a);
 
@@ -159,16 +198,6 @@ pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
     payload.chunks(part).enumerate().map(cut).collect()
 }
 
-/// The sequence number in a frame's bytes.
-pub fn sequence_of(bytes: &[u8]) -> Option<u64> {
-    let at = bytes
-        .windows(MAGIC.len())
-        .position(|window| window == MAGIC)?
-        + MAGIC.len();
-    let number = bytes.get(at..at + 8)?;
-    Some(u64::from_be_bytes(number.try_into().ok()?))
-}
-
 fn ipv4_flow(transport: Transport, index: u16, random: &mut Random) -> Flow {
     let [high, low] = index.to_be_bytes();
     // The index in the client's address keeps flows apart whatever is drawn for the rest.
@@ -225,13 +254,11 @@ const LONGEST: usize = 65516;
 const TAG: u16 = 0x8100;
 const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 const SERVER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
-const MAGIC: [u8; 4] = *b"FANP";
-const MARK_LEN: usize = MAGIC.len() + 8;
+const MARK_LEN: usize = MARK.len() + 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::FlowKey;
 
     #[test]
     fn frames_carry_their_flow_and_number() {

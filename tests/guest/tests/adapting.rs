@@ -13,8 +13,8 @@ use fanpcap_linux::process::child;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::knob::{Knob, KnobError, Knobs, Setting};
 use fanpcap_nic::settings::{self, Settings};
-use fanpcap_testkit::flow::{Direction, Flow};
 use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Direction, Flow};
 use fanpcap_testkit::{Injector, await_for};
 
 const SIGINT: i32 = 2;

@@ -1,8 +1,8 @@
 //! DPDK's testpmd on DPDK's drivers for the kernel's sockets.
 
 use anyhow::Result;
-use fanpcap_testkit::Member;
-use fanpcap_testkit::member::Ended;
+use fanpcap_testbed::Member;
+use fanpcap_testbed::member::Ended;
 
 use crate::bench::Bench;
 use crate::libraries::Side;

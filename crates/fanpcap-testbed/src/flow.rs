@@ -1,54 +1,17 @@
-//! Flows: who talks to whom, and the key under which both directions of a conversation are one.
+//! The key of a flow, under which both directions of a conversation are one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice, VlanId};
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-/// The transports that tests send.
+/// The transports that a key tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
-}
-
-/// Which end of a flow sent a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Client to server.
-    Request,
-    /// Server to client.
-    Reply,
-}
-
-/// One conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// Its transport.
-    pub transport: Transport,
-    /// The end that begins.
-    pub client: SocketAddr,
-    /// The end that answers.
-    pub server: SocketAddr,
-    /// Frames carry this VLAN tag.
-    pub vlan: Option<VlanId>,
-}
-
-impl Flow {
-    /// The flow's key.
-    pub fn key(&self) -> FlowKey {
-        FlowKey::new(Some(self.transport), self.client, self.server)
-    }
-
-    /// Sender and receiver of frames in `direction`.
-    pub fn ends(&self, direction: Direction) -> (SocketAddr, SocketAddr) {
-        match direction {
-            Direction::Request => (self.client, self.server),
-            Direction::Reply => (self.server, self.client),
-        }
-    }
 }
 
 /// Names a conversation, the same for both directions. Without a transport header in sight (other

@@ -10,7 +10,6 @@ use pcap_file::TsResolution;
 use pcap_file::pcap::{PcapReader, RawPcapPacket};
 
 use crate::flow::FlowKey;
-use crate::traffic;
 
 /// A captured packet.
 #[derive(Clone, Debug)]
@@ -19,7 +18,7 @@ pub struct Packet {
     pub stamp: Duration,
     /// Its flow, when it is IP.
     pub flow: Option<FlowKey>,
-    /// The number that [`traffic`] put in, when it is in the captured part.
+    /// The number that the test traffic has in its frames, when it is in the captured part.
     pub sequence: Option<u64>,
     /// Bytes captured.
     pub captured_len: usize,
@@ -36,7 +35,7 @@ impl Packet {
         Self {
             stamp: Duration::from_secs(record.ts_sec.into()) + fraction,
             flow: FlowKey::of(&record.data),
-            sequence: traffic::sequence_of(&record.data),
+            sequence: sequence_of(&record.data),
             captured_len: record.data.len(),
             original_len: record.orig_len as usize,
         }
@@ -122,6 +121,19 @@ pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
             .flat_map(|capture| &capture.packets)
             .filter_map(|packet| packet.sequence),
     )
+}
+
+/// The bytes before the sequence number in a frame of the test traffic.
+pub const MARK: [u8; 4] = *b"FANP";
+
+/// The sequence number in a frame's bytes.
+pub fn sequence_of(bytes: &[u8]) -> Option<u64> {
+    let at = bytes
+        .windows(MARK.len())
+        .position(|window| window == MARK)?
+        + MARK.len();
+    let number = bytes.get(at..at + 8)?;
+    Some(u64::from_be_bytes(number.try_into().ok()?))
 }
 
 fn for_each_record(

@@ -1,0 +1,21 @@
+//! A testbed on this machine: network namespaces, veth pairs and a mirror port between them, and
+//! applications that capture there. Benchmarks measure on it, and tests rest on it.
+#![forbid(unsafe_code)]
+
+pub mod await_for;
+pub mod scratch;
+pub mod flow;
+pub mod capture;
+pub mod library;
+pub mod member;
+pub mod veth;
+pub mod netns;
+pub mod mirror;
+
+pub use await_for::await_for;
+pub use capture::Capture;
+pub use flow::{FlowKey, Transport};
+pub use member::{Member, Program};
+pub use mirror::Mirror;
+pub use scratch::Scratch;
+pub use veth::Veth;
