@@ -65,8 +65,8 @@ impl PcapHandle {
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;
         for part in several::all(self) {
-            if let Some(stake) = handles::stake(part) {
-                stake.note_asked();
+            if let Some(membership) = handles::membership(part) {
+                membership.note_asked();
             }
         }
         Some(descriptor)

@@ -9,7 +9,7 @@ use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, NOT_ACTIVATED, Pcap};
-use fanpcap::handle::Handle;
+use fanpcap::handle::Life;
 use std::ffi::{c_char, c_int};
 
 /// See pcap_fanout(3PCAP).

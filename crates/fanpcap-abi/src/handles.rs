@@ -17,8 +17,8 @@ use fanpcap_group::identity::Identity;
 use fanpcap_group::join::Prepared;
 use fanpcap_group::member::Member;
 use fanpcap_group::member::OwnMember;
+use fanpcap_group::membership::Membership;
 use fanpcap_group::rejecting::Rejections;
-use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
 use fanpcap_nic::placing::Placed;
@@ -165,15 +165,17 @@ pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
 }
 
 /// A handle's stake in its steered group, if it is in one.
-pub(crate) fn stake(p: PcapHandle) -> Option<Arc<Stake>> {
-    with(p, |entry| entry.member.as_ref()?.0.stake().cloned()).flatten()
+pub(crate) fn membership(p: PcapHandle) -> Option<Arc<Membership>> {
+    with(p, |entry| entry.member.as_ref()?.0.membership().cloned()).flatten()
 }
 
 /// Records on a member's page when it rejects all packets. `None` for one without a share of them.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     let of_member = |entry: &mut Entry| {
         let (member, _) = entry.member.as_ref()?;
-        let has_share = member.stake().is_none_or(|stake| stake.has_share());
+        let has_share = member
+            .membership()
+            .is_none_or(|membership| membership.has_share());
         has_share.then(|| member.rejections())
     };
     with(p, of_member).flatten()

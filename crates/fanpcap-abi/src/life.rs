@@ -1,53 +1,50 @@
-//! Implements the trait of the crate `fanpcap` for a handle: with the system's library, our reader
+//! Implements the traits of the crate `fanpcap` for a handle: with the system's library, our reader
 //! and the group.
 
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, NOT_ACTIVATED};
 use crate::take_over;
-use fanpcap::handle::{Handle, Notes};
+use fanpcap::handle::{Joined, Life, Member, Notes, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::device::ANY;
-use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::{GroupChoice, OnEngine};
 use fanpcap_config::steering::{PcapCompiler, Steering};
+use fanpcap_engine::Ask;
+use fanpcap_group::guard::GroupGuard;
 use fanpcap_group::join::{
-    self, Engine, Entrant, JoinError, Leg, Prepared, ProgramError, Runs, Xdp,
+    self, EngineAsk, JoinError, JoinRequest, PerDevice, Prepared, ProgramError, Runs,
 };
+use fanpcap_group::membership::Membership;
 use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
-use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
-use fanpcap_group::turn::Turn;
-use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::packet::{self, Address, Filter};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
-use fanpcap_steer::ebpf;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-impl Handle for PcapHandle {
+impl System for PcapHandle {
     fn activate(self) -> c_int {
         self.activate()
     }
 
-    fn set_snaplen(self, bytes: c_int) {
-        self.set(|of| of.pcap_set_snaplen, bytes);
-    }
-
-    fn set_buffer_size(self, bytes: c_int) {
-        self.set(|of| of.pcap_set_buffer_size, bytes);
-    }
-
-    fn set_protocol(self, protocol: u16) {
-        self.set(|of| of.pcap_set_protocol_linux, protocol.into());
+    fn set(self, setting: Setting) {
+        // The caller has none of their errors: the handle is not activated.
+        let _ = match setting {
+            Setting::Snaplen(bytes) => self.set(|of| of.pcap_set_snaplen, bytes),
+            Setting::BufferSize(bytes) => self.set(|of| of.pcap_set_buffer_size, bytes),
+            Setting::Protocol(protocol) => {
+                self.set(|of| of.pcap_set_protocol_linux, protocol.into())
+            }
+        };
     }
 
     fn error(self) -> String {
@@ -58,30 +55,8 @@ impl Handle for PcapHandle {
         self.fail(text)
     }
 
-    fn request(self) -> Option<Arc<Request>> {
-        handles::with(self, |entry| Arc::clone(&entry.request))
-    }
-
-    fn remember(self, request: Arc<Request>) {
-        drop(handles::with_new(self, |entry| {
-            mem::replace(&mut entry.request, request)
-        }));
-    }
-
     fn is_activated(self) -> bool {
         self.datalink() != NOT_ACTIVATED
-    }
-
-    fn notes(self) -> Notes {
-        handles::with(self, |entry| entry.notes).unwrap_or_default()
-    }
-
-    fn note(self, change: impl FnOnce(&mut Notes)) {
-        handles::with(self, |entry| change(&mut entry.notes));
-    }
-
-    fn others(self) -> Option<Arc<[Self]>> {
-        handles::with(self, |entry| entry.others.clone()).flatten()
     }
 
     fn compiler(self) -> PcapCompiler<'static> {
@@ -92,56 +67,14 @@ impl Handle for PcapHandle {
         !matches!(interface::find(device), Ok(None))
     }
 
-    fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError> {
-        let placed = placing::place(device, wants, until)?;
-        drop(handles::with(self, |entry| entry.placed.replace(placed)));
-        Ok(())
-    }
-
-    fn take_over(self) {
-        take_over::take_over(self);
-    }
-
-    fn take_over_several(all: &[Self]) -> Result<(), String> {
-        take_over::take_over_several(all)
-    }
-
-    fn prepare_on_xdp(self, membership: &Membership, outgoing: bool) -> Result<(), JoinError> {
-        let prepared = Arc::new(join::prepare(self.ifindex(), membership, outgoing)?);
-        drop(handles::with(self, |entry| {
-            entry.prepared.replace(prepared)
-        }));
-        Ok(())
-    }
-
-    fn leave_xdp(self) {
-        drop(handles::with(self, |entry| entry.prepared.take()));
-    }
-
-    fn host_use(self) -> Option<&'static str> {
-        host_use::of(self.ifindex()).unwrap_or(Some("the kernel does not list its routes"))
-    }
-
     fn is_on_interfaces(self) -> bool {
         let request = self.request();
         let device = request.as_ref().map(|request| request.system_name());
         self.ifindex() != 0 || device.is_none_or(|device| device == ANY)
     }
 
-    fn take_over_on_xdp(self) -> Result<(), String> {
-        take_over::take_over_on_xdp(self)
-    }
-
-    fn is_read_by_us(self) -> bool {
-        self.has_reader()
-    }
-
-    fn truncate(self, reader_of: Self) {
-        take_over::truncate(self, reader_of);
-    }
-
-    fn publish_counters(self) {
-        take_over::publish_counters(self);
+    fn host_use(self) -> Option<&'static str> {
+        host_use::of(self.ifindex()).unwrap_or(Some("the kernel does not list its routes"))
     }
 
     fn bind(self) -> io::Result<()> {
@@ -157,21 +90,101 @@ impl Handle for PcapHandle {
         )
     }
 
-    fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError> {
+    fn kernel_filter(self) -> io::Result<Option<Filter>> {
+        Filter::of(self.socket().ok_or(ErrorKind::NotConnected)?)
+    }
+}
+
+impl Life for PcapHandle {
+    fn request(self) -> Option<Arc<Request>> {
+        handles::with(self, |entry| Arc::clone(&entry.request))
+    }
+
+    fn remember(self, request: Arc<Request>) {
+        drop(handles::with_new(self, |entry| {
+            mem::replace(&mut entry.request, request)
+        }));
+    }
+
+    fn notes(self) -> Notes {
+        handles::with(self, |entry| entry.notes).unwrap_or_default()
+    }
+
+    fn note(self, change: impl FnOnce(&mut Notes)) {
+        handles::with(self, |entry| change(&mut entry.notes));
+    }
+
+    fn others(self) -> Option<Arc<[Self]>> {
+        handles::with(self, |entry| entry.others.clone()).flatten()
+    }
+
+    fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError> {
+        let placed = placing::place(device, wants, until)?;
+        drop(handles::with(self, |entry| entry.placed.replace(placed)));
+        Ok(())
+    }
+
+    fn take_over(all: &[Self]) -> Result<(), String> {
+        match all {
+            [p] if p.notes().on_engine.is_none() => {
+                take_over::take_over(*p);
+                Ok(())
+            }
+            [p] => take_over::take_over_on_engine(*p),
+            _ => take_over::take_over_several(all),
+        }
+    }
+
+    fn is_read_by_us(self) -> bool {
+        self.has_reader()
+    }
+
+    fn truncate(self, reader_of: Self) {
+        take_over::truncate(self, reader_of);
+    }
+
+    fn publish_counters(self) {
+        take_over::publish_counters(self);
+    }
+
+    fn refilter(
+        self,
+        steered: &mut Unchanging<'_>,
+        own: io::Result<Option<Filter>>,
+    ) -> Result<Filtering, SteerError> {
+        let no_socket = || SteerError::Read(ErrorKind::NotConnected.into());
+        steered.refilter(self.socket().ok_or_else(no_socket)?, own)
+    }
+}
+
+impl Member for PcapHandle {
+    fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError> {
+        let prepare = |(choice, asked): (&GroupChoice, &OnEngine)| {
+            let name = asked.engine.name();
+            join::prepare(name, self.ifindex(), choice, asked.outgoing).map(Arc::new)
+        };
+        let prepared = asked.map(prepare).transpose()?;
+        drop(handles::with(self, |entry| {
+            mem::replace(&mut entry.prepared, prepared)
+        }));
+        Ok(())
+    }
+
+    fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         let others = Others::of(self, together)?;
         let prepared = handles::with(self, |entry| entry.prepared.clone()).flatten();
         // Without statistics, zeros are right.
         let counted = self.statistics().unwrap_or_default();
-        let member = join::join(Entrant {
+        let member = join::join(JoinRequest {
             socket,
-            membership,
+            choice,
             protocol: protocol(self),
             before: MemberCounters {
                 received: counted.received.into(),
                 dropped: counted.dropped.into(),
             },
-            leg: others.leg(),
+            per_device: others.per_device(),
             engine: engine(self, prepared.as_deref()),
         })?;
         let fd = socket.as_raw_fd();
@@ -183,9 +196,9 @@ impl Handle for PcapHandle {
         Ok(())
     }
 
-    fn foresee(self, membership: &Membership) -> Result<(), JoinError> {
+    fn foresee(self, choice: &GroupChoice) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
-        join::foresee(socket, membership, protocol(self))
+        join::foresee(socket, choice, protocol(self))
     }
 
     fn runs(self, group: u16) -> Runs {
@@ -200,16 +213,15 @@ impl Handle for PcapHandle {
         join::program_text(self.socket()?, group)
     }
 
-    fn group(self) -> Option<(u16, Mode)> {
-        handles::identity(self).map(|identity| (identity.known_group(), identity.mode()))
-    }
-
-    fn weight(self) -> Option<u16> {
-        handles::stake(self)?.weight()
-    }
-
-    fn class(self) -> u8 {
-        handles::stake(self).map_or(0, |stake| stake.class())
+    fn group(self) -> Option<Joined> {
+        let identity = handles::identity(self)?;
+        let membership = handles::membership(self);
+        Some(Joined {
+            group: identity.known_group(),
+            mode: identity.mode(),
+            weight: membership.as_ref().and_then(|it| it.weight()),
+            class: membership.map_or(0, |it| it.class()),
+        })
     }
 
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
@@ -220,12 +232,12 @@ impl Handle for PcapHandle {
             return Ok(());
         };
         let busy = |error| ProgramError::of(identity.group(), error).to_string();
-        let turn = Turn::take(&identity).map_err(busy)?;
+        let guard = GroupGuard::take(&identity).map_err(busy)?;
         let members = handles::members(self, &identity);
         if members.is_empty() {
             return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
         }
-        let replaced = replace(&turn, &members, steering, &handles::copy_socket);
+        let replaced = replace(&guard, &members, steering, &handles::copy_socket);
         // A waiting reader may have computed its wait for the old steering program.
         handles::nudge_readers();
         replaced.map_err(|error| error.to_string())
@@ -233,16 +245,6 @@ impl Handle for PcapHandle {
 
     fn stranger(self) -> Option<(String, u32)> {
         handles::identity(self)?.stranger()
-    }
-
-    fn filter_on_xdp(self, filter: &[Classic], number: u32) -> Option<u32> {
-        let stake = handles::stake(self)?;
-        let (program, slot, _) = stake.on_xdp()?;
-        let object = ebpf::xdp_filter(filter).ok();
-        let loaded = object.and_then(|object| Loaded::load(&object, "fanpcap_filter").ok());
-        let loaded = loaded.map(Loaded::into_program);
-        let set = program.set_filter(slot, loaded.as_ref().map(|loaded| (loaded, number)));
-        set.ok().and(loaded).map(|_| number)
     }
 
     fn steered(self) -> Option<Arc<Steered>> {
@@ -253,17 +255,10 @@ impl Handle for PcapHandle {
         handles::rejections(self)
     }
 
-    fn kernel_filter(self) -> io::Result<Option<Filter>> {
-        Filter::of(self.socket().ok_or(ErrorKind::NotConnected)?)
-    }
-
-    fn refilter(
-        self,
-        steered: &mut Unchanging<'_>,
-        own: io::Result<Option<Filter>>,
-    ) -> Result<Filtering, SteerError> {
-        let no_socket = || SteerError::Read(ErrorKind::NotConnected.into());
-        steered.refilter(self.socket().ok_or_else(no_socket)?, own)
+    fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool {
+        let membership = handles::membership(self);
+        let rings = membership.as_ref().and_then(|it| it.io());
+        rings.is_some_and(|(slot, rings)| rings.filter(slot, filter, number))
     }
 }
 
@@ -273,7 +268,7 @@ enum Others {
     /// They come after the handle's.
     After(Vec<u32>),
     /// The group's first device is another, with this stake.
-    Before(Arc<Stake>),
+    Before(Arc<Membership>),
 }
 
 impl Others {
@@ -288,32 +283,32 @@ impl Others {
                 indices.map(Self::After).ok_or(JoinError::NotPacket)
             }
             Some((first, _)) => {
-                let stake = handles::stake(*first);
-                stake.map(Self::Before).ok_or(JoinError::NotPacket)
+                let membership = handles::membership(*first);
+                membership.map(Self::Before).ok_or(JoinError::NotPacket)
             }
         }
     }
 
-    fn leg(&self) -> Leg<'_> {
+    fn per_device(&self) -> PerDevice<'_> {
         match self {
-            Self::None => Leg::Only,
-            Self::After(others) => Leg::First(others),
-            Self::Before(stake) => Leg::Behind(stake),
+            Self::None => PerDevice::Only,
+            Self::After(others) => PerDevice::First(others),
+            Self::Before(membership) => PerDevice::Behind(membership),
         }
     }
 }
 
-/// What takes the packets of a handle that is activated.
-fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Engine<'_> {
+/// What a handle that is activated asks of the engine that is to fill its rings.
+fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
     let notes = p.notes();
-    let Some((asked, prepared)) = notes.on_xdp.zip(prepared) else {
-        return Engine::Sockets;
-    };
-    Engine::Xdp(Xdp {
+    let (asked, prepared) = notes.on_engine.zip(prepared)?;
+    Some(EngineAsk {
         prepared,
-        snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
-        bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
-        outgoing: asked.outgoing,
+        ask: Ask {
+            snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
+            bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
+            outgoing: asked.outgoing,
+        },
         steal: asked.steal,
     })
 }

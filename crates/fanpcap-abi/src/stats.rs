@@ -60,7 +60,10 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
-            if let Some(counted) = member.stake().and_then(|stake| stake.counted()) {
+            if let Some(counted) = member
+                .membership()
+                .and_then(|membership| membership.counted())
+            {
                 stats.received = wrapped(counted.received);
                 stats.dropped = wrapped(counted.dropped);
                 return;

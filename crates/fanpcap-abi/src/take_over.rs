@@ -4,7 +4,7 @@ use crate::dispatch::read;
 use crate::handles::{self, breaks};
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
-use fanpcap::handle::{Handle, Notes};
+use fanpcap::handle::{Life, Notes};
 use fanpcap::several;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_reader::{Direction, Input, Options, Reader};
@@ -28,7 +28,7 @@ pub(crate) fn take_over(p: PcapHandle) {
         return;
     };
     let options = options(p, linktype);
-    let reader = fanpcap_tpacket::open(socket).and_then(|input| Reader::new(input, &options));
+    let reader = fanpcap_engines::of_socket(socket).and_then(|input| Reader::new(input, &options));
     if let Ok(reader) = reader {
         install(p, reader);
     }
@@ -38,7 +38,7 @@ pub(crate) fn take_over(p: PcapHandle) {
 ///
 /// # Errors
 /// Why that is impossible.
-pub(crate) fn take_over_on_xdp(p: PcapHandle) -> Result<(), String> {
+pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
     let (linktype, socket) = served.ok_or("the engine xdp takes Ethernet alone")?;
     let input = open(p, socket);
@@ -55,7 +55,7 @@ pub(crate) fn take_over_on_xdp(p: PcapHandle) -> Result<(), String> {
 /// `reader_of` and the application has set no filter. This takes the kernel some microseconds, so
 /// the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
-    if p.notes().on_xdp.is_some() {
+    if p.notes().on_engine.is_some() {
         // The engine does it.
         return;
     }
@@ -113,27 +113,27 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
 /// Makes the reader of `p` publish the counters of its members, one for each device.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
-        let stake = handles::with(p, |entry| {
+        let membership = handles::with(p, |entry| {
             let (member, _) = entry.member.as_ref()?;
             member.read_by_system();
-            member.stake().cloned()
+            member.membership().cloned()
         });
-        if let Some(stake) = stake.flatten() {
-            stake.begin_share_unread();
+        if let Some(membership) = membership.flatten() {
+            membership.begin_share_unread();
         }
         return;
     }
     for (device, part) in several::all(p).into_iter().enumerate() {
         let of_member = |entry: &mut handles::Entry| {
             let (member, _) = entry.member.as_ref()?;
-            Some((member.read_by_us(), member.stake().cloned()))
+            Some((member.read_by_us(), member.membership().cloned()))
         };
-        let (kept, stake) = handles::with(part, of_member).flatten().unwrap_or_default();
+        let (kept, membership) = handles::with(part, of_member).flatten().unwrap_or_default();
         if let Some(kept) = kept {
             p.with_reader(|reader| reader.keep(device, kept));
         }
-        if let Some(stake) = stake {
-            p.with_reader(|reader| reader.accompany(device, stake));
+        if let Some(membership) = membership {
+            p.with_reader(|reader| reader.attend_to(device, membership));
         }
     }
 }
@@ -169,12 +169,12 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
 /// What a handle reads: the rings that the XDP engine fills, or its socket's ring.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
-    if notes.on_xdp.is_none() {
-        return fanpcap_tpacket::open(socket);
+    if notes.on_engine.is_none() {
+        return fanpcap_engines::of_socket(socket);
     }
-    let stake = handles::stake(p).ok_or(io::ErrorKind::NotConnected)?;
-    let (program, slot, rings) = stake.on_xdp().ok_or(io::ErrorKind::NotConnected)?;
-    fanpcap_xdp::open(socket, program, slot, rings, timeout(notes))
+    let membership = handles::membership(p).ok_or(io::ErrorKind::NotConnected)?;
+    let (slot, rings) = membership.io().ok_or(io::ErrorKind::NotConnected)?;
+    rings.input(slot, socket, timeout(notes))
 }
 
 /// The time within which a packet is handed over; 0: each at once; `None`: no limit.

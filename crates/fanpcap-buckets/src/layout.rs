@@ -21,11 +21,11 @@ pub const RANK_COUNT: usize = RANKS + SLOTS;
 
 /// Offset of the seats: for each of [`SLOTS`] a `u64` that says who stands there, its stamp times
 /// 256 plus its number; 0: nobody to remember.
-pub const SEATS: usize = 4608;
+pub const STICKY_IDS: usize = 4608;
 
 /// Offset of the holders of the numbers: for each of [`SLOTS`] numbers a `u64`, the stamp of who
 /// has it times 256 plus its slot; 0: nobody.
-pub const HOLDERS: usize = SEATS + SLOTS * 8;
+pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 
 /// Offset of the group's own words, of which the BPF program reads none.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
@@ -43,7 +43,7 @@ pub const CLASSES: usize = 64;
 /// Bytes of a class's part: its buckets, its ranks and their number, at [`OWNERS`], [`RANKS`] and
 /// [`RANK_COUNT`] from the part's beginning. The members of a class share out its buckets among
 /// themselves. A class without members has no ranks.
-pub const PART: usize = SEATS;
+pub const PART: usize = STICKY_IDS;
 
 /// The number of the part of all members but those of class 63, who get what is broadcast. Only its
 /// ranks count.
@@ -60,7 +60,8 @@ pub const fn part(class: usize) -> usize {
     }
 }
 
-const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= SEATS);
+const _: () =
+    assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= STICKY_IDS);
 const _: () = assert!(PART % 8 == 0 && SIZE_WITH_CLASSES == 393_216);
 
 /// The bucket of a hash: its low bits.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use fanpcap::overview::Overview;
-use fanpcap_config::settings::{Group, Membership};
+use fanpcap_config::settings::{Group, GroupChoice};
 use fanpcap_pcap::compile_expression;
 use fanpcap_terminal::streams;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-fn group(joined: &Membership) -> String {
+fn group(joined: &GroupChoice) -> String {
     match joined.group {
         Group::Number(number) => number.to_string(),
         Group::New => "new".to_owned(),

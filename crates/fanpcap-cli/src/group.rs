@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
-use fanpcap_group::turn;
+use fanpcap_group::guard;
 use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
 use fanpcap_linux::wait::clock;
@@ -85,7 +85,7 @@ impl Group {
         let view = table.as_ref().and_then(GroupTable::look);
         let now_ns = clock::monotonic_ns();
         let mut shown = Shown::of(&snapshot, arguments.group, view.as_ref(), now_ns);
-        if let Some(holder) = turn::holder(ifindex, arguments.group) {
+        if let Some(holder) = guard::holder(ifindex, arguments.group) {
             shown.note_holder(&holder);
         }
         Ok(Self { ifindex, shown })

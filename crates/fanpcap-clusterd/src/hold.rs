@@ -29,12 +29,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_bpf::MapKind;
-use fanpcap_group::root;
-use fanpcap_group::selection::{self, BPF, CLUSTER, LINK, NEXT, TURN};
+use fanpcap_engine::root;
 use fanpcap_linux::bpf::{self, Attached, Hook, ObjectArray};
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{bpf_fs, lock};
 use fanpcap_linux::process::netns;
+use fanpcap_xdp::TURN;
+use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
 
 use earlier::Earlier;
 pub(crate) use state::{Set, State};

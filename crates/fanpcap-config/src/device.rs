@@ -32,7 +32,7 @@ pub struct Device {
     parts: Vec<Part>,
     /// The string named several devices.
     is_part: bool,
-    /// Packet sockets stand in for the XDP engine.
+    /// Packet sockets stand in for the engine.
     is_fallback: bool,
 }
 
@@ -47,7 +47,9 @@ impl Device {
             return Device::new(text, None, vec![part]);
         }
         let (engine, names) = match text.split_once(':') {
-            None if text == Engine::Pfq.name() => (Some(Engine::Pfq), ""),
+            None if Engine::named(text).is_some_and(Engine::names_group) => {
+                (Engine::named(text), "")
+            }
             Some((prefix, names)) => match Engine::named(prefix) {
                 Some(engine) => (Some(engine), names),
                 None => (None, text),
@@ -80,7 +82,7 @@ impl Device {
         }
     }
 
-    /// The device with packet sockets in the place of the XDP engine.
+    /// The device with packet sockets in the place of the engine.
     #[must_use]
     pub fn falling_back(self) -> Device {
         Device {
@@ -99,11 +101,11 @@ impl Device {
         self.is_fallback
     }
 
-    /// Whether the string names the engine `pfq` and no device. The handle is then on its group's
-    /// device.
+    /// Whether the string names an engine that needs no device (`pfq`), and none. The handle is
+    /// then on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
-        self.engine == Some(Engine::Pfq)
+        self.engine.is_some_and(Engine::names_group)
             && self.parts.len() == 1
             && self.parts.iter().all(is_unnamed)
     }
@@ -208,7 +210,7 @@ mod tests {
             .iter()
             .map(|part| (&*part.name, &*part.base))
             .collect();
-        assert_eq!(device.engine(), Some(Engine::Pfq));
+        assert_eq!(device.engine(), Engine::named("pfq"));
         assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
         assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
         assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
@@ -225,7 +227,10 @@ mod tests {
             assert!(device.names_none(), "{text}");
             let device = device.on("eth1");
             assert_eq!((device.names_none(), device.system_name()), (false, "eth1"));
-            assert_eq!((device.text(), device.engine()), (text, Some(Engine::Pfq)));
+            assert_eq!(
+                (device.text(), device.engine()),
+                (text, Engine::named("pfq"))
+            );
         }
         for text in ["pfq:eth0", "pfq:^", "tpacket:", ""] {
             assert!(!classify(text).names_none(), "{text}");

@@ -1,69 +1,129 @@
-//! The engines: what takes packets from a device.
+//! The engines: what takes packets from a device. Planner, errors and manual know of them what this
+//! table says.
 
 use std::fmt;
 
 /// An engine, as the prefix of a device, `driver@DEV` and PCAP_DRIVER name it.
+#[derive(Clone, Copy)]
+pub struct Engine(&'static Row);
+
+/// What is known of an engine.
+#[derive(Debug)]
+struct Row {
+    name: &'static str,
+    kind: Kind,
+    /// Whether the prefix may stand without a device. The handle is then on its group's device.
+    names_group: bool,
+}
+
+/// How an engine takes packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// `tpacket`: the kernel's AF_PACKET.
-    Tpacket,
-    /// `xdp`: BPF programs at the device's driver.
-    Xdp,
-    /// `afxdp`: the kernel's AF_XDP.
-    Afxdp,
-    /// `dpdk`: DPDK's drivers.
-    Dpdk,
-    /// `netmap`.
-    Netmap,
-    /// `pfring`: PF_RING.
-    Pfring,
-    /// `zc`: PF_RING ZC.
-    Zc,
-    /// `pfq`: formerly a kernel module; now [`Engine::Tpacket`], with steering programs in the
-    /// kernel.
-    Pfq,
+pub enum Kind {
+    /// By packet sockets, whose rings are read (packet(7)).
+    Sockets,
+    /// From devices that it takes, into rings of its own. It runs steering programs and classes of
+    /// members, and may keep packets from the host. `fanpcap-engines` has the engine of this name.
+    Devices,
+    /// This version has it not, for this reason.
+    Absent(&'static str),
+}
+
+/// The engines, in the order in which messages list them.
+static TABLE: [Row; 8] = [
+    row("tpacket", Kind::Sockets),
+    row("xdp", Kind::Devices),
+    row("afxdp", Kind::Absent(POLLED)),
+    row("dpdk", Kind::Absent(POLLED)),
+    row("netmap", Kind::Absent(POLLED)),
+    row(
+        "pfring",
+        Kind::Absent("it takes PF_RING's kernel module and library"),
+    ),
+    row("zc", Kind::Absent(POLLED)),
+    Row {
+        names_group: true,
+        ..row("pfq", Kind::Sockets)
+    },
+];
+
+const POLLED: &str = "it takes a process that polls the device";
+
+const fn row(name: &'static str, kind: Kind) -> Row {
+    Row {
+        name,
+        kind,
+        names_group: false,
+    }
 }
 
 impl Engine {
     /// All engines, in the order in which messages list them.
-    pub const ALL: [Engine; 8] = [
-        Engine::Tpacket,
-        Engine::Xdp,
-        Engine::Afxdp,
-        Engine::Dpdk,
-        Engine::Netmap,
-        Engine::Pfring,
-        Engine::Zc,
-        Engine::Pfq,
-    ];
+    pub fn all() -> impl Iterator<Item = Engine> {
+        TABLE.iter().map(Engine)
+    }
 
     /// The name.
     pub fn name(self) -> &'static str {
-        match self {
-            Engine::Tpacket => "tpacket",
-            Engine::Xdp => "xdp",
-            Engine::Afxdp => "afxdp",
-            Engine::Dpdk => "dpdk",
-            Engine::Netmap => "netmap",
-            Engine::Pfring => "pfring",
-            Engine::Zc => "zc",
-            Engine::Pfq => "pfq",
-        }
+        self.0.name
     }
 
     /// The engine with this lower-case name.
     pub fn named(name: &str) -> Option<Engine> {
-        Engine::ALL.into_iter().find(|engine| engine.name() == name)
+        Engine::all().find(|engine| engine.name() == name)
+    }
+
+    /// How the engine takes packets.
+    pub fn kind(self) -> Kind {
+        self.0.kind
     }
 
     /// Whether the engine reads the rings of packet sockets.
     pub fn is_rings(self) -> bool {
-        matches!(self, Engine::Tpacket | Engine::Pfq)
+        self.kind() == Kind::Sockets
+    }
+
+    /// Whether the engine takes devices, and fills rings of its own.
+    pub fn takes_devices(self) -> bool {
+        self.kind() == Kind::Devices
+    }
+
+    /// Why this version has not the engine; `None` if it has.
+    pub fn absent(self) -> Option<&'static str> {
+        match self.kind() {
+            Kind::Absent(reason) => Some(reason),
+            Kind::Sockets | Kind::Devices => None,
+        }
     }
 
     /// Whether this version has the engine.
     pub fn is_ours(self) -> bool {
-        self.is_rings() || self == Engine::Xdp
+        self.absent().is_none()
+    }
+
+    /// Whether the prefix may stand without a device.
+    pub fn names_group(self) -> bool {
+        self.0.names_group
+    }
+
+    /// The names of the engines that take devices, for messages.
+    pub fn of_devices() -> String {
+        let takers = Engine::all().filter(|engine| engine.takes_devices());
+        let names: Vec<&str> = takers.map(Engine::name).collect();
+        names.join(" or ")
+    }
+}
+
+impl PartialEq for Engine {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Engine {}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -1,13 +1,13 @@
 //! Settings: the environment takes precedence over the config file. Both are read and checked
 //! before they take effect.
 
-mod on_xdp;
+mod on_engine;
 mod value;
 mod keys;
 mod entry;
 pub mod environment;
 pub mod file;
-mod membership;
+mod group_choice;
 mod asked;
 mod placement;
 mod plan;
@@ -17,9 +17,9 @@ pub use entry::{Entry, Target};
 pub use environment::Environment;
 pub use environment::shell_name;
 use fanpcap_linux::file::directory::{self, is_roots_or_own};
+pub use group_choice::{FanoutCall, Group, GroupChoice};
 pub use keys::Key;
-pub use membership::{FanoutCall, Group, Membership};
-pub use on_xdp::{OnXdp, Steal};
+pub use on_engine::{OnEngine, Steal};
 pub use placement::{Ask, Kind, Placement, What};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs;

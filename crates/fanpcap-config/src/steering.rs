@@ -8,7 +8,7 @@ pub use fanpcap_steer::PcapCompiler;
 use fanpcap_steer::ebpf::EbpfError;
 pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{AtXdp, Compiled, GroupOptions};
+use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
 
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
@@ -26,7 +26,7 @@ pub struct Steering {
 #[derive(Debug)]
 enum Code {
     Sockets(Box<Compiled>),
-    Xdp(AtXdp),
+    Engine(ForEngine),
 }
 
 impl PartialEq for Steering {
@@ -51,12 +51,12 @@ impl Steering {
         Self::with(script, pcap, &compile)
     }
 
-    /// Compiles a steering program for a group on the XDP engine.
+    /// Compiles a steering program for a group on an engine that takes devices.
     ///
     /// # Errors
     /// As [`Steering::compile`].
-    pub fn compile_at_xdp(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
-        let compile = |tree| AtXdp::of(tree, script.options()).map(Code::Xdp);
+    pub fn compile_for_engine(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
+        let compile = |tree| ForEngine::of(tree, script.options()).map(Code::Engine);
         Self::with(script, pcap, &compile)
     }
 
@@ -83,15 +83,15 @@ impl Steering {
     pub fn compiled(&self) -> Option<&Compiled> {
         match &self.code {
             Code::Sockets(compiled) => Some(compiled.as_ref()),
-            Code::Xdp(_) => None,
+            Code::Engine(_) => None,
         }
     }
 
-    /// The steering program of a group on the XDP engine.
-    pub fn at_xdp(&self) -> Option<&AtXdp> {
+    /// The steering program of a group on an engine that takes devices.
+    pub fn for_engine(&self) -> Option<&ForEngine> {
         match &self.code {
             Code::Sockets(_) => None,
-            Code::Xdp(at_xdp) => Some(at_xdp),
+            Code::Engine(for_engine) => Some(for_engine),
         }
     }
 
@@ -99,7 +99,7 @@ impl Steering {
     pub fn digest(&self) -> u64 {
         match &self.code {
             Code::Sockets(compiled) => compiled.digest(),
-            Code::Xdp(at_xdp) => at_xdp.digest(),
+            Code::Engine(for_engine) => for_engine.digest(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Steering {
 
     /// Whether it gives packets to classes of members.
     pub fn classifies(&self) -> bool {
-        self.at_xdp().is_some_and(AtXdp::classifies)
+        self.for_engine().is_some_and(ForEngine::classifies)
     }
 
     /// Which buckets move to level the loads of its groups' members.
@@ -131,7 +131,7 @@ impl Steering {
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
-    /// On the XDP engine the group's BPF program does it.
+    /// On an engine that takes devices the group's BPF program does it.
     pub fn has_filter(&self) -> bool {
         self.compiled().is_some_and(|it| it.filter().is_some())
     }
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn at_xdp_no_member_has_a_filter() {
+    fn on_an_engine_no_member_has_a_filter() {
         let pcap: PcapCompiler<'_> = &|_| Err("no libpcap here".to_owned());
         let script = Script::of_text(Source::new("test", "main = tcp >-> steer_flow"));
-        let steering = Steering::compile_at_xdp(&script, pcap).unwrap();
-        assert!(steering.at_xdp().is_some() && !steering.has_filter());
-        let flow = Steering::compile_at_xdp(&Script::default_mode(), pcap).unwrap();
+        let steering = Steering::compile_for_engine(&script, pcap).unwrap();
+        assert!(steering.for_engine().is_some() && !steering.has_filter());
+        let flow = Steering::compile_for_engine(&Script::default_mode(), pcap).unwrap();
         assert_eq!(
             flow.digest(),
             Steering::compile(&Script::default_mode(), pcap)

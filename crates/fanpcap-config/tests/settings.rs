@@ -276,7 +276,7 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
                 format!("driver@{}=xdp", device(n)),
                 Key::Driver,
                 on,
-                Value::Engine(Engine::Xdp),
+                Value::Engine(Engine::named("xdp").unwrap()),
             ),
         }
     })

@@ -2,7 +2,7 @@
 //! between two looks at the roster.
 
 use crate::page::MemberId;
-use crate::root;
+use fanpcap_engine::root;
 use fanpcap_linux::file::inotify::{Change, Changes};
 use fanpcap_linux::process::netns;
 use std::collections::BTreeSet;

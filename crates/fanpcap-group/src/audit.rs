@@ -1,14 +1,13 @@
 //! Whether all that a steered group's members share agrees: the table, the kernel's group, the
-//! locker and the pages. For tests that kill members in the middle of a change.
+//! fd_store and the pages. For tests that kill members in the middle of a change.
 
 use crate::found;
-use crate::locker::Deposit;
-use crate::on_xdp::OnXdp;
 use crate::page::MemberId;
 use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
 use crate::table::{Journal, Row, State, at};
 use fanpcap_buckets::Slot;
+use fanpcap_engine::fd_store::StoredFd;
 use std::fmt::Debug;
 
 /// Checks the group of a device. All its members must be idle meanwhile. Returns how many members
@@ -54,34 +53,33 @@ fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), St
     same("sockets and rows", in_kernel, in_table)
 }
 
-/// The locker has the sockets of all rows, the lifelines of those that live, and what is the
+/// The fd_store has the sockets of all rows, the lifelines of those that live, and what is the
 /// group's. One deposit may be there twice, after a death within a removal.
 fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
-    let text = |deposit: Deposit| format!("{deposit:?}");
-    let mut deposits = Vec::new();
-    let visited = shared.locker.visit(&mut |deposit, _| {
-        deposits.push(text(deposit));
+    let text = |deposit: StoredFd| format!("{deposit:?}");
+    let mut entries = Vec::new();
+    let visited = shared.fd_store.visit(&mut |deposit, _| {
+        entries.push(text(deposit));
         true
     });
     visited.map_err(|error| error.to_string())?;
-    let mut expected = vec![text(Deposit::Program), text(Deposit::Lifelines)];
-    if shared.on_xdp.is_some() {
-        expected.extend(OnXdp::DEPOSITS.map(text));
-    }
+    let mut expected = vec![text(StoredFd::Program), text(StoredFd::Lifelines)];
+    let engines = shared.on_device.iter().flat_map(|it| it.entries());
+    expected.extend(engines.map(text));
     for (_, row) in rows {
-        expected.push(text(Deposit::Socket(row.cookie)));
+        expected.push(text(StoredFd::Member(row.cookie)));
         if row.state == State::Live {
-            expected.push(text(Deposit::Lifeline(row.cookie)));
+            expected.push(text(StoredFd::Lifeline(row.cookie)));
         }
     }
-    let count = deposits.len();
-    (deposits, expected) = (sorted(deposits), sorted(expected));
-    deposits.dedup();
-    let is_twice = count - deposits.len() > 1;
+    let count = entries.len();
+    (entries, expected) = (sorted(entries), sorted(expected));
+    entries.dedup();
+    let is_twice = count - entries.len() > 1;
     (!is_twice)
         .then_some(())
-        .ok_or("deposits are there several times")?;
-    same("locker and rows", deposits, expected)
+        .ok_or("entries are there several times")?;
+    same("fd_store and rows", entries, expected)
 }
 
 /// Each member has its share of the buckets, to one.

@@ -1,34 +1,31 @@
-//! The exchange of a group's BPF program on the XDP engine for another, while packets come. Each
-//! packet meets the one or the other; the maps, and so rings and counters, are the same.
+//! The exchange of a group's BPF program, where an engine runs it, for another while packets come.
+//! Each packet meets the one or the other; the maps, and so rings and counters, are the same.
 //!
-//! All that it needs is in the group's locker before it begins. The word [`at::EXCHANGE`] of the
-//! table says how far it has come: 0, [`BEGUN`], or the digest of the next steering program. Who
-//! dies within it leaves that to the next holder of the group's lock, who undoes an exchange that
-//! has only begun, and completes one whose digest is there.
+//! All that it needs is in the group's descriptor store before it begins. The word [`at::EXCHANGE`]
+//! of the table says how far it has come: 0, [`BEGUN`], or the digest of the next steering program.
+//! Who dies within it leaves that to the next holder of the group's lock, who undoes an exchange
+//! that has only begun, and completes one whose digest is there.
 
-use crate::estate::Estate;
-use crate::faults;
-use crate::locker::Deposit;
-use crate::on_xdp::NEXT;
+use crate::guard::DeviceGuard;
+use crate::member_descriptors::MemberDescriptors;
 use crate::record::{TITLE_WORDS, at as word, title_words};
 use crate::shared::Shared;
 use crate::table::at;
-use crate::turn::AtDock;
 use fanpcap_config::fanout::Script;
+use fanpcap_engine::faults;
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::clock;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What another member needs for an exchange.
 #[derive(Debug)]
 pub(crate) struct Next<'a> {
     /// The digest of the steering program.
     pub(crate) digest: u64,
-    /// The BPF program for received packets.
-    pub(crate) received: BorrowedFd<'a>,
-    /// The one for sent packets, if the group has one.
-    pub(crate) sent: Option<BorrowedFd<'a>>,
+    /// The engine's BPF programs, that for received packets first.
+    pub(crate) programs: &'a [OwnedFd],
     /// Text and title of the steering program, in files.
     pub(crate) text: BorrowedFd<'a>,
     pub(crate) title: BorrowedFd<'a>,
@@ -42,16 +39,17 @@ pub(crate) fn is_under_way(shared: &Shared) -> bool {
     shared.table().get(at::EXCHANGE) != 0
 }
 
-/// Exchanges the group's BPF program. The caller has the group's turn and the dock's.
+/// Exchanges the group's BPF program. The caller has the group's guard and the registry's.
 ///
 /// # Errors
-/// What the engine and the lockers say. The group has its former BPF program then.
-pub(crate) fn exchange(shared: &Shared, _: &AtDock<'_>, next: &Next<'_>) -> io::Result<()> {
-    shared.locker.ensure_room()?;
-    let mut all = vec![next.received, next.text, next.title];
-    all.extend(next.sent);
+/// What the engine and the descriptor stores say. The group has its former BPF program then.
+pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) -> io::Result<()> {
+    shared.fd_store.ensure_room()?;
+    let (received, others) = next.programs.split_first().ok_or_else(invalid)?;
+    let mut all = vec![received.as_fd(), next.text, next.title];
+    all.extend(others.iter().map(AsFd::as_fd));
     set(shared, BEGUN);
-    let put = shared.locker.put(Deposit::Engine(NEXT), &all);
+    let put = shared.fd_store.put(StoredFd::Next, &all);
     let done = put.and_then(|()| {
         set(shared, next.digest);
         install(shared, next.digest)
@@ -65,7 +63,7 @@ pub(crate) fn exchange(shared: &Shared, _: &AtDock<'_>, next: &Next<'_>) -> io::
 ///
 /// # Errors
 /// As [`exchange`]. What is left to do is the next holder's then.
-pub(crate) fn finish(shared: &Shared, _: &AtDock<'_>) -> io::Result<()> {
+pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
     finish_by(shared, &|digest| install(shared, digest))
 }
 
@@ -92,7 +90,7 @@ fn set(shared: &Shared, value: u64) {
 /// Clears away an exchange that is done, or shall not be.
 fn clear(shared: &Shared) -> io::Result<()> {
     set(shared, BEGUN);
-    shared.locker.remove(Deposit::Engine(NEXT))?;
+    shared.fd_store.remove(StoredFd::Next)?;
     faults::step();
     shared.table().set(at::EXCHANGE, 0);
     Ok(())
@@ -100,27 +98,20 @@ fn clear(shared: &Shared) -> io::Result<()> {
 
 /// Makes the next BPF program the group's. It can be done again from its beginning.
 fn install(shared: &Shared, digest: u64) -> io::Result<()> {
-    let next = shared.locker.find(Deposit::Engine(NEXT))?;
-    let (Some(on_xdp), Some(next)) = (&shared.on_xdp, next) else {
+    let next = shared.fd_store.find(StoredFd::Next)?;
+    let (Some(on_device), Some(mut programs)) = (&shared.on_device, next) else {
         return Ok(());
     };
-    let mut next = next.into_iter();
-    let (Some(received), Some(text), Some(title)) = (next.next(), next.next(), next.next()) else {
-        return Err(io::ErrorKind::InvalidData.into());
-    };
-    let berth = u8::try_from(shared.table().get(at::BERTH));
-    let berth = berth.map_err(|_| io::ErrorKind::InvalidData)?;
-    let dock = on_xdp.dock(shared.ifindex())?;
-    let former = dock.exchange(berth, received.as_fd())?;
-    faults::step();
-    let replaced = next.next().map(|sent| on_xdp.program().replace_sent(sent));
-    if let Some(Err(error)) = replaced {
-        dock.exchange(berth, former.as_fd())?;
-        return Err(error);
+    if programs.len() < PARTS {
+        return Err(invalid());
     }
+    let title = programs.remove(2);
+    let text = programs.remove(1);
+    let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).map_err(|_| invalid())?;
+    on_device.replace(number, &programs, shared.ifindex())?;
     faults::step();
     // Best effort: without the text a newcomer must bring the steering program.
-    let _ = shared.keep(&[received.as_fd(), text.as_fd()]);
+    let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
     // Best effort: errors would show another title.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
@@ -133,15 +124,22 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// How many descriptors there are at least: BPF program, text, title.
+const PARTS: usize = 3;
+
+fn invalid() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
 /// Writes the title and the digest of the steering program to the pages of all members.
 fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
     let title = title_words(title);
-    shared.locker.visit(&mut |deposit, descriptors| {
-        if let Deposit::Socket(cookie) = deposit {
-            if let Some(estate) = Estate::from(cookie, descriptors) {
-                let words = estate.words[word::TITLE..].iter();
+    shared.fd_store.visit(&mut |deposit, descriptors| {
+        if let StoredFd::Member(cookie) = deposit {
+            if let Some(descriptors) = MemberDescriptors::from(cookie, descriptors) {
+                let words = descriptors.words[word::TITLE..].iter();
                 words.zip(title).for_each(|(word, value)| word.set(value));
-                estate.words[word::DIGEST].set(digest);
+                descriptors.words[word::DIGEST].set(digest);
             }
         }
         true
@@ -155,15 +153,15 @@ mod tests {
     /// Whether a completer succeeds to whom an exchange is left that has come as far as `word`, and
     /// what it leaves: the table's word, and whether the deposit is there.
     fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
-        let shared = Shared::for_xdp(1).unwrap();
+        let shared = Shared::with_classes(fanpcap_engines::ENGINES[0], 1).unwrap();
         let next = shared.lifelines.as_fd();
-        shared.locker.put(Deposit::Engine(NEXT), &[next]).unwrap();
+        shared.fd_store.put(StoredFd::Next, &[next]).unwrap();
         shared.table().set(at::EXCHANGE, word);
         let done = finish_by(&shared, &|digest| {
             assert_eq!(digest, 77);
             outcome.map_or(Ok(()), |kind| Err(kind.into()))
         });
-        let next = shared.locker.find(Deposit::Engine(NEXT)).unwrap();
+        let next = shared.fd_store.find(StoredFd::Next).unwrap();
         (
             done.is_ok(),
             shared.table().get(at::EXCHANGE),

@@ -2,18 +2,19 @@
 //!
 //! A member of the same process has it at hand. Another process's descriptors are duplicated by
 //! pidfd_getfd(2), where the kernel lets the newcomer trace that process. Else a member that waits
-//! or reads hands them out at the group's door.
+//! or reads hands them out at the group's rendezvous.
 
-use crate::door::Knock;
+use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
+use crate::rendezvous::DescriptorRequest;
 use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
 use crate::steered::SteerError;
-use crate::turn::{GroupLock, Turn};
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::report::harmless_text;
+use fanpcap_engine::Engine;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
@@ -26,7 +27,7 @@ use std::{fmt, io, thread};
 /// Makes of descriptors that a member has handed over what the members of the group of a key share.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
-/// How long members may take to answer a newcomer at the door.
+/// How long members may take to answer a newcomer at the rendezvous.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 
 /// How long one socket may take to go, and all of them.
@@ -122,20 +123,19 @@ fn recall(key: u64) -> Option<Arc<Shared>> {
     known.flatten()
 }
 
-/// Both ends of the locker of a device's dock, if a member of this process has them.
-pub(crate) fn recall_dock(ifindex: u32) -> Option<[OwnedFd; 2]> {
+/// What the members of all groups on a device share, if a member of this process has it.
+pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<Vec<OwnedFd>> {
     let netns = netns::inode().ok()?;
     let known = KNOWN.try_with(|known| {
         let here = known.iter().filter(|(it, _)| *it == netns);
         let mut groups = here.filter_map(|(_, shared)| shared.upgrade());
-        groups.find(|it| it.on_xdp.is_some() && it.ifindex() == ifindex)
+        let is_its = |has: &'static dyn Engine| has.id() == engine.id();
+        groups.find(|it| it.engine().is_some_and(is_its) && it.ifindex() == ifindex)
     });
     let group = known.flatten()?;
-    let [into, out_of] = group.on_xdp.as_ref()?.dock_ends();
-    Some([
-        into.try_clone_to_owned().ok()?,
-        out_of.try_clone_to_owned().ok()?,
-    ])
+    let shared = group.device_descriptors().into_iter();
+    let shared = shared.map(|it| it.try_clone_to_owned());
+    shared.collect::<io::Result<_>>().ok()
 }
 
 /// What the members of the group share. The caller holds the group's lock.
@@ -160,13 +160,13 @@ pub(crate) fn take_and_find(
     lock: &GroupLock,
     identity: &Identity,
     ifindex: u32,
-) -> Result<(Turn, Found), SteerError> {
+) -> Result<(GroupGuard, Found), SteerError> {
     let mut leaving = Leaving::new();
     loop {
-        let turn = lock.take()?;
+        let guard = lock.take()?;
         match find(identity, ifindex) {
-            Err(FindError::Pageless(left, _)) if leaving.goes_on(left) => drop(turn),
-            found => return Ok((turn, found)),
+            Err(FindError::Pageless(left, _)) if leaving.goes_on(left) => drop(guard),
+            found => return Ok((guard, found)),
         }
         thread::sleep(STEP);
     }
@@ -185,7 +185,7 @@ pub(crate) fn search<T>(
 ) -> Result<Option<T>, FindError> {
     let key = group_key(ifindex, identity.group());
     let begin = Instant::now();
-    let mut knock = Knock::at(identity.group_dir());
+    let mut request = DescriptorRequest::at(identity.group_dir());
     loop {
         let mut pages = identity.pages();
         // Those of newcomers that wait for the lock show nothing yet.
@@ -202,27 +202,27 @@ pub(crate) fn search<T>(
                 }
             }
         }
-        if let Some(descriptors) = knock.hear() {
+        if let Some(descriptors) = request.poll() {
             match open(descriptors, key) {
                 Ok(shared) => return Ok(Some(shared)),
-                Err(error) => knock.distrust(error),
+                Err(error) => request.reject_answer(error),
             }
         }
         let sockets = count_others(identity, ifindex);
         if sockets == 0 {
             return Ok(None);
         }
-        if !lives && !knock.is_at_a_door() {
+        if !lives && !request.may_be_answered() {
             let reason = reason.unwrap_or_else(|| PAGELESS.to_owned());
             return Err(FindError::Pageless(sockets, reason));
         }
         if begin.elapsed() > for_members {
             return Err(FindError::Refused(match reason {
-                Some(reason) => format!("{reason}; {knock}"),
-                None => knock.to_string(),
+                Some(reason) => format!("{reason}; {request}"),
+                None => request.to_string(),
             }));
         }
-        knock.wait(STEP);
+        request.wait(STEP);
     }
 }
 
@@ -253,8 +253,8 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
     others.count()
 }
 
-/// How many members the groups on a device's XDP engine have.
-pub(crate) fn count_on_xdp(ifindex: u32) -> usize {
+/// How many silent members the groups on a device have: an engine fills their rings.
+pub(crate) fn count_silent(ifindex: u32) -> usize {
     let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_xdp(it);
     // Unknown, it has not fallen.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())

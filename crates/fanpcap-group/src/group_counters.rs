@@ -1,22 +1,22 @@
-//! What a group on the XDP engine has counted, for who is no member and must know it when the
-//! group's last member has been killed: the counters' maps would go with that member.
+//! What a group whose rings an engine fills has counted, for who is no member and must know it when
+//! the group's last member has been killed: the counters' maps would go with that member.
 
 use crate::found;
-use crate::on_xdp::before_at;
 use crate::page::MemberId;
 use crate::record::Record;
 use crate::shared::{self, group_key};
-use crate::table::Table;
+use crate::table::{Table, at};
+use fanpcap_buckets::Slot;
+use fanpcap_engine::WatchedCounters;
 use fanpcap_linux::bpf;
 use fanpcap_linux::process::pidfd::Process;
-use fanpcap_xdp::HeldCounters;
 use std::io;
 
 /// The counters of one group, and the table that says whose they are.
 #[derive(Debug)]
 pub struct GroupCounters {
     table: bpf::Table,
-    held: HeldCounters,
+    counters: Box<dyn WatchedCounters>,
 }
 
 impl GroupCounters {
@@ -38,8 +38,10 @@ impl GroupCounters {
         let place = place(shared::table(&table), member);
         let (slot, cookie) = place.ok_or(io::ErrorKind::NotFound)?;
         let process = Process::open(record.pid)?;
-        let held = HeldCounters::of_member(&process, record.pid, slot, cookie)?;
-        Ok(Self { table, held })
+        let engine = fanpcap_engines::numbered(shared::table(&table).get(at::ENGINE));
+        let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
+        let counters = engine.watch_counters(&process, record.pid, slot, cookie)?;
+        Ok(Self { table, counters })
     }
 
     /// What was counted for a member since it came: packets for it, dropped ones included, and
@@ -47,21 +49,18 @@ impl GroupCounters {
     pub fn counted(&self, member: MemberId) -> Option<[u64; 2]> {
         let table = shared::table(&self.table);
         let (slot, cookie) = place(table, member)?;
-        let counts = self.held.slot_counts(slot);
-        let now = [counts.produced.wrapping_add(counts.dropped), counts.dropped];
-        let before = before_at(fanpcap_buckets::Slot(slot));
-        let is_its = self.held.is_of(slot, cookie);
-        is_its.then(|| std::array::from_fn(|it| now[it].wrapping_sub(table.get(before + it))))
+        let now = self.counters.counted(slot, cookie)?;
+        Some(shared::since(table, Slot(slot), now))
     }
 
     /// Packets for which the group had no member.
     pub fn no_member(&self) -> u64 {
-        self.held.group_counts().no_member
+        self.counters.no_member()
     }
 
     /// Packets that came to the group.
     pub fn offered(&self) -> u64 {
-        self.held.group_counts().offered
+        self.counters.offered()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Joins a group without duplicate packets, and explains why joining failed.
 
-mod xdp_error;
+mod engine_error;
 mod program_error;
 mod error;
 mod conflict;
@@ -8,49 +8,50 @@ mod prepared;
 mod engine;
 mod same;
 mod runs;
-mod leg;
+mod per_device;
 mod ready;
 mod entry;
 mod program;
 
 use crate::identity::Identity;
 use crate::member::Member;
+use crate::membership::Membership;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
-use crate::stake::Stake;
 use conflict::{Doubt, conflict, device};
-pub use engine::{Engine, Xdp};
+pub use engine::EngineAsk;
+pub use engine_error::EngineError;
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};
-use fanpcap_config::settings::{Group, Membership, Steal};
+use fanpcap_config::settings::{Group, GroupChoice, Steal};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
-pub use leg::Leg;
+pub use per_device::PerDevice;
 pub use prepared::{Prepared, prepare};
 pub use program::{takes_programs, try_to_load};
 pub use program_error::ProgramError;
 pub use runs::{Runs, Titled, program_text, runs};
 use std::io;
 use std::os::fd::BorrowedFd;
-pub use xdp_error::XdpError;
 
 /// The handle that a caller brings to a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Entrant<'a> {
+pub struct JoinRequest<'a> {
     /// Its socket.
     pub socket: BorrowedFd<'a>,
     /// The group.
-    pub membership: &'a Membership,
+    pub choice: &'a GroupChoice,
     /// The protocol that the handle captures, `ETH_P_*`. A silent handle is bound to another one.
     pub protocol: u16,
     /// What the system's library has counted on the socket.
     pub before: MemberCounters,
     /// What its device is for the group.
-    pub leg: Leg<'a>,
-    /// What takes its packets from the device. On XDP the group has a steering program.
-    pub engine: Engine<'a>,
+    pub per_device: PerDevice<'a>,
+    /// What it asks of the engine that is to fill its rings; the group has a steering program then.
+    /// `None`: its packet socket has the ring.
+    pub engine: Option<EngineAsk<'a>>,
 }
 
 /// Joins a group.
@@ -62,12 +63,12 @@ pub struct Entrant<'a> {
 ///
 /// # Errors
 /// Each says what the group is and what to do.
-pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
-    let _arriving = entrant.engine.arriving();
-    let (fd, membership) = (entrant.socket, entrant.membership);
-    let (group, mode) = (membership.group, membership.mode);
+pub fn join(request: JoinRequest<'_>) -> Result<Member, JoinError> {
+    let _arriving = request.engine.and_then(|it| it.prepared.arriving());
+    let (fd, choice) = (request.socket, request.choice);
+    let (group, mode) = (choice.group, choice.mode);
     let fanout = wanted(group, mode);
-    let failed = |call, error| explain(fanout, membership, call, error);
+    let failed = |call, error| explain(fanout, choice, call, error);
     if !packet::is_packet_socket(fd).map_err(|error| failed("SO_DOMAIN", error))? {
         return Err(JoinError::NotPacket);
     }
@@ -78,26 +79,26 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         fd,
         group,
         fanout,
-        membership,
+        choice,
         bound,
-        protocol: entrant.protocol,
+        protocol: request.protocol,
         id: MemberId::of_socket(inode),
-        leg: entrant.leg,
-        engine: entrant.engine,
+        per_device: request.per_device,
+        engine: request.engine,
         is_first: false,
     };
-    if let Some(steering) = &membership.steering {
-        let mut join = |it: &Newcomer<'_>| program::join(it, steering, entrant.before);
-        return match (entrant.leg, entrant.engine, group) {
-            (Leg::Behind(lead), _, _) => leg::follow(newcomer, lead, &mut join),
-            (_, Engine::Xdp(_), Group::New) => engine::in_new_group(newcomer, &mut join),
-            (Leg::Only | Leg::First(_), _, _) => join(&newcomer),
+    if let Some(steering) = &choice.steering {
+        let mut join = |it: &Newcomer<'_>| program::join(it, steering, request.before);
+        return match (request.per_device, request.engine, group) {
+            (PerDevice::Behind(lead), _, _) => per_device::follow(newcomer, lead, &mut join),
+            (_, Some(_), Group::New) => engine::in_new_group(newcomer, &mut join),
+            (PerDevice::Only | PerDevice::First(_), _, _) => join(&newcomer),
         };
     }
-    if let Engine::Xdp(_) = entrant.engine {
+    if request.engine.is_some() {
         return Err(engine::unsteered(&newcomer).into());
     }
-    let member = |number| Member::new(newcomer.identity(number), 0, entrant.before, None);
+    let member = |number| Member::new(newcomer.identity(number), 0, request.before, None);
     // Create the page first. An observer of the group's pages can then hold the newcomer before it
     // gets its first packet.
     let early = newcomer.early(member);
@@ -109,20 +110,16 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
 ///
 /// # Errors
 /// The error that [`join`] would return.
-pub fn foresee(
-    fd: BorrowedFd<'_>,
-    membership: &Membership,
-    protocol: u16,
-) -> Result<(), JoinError> {
-    let steering = membership.steering.as_deref();
-    let (Group::Number(number), Ok(address)) = (membership.group, packet::address(fd)) else {
+pub fn foresee(fd: BorrowedFd<'_>, choice: &GroupChoice, protocol: u16) -> Result<(), JoinError> {
+    let steering = choice.steering.as_deref();
+    let (Group::Number(number), Ok(address)) = (choice.group, packet::address(fd)) else {
         return Ok(());
     };
     let own = Address {
         protocol,
         ..address
     };
-    if let Some(error) = conflict(number, membership, own, Doubt::ForIt) {
+    if let Some(error) = conflict(number, choice, own, Doubt::ForIt) {
         return Err(error);
     }
     steering.map_or(Ok(()), |steering| {
@@ -135,38 +132,38 @@ struct Newcomer<'a> {
     fd: BorrowedFd<'a>,
     group: Group,
     fanout: PacketFanout,
-    membership: &'a Membership,
+    choice: &'a GroupChoice,
     bound: Address,
     protocol: u16,
     id: MemberId,
-    leg: Leg<'a>,
-    engine: Engine<'a>,
+    per_device: PerDevice<'a>,
+    engine: Option<EngineAsk<'a>>,
     /// Whether the group must have no member yet.
     is_first: bool,
 }
 
 impl Newcomer<'_> {
     fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
-        explain(self.fanout, self.membership, call, error)
+        explain(self.fanout, self.choice, call, error)
     }
 
     /// The identity of this newcomer in the group with this number.
     fn identity(&self, number: u16) -> Identity {
-        let identity = Identity::new(number, self.membership.mode, self.bound.ifindex, self.id);
-        identity.known_as(self.leg.number())
+        let identity = Identity::new(number, self.choice.mode, self.bound.ifindex, self.id);
+        identity.known_as(self.per_device.number())
     }
 
     /// The newcomer's class. The members of one handle have the same, since both directions of a
     /// flow go to one handle.
     fn class(&self) -> u8 {
-        self.lead().map_or(self.membership.class, Stake::class)
+        self.lead().map_or(self.choice.class, Membership::class)
     }
 
     /// The stake of the handle's first member, where this is another of the handle's.
-    fn lead(&self) -> Option<&Stake> {
-        match self.leg {
-            Leg::Behind(lead) => Some(lead),
-            Leg::Only | Leg::First(_) => None,
+    fn lead(&self) -> Option<&Membership> {
+        match self.per_device {
+            PerDevice::Behind(lead) => Some(lead),
+            PerDevice::Only | PerDevice::First(_) => None,
         }
     }
 
@@ -194,17 +191,9 @@ impl Newcomer<'_> {
         )
     }
 
-    /// What it asks of the XDP engine.
-    fn asks_xdp(&self) -> Option<&Xdp<'_>> {
-        match &self.engine {
-            Engine::Xdp(asked) => Some(asked),
-            Engine::Sockets => None,
-        }
-    }
-
     /// Whether the host loses the device's packets, unless somebody there uses the device.
     fn takes_from_host(&self) -> bool {
-        self.asks_xdp().is_some_and(|it| it.steal == Steal::Yes)
+        self.engine.is_some_and(|it| it.steal == Steal::Yes)
     }
 
     /// The number of the group that the socket has joined.
@@ -226,11 +215,12 @@ impl Newcomer<'_> {
         attach: Option<Attach<'_>>,
         enter: Enter<'_>,
     ) -> Result<(), JoinError> {
-        let is_on_sockets = self.asks_xdp().is_none();
+        let is_on_sockets = self.engine.is_none();
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On XDP nothing comes to the socket, and the page tells of the joining when it is done.
+        // On an engine nothing comes to the socket, and the page tells of the joining when it is
+        // done.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
@@ -306,7 +296,7 @@ impl Newcomer<'_> {
                 JoinError::AlreadyIn(own.map_or(id, |own| own.id))
             }
             Refusal::Full => JoinError::Full(id),
-            Refusal::Conflict(error) => conflict(id, self.membership, address, Doubt::AgainstIt)
+            Refusal::Conflict(error) => conflict(id, self.choice, address, Doubt::AgainstIt)
                 .unwrap_or_else(|| self.failed("PACKET_FANOUT", error)),
             Refusal::Other(error) => self.failed("PACKET_FANOUT", error),
         })
@@ -380,7 +370,7 @@ type Enter<'a> = &'a mut dyn FnMut(Address) -> Result<(), JoinError>;
 
 fn explain(
     fanout: PacketFanout,
-    asked: &Membership,
+    asked: &GroupChoice,
     call: &'static str,
     error: io::Error,
 ) -> JoinError {

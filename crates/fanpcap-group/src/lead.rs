@@ -1,7 +1,7 @@
 //! The group that another follows. One group over several devices is a kernel group on each device.
 //! The first one's table says which member owns each bucket, and so which slot does in the others.
 
-use crate::table::{Journal, LEGS_MAX, Row, Table, at};
+use crate::table::{DEVICE_GROUPS_MAX, Journal, Row, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{Ordering, fence};
@@ -102,19 +102,20 @@ fn holders(table: Table<'_>) -> impl Iterator<Item = (Slot, Row)> {
 
 impl Table<'_> {
     /// The keys of the groups that follow this one.
-    pub(crate) fn legs(&self) -> Vec<u64> {
-        let count = self.get(at::LEGS);
-        let count = usize::try_from(count).map_or(LEGS_MAX, |it| it.min(LEGS_MAX));
-        (at::LEGS + 1..=at::LEGS + count)
+    pub(crate) fn device_groups(&self) -> Vec<u64> {
+        let count = self.get(at::DEVICE_GROUPS);
+        let count =
+            usize::try_from(count).map_or(DEVICE_GROUPS_MAX, |it| it.min(DEVICE_GROUPS_MAX));
+        (at::DEVICE_GROUPS + 1..=at::DEVICE_GROUPS + count)
             .map(|at| self.get(at))
             .collect()
     }
 
-    pub(crate) fn set_legs(&self, keys: &[u64]) {
-        for (at, &key) in (at::LEGS + 1..).zip(keys.iter().take(LEGS_MAX)) {
+    pub(crate) fn set_device_groups(&self, keys: &[u64]) {
+        for (at, &key) in (at::DEVICE_GROUPS + 1..).zip(keys.iter().take(DEVICE_GROUPS_MAX)) {
             self.set(at, key);
         }
-        self.set(at::LEGS, keys.len().min(LEGS_MAX) as u64);
+        self.set(at::DEVICE_GROUPS, keys.len().min(DEVICE_GROUPS_MAX) as u64);
     }
 }
 

@@ -1,13 +1,11 @@
 //! Groups: joining, the roster of members, their pages, and the BPF programs that a group loads.
 #![forbid(unsafe_code)]
 
-pub mod root;
-pub mod selection;
 pub mod record;
 pub mod page;
 pub mod arrivals;
 pub mod rejecting;
-pub mod epitaph;
+pub mod takeover_status;
 pub mod roster;
 mod namespace;
 pub mod closing;
@@ -18,27 +16,23 @@ mod lead;
 mod slots;
 #[cfg(any(test, feature = "fuzz"))]
 pub use slots::hostile;
-mod faults;
-mod locker;
-mod dock;
-mod on_xdp;
-mod door;
+mod rendezvous;
 mod shared;
-mod estate;
-mod ground;
+mod member_descriptors;
+mod kernel;
 pub mod identity;
-pub mod turn;
+pub mod guard;
 mod found;
-mod docks;
+mod taken_devices;
 mod exchange;
 #[cfg(feature = "faults")]
 pub mod audit;
-mod heir;
+mod takeover;
 pub mod view;
 pub mod group_counters;
-mod teller;
+mod counter_publisher;
 pub mod weight;
-pub mod stake;
+pub mod membership;
 pub mod member;
 pub mod join;
 pub mod replace;

@@ -1,11 +1,11 @@
 //! A member of a group: its page, its counters and its stake.
 
 use crate::identity::Identity;
+use crate::membership::Membership;
 use crate::page::{self, Page};
 use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at, shared_words};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
-use crate::stake::Stake;
 use crate::steered::Steered;
 use crate::table::at as table;
 use fanpcap_config::steering::Steering;
@@ -29,7 +29,7 @@ pub struct Member {
     /// The member's part in the group's steering program, if there is one.
     steered: Option<Arc<Steered>>,
     /// The member's stake in its group, where that has a steering program.
-    stake: Option<Arc<Stake>>,
+    membership: Option<Arc<Membership>>,
 }
 
 /// A member of the calling process, in a group with a steering program.
@@ -79,27 +79,27 @@ impl Member {
             by_library: before,
             before,
             steered,
-            stake: None,
+            membership: None,
         }
     }
 
     /// The member has entered its group with this stake.
-    pub(crate) fn hold(&mut self, stake: Stake) {
-        if let Some((_, _, rings)) = stake.on_xdp() {
-            self.words()[at::RING_BYTES].set(rings.len() as u64);
+    pub(crate) fn hold(&mut self, membership: Membership) {
+        if let Some((_, io)) = membership.io() {
+            self.words()[at::RING_BYTES].set(io.bytes() as u64);
         }
-        self.stake = Some(Arc::new(stake.with_page(self.words())));
+        self.membership = Some(Arc::new(membership.with_page(self.words())));
     }
 
     /// The member's stake in its group, where that has a steering program.
-    pub fn stake(&self) -> Option<&Arc<Stake>> {
-        self.stake.as_ref()
+    pub fn membership(&self) -> Option<&Arc<Membership>> {
+        self.membership.as_ref()
     }
 
     /// The member's handle is about to be closed: its share of the packets goes to others.
     pub fn depart(&self) {
-        if let Some(stake) = &self.stake {
-            stake.depart();
+        if let Some(membership) = &self.membership {
+            membership.depart();
         }
     }
 
@@ -108,11 +108,11 @@ impl Member {
         Some(OwnMember {
             steered: Arc::clone(self.steered.as_ref()?),
             identity: Arc::clone(&self.identity),
-            shared: Arc::clone(self.stake.as_ref()?.shared()),
+            shared: Arc::clone(self.membership.as_ref()?.shared()),
         })
     }
 
-    /// The member's page, for its heirs.
+    /// The member's page, for who takes over its ring.
     pub(crate) fn reopen_page(&self) -> Option<File> {
         self.page.as_ref().ok()?.reopen().ok()
     }
@@ -122,16 +122,16 @@ impl Member {
     pub(crate) fn show_shared(&self, shared: &Shared, steals: bool) {
         let numbers = shared.descriptors();
         let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
-        let [own, dock] = shared_words(&numbers);
-        self.words()[at::DOCK].set(dock | (u64::from(steals) * STEALS));
+        let [own, registry] = shared_words(&numbers);
+        self.words()[at::REGISTRY].set(registry | (u64::from(steals) * STEALS));
         self.words()[at::SHARED].set(own);
     }
 
-    /// Opens the door of the group, whose first member this is. Where that fails, as without a
-    /// page, the group is found by pidfd_getfd(2) alone.
-    pub(crate) fn open_door(&self, shared: &Shared) {
+    /// Opens the rendezvous of the group, whose first member this is. Where that fails, as without
+    /// a page, the group is found by pidfd_getfd(2) alone.
+    pub(crate) fn open_rendezvous(&self, shared: &Shared) {
         if let Ok(page) = &self.page {
-            let _ = shared.open_door(page);
+            let _ = shared.open_rendezvous(page);
         }
     }
 
@@ -144,7 +144,10 @@ impl Member {
     /// program.
     pub fn digest(&self) -> u64 {
         let on_page = || self.words()[at::DIGEST].get();
-        let table = self.stake.as_ref().map(|stake| stake.shared().table());
+        let table = self
+            .membership
+            .as_ref()
+            .map(|membership| membership.shared().table());
         table.map_or_else(on_page, |table| table.get(table::DIGEST))
     }
 

@@ -7,8 +7,8 @@
 //! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
 //! and its finder removes it. Only a process that may write a page can lock it.
 //!
-//! Beside the pages of a steered group is its door ([`crate::door`]), a socket named after the page
-//! of the member that opened it. It goes with the group's last page.
+//! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
+//! after the page of the member that opened it. It goes with the group's last page.
 
 mod member_id;
 mod content;
@@ -77,7 +77,8 @@ impl Page {
         })
     }
 
-    /// The file once more, for heirs of the member. This description has no part in the lock.
+    /// The file once more, for who takes over the member's ring. This description has no part in
+    /// the lock.
     ///
     /// # Errors
     /// The error of openat(2).
@@ -87,14 +88,14 @@ impl Page {
         file.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The directory and the name for the group's door. The caller is the group's only member, and
-    /// holds its lock. Doors of former members are removed.
-    pub(crate) fn place_for_door(&self) -> (&Directory, String) {
-        group_dir::doors(&self.directory).for_each(|door| {
+    /// The directory and the name for the group's rendezvous. The caller is the group's only
+    /// member, and holds its lock. RendezvousSockets of former members are removed.
+    pub(crate) fn place_for_rendezvous(&self) -> (&Directory, String) {
+        group_dir::rendezvous_sockets(&self.directory).for_each(|rendezvous| {
             // Best effort: nobody listens to it.
-            let _ = self.directory.remove_file(&door);
+            let _ = self.directory.remove_file(&rendezvous);
         });
-        (&self.directory, group_dir::door_name(&self.name))
+        (&self.directory, group_dir::rendezvous_name(&self.name))
     }
 
     /// The words of the page, which change in place.

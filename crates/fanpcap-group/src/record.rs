@@ -9,7 +9,7 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
 pub(crate) use layout::TITLE_WORDS;
-pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_DOCK};
+pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_REGISTRY};
 use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
 pub(crate) use layout::{STEALS, WORDS};
 pub(crate) use layout::{at, shared_words};
@@ -133,7 +133,7 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
-    /// Which descriptors of the process are what the members of its group share, and the dock's
+    /// Which descriptors of the process are what the members of its group share, and the registry's
     /// where the group has one.
     pub shared: Option<Vec<RawFd>>,
     /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused
@@ -146,10 +146,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the XDP engine fills the member's rings: the group has a dock.
+    /// Whether the XDP engine fills the member's rings: the group has a registry.
     pub fn is_on_xdp(&self) -> bool {
         let shared = self.shared.as_ref();
-        shared.is_some_and(|numbers| numbers.len() == WITH_DOCK)
+        shared.is_some_and(|numbers| numbers.len() == WITH_REGISTRY)
     }
 
     /// The title of the group's steering program, if it has one.
@@ -200,8 +200,8 @@ impl Record {
         words[at::JOINED_NS] = self.joined_ns;
         words[at::RING_BYTES] = self.ring_bytes;
         let shared = self.shared.as_deref().map(shared_words);
-        [words[at::SHARED], words[at::DOCK]] = shared.unwrap_or_default();
-        words[at::DOCK] |= u64::from(self.steals) * STEALS;
+        [words[at::SHARED], words[at::REGISTRY]] = shared.unwrap_or_default();
+        words[at::REGISTRY] |= u64::from(self.steals) * STEALS;
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -243,8 +243,8 @@ impl Record {
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
             ring_bytes: words[at::RING_BYTES],
-            shared: shared_numbers(words[at::SHARED], words[at::DOCK] & !STEALS),
-            steals: words[at::DOCK] & STEALS != 0,
+            shared: shared_numbers(words[at::SHARED], words[at::REGISTRY] & !STEALS),
+            steals: words[at::REGISTRY] & STEALS != 0,
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })

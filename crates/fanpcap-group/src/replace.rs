@@ -4,14 +4,14 @@
 //! each member's own filter, which only its own process can change. The new program's digest goes
 //! to the group's table, with which newcomers compare, and its title to the pages of all members.
 
-mod on_xdp;
+mod on_device;
 
+use crate::guard::GroupGuard;
 use crate::identity::Identity;
 use crate::join::ProgramError;
 use crate::member::OwnMember;
 use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, load_fanout};
-use crate::turn::Turn;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::wait::clock;
 use std::io;
@@ -29,7 +29,7 @@ pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 /// # Errors
 /// Each says why.
 pub fn replace(
-    turn: &Turn,
+    guard: &GroupGuard,
     members: &[OwnMember],
     steering: &Arc<Steering>,
     copy: CopySocket<'_>,
@@ -38,14 +38,14 @@ pub fn replace(
         return Ok(());
     };
     let group = first.identity.group();
-    if let Some(on_xdp) = &first.shared.on_xdp {
+    if let Some(device) = &first.shared.on_device {
         // Another namespace's device may have the index of the group's.
         first
             .identity
             .members()
             .ok_or(ProgramError::Unseen { group })?;
-        let replaced = on_xdp::replace(turn, members, on_xdp, steering);
-        return replaced.map_err(|error| ProgramError::OnXdp { group, error });
+        let replaced = on_device::replace(guard, members, &**device, steering);
+        return replaced.map_err(|error| ProgramError::Engine { group, error });
     }
     let failed = |error| ProgramError::of(group, error);
     let runs = first.steered.steering().ok_or(SteerError::Busy);
@@ -70,9 +70,12 @@ pub fn replace(
     set.map_err(failed)?;
     let table = first.shared.table();
     table.show_program(steering, clock::monotonic_ns());
-    let kept =
-        program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
-    // Best effort: without it heirs wait longer for packets in flight.
+    let kept = program.and_then(|program| {
+        first
+            .shared
+            .keep_program(Some(program.as_fd()), steering.text())
+    });
+    // Best effort: without it who takes a ring over waits longer for packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);
     // From here on, a failure for one member does not stop the others.
@@ -95,7 +98,7 @@ fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     // Best effort: a page that can't be written has been truncated and is no page any more.
     let others = pages.iter().map(|page| page.demote().unwrap_or(0));
     let late = own.chain(others).fold(0, u64::saturating_add);
-    giver.own.steered.inherit(late);
+    giver.own.steered.take_over(late);
 }
 
 /// Loads the new filters of each member.
@@ -215,10 +218,10 @@ mod tests {
     #[ignore = "needs root: eBPF"]
     fn where_the_members_are_not_known_nothing_is_replaced() {
         let members = [unseen()];
-        let turn = Turn::take(&members[0].identity).unwrap();
+        let guard = GroupGuard::take(&members[0].identity).unwrap();
         let other = Arc::new(steering("main = udp >-> steer_rrobin"));
         let copy = |_: &Identity| Ok(None);
-        let refused = replace(&turn, &members, &other, &copy);
+        let refused = replace(&guard, &members, &other, &copy);
         assert!(matches!(refused, Err(ProgramError::Unseen { group: 7 })));
     }
 }

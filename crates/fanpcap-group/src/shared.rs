@@ -1,15 +1,16 @@
-//! What all members of a steered group share: the table, the locker, the lifelines and the door.
-//! The first member makes them, the kernel frees them with the last.
+//! What all members of a steered group share: the table, the fd_store, the lifelines and the
+//! rendezvous. The first member makes them, the kernel frees them with the last.
 
-use crate::door::Door;
-use crate::locker::{Deposit, Locker};
 use crate::namespace::Namespace;
-use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
+use crate::rendezvous::Rendezvous;
 use crate::table::{Classes, Part, Table, at};
+use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
+use fanpcap_engine::fd_store::{FdStore, StoredFd};
+use fanpcap_engine::{Engine, OnDevice};
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::{Epoll, clock};
@@ -23,27 +24,27 @@ const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
-/// The length of the table of a group on the XDP engine, or of packet sockets.
-fn table_len(is_on_xdp: bool) -> u32 {
-    if is_on_xdp {
+/// The length of the table of a group whose engine has classes of members, or of packet sockets.
+fn table_len(has_classes: bool) -> u32 {
+    if has_classes {
         TABLE_LEN_WITH_CLASSES
     } else {
         TABLE_LEN
     }
 }
 
-/// Table, locker, lifelines and door of one group, in one process.
+/// Table, fd_store, lifelines and rendezvous of one group, in one process.
 #[derive(Debug)]
 pub(crate) struct Shared {
     map: bpf::Table,
-    pub(crate) locker: Locker,
-    /// Readable while a lifeline has hung up, or a newcomer knocks.
+    pub(crate) fd_store: FdStore,
+    /// Readable while a lifeline has hung up, or a newcomer requests.
     pub(crate) lifelines: Epoll,
-    door: Door,
+    rendezvous: Rendezvous,
     /// That of the group's device.
     pub(crate) namespace: Namespace,
-    /// The parts of the XDP engine, where it fills the members' rings.
-    pub(crate) on_xdp: Option<OnXdp>,
+    /// The group's part of its device, where an engine fills the members' rings.
+    pub(crate) on_device: Option<Box<dyn OnDevice>>,
 }
 
 /// Which group a table is of.
@@ -63,29 +64,32 @@ impl Shared {
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
     pub(crate) fn new(key: u64) -> io::Result<Self> {
-        Self::with_table(key, table_len(false))
+        let map = bpf::Table::create("fanpcap_table", table_len(false))?;
+        Self::with_table(key, map)
     }
 
-    /// That of a new group on the XDP engine, without the engine's parts.
+    /// That of a new group whose rings an engine fills, without the engine's part.
     ///
     /// # Errors
     /// As [`Shared::new`].
-    pub(crate) fn for_xdp(key: u64) -> io::Result<Self> {
-        Self::with_table(key, table_len(true))
+    pub(crate) fn with_classes(engine: &dyn Engine, key: u64) -> io::Result<Self> {
+        let shared = Self::with_table(key, engine.new_table(table_len(true))?)?;
+        shared.table().set(at::ENGINE, engine.id().into());
+        Ok(shared)
     }
 
-    fn with_table(key: u64, len: u32) -> io::Result<Self> {
+    fn with_table(key: u64, map: bpf::Table) -> io::Result<Self> {
         let shared = Self {
-            map: bpf::Table::create("fanpcap_table", len)?,
-            locker: Locker::new()?,
+            map,
+            fd_store: FdStore::new()?,
             lifelines: Epoll::new()?,
-            door: Door::new()?,
+            rendezvous: Rendezvous::new()?,
             namespace: Namespace::here(),
-            on_xdp: None,
+            on_device: None,
         };
         shared.table().begin(key);
         let lifelines = [shared.lifelines.as_fd()];
-        shared.locker.put(Deposit::Lifelines, &lifelines)?;
+        shared.fd_store.put(StoredFd::Lifelines, &lifelines)?;
         Ok(shared)
     }
 
@@ -94,18 +98,24 @@ impl Shared {
     /// # Errors
     /// When a descriptor is not what it should be.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
-        let ([map, into, out_of, door], dock) = split(descriptors)?;
-        let map = bpf::Table::open(map, table_len(!dock.is_empty()))?;
-        let (locker, lifelines) = Locker::of(into, out_of)?;
-        let dock = <[OwnedFd; 2]>::try_from(dock).ok();
-        let on_xdp = dock.map(|dock| OnXdp::of(&locker, dock)).transpose()?;
+        let ([map, into, out_of, rendezvous], device) = split(descriptors)?;
+        let map = bpf::Table::open(map, table_len(!device.is_empty()))?;
+        let (fd_store, lifelines) = FdStore::of(into, out_of)?;
+        let on_device = match device.is_empty() {
+            true => None,
+            false => {
+                let engine = fanpcap_engines::numbered(table(&map).get(at::ENGINE));
+                let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
+                Some(engine.open_group(&fd_store, device)?)
+            }
+        };
         let shared = Self {
             map,
-            locker,
+            fd_store,
             lifelines: Epoll::from(lifelines),
-            door: Door::of(door)?,
+            rendezvous: Rendezvous::of(rendezvous)?,
             namespace: Namespace::here(),
-            on_xdp,
+            on_device,
         };
         match shared.table().is_of(key) {
             true => Ok(shared),
@@ -113,41 +123,73 @@ impl Shared {
         }
     }
 
-    /// The map, both ends of the locker, which has the lifelines, and the door; where there is a
-    /// dock, both ends of its locker.
+    /// The map, both ends of the descriptor store, which has the lifelines, and the rendezvous;
+    /// then what the members of all groups on the device share, where an engine has taken that.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let [into, out_of] = self.locker.ends();
-        let mut all = vec![self.map.as_fd(), into, out_of, self.door.as_fd()];
-        all.extend(self.on_xdp.iter().flat_map(OnXdp::dock_ends));
+        let [into, out_of] = self.fd_store.ends();
+        let mut all = vec![self.map.as_fd(), into, out_of, self.rendezvous.as_fd()];
+        all.extend(self.device_descriptors());
         all
     }
 
-    /// Opens the group's door beside the page of its first member.
-    ///
-    /// # Errors
-    /// As [`Door::open`], and what epoll says.
-    pub(crate) fn open_door(&self, page: &Page) -> io::Result<()> {
-        self.door.open(page)?;
-        self.lifelines.add(self.door.as_fd(), true)
+    /// The engine that fills the members' rings, where one does.
+    pub(crate) fn engine(&self) -> Option<&'static dyn Engine> {
+        self.on_device.as_ref()?;
+        fanpcap_engines::numbered(self.table().get(at::ENGINE))
     }
 
-    /// Hands what the members share to those who knock. Needs no lock.
+    /// What the members of all groups on the device share, where an engine has taken that.
+    pub(crate) fn device_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let on_device = self.on_device.as_ref();
+        on_device.map_or_else(Vec::new, |it| it.device_descriptors())
+    }
+
+    /// Packets for the member in a slot since it came, dropped ones included, and dropped ones; as
+    /// the engine that fills its rings has counted them.
+    pub(crate) fn counted(&self, slot: Slot) -> Option<[u64; 2]> {
+        let now = self.on_device.as_ref()?.counted(slot.0);
+        Some(since(self.table(), slot, now))
+    }
+
+    /// Notes what was counted for a slot before the member that is to have it.
+    pub(crate) fn note_counted_before(&self, slot: Slot) {
+        let counted = self.on_device.as_ref().map(|it| it.counted(slot.0));
+        for (at, count) in (before_at(slot)..).zip(counted.into_iter().flatten()) {
+            self.table().set(at, count);
+        }
+    }
+
+    /// Opens the group's rendezvous beside the page of its first member.
     ///
     /// # Errors
-    /// As [`Door::answer`].
+    /// As [`Rendezvous::open`], and what epoll says.
+    pub(crate) fn open_rendezvous(&self, page: &Page) -> io::Result<()> {
+        self.rendezvous.open(page)?;
+        self.lifelines.add(self.rendezvous.as_fd(), true)
+    }
+
+    /// Hands what the members share to those who request. Needs no lock.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::answer`].
     pub(crate) fn answer(&self) -> io::Result<()> {
-        self.door.answer(&self.descriptors())
+        self.rendezvous.answer(&self.descriptors())
     }
 
-    /// Keeps the group's BPF program, and its text for newcomers that bring none.
+    /// Keeps the group's BPF program, if it has one, and its text for newcomers that bring none.
     ///
     /// # Errors
-    /// As [`Locker::put`] and [`Locker::remove`].
-    pub(crate) fn keep_program(&self, program: BorrowedFd<'_>, text: &str) -> io::Result<()> {
+    /// As [`FdStore::put`] and [`FdStore::remove`].
+    pub(crate) fn keep_program(
+        &self,
+        program: Option<BorrowedFd<'_>>,
+        text: &str,
+    ) -> io::Result<()> {
         // Best effort: without the text a newcomer must bring the steering program.
         let text = sealed::create(text).ok();
-        let mut kept = vec![program];
-        kept.extend(text.as_ref().map(AsFd::as_fd));
+        let text = text.as_ref().map(AsFd::as_fd);
+        // The text is the second, also where there is no BPF program.
+        let kept: Vec<BorrowedFd<'_>> = program.or(text).into_iter().chain(text).collect();
         self.keep(&kept)
     }
 
@@ -156,20 +198,20 @@ impl Shared {
     /// # Errors
     /// As [`Shared::keep_program`].
     pub(crate) fn keep(&self, program: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.locker.remove(Deposit::Program)?;
-        self.locker.put(Deposit::Program, program)
+        self.fd_store.remove(StoredFd::Program)?;
+        self.fd_store.put(StoredFd::Program, program)
     }
 
     /// The text of the group's steering program, where it was kept.
     pub(crate) fn program_text(&self) -> Option<String> {
-        let kept = self.locker.find(Deposit::Program).ok()??;
+        let kept = self.fd_store.find(StoredFd::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
     }
 
-    /// Publishes what has become of the packets that came to the group on XDP.
+    /// Publishes what has become of the packets that came to the group, where an engine tells.
     pub(crate) fn publish_ledger(&self) {
-        if let Some(on_xdp) = &self.on_xdp {
-            self.table().publish_ledger(&|| on_xdp.ledger());
+        if let Some(on_device) = &self.on_device {
+            self.table().publish_ledger(&|| on_device.ledger());
         }
     }
 
@@ -196,6 +238,17 @@ impl Shared {
     }
 }
 
+/// What was counted for a slot since its member came, of what has been counted by `now`.
+pub(crate) fn since(table: Table<'_>, slot: Slot, now: [u64; 2]) -> [u64; 2] {
+    let before = before_at(slot);
+    std::array::from_fn(|which| now[which].wrapping_sub(table.get(before + which)))
+}
+
+/// Where the table has what was counted for a slot before its member came.
+fn before_at(slot: Slot) -> usize {
+    at::COUNTED_BEFORE + 2 * usize::from(slot.0)
+}
+
 /// The group's own of the descriptors that a member has handed over, and the others.
 fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<OwnedFd>)> {
     let mut all = descriptors.into_iter();
@@ -205,14 +258,14 @@ fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<O
     Ok((own, all.collect()))
 }
 
-/// The table of the group alone, of what a member has handed over. Takes no lock: the locker is not
-/// looked into.
+/// The table of the group alone, of what a member has handed over. Takes no lock: the fd_store is
+/// not looked into.
 ///
 /// # Errors
 /// When it is not the table of this group.
 pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf::Table> {
-    let ([map, ..], dock) = split(descriptors)?;
-    let map = bpf::Table::open(map, table_len(!dock.is_empty()))?;
+    let ([map, ..], device) = split(descriptors)?;
+    let map = bpf::Table::open(map, table_len(!device.is_empty()))?;
     match table(&map).is_of(key) {
         true => Ok(map),
         false => Err(of_another()),
@@ -235,7 +288,7 @@ pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
             bytes: bytes.get(layout::SIZE..).unwrap_or_default(),
             numbers: numbers.unwrap_or_default(),
         },
-        seats: map.words(layout::SEATS, SLOTS).unwrap_or_default(),
+        sticky_ids: map.words(layout::STICKY_IDS, SLOTS).unwrap_or_default(),
         holders: map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
         loads: map.view(layout::LOADS, 2 * BUCKETS).unwrap_or_default(),
         words: map.words(layout::OWN, words).unwrap_or_default(),

@@ -2,9 +2,9 @@
 //!
 //! The kernel's array of a group's sockets has no holes. A socket that is closed takes the last one
 //! into its place, and all that follows from a position changes (net/packet/af_packet.c,
-//! `__fanout_unlink()`). So the socket of a member that is gone stays: the locker has a duplicate,
-//! and the slot is a placeholder. A newcomer enters at the array's end; the placeholder is closed,
-//! and the kernel moves the newcomer into the slot. Nobody else's slot changes.
+//! `__fanout_unlink()`). So the socket of a member that is gone stays: the fd_store has a
+//! duplicate, and the slot is a placeholder. A newcomer enters at the array's end; the placeholder
+//! is closed, and the kernel moves the newcomer into the slot. Nobody else's slot changes.
 //!
 //! On the XDP engine members have classes. Each class has buckets and ranks of its own, which its
 //! members share out among themselves, and inherits the rings of its own members (`classes`).
@@ -37,8 +37,8 @@ use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;
 
-/// What the changes do outside of the table: to the kernel's array, and to the locker.
-pub(crate) trait Ground {
+/// What the changes do outside of the table: to the kernel's array, and to the fd_store.
+pub(crate) trait KernelOps {
     /// Why the kernel does not let a socket into the group.
     type Refused;
 
@@ -48,7 +48,7 @@ pub(crate) trait Ground {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     fn now_ns(&self) -> u64;
 
-    /// Puts the newcomer's lifeline and then its socket into the locker.
+    /// Puts the newcomer's lifeline and then its socket into the fd_store.
     fn deposit(&mut self) -> io::Result<()>;
 
     /// The newcomer's socket enters the group, at the array's end. Where an engine fills rings by
@@ -58,17 +58,17 @@ pub(crate) trait Ground {
     /// Where an engine fills rings by slots, nothing comes to this one any more.
     fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
-    /// Whether a socket has entered the group; `None` for one that is not in the locker.
+    /// Whether a socket has entered the group; `None` for one that is not in the fd_store.
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
-    /// Takes a socket out of the locker. That of a member that is gone leaves the group by that,
+    /// Takes a socket out of the fd_store. That of a member that is gone leaves the group by that,
     /// or it is an error: another process has it. `member`: the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
-    /// Takes a lifeline out of the locker.
+    /// Takes a lifeline out of the fd_store.
     fn cut(&mut self, cookie: u64) -> io::Result<()>;
 
-    /// The sockets of those members whose lifelines are in the locker and have not hung up.
+    /// The sockets of those members whose lifelines are in the fd_store and have not hung up.
     fn living(&mut self) -> io::Result<Vec<u64>>;
 
     /// Waits until the packets that are on their way to slots of before are in their rings.
@@ -82,17 +82,17 @@ pub(crate) trait Ground {
     /// `None` where slots are no positions of its array.
     fn order(&mut self) -> io::Result<Option<Vec<u64>>>;
 
-    /// Has a socket in the locker reject all packets from now on.
+    /// Has a socket in the fd_store reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
 
-    /// Whether the ring of a socket in the locker is half full, or can't be read by others.
+    /// Whether the ring of a socket in the fd_store is half full, or can't be read by others.
     fn is_half_full(&mut self, cookie: u64) -> bool;
 
-    /// The sockets in the locker in whose rings something is unread, each with a number that
+    /// The sockets in the fd_store in whose rings something is unread, each with a number that
     /// changes when its reader takes something.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 
-    /// Has others read the ring of a socket in the locker, until its owner reads. False where its
+    /// Has others read the ring of a socket in the fd_store, until its owner reads. False where its
     /// owner has read it, or nobody else can.
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
@@ -101,16 +101,16 @@ pub(crate) trait Ground {
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
-    ground: &'a mut G,
+    kernel: &'a mut G,
     /// The table of the group that this group follows.
     lead: Option<Table<'a>>,
 }
 
-impl<'a, G: Ground> Slots<'a, G> {
-    pub(crate) fn new(table: Table<'a>, ground: &'a mut G) -> Self {
+impl<'a, G: KernelOps> Slots<'a, G> {
+    pub(crate) fn new(table: Table<'a>, kernel: &'a mut G) -> Self {
         Self {
             table,
-            ground,
+            kernel,
             lead: None,
         }
     }
@@ -121,7 +121,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             Journal::Nothing => return Ok(()),
             Journal::Join(slot) => return self.repair_join(slot),
             Journal::Balance => self.finish_balance(),
-            Journal::Epitaph(slot, sums) => self.finish_epitaph(slot, sums),
+            Journal::TakeoverStatus(slot, sums) => self.finish_takeover(slot, sums),
             Journal::Trim(slot) => return self.finish_trim(slot),
             Journal::Renumber => self.finish_renumbering(),
             Journal::Succeed(from, to) => self.finish_succession(from, to),
@@ -176,21 +176,21 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives away the buckets of members that are gone, and makes `own` the heir of those that have
-    /// none, and the reader of rings that are not read. Returns the slots whose rings it is to
-    /// read; nothing more comes into these.
-    pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
+    /// Gives away the buckets of members that are gone, and has `own` read the rings that nobody
+    /// reads, of these and of members that never read theirs. Returns the slots of these rings;
+    /// nothing more comes into them.
+    pub(crate) fn take_over(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
         // One time for both: of a ring that is taken later, nobody would give the buckets away.
-        let now_ns = self.ground.now_ns();
+        let now_ns = self.kernel.now_ns();
         self.share_out(own, now_ns);
         let orphans = self.orphans_for(own, now_ns);
         if orphans.is_empty() {
             return Ok(Vec::new());
         }
-        self.ground.settle()?;
+        self.kernel.settle()?;
         let mut inherited = Vec::new();
         for (slot, row) in orphans {
             let is_for_own = match row.state == State::Newcomer {
@@ -208,37 +208,44 @@ impl<'a, G: Ground> Slots<'a, G> {
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
-            self.ground.step();
-            self.ground.cut(row.cookie)?;
-            self.ground.step();
-            let heir = row.cookie;
-            self.table.set_row(slot, &Row { heir, ..row });
+            self.kernel.step();
+            self.kernel.cut(row.cookie)?;
+            self.kernel.step();
+            let taker = row.cookie;
+            self.table.set_row(slot, &Row { taker, ..row });
             return Ok(false);
         }
-        self.ground.step();
-        self.ground.leave(slot)?;
-        self.ground.step();
-        self.ground.refuse(row.cookie)?;
-        self.ground.step();
-        self.ground.cut(row.cookie)?;
-        self.ground.step();
+        self.kernel.step();
+        self.kernel.leave(slot)?;
+        self.kernel.step();
+        self.kernel.refuse(row.cookie)?;
+        self.kernel.step();
+        self.kernel.cut(row.cookie)?;
+        self.kernel.step();
         let is_read = unread::is_read(self.table, &row);
-        let heir = if is_read { row.heir } else { own };
-        let state = State::Inherited;
-        self.table.set_row(slot, &Row { state, heir, ..row });
+        let taker = if is_read { row.taker } else { own };
+        let state = State::TakenOver;
+        self.table.set_row(
+            slot,
+            &Row {
+                state,
+                taker,
+                ..row
+            },
+        );
         Ok(!is_read)
     }
 
-    /// Members that are gone or not read, and have no heir that lives, as far as they are for the
-    /// member `own` to look after.
+    /// Members that are gone or not read, and whose rings no living member reads, as far as they
+    /// are for the member `own` to look after.
     fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
         let table = self.table;
         // The lead has ended the wait for it since: it has its buckets yet.
         let is_new = |row: &Row| row.keeps() && classes::may_inherit(table, own, row);
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
             State::Dead => !is_new(row) && classes::until_due(table, own, row, now_ns) == Some(0),
-            State::Inherited => {
-                !classes::has_heir(table, row) && classes::may_inherit(table, own, row)
+            State::TakenOver => {
+                !classes::has_taker(table, row) && classes::may_inherit(table, own, row)
             }
             State::Newcomer => unread::is_for(table, own, row),
             State::Free | State::Live | State::Vacant | State::Awaited => false,
@@ -267,7 +274,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         self.note(Journal::Balance);
         for (slot, row) in dead {
-            self.ground.step();
+            self.kernel.step();
             self.table.set_row(slot, &Row { weight: 0, ..row });
         }
         self.finish_balance();
@@ -276,7 +283,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// Marks members whose lifelines have hung up. They keep their buckets: who reads the ring of
     /// one gives them away. Returns the sockets of those that live.
     fn mark_gone(&mut self, own: u64) -> io::Result<Vec<u64>> {
-        let living = self.ground.living()?;
+        let living = self.kernel.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let lives = row.cookie == own || living.contains(&row.cookie);
@@ -298,7 +305,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             return Ok(true);
         }
         self.mark_gone(own)?;
-        let now_ns = self.ground.now_ns();
+        let now_ns = self.kernel.now_ns();
         Ok(!classes::leaves_to_others(self.table, own, now_ns))
     }
 
@@ -329,7 +336,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             self.move_all(&classes, lead.as_ref());
         }
         if let Some(lead) = lead {
-            self.ground.step();
+            self.kernel.step();
             lead.note_followed_by(self.table);
         }
         self.finish();
@@ -352,7 +359,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         let everybody = classes::of_everybody(self.table);
         self.set_ranks_of(self.table.everybody(), &everybody);
-        self.table.note_moved(moved, self.ground.now_ns());
+        self.table.note_moved(moved, self.kernel.now_ns());
     }
 
     /// Moves no bucket of the dead whose rings nobody has taken: they would get to somebody before
@@ -363,7 +370,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         let owners = part.owners(&classes::kept(self.table, class));
         moves.retain(|step| owners[step.bucket].is_none());
         for step in &moves {
-            self.ground.step();
+            self.kernel.step();
             part.set_owner(step.bucket, step.to);
         }
         self.set_ranks(class);
@@ -377,7 +384,7 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     fn set_ranks_of(&mut self, part: Part<'_>, shares: &[Share]) {
         let ranks = classes::ranks(part, shares);
-        self.ground.step();
+        self.kernel.step();
         part.set_ranks(&ranks);
     }
 
@@ -388,21 +395,21 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// A new state of what stands in a slot begins.
     fn change_row(&mut self, slot: Slot, row: &Row) {
-        self.ground.step();
-        let since_ns = self.ground.now_ns();
+        self.kernel.step();
+        let since_ns = self.kernel.now_ns();
         self.table.set_row(slot, &Row { since_ns, ..*row });
     }
 
     fn note(&mut self, journal: Journal) {
-        self.ground.step();
+        self.kernel.step();
         self.table.set_journal(journal);
     }
 
     /// A change is complete.
     fn finish(&mut self) {
-        self.ground.step();
+        self.kernel.step();
         self.table.open_seats();
-        self.ground.step();
+        self.kernel.step();
         self.table.set(
             at::GENERATION,
             self.table.get(at::GENERATION).wrapping_add(1),

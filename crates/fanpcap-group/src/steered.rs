@@ -136,7 +136,7 @@ impl Steered {
     }
 
     /// Adds the late fragments that earlier setters counted.
-    pub(crate) fn inherit(&self, late: u64) {
+    pub(crate) fn take_over(&self, late: u64) {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
         }

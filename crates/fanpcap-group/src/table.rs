@@ -12,17 +12,16 @@ mod sums;
 mod ledger;
 mod loads;
 mod renumbered;
-mod seats;
+mod sticky_ids;
 
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 pub(crate) use journal::Journal;
-pub use ledger::Ledger;
 pub(crate) use loads::Loads;
 pub use loads::{Elephant, Leveled};
 pub(crate) use part::{Classes, Part};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-pub use sums::Gone;
+pub use sums::FinalCounters;
 
 /// The table, wherever it is mapped.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +31,7 @@ pub(crate) struct Table<'a> {
     /// The parts of the other classes.
     pub(crate) classes: Classes<'a>,
     /// Of each slot, the seat of who stands there and has packets; 0: nobody.
-    pub(crate) seats: &'a [AtomicU64],
+    pub(crate) sticky_ids: &'a [AtomicU64],
     /// Of each number, the stamp of the seat that has it, and the slot; 0: nobody.
     pub(crate) holders: &'a [AtomicU64],
     /// Of each bucket, the packets that the BPF program of a balanced group has counted, and the
@@ -62,7 +61,7 @@ pub(crate) mod at {
     pub(crate) const MOVED_NS: usize = 6;
     /// Which of the two [`SUMS`] holds.
     pub(crate) const SUMS_IN_USE: usize = 7;
-    /// Twice the sums of all epitaphs.
+    /// Twice the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
     /// The socket of the placeholder that a newcomer replaces, or that is given up: cookie (0: the
     /// newcomer comes last), and inode.
@@ -96,19 +95,19 @@ pub(crate) mod at {
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
     /// How many groups follow this one, and their keys. The number in a key is 0 until it is
     /// chosen.
-    pub(crate) const LEGS: usize = FOLLOWED + 1;
+    pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
     /// How many members have been succeeded by others of their names, and in the upper half part of
     /// the last successor's cookie.
-    pub(crate) const TAKEOVERS: usize = LEGS + 1 + super::LEGS_MAX;
+    pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
     /// Of each slot, what an engine that fills rings by slots had counted there before its member
     /// came: packets for it, and of these dropped ones.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// What such an engine had counted for the whole group when a member last told it.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
-    /// The group's berth in its device's dock.
-    pub(crate) const BERTH: usize = LEDGER + super::LEDGER_WORDS;
-    /// Whether the group's BPF program counts what members publish, on the XDP engine.
-    pub(crate) const COUNTS: usize = BERTH + 1;
+    /// The group's group_slot in its device's registry.
+    pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
+    /// Whether the group's BPF program counts what members publish, where an engine runs it.
+    pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way, as `crate::exchange` says.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
     /// Whether the group is balanced: 1, and 2 where live flows move; 0: it is not.
@@ -124,8 +123,10 @@ pub(crate) mod at {
     pub(crate) const ELEPHANTS: usize = IMBALANCE + 1;
     /// The slots that were given buckets in the last round, a bit for each.
     pub(crate) const RECEIVED: usize = ELEPHANTS + super::ELEPHANTS_MAX;
+    /// The engine that fills the members' rings, by its number.
+    pub(crate) const ENGINE: usize = RECEIVED + SLOTS / 64;
     /// How many words there are.
-    pub(crate) const END: usize = RECEIVED + SLOTS / 64;
+    pub(crate) const END: usize = ENGINE + 1;
 }
 
 /// Words of a row.
@@ -135,7 +136,7 @@ pub(crate) const ROW: usize = 8;
 pub(crate) const LEDGER_WORDS: usize = 7;
 
 /// The most groups that follow one: a handle has 64 devices at most.
-pub(crate) const LEGS_MAX: usize = 63;
+pub(crate) const DEVICE_GROUPS_MAX: usize = 63;
 
 /// The most elephants that a round names.
 pub(crate) const ELEPHANTS_MAX: usize = 4;
@@ -162,8 +163,8 @@ pub enum State {
     Live,
     /// A member that is gone. Nobody reads its ring yet.
     Dead,
-    /// A member that is gone, whose ring its heir reads.
-    Inherited,
+    /// A member that is gone, whose ring another reads.
+    TakenOver,
     /// A placeholder: a gone member's socket, whose ring is read out.
     Vacant,
     /// A member that is gone and has promised a successor. It keeps its buckets, and its ring goes
@@ -178,7 +179,7 @@ impl State {
             Self::Newcomer,
             Self::Live,
             Self::Dead,
-            Self::Inherited,
+            Self::TakenOver,
             Self::Vacant,
             Self::Awaited,
         ];
@@ -202,17 +203,17 @@ pub(crate) struct Row {
     pub(crate) cookie: u64,
     /// The member whose socket it is or was.
     pub(crate) member: u64,
-    /// The cookie of the heir that reads its ring; 0: nobody does. A member's own cookie: of one
-    /// that lives, that others are to read its ring; of one that is awaited or dead, that its
-    /// lifeline is cut.
-    pub(crate) heir: u64,
+    /// The cookie of the member that reads its ring in its place; 0: nobody does. A member's own
+    /// cookie: of one that lives, that others are to read its ring; of one that is awaited or dead,
+    /// that its lifeline is cut.
+    pub(crate) taker: u64,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
     /// Which name the member goes by, as a digest; 0: none.
     pub(crate) name: u64,
     /// By what a sticky group remembers the member (`seats`): a stamp, and in the lowest byte a
     /// number. A successor gets that of its predecessor.
-    pub(crate) seat: u64,
+    pub(crate) sticky_id: u64,
     /// In a group that follows another: the cookie of the member's socket in that one.
     pub(crate) lead: u64,
 }
@@ -226,10 +227,10 @@ impl Row {
             head,
             self.cookie,
             self.member,
-            self.heir,
+            self.taker,
             self.since_ns,
             self.name,
-            self.seat,
+            self.sticky_id,
             self.lead,
         ]
     }
@@ -250,7 +251,7 @@ impl Row {
     }
 
     fn decode(words: [u64; ROW]) -> Self {
-        let [head, cookie, member, heir, since_ns, name, seat, lead] = words;
+        let [head, cookie, member, taker, since_ns, name, sticky_id, lead] = words;
         let [state, downs, low, high, pid @ ..] = head.to_le_bytes();
         let [.., above_pid] = pid;
         let pid = u32::from_le_bytes(pid);
@@ -262,10 +263,10 @@ impl Row {
             pid: pid & PID_MAX,
             cookie,
             member,
-            heir,
+            taker,
             since_ns,
             name,
-            seat,
+            sticky_id,
             lead,
         }
     }

@@ -7,9 +7,10 @@ use crate::page::MemberId;
 use crate::record::Record;
 use crate::shared::{self, group_key};
 use crate::slots::digest;
-pub use crate::table::{Elephant, Gone, Ledger, Leveled, State};
+pub use crate::table::{Elephant, FinalCounters, Leveled, State};
 use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
+pub use fanpcap_engine::Ledger;
 use fanpcap_linux::bpf;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -28,7 +29,7 @@ pub struct View {
     /// Sockets in the kernel's array: one for each slot that follows.
     pub places: Vec<Place>,
     /// Sums over the members that are gone.
-    pub gone: Gone,
+    pub gone: FinalCounters,
     /// Members that others of their names have succeeded.
     pub takeovers: u64,
     /// Changes of slots or buckets so far.
@@ -62,8 +63,8 @@ pub struct Place {
     pub class: u8,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
-    /// The slot of the heir that reads its ring.
-    pub heir: Option<u8>,
+    /// The slot of the member that reads its ring in its place.
+    pub taker: Option<u8>,
     /// Which name the member goes by, as a digest; 0: none.
     pub name: u64,
 }
@@ -92,7 +93,7 @@ pub enum UnderWay {
     /// Buckets move.
     Balance,
     /// This slot becomes a placeholder.
-    Epitaph(u8),
+    TakeoverStatus(u8),
     /// This slot, the last, is given up.
     Trim(u8),
     /// Slots get new numbers.
@@ -115,7 +116,7 @@ impl UnderWay {
                 }
             }
             Journal::Balance => Self::Balance,
-            Journal::Epitaph(slot, _) => Self::Epitaph(slot.0),
+            Journal::TakeoverStatus(slot, _) => Self::TakeoverStatus(slot.0),
             Journal::Trim(slot) => Self::Trim(slot.0),
             Journal::Renumber => Self::Renumber,
             Journal::Succeed(from, to) => Self::Succeed(from.0, to.0),
@@ -137,8 +138,8 @@ const FOR_SOCKETS: Duration = Duration::from_millis(300);
 
 impl GroupTable {
     /// The table of a group in the calling thread's network namespace, which a newcomer would find
-    /// in the same way. Members may take so long to answer at the group's door. `None` when the
-    /// group has no steering program or no member.
+    /// in the same way. Members may take so long to answer at the group's rendezvous. `None` when
+    /// the group has no steering program or no member.
     ///
     /// # Errors
     /// Why it can't be had, in words.
@@ -200,7 +201,7 @@ fn read(table: Table<'_>) -> View {
         weight: row.weight,
         class: row.class,
         since_ns: row.since_ns,
-        heir: heir(&rows, row),
+        taker: taker(&rows, row),
         name: row.name,
     };
     let [buckets, at_ns] = [at::MOVED, at::MOVED_NS].map(|at| table.get(at));
@@ -216,8 +217,8 @@ fn read(table: Table<'_>) -> View {
     }
 }
 
-fn heir(rows: &[Row], row: &Row) -> Option<u8> {
-    let is_inherited = row.state == State::Inherited;
+fn taker(rows: &[Row], row: &Row) -> Option<u8> {
+    let is_inherited = row.state == State::TakenOver;
     let mut rows = (0..=u8::MAX).zip(rows).filter(|_| is_inherited);
-    rows.find_map(|(slot, heir)| (heir.cookie == row.heir).then_some(slot))
+    rows.find_map(|(slot, taker)| (taker.cookie == row.taker).then_some(slot))
 }

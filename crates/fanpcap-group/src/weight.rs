@@ -1,16 +1,16 @@
 //! Another weight for a member of a steered group, given by who is no member: 0 drains it.
 
-use crate::estate::Estate;
 use crate::found;
-use crate::ground::Kernel;
+use crate::guard::GroupLock;
 use crate::identity::Identity;
+use crate::kernel::Kernel;
+use crate::member_descriptors::MemberDescriptors;
 use crate::page::MemberId;
 use crate::record::{Record, WORDS};
 use crate::shared::{Shared, group_of};
-use crate::slots::{Ground, Slots, Weighed};
+use crate::slots::{KernelOps, Slots, Weighed};
 use crate::steered::SteerError;
 use crate::table::at;
-use crate::turn::GroupLock;
 use fanpcap_linux::file::shared::Word;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -23,7 +23,7 @@ pub enum WeighError {
     /// What the members share can't be had, for these reasons.
     Unreachable(String),
     /// The group has no steering program, no such member, or none any more.
-    Gone,
+    FinalCounters,
     /// Nobody else in the group has a share of its packets.
     Last,
     /// The group is on several devices, and this is not the first.
@@ -37,12 +37,12 @@ impl fmt::Display for WeighError {
         match self {
             Self::Lock(error) => write!(f, "the group's lock: {error}"),
             Self::Unreachable(reasons) => f.write_str(reasons),
-            Self::Gone => f.write_str("it has left the group"),
+            Self::FinalCounters => f.write_str("it has left the group"),
             Self::Last => f.write_str("no other member would take its packets"),
             Self::Follows => {
                 f.write_str("shares are those of the group on the handles' first device")
             }
-            Self::Failed(error) => write!(f, "the group's locker: {error}"),
+            Self::Failed(error) => write!(f, "the group's descriptor store: {error}"),
         }
     }
 }
@@ -52,7 +52,7 @@ impl std::error::Error for WeighError {
         match self {
             Self::Lock(error) => Some(error),
             Self::Failed(error) => Some(error),
-            Self::Unreachable(_) | Self::Gone | Self::Last | Self::Follows => None,
+            Self::Unreachable(_) | Self::FinalCounters | Self::Last | Self::Follows => None,
         }
     }
 }
@@ -108,22 +108,22 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     change(ifindex, group, |shared| {
         let cookie = move_buckets(shared, member, 0)?;
         Kernel::of(shared).settle()?;
-        let given = given_on_xdp(shared, cookie);
-        let mut estate = Estate::of(shared, cookie);
+        let given = given_by_engine(shared, cookie);
+        let mut descriptors = MemberDescriptors::of(shared, cookie);
         if given.is_none() {
             // No packet comes that would make the member read its counters.
-            estate = estate.filter(|it| it.count_last(shared));
+            descriptors = descriptors.filter(|it| it.count_last(shared));
         }
-        let words = estate.map(|it| it.words);
+        let words = descriptors.map(|it| it.words);
         Ok(Drained { words, given })
     })
 }
 
-/// The packets in a member's rings since it came. The page is left alone: the member is alive and
-/// adds to it what it has not told yet.
-fn given_on_xdp(shared: &Shared, cookie: u64) -> Option<u64> {
+/// The packets that an engine has put into a member's rings since it came. The page is left alone:
+/// the member is alive and adds to it what it has not told yet.
+fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
-    let [received, dropped] = shared.on_xdp.as_ref()?.counted(shared.table(), slot);
+    let [received, dropped] = shared.counted(slot)?;
     Some(received.saturating_sub(dropped))
 }
 
@@ -140,7 +140,7 @@ fn change<T>(
         }
     });
     let (done, lead) = shared?;
-    for (ifindex, group) in lead.table().legs().into_iter().map(group_of) {
+    for (ifindex, group) in lead.table().device_groups().into_iter().map(group_of) {
         // Best effort: the members follow when they next look after their group.
         let _ = on_device(ifindex, group, |shared| {
             let mut kernel = Kernel::of(shared);
@@ -158,9 +158,9 @@ fn on_device<T>(
 ) -> Result<T, WeighError> {
     let outside = Identity::outside(group, ifindex);
     let lock = GroupLock::open(&outside)?;
-    let (_turn, found) = found::take_and_find(&lock, &outside, ifindex)?;
+    let (_guard, found) = found::take_and_find(&lock, &outside, ifindex)?;
     let shared = found.map_err(|error| WeighError::Unreachable(error.to_string()))?;
-    work(&shared.ok_or(WeighError::Gone)?)
+    work(&shared.ok_or(WeighError::FinalCounters)?)
 }
 
 /// Returns the cookie of the member's socket.
@@ -171,10 +171,10 @@ fn move_buckets(shared: &Shared, member: MemberId, weight: u16) -> Result<u64, W
     slots.repair()?;
     let mut rows = table.rows();
     let row = rows.find(|(_, row)| row.member == member.socket());
-    let (_, row) = row.ok_or(WeighError::Gone)?;
+    let (_, row) = row.ok_or(WeighError::FinalCounters)?;
     match slots.weigh(row.cookie, weight)? {
         Weighed::Done => Ok(row.cookie),
-        Weighed::Gone => Err(WeighError::Gone),
+        Weighed::FinalCounters => Err(WeighError::FinalCounters),
         Weighed::Last => Err(WeighError::Last),
     }
 }

@@ -9,7 +9,7 @@ mod tests;
 use crate::device::Device;
 use crate::knob::{Knob, KnobError, Knobs};
 use entry::{Change, Content};
-use place::Turn;
+use place::Guard;
 pub(crate) use place::change_irqbalance;
 pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
 use std::fmt;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct Journal {
     place: Place,
-    turn: Turn,
+    guard: Guard,
     content: Content,
 }
 
@@ -114,7 +114,7 @@ impl Journal {
     }
 
     fn at(place: Place) -> Result<Self, JournalError> {
-        let turn = place.take()?;
+        let guard = place.take()?;
         let mut content = place.read()?;
         if !content.about.is_of(&place.about) {
             // The device of those changes is gone, and its values with it.
@@ -122,11 +122,11 @@ impl Journal {
         }
         content.about = place.about.clone();
         for change in &mut content.changes {
-            change.owners.retain(|&owner| turn.lives(owner));
+            change.owners.retain(|&owner| guard.lives(owner));
         }
         Ok(Self {
             place,
-            turn,
+            guard,
             content,
         })
     }
@@ -386,7 +386,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.content.changes.is_empty() {
-            self.place.tidy(&self.turn);
+            self.place.tidy(&self.guard);
         }
     }
 }

@@ -31,7 +31,7 @@ fn within(test: impl FnOnce(&Device) -> Result<()> + Send) -> Result<()> {
 /// Where the namespace's journals lie.
 fn place() -> Result<PathBuf> {
     let number = inode()?.to_string();
-    let (_, place) = fanpcap_group::root::state_directory("tune", &number)?;
+    let (_, place) = fanpcap_engine::root::state_directory("tune", &number)?;
     Ok(place)
 }
 

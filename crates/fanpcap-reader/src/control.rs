@@ -2,9 +2,9 @@
 
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
-use crate::company::Company;
+use crate::group_tasks::GroupTasks;
 use crate::port::{LinkState, Port};
-use crate::seat::Seat;
+use crate::task_timer::TaskTimer;
 use fanpcap_linux::wait::{AnyOf, Wake};
 use std::ffi::c_short;
 use std::io;
@@ -64,9 +64,9 @@ impl Control {
     /// has company.
     pub(crate) fn make_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
-        let companies = self.seats().filter_map(Seat::descriptor);
+        let groups = self.timers().filter_map(TaskTimer::descriptor);
         // Who comes second drops its own.
-        let _ = self.selectable.set(AnyOf::new(devices.chain(companies))?);
+        let _ = self.selectable.set(AnyOf::new(devices.chain(groups))?);
         Ok(())
     }
 
@@ -74,8 +74,8 @@ impl Control {
     /// on it is readable only when a read would deliver packets or attend to a company.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
-        let has_company = self.has_company();
-        if is_first && has_company && self.selectable.get().is_none() {
+        let has_group_tasks = self.has_group_tasks();
+        if is_first && has_group_tasks && self.selectable.get().is_none() {
             // Best effort: without it the reader attends when it reads.
             let _ = self.make_selectable();
         }
@@ -128,13 +128,15 @@ impl Control {
             let devices = self.devices.iter().enumerate();
             let devices =
                 devices.map(|(index, device)| (device.waits_on(), (watched >> index) & 1 == 1));
-            let companies = self.seats().filter_map(|seat| {
-                let descriptor = seat.descriptor()?;
-                Some((descriptor, seat.heeds_descriptor()))
+            let groups = self.timers().filter_map(|timer| {
+                let descriptor = timer.descriptor()?;
+                Some((descriptor, timer.heeds_descriptor()))
             });
-            let due = due.into_iter().chain(self.seats().filter_map(Seat::due));
+            let due = due
+                .into_iter()
+                .chain(self.timers().filter_map(TaskTimer::due));
             // Best effort: the descriptor may be readable too often, or late by one packet.
-            let _ = any.set(devices.chain(companies), due.min());
+            let _ = any.set(devices.chain(groups), due.min());
         }
     }
 
@@ -148,12 +150,12 @@ impl Control {
 
     /// Gives the device of this index its company. False when the application waits on a descriptor
     /// that does not tell of the company.
-    pub(crate) fn accompany(&self, device: usize, company: Arc<dyn Company>) -> bool {
+    pub(crate) fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         let Some(device) = self.devices.get(device) else {
             return false;
         };
-        if device.seat.set(Seat::new(company)).is_ok() {
-            let descriptor = device.seat().and_then(Seat::descriptor);
+        if device.timer.set(TaskTimer::new(tasks)).is_ok() {
+            let descriptor = device.timer().and_then(TaskTimer::descriptor);
             if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
                 // Best effort, as in selectable().
                 let _ = any.add(descriptor);
@@ -166,26 +168,26 @@ impl Control {
     }
 
     /// The seats in the devices' companies.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
-        self.devices.iter().filter_map(Device::seat)
+    pub(crate) fn timers(&self) -> impl Iterator<Item = &TaskTimer> {
+        self.devices.iter().filter_map(Device::timer)
     }
 
     /// Whether the handle is a member of a group that may want something.
-    pub(crate) fn has_company(&self) -> bool {
-        self.seats().next().is_some()
+    pub(crate) fn has_group_tasks(&self) -> bool {
+        self.timers().next().is_some()
     }
 
     /// Has the reader attend to its companies next: a ring that it inherited is read to the end.
     #[cold]
     #[inline(never)]
-    pub(crate) fn call_companies(&self) {
-        self.seats().for_each(Seat::call);
+    pub(crate) fn call_groups(&self) {
+        self.timers().for_each(TaskTimer::call);
         self.give_news();
     }
 
     /// Has a busy reader look whether its company wants something.
-    pub(crate) fn call_attention(&self) {
-        if self.has_company() {
+    pub(crate) fn call_tasks(&self) {
+        if self.has_group_tasks() {
             self.give_news();
         }
     }
@@ -281,22 +283,22 @@ pub(crate) struct Device {
     /// The device is down or gone.
     is_down: AtomicBool,
     /// Set once, when the handle becomes a member of a group that has company for it.
-    seat: OnceLock<Seat>,
+    timer: OnceLock<TaskTimer>,
 }
 
 impl Device {
     fn new(port: Arc<dyn Port>) -> Self {
         let is_down = AtomicBool::new(false);
-        let seat = OnceLock::new();
+        let timer = OnceLock::new();
         Self {
             port,
             is_down,
-            seat,
+            timer,
         }
     }
 
-    pub(crate) fn seat(&self) -> Option<&Seat> {
-        self.seat.get()
+    pub(crate) fn timer(&self) -> Option<&TaskTimer> {
+        self.timer.get()
     }
 
     pub(crate) fn waits_on(&self) -> BorrowedFd<'_> {
@@ -312,8 +314,8 @@ impl Device {
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port.check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
-            if let Some(seat) = self.seat() {
-                seat.note_down();
+            if let Some(timer) = self.timer() {
+                timer.note_down();
             }
         }
         Ok(())
@@ -324,8 +326,8 @@ impl Device {
     #[inline(never)]
     pub(crate) fn note_lost(&self) {
         self.is_down.store(true, Ordering::Relaxed);
-        if let Some(seat) = self.seat() {
-            seat.call();
+        if let Some(timer) = self.timer() {
+            timer.call();
         }
     }
 

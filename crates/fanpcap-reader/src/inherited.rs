@@ -2,8 +2,8 @@
 
 use crate::borrowed::Claims;
 use crate::call::Packet;
-use crate::company::Inheritance;
 use crate::control::Control;
+use crate::group_tasks::Takeover;
 use crate::lane::Intake;
 use crate::rest::Pace;
 use fanpcap_bpf::Classic;
@@ -33,13 +33,13 @@ impl fmt::Debug for Inherited {
 impl Inherited {
     #[cold]
     #[inline(never)]
-    pub(crate) fn new(inheritance: Inheritance, filter: Option<&Vec<Classic>>) -> Self {
-        let Inheritance {
+    pub(crate) fn new(takeover: Takeover, filter: Option<&Vec<Classic>>) -> Self {
+        let Takeover {
             remains,
             published,
             claims,
             done,
-        } = inheritance;
+        } = takeover;
         // Nobody rests while there is something to read.
         let mut intake = Intake::new(Pace::frames(0), &remains);
         intake.show(published, &remains);

@@ -2,10 +2,10 @@
 
 use crate::accept::OUTGOING;
 use crate::call::{End, Packet};
-use crate::company::PublishedPosition;
 use crate::control::Control;
 use crate::copied::Copied;
 use crate::filter::View;
+use crate::group_tasks::PublishedPosition;
 use crate::port::ReadError;
 use crate::publish::Publisher;
 use crate::rest::Pace;
@@ -293,7 +293,7 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
     let next = publisher.look(taken);
     if publisher.take_has_told() {
         // A busy reader, which does not wait on its company's descriptor, looks at it now.
-        control.call_attention();
+        control.call_tasks();
     }
     next
 }

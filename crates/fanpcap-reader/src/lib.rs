@@ -10,14 +10,14 @@ pub mod filter;
 mod port;
 #[cfg(test)]
 mod quiet;
-mod company;
+mod group_tasks;
 mod rest;
 mod ring;
 mod call;
 mod copied;
 mod accept;
 mod publish;
-mod seat;
+mod task_timer;
 mod control;
 mod lane;
 mod inherited;
@@ -28,7 +28,7 @@ mod reader;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
-pub use company::{Attention, Company, Inheritance, PublishedPosition};
+pub use group_tasks::{GroupTasks, PublishedPosition, Takeover, TaskResult};
 pub use port::{LinkState, Port, PortStatistics, ReadError};
 pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};

@@ -61,7 +61,7 @@ pub(crate) struct Merge {
 }
 
 /// What to do with the earliest packet.
-enum Turn {
+enum Due {
     /// Deliver the packet of this lane.
     Now(usize),
     /// Wait this long for earlier packets.
@@ -97,7 +97,7 @@ impl Merge {
     }
 
     /// Reads dead members' rings too from now on.
-    pub(crate) fn inherit(&mut self, inherited: impl Iterator<Item = Inherited>) {
+    pub(crate) fn take_over(&mut self, inherited: impl Iterator<Item = Inherited>) {
         self.inherited.extend(inherited);
     }
 
@@ -160,32 +160,32 @@ impl Merge {
     ) -> Result<(), Pause> {
         loop {
             self.look(control);
-            let turn = self.turn(control);
+            let due = self.due(control);
             if let Err(end) = control.check_end(call) {
-                self.announce(control, &turn);
+                self.announce(control, &due);
                 return Err(end.into());
             }
             if self.is_alone() {
                 return Err(Pause::Alone);
             }
-            match turn {
-                Turn::Now(lane) => {
+            match due {
+                Due::Now(lane) => {
                     call.begun = true;
                     self.hurried = false;
                     if self.next_of(lane, control, packet)? {
                         return Ok(());
                     }
                 }
-                Turn::After(_) | Turn::Never if ends(control, call) => {
+                Due::After(_) | Due::Never if ends(control, call) => {
                     self.handle_empty();
-                    self.announce(control, &turn);
+                    self.announce(control, &due);
                     return Err(End::Delivered(call.delivered).into());
                 }
-                Turn::After(longest) => {
+                Due::After(longest) => {
                     self.handle_empty();
                     return Err(Pause::Wait(self.wait_for_earlier(control, longest)));
                 }
-                Turn::Never => {
+                Due::Never => {
                     let next = self.handle_empty();
                     if self.has_published() && !control.is_nonblocking() {
                         self.handle_idle();
@@ -240,7 +240,7 @@ impl Merge {
             } else {
                 let _signals = Blocked::new();
                 self.inherited.swap_remove(at).end();
-                control.call_companies();
+                control.call_groups();
             }
         }
     }
@@ -253,9 +253,9 @@ impl Merge {
     }
 
     /// Finds the earliest packet and what to do with it.
-    fn turn(&mut self, control: &Control) -> Turn {
+    fn due(&mut self, control: &Control) -> Due {
         let Some((lane, time)) = self.earliest() else {
-            return Turn::Never;
+            return Due::Never;
         };
         // Nothing would wake an application for a dead member's packet that is held back.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
@@ -264,14 +264,14 @@ impl Merge {
             || self.heads.iter().all(Option::is_some)
             || self.lanes.iter().any(|lane| lane.ring.is_filling());
         match if at_once { None } else { self.wait(time) } {
-            None => Turn::Now(lane),
+            None => Due::Now(lane),
             Some(Duration::ZERO) => {
                 // Before the clock was read, and after the lanes were, the kernel may have handed
                 // over earlier packets.
                 self.look(control);
-                self.earliest().map_or(Turn::Never, |it| Turn::Now(it.0))
+                self.earliest().map_or(Due::Never, |it| Due::Now(it.0))
             }
-            Some(wait) => Turn::After(wait),
+            Some(wait) => Due::After(wait),
         }
     }
 
@@ -303,11 +303,11 @@ impl Merge {
 
     /// Makes an application that waits by itself wait for the same devices and time as the reader
     /// would.
-    fn announce(&self, control: &Control, turn: &Turn) {
-        let due = match turn {
-            Turn::Now(_) => Some(Duration::ZERO),
-            Turn::After(wait) => Some((*wait).min(LOOK_OF_OTHERS)),
-            Turn::Never => None,
+    fn announce(&self, control: &Control, due: &Due) {
+        let due = match due {
+            Due::Now(_) => Some(Duration::ZERO),
+            Due::After(wait) => Some((*wait).min(LOOK_OF_OTHERS)),
+            Due::Never => None,
         };
         control.announce(self.empty(), due);
     }

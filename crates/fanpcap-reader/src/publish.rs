@@ -5,7 +5,7 @@
 //! read. So the reader reads them itself, without the system's library. The publisher looks at the
 //! clock once in many frames, and when the ring is empty.
 
-use crate::company::PublishedPosition;
+use crate::group_tasks::PublishedPosition;
 use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::process::signal::Blocked;

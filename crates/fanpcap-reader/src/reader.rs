@@ -2,16 +2,16 @@
 
 use crate::accept::{Direction, Options};
 use crate::call::{Call, End, Packet, Pause};
-use crate::company::{Company, Inheritance};
 use crate::control::Control;
+use crate::group_tasks::{GroupTasks, Takeover};
 use crate::inherited::Inherited;
 use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
 use crate::ring::Ring;
-use crate::seat::Seat;
 use crate::single;
+use crate::task_timer::TaskTimer;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
@@ -105,7 +105,7 @@ impl State {
     /// Reads dead members' rings too from now on, of a device with this time-out.
     #[cold]
     #[inline(never)]
-    fn inherit(&mut self, inherited: Vec<Inheritance>, timeout: Option<Duration>) {
+    fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
         if inherited.is_empty() {
             return;
         }
@@ -114,7 +114,7 @@ impl State {
             Lanes::Several(merge) => merge,
         };
         let filter = self.filter.as_ref();
-        merge.inherit(inherited.into_iter().map(|it| Inherited::new(it, filter)));
+        merge.take_over(inherited.into_iter().map(|it| Inherited::new(it, filter)));
         self.lanes = Lanes::Several(merge);
     }
 
@@ -266,7 +266,7 @@ impl Reader {
         }
         // An application that waits by itself may have been woken for what the companies want, and
         // does not expect the read to wait.
-        let was_woken = self.control.has_company() && self.control.was_woken(call);
+        let was_woken = self.control.has_group_tasks() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
 
@@ -275,21 +275,21 @@ impl Reader {
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
-        if !self.control.seats().any(Seat::is_wanted) {
+        if !self.control.timers().any(TaskTimer::is_wanted) {
             return false;
         }
         for (index, device) in self.control.devices.iter().enumerate() {
-            let Some(seat) = device.seat() else {
+            let Some(timer) = device.timer() else {
                 continue;
             };
             // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
             // leave no group's lock locked, and no ring to nobody.
             let _signals = Blocked::new();
-            let attention = seat.attend();
+            let attention = timer.attend();
             if let (Some(frames), Some(lane)) = (attention.skipped, state.lane(index)) {
                 lane.skip(frames);
             }
-            state.inherit(attention.inherited, self.control.timeout);
+            state.take_over(attention.inherited, self.control.timeout);
             if attention.is_lost {
                 device.note_lost();
             }
@@ -332,8 +332,8 @@ impl Reader {
     /// False when the application has asked for the descriptor to wait on before: that stays the
     /// port's own, so that the application reads, and the reader attends, when packets come and not
     /// before.
-    pub fn accompany(&self, device: usize, company: Arc<dyn Company>) -> bool {
-        self.control.accompany(device, company)
+    pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
+        self.control.attend_to(device, tasks)
     }
 
     /// Ends the current read, or the next one. Async-signal-safe.

@@ -36,7 +36,7 @@ fn next_of_blocks(
     loop {
         if !blocks.open() {
             // An application that waits by itself may have been woken for its company.
-            let may_be_woken = control.may_be_empty(call) && control.has_company();
+            let may_be_woken = control.may_be_empty(call) && control.has_group_tasks();
             let may_be_empty = may_be_woken || !control.waits_for_ever();
             return Err(starve(blocks, intake, control, call, may_be_empty));
         }

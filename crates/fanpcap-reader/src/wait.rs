@@ -3,7 +3,7 @@
 
 use crate::call::{Call, End, Wait};
 use crate::control::{Control, Device};
-use crate::seat::Seat;
+use crate::task_timer::TaskTimer;
 use fanpcap_linux::wait::{self, POLLIN, Woken};
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl Control {
     #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
         // Asked before the wait: what a company wants during it has woken nobody.
-        let was_woken = self.has_company() && self.was_woken(call);
+        let was_woken = self.has_group_tasks() && self.was_woken(call);
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {
@@ -58,8 +58,8 @@ impl Control {
             let wake = blocking.then_some(&self.wake);
             let limits = [longest, self.due(), limit(blocking, device.is_down())];
             let limit = limits.into_iter().flatten().min();
-            let company = device.seat().and_then(Seat::waits_on);
-            let waited = wait::wait_for_two(Some(device.waits_on()), company, wake, limit);
+            let tasks = device.timer().and_then(TaskTimer::waits_on);
+            let waited = wait::wait_for_two(Some(device.waits_on()), tasks, wake, limit);
             let woken = self.woken(waited)?;
             let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
             if let Some(woken) = woken {
@@ -101,7 +101,7 @@ impl Control {
             let is_watched = (devices >> index) & 1 == 1;
             is_watched.then(|| device.waits_on())
         });
-        let watched = watched.chain(self.seats().map(Seat::waits_on));
+        let watched = watched.chain(self.timers().map(TaskTimer::waits_on));
         let wake = blocking.then_some(&self.wake);
         let bounds = [longest, self.due(), limit(blocking, self.is_net_down())];
         let limit = bounds.into_iter().flatten().min();
@@ -121,11 +121,11 @@ impl Control {
 
     /// Leaves a busy ring alone for a while.
     fn rest(&self, rest: Duration) -> Result<bool, End> {
-        let company = self.devices[0].seat().and_then(Seat::waits_on);
+        let tasks = self.devices[0].timer().and_then(TaskTimer::waits_on);
         let limit = self.due().map_or(rest, |due| due.min(rest));
         let woken = self.woken(wait::wait_for_two(
             None,
-            company,
+            tasks,
             Some(&self.wake),
             Some(limit),
         ))?;
@@ -139,7 +139,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     fn due(&self) -> Option<Duration> {
-        self.seats().filter_map(Seat::due).min()
+        self.timers().filter_map(TaskTimer::due).min()
     }
 
     /// Whether a company is to be attended to: its descriptor has `called`, or its time has come.

@@ -99,7 +99,7 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
         .ok()?
         .into_iter()
         .next()?;
-    let joined = explained.plan.ok()?.membership?;
+    let joined = explained.plan.ok()?.choice?;
     (!joined.is_default).then(|| GroupMode {
         text: mode_text(&joined, None),
         why: explained.origins.mode,

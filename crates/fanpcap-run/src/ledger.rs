@@ -8,7 +8,7 @@ mod counts;
 mod member;
 mod spans;
 mod leave;
-mod heirs;
+mod takers;
 mod missed;
 mod offered;
 mod owner;
@@ -31,19 +31,19 @@ use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
 use counts::Counts;
-use heirs::Heirs;
 use member::Member;
 use offered::GroupReadings;
 pub(crate) use owner::copy_of;
 use shares::Shares;
 use spans::Spans;
+use takers::Takers;
 
 /// How long other members of the group may take at the end to read what the copies have left. They
 /// wait two seconds for the successors of copies that have names.
-const HEIRS_WITHIN: Duration = Duration::from_secs(3);
+const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often to look whether they have.
-const HEIRS_PERIOD: Duration = Duration::from_millis(2);
+const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Ledger {
     held: Vec<Member>,
     /// Members of steered groups that have ended, and whose rings others may still read.
     ended: Vec<Member>,
-    heirs: Heirs,
+    takers: Takers,
     /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
@@ -102,7 +102,7 @@ impl Ledger {
             group,
             held: Vec::new(),
             ended: Vec::new(),
-            heirs: Heirs::default(),
+            takers: Takers::default(),
             settled: Vec::new(),
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
@@ -245,7 +245,7 @@ impl Ledger {
 
     /// Settles the members that have ended. This process holds the last descriptor of their sockets
     /// and closes it at once, because the kernel still gives those sockets packets. Members of
-    /// steered groups wait for their heirs first. With `all`, checks every member, even without a
+    /// steered groups wait for their takers first. With `all`, checks every member, even without a
     /// notification.
     pub(crate) fn settle(&mut self, all: bool) {
         self.learn();
@@ -310,9 +310,9 @@ impl Ledger {
     /// Settles all members after the copies have ended.
     pub(crate) fn close(&mut self) {
         self.settle(true);
-        let end = Instant::now() + HEIRS_WITHIN;
+        let end = Instant::now() + TAKERS_WITHIN;
         while !self.ended.is_empty() && Instant::now() < end {
-            thread::sleep(HEIRS_PERIOD);
+            thread::sleep(TAKERS_PERIOD);
             self.settle(true);
         }
         // Descendants of a copy may still run and use their members. Other members of the group may
@@ -353,10 +353,10 @@ impl Ledger {
         stealing.map(Member::ifindex).collect()
     }
 
-    /// Whether a member is about to leave, or its heirs may be done at any time.
+    /// Whether a member is about to leave, or its takers may be done at any time.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();
-        ended.any(Member::awaits_heirs) || self.held.iter().any(Member::is_leaving)
+        ended.any(Member::awaits_takers) || self.held.iter().any(Member::is_leaving)
     }
 
     /// The number of members that a copy has had.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fanpcap::request::Request;
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Environment, Group, Settings};
-use fanpcap_group::root;
+use fanpcap_engine::root;
 use fanpcap_install::system;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 use fanpcap_pcap::compile_expression;
@@ -157,7 +157,7 @@ impl Expected<'_> {
             .ok()?
             .into_iter()
             .next()?;
-        match explained.plan.ok()?.membership?.group {
+        match explained.plan.ok()?.choice?.group {
             Group::Number(number) => Some(number),
             Group::New => None,
         }

@@ -2,7 +2,7 @@
 //! devices.
 
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{Gone, Ledger, Moved, Place, State, View};
+use fanpcap_group::view::{FinalCounters, Ledger, Moved, Place, State, View};
 use fanpcap_linux::netlink::link::Counters;
 
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
@@ -71,7 +71,7 @@ fn place() -> Place {
         weight: 1,
         class: 0,
         since_ns: SECOND,
-        heir: None,
+        taker: None,
         name: 0,
     }
 }
@@ -80,7 +80,7 @@ fn place() -> Place {
 fn table() -> View {
     View {
         places: vec![place()],
-        gone: Gone {
+        gone: FinalCounters {
             members: 1,
             received: 1000,
             dropped: 0,

@@ -72,13 +72,13 @@ impl Compiled {
 /// A steering program for the XDP engine: one BPF program has the whole tree, and is compiled
 /// with the delivery of the device that it runs on.
 #[derive(Debug)]
-pub struct AtXdp {
+pub struct ForEngine {
     tree: Tree,
     options: GroupOptions,
     digest: u64,
 }
 
-impl AtXdp {
+impl ForEngine {
     /// Checks that the tree of a steering program can be compiled, for a group with options.
     ///
     /// # Errors
@@ -218,9 +218,9 @@ mod tests {
     #[test]
     fn at_xdp_the_digest_is_the_same() {
         let source = "main = tcp >-> inc 3 >-> steer_flow";
-        let at_xdp = AtXdp::of(read(source), GroupOptions::default()).unwrap();
+        let for_engine = ForEngine::of(read(source), GroupOptions::default()).unwrap();
         assert_eq!(
-            at_xdp.digest(),
+            for_engine.digest(),
             Compiled::of(&read(source)).unwrap().digest()
         );
     }
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn what_a_kernel_group_can_not_do_is_told() {
         let of = |source: &str| {
-            let at_xdp = AtXdp::of(read(source), GroupOptions::default()).unwrap();
-            assert!(at_xdp.decision().is_ok());
-            let asks = [at_xdp.classifies(), at_xdp.decides_for_host()];
-            (at_xdp.copies(), asks)
+            let for_engine = ForEngine::of(read(source), GroupOptions::default()).unwrap();
+            assert!(for_engine.decision().is_ok());
+            let asks = [for_engine.classifies(), for_engine.decides_for_host()];
+            (for_engine.copies(), asks)
         };
         assert_eq!(of("main = steer_flow"), (false, [false; 2]));
         assert_eq!(of("main = tcp"), (true, [false; 2]));

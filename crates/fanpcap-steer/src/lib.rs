@@ -27,7 +27,7 @@ mod check;
 mod source;
 
 pub use check::{Definition, PcapCompiler};
-pub use compiled::{AtXdp, Compiled};
+pub use compiled::{Compiled, ForEngine};
 pub use error::Error;
 pub use limits::{
     CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,

@@ -44,7 +44,7 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn inherit(
+pub fn take_over(
     socket: BorrowedFd<'_>,
     told: &PacketSocket,
     position: Position,

@@ -6,5 +6,5 @@ mod socket;
 mod input;
 
 pub use error::SocketError;
-pub use input::{inherit, open};
+pub use input::{open, take_over};
 pub use socket::Socket;

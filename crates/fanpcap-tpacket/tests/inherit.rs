@@ -129,11 +129,11 @@ fn adopt(remains: &mut Remains, most: usize, got: &mut Vec<u32>) -> Position {
     }
 }
 
-fn inherit(socket: BorrowedFd<'_>, position: Position) -> io::Result<Remains> {
+fn take_over(socket: BorrowedFd<'_>, position: Position) -> io::Result<Remains> {
     let inode = packet::inode(socket)?;
     let mut sockets = diag::packet_sockets()?.into_iter();
     let told = sockets.find(|it| u64::from(it.inode) == inode).unwrap();
-    fanpcap_tpacket::inherit(socket, &told, position)
+    fanpcap_tpacket::take_over(socket, &told, position)
 }
 
 fn each_packet_comes_once(is_v3: bool, retire_ms: u32, taken: u32) {
@@ -149,17 +149,17 @@ fn each_packet_comes_once(is_v3: bool, retire_ms: u32, taken: u32) {
     Filter::reject_all().attach(socket).unwrap();
     // Where there is no membarrier(2), the packets of this thread have arrived all the same.
     let _ = packet::await_packets_in_flight();
-    let mut first = inherit(socket, position).unwrap();
+    let mut first = take_over(socket, position).unwrap();
     let between = adopt(&mut first, 70, &mut got);
     thread::sleep(Duration::from_millis(u64::from(retire_ms.min(40))));
     drop(first);
-    let mut second = inherit(socket, between).unwrap();
+    let mut second = take_over(socket, between).unwrap();
     let end = adopt(&mut second, usize::MAX, &mut got);
     let case = (is_v3, retire_ms, taken);
     let all: Vec<u32> = (0..BEFORE + AFTER).collect();
     assert_eq!(got, all, "{case:?}");
     assert_eq!(end.taken, 2 * u64::from(BEFORE + AFTER), "{case:?}");
-    let mut nothing = inherit(socket, end).unwrap();
+    let mut nothing = take_over(socket, end).unwrap();
     assert_eq!(nothing.head(), None, "{case:?}");
 }
 

@@ -2,9 +2,9 @@
 
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
-use crate::layout::{self, BERTHS, Lanes, SETTINGS_LEN};
+use crate::layout::{self, GROUP_SLOTS, Lanes, SETTINGS_LEN};
 use crate::own::{Own, number};
-use crate::program::DockMaps;
+use crate::program::DeviceMaps;
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
@@ -147,7 +147,7 @@ impl Device {
             link: Attached::open(link, Hook::Driver)?,
             behind,
             own: Own {
-                programs: ObjectArray::open(programs, MapKind::ProgArray, BERTHS)?,
+                programs: ObjectArray::open(programs, MapKind::ProgArray, GROUP_SLOTS)?,
                 settings: Table::open_rows(settings, SETTINGS_LEN)?,
                 stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
             },
@@ -177,8 +177,8 @@ impl Device {
     }
 
     /// The maps with which a group's BPF program on this device is loaded.
-    pub fn maps(&self) -> DockMaps<'_> {
-        DockMaps {
+    pub fn maps(&self) -> DeviceMaps<'_> {
+        DeviceMaps {
             ifindex: self.ifindex().unwrap_or(0),
             settings: self.own.settings.as_fd(),
             stamp: self.own.stamp.as_fd(),
@@ -204,37 +204,40 @@ impl Device {
         verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
     }
 
-    /// Gives the device's packets to the groups of these berths alone, each with its BPF program. A
-    /// group keeps its berth. Each packet goes to the groups before the change, or to those after
-    /// it. After a failure halfway the next call completes the change. One caller at a time.
+    /// Gives the device's packets to the groups of these group_slots alone, each with its BPF
+    /// program. A group keeps its group_slot. Each packet goes to the groups before the change, or
+    /// to those after it. After a failure halfway the next call completes the change. One caller at
+    /// a time.
     ///
     /// One more group takes `CAP_BPF` and `CAP_NET_ADMIN`. One less takes no capability: where no
     /// BPF program can be loaded, the root that is there goes on.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; those of bpf(2).
-    pub fn serve(&self, berths: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
-        for (berth, program) in berths {
-            self.own.programs.put((*berth).into(), &[*program])?;
+    pub fn serve(&self, group_slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
+        for (group_slot, program) in group_slots {
+            self.own.programs.put((*group_slot).into(), &[*program])?;
         }
-        let wanted = berths.iter().fold(0, |all, (berth, _)| all | (1 << berth));
-        let only = match berths {
+        let wanted = group_slots
+            .iter()
+            .fold(0, |all, (group_slot, _)| all | (1 << group_slot));
+        let only = match group_slots {
             [(_, only)] => Some(*only),
             _ => None,
         };
         self.give_to(wanted, only)?;
-        let is_free = |berth: &u32| wanted & (1 << berth) == 0;
-        (0..BERTHS)
+        let is_free = |group_slot: &u32| wanted & (1 << group_slot) == 0;
+        (0..GROUP_SLOTS)
             .filter(is_free)
-            .try_for_each(|berth| self.own.programs.remove(berth, 1))
+            .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
     }
 
-    /// Gives the device's packets to the groups of these berths: to a root, or to the BPF program
-    /// of the `only` group.
-    fn give_to(&self, berths: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let root = match self.load_root(berths, only.is_some()) {
+    /// Gives the device's packets to the groups of these group_slots: to a root, or to the BPF
+    /// program of the `only` group.
+    fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
-            Err(_) if berths != 0 && self.root() & berths == berths => return Ok(()),
+            Err(_) if group_slots != 0 && self.root() & group_slots == group_slots => return Ok(()),
             Err(_) if only.is_some() => None,
             Err(error) => return Err(io_error(error)),
         };
@@ -243,7 +246,7 @@ impl Device {
                 let only = only.try_clone_to_owned()?;
                 (LoadedProgram::open(only, ProgramKind::Xdp)?, 0)
             }
-            (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, berths),
+            (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
         // Groups' BPF programs look for a stamp from now on. Only a root of several takes one.
         if only.is_none() {
@@ -251,8 +254,8 @@ impl Device {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // Who dies before the last of these steps leaves the root's berths told too few, never too
-        // many.
+        // Who dies before the last of these steps leaves the root's group_slots told too few, never
+        // too many.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -263,10 +266,14 @@ impl Device {
         Ok(())
     }
 
-    /// The root for these berths; `None` where an only group needs none.
-    fn load_root(&self, berths: u32, is_only: bool) -> Result<Option<LoadedProgram>, LoadError> {
-        if let Some(tags) = self.tags().filter(|_| berths != 0) {
-            match self.own.load_root(berths, Some(tags)) {
+    /// The root for these group_slots; `None` where an only group needs none.
+    fn load_root(
+        &self,
+        group_slots: u32,
+        is_only: bool,
+    ) -> Result<Option<LoadedProgram>, LoadError> {
+        if let Some(tags) = self.tags().filter(|_| group_slots != 0) {
+            match self.own.load_root(group_slots, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
                 // Before Linux 6.16 such a BPF program has no tail calls.
@@ -276,7 +283,7 @@ impl Device {
         if is_only {
             return Ok(None);
         }
-        self.own.load_root(berths, None).map(Some)
+        self.own.load_root(group_slots, None).map(Some)
     }
 
     /// How BPF programs ask the driver for tags, where they can.
@@ -297,15 +304,15 @@ impl Device {
         found.is_some_and(|it| Some(it.program) == own)
     }
 
-    /// The berths of the root that the device has; 0 without one.
+    /// The group_slots of the root that the device has; 0 without one.
     fn root(&self) -> u32 {
         let root = number(&self.own.settings, settings::ROOT);
         root.map_or(0, |root| root.load(Ordering::Acquire))
     }
 
-    fn set_root(&self, berths: u32) {
+    fn set_root(&self, group_slots: u32) {
         if let Some(root) = number(&self.own.settings, settings::ROOT) {
-            root.store(berths, Ordering::Release);
+            root.store(group_slots, Ordering::Release);
         }
     }
 }

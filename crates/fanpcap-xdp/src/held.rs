@@ -10,7 +10,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 /// The maps with a group's counters.
 #[derive(Debug)]
-pub struct HeldCounters {
+pub(crate) struct HeldCounters {
     rows: Rows,
     ledger: Ledger,
 }
@@ -22,7 +22,12 @@ impl HeldCounters {
     /// # Errors
     /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not
     /// trace it.
-    pub fn of_member(process: &Process, pid: u32, slot: u8, socket: u64) -> io::Result<Self> {
+    pub(crate) fn of_member(
+        process: &Process,
+        pid: u32,
+        slot: u8,
+        socket: u64,
+    ) -> io::Result<Self> {
         let maps: Vec<RawFd> = ObjectId::maps_of(pid, ROW_LEN).into_values().collect();
         let open = |fd: &RawFd| process.duplicate(*fd);
         let mut fds = maps.iter();
@@ -45,17 +50,17 @@ impl HeldCounters {
     }
 
     /// Whether the member with this socket has, or had as the last one, a slot.
-    pub fn is_of(&self, slot: u8, socket: u64) -> bool {
+    pub(crate) fn is_of(&self, slot: u8, socket: u64) -> bool {
         is_of(&self.rows, slot, socket)
     }
 
     /// What was counted for a slot, ever since the group began.
-    pub fn slot_counts(&self, slot: u8) -> SlotCounts {
+    pub(crate) fn slot_counts(&self, slot: u8) -> SlotCounts {
         self.rows.counts(slot)
     }
 
     /// What was counted for the group.
-    pub fn group_counts(&self) -> GroupCounts {
+    pub(crate) fn group_counts(&self) -> GroupCounts {
         let all = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
         self.ledger.counts(all.fold(0, u64::wrapping_add))
     }

@@ -61,12 +61,12 @@ pub(crate) const ROWS_MAP: &str = "rows";
 pub(crate) const LEDGER_MAP: &str = "ledger";
 /// Name of the array of the members' filters, by slot.
 pub(crate) const FILTERS_MAP: &str = "filters";
-/// Name of the array with the dock's settings, one row.
+/// Name of the array with the registry's settings, one row.
 pub(crate) const SETTINGS_MAP: &str = "settings";
 /// Name of the per-CPU array with the stamp that the root takes, one row.
 pub(crate) const STAMP_MAP: &str = "stamp";
 
-/// Name of the array of the groups' BPF programs, by berth.
+/// Name of the array of the groups' BPF programs, by group_slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
 /// Most bytes of a packet that are kept.
@@ -105,13 +105,14 @@ pub(crate) mod ledger {
     pub(crate) const WANTS_SENT: i16 = 24;
 }
 
-/// The offsets in the dock's settings.
+/// The offsets in the registry's settings.
 pub(crate) mod settings {
     /// 32 bits: what becomes of a packet of which no steering program says what the host gets.
     pub(crate) const VERDICT: i16 = 0;
     /// 32 bits: whether the device has had a root.
     pub(crate) const HAS_ROOT: i16 = 4;
-    /// 32 bits: the berths of the root that the device has; 0 without one. For processes alone.
+    /// 32 bits: the group_slots of the root that the device has; 0 without one. For processes
+    /// alone.
     pub(crate) const ROOT: i16 = 8;
 }
 
@@ -120,9 +121,9 @@ pub(crate) const XDP_DROP: u32 = 1;
 pub(crate) const XDP_PASS: u32 = 2;
 
 /// The most groups on a device.
-pub const BERTHS: u32 = 16;
+pub const GROUP_SLOTS: u32 = 16;
 
-/// Bytes of the dock's settings.
+/// Bytes of the registry's settings.
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
 /// The offsets in a record, behind the kernel's header (fanpcap-ring reads it).
@@ -165,7 +166,7 @@ pub(crate) fn filters() -> MapSpec {
     MapSpec::given_rows(FILTERS_MAP, MapKind::ProgArray, 4, SLOTS)
 }
 
-/// The map of the dock's settings.
+/// The map of the registry's settings.
 pub(crate) fn settings_row() -> MapSpec {
     MapSpec::given_rows(SETTINGS_MAP, MapKind::Array, SETTINGS_LEN, 1)
 }
@@ -177,7 +178,7 @@ pub(crate) fn stamp() -> MapSpec {
 
 /// The map of the groups' BPF programs.
 pub(crate) fn programs() -> MapSpec {
-    MapSpec::given_rows(PROGRAMS_MAP, MapKind::ProgArray, 4, BERTHS)
+    MapSpec::given_rows(PROGRAMS_MAP, MapKind::ProgArray, 4, GROUP_SLOTS)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What a device's BPF programs have in common: the settings, the stamp, and the groups' programs.
 
-use crate::layout::{self, BERTHS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings};
+use crate::layout::{
+    self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,
+};
 use crate::program;
 use crate::root::root;
 use crate::tags::Tags;
@@ -30,7 +32,7 @@ impl Own {
         if let Some(verdict) = number(&settings, settings::VERDICT) {
             verdict.store(layout::XDP_PASS, Ordering::Release);
         }
-        let programs = ObjectArray::create(PROGRAMS_MAP, MapKind::ProgArray, BERTHS);
+        let programs = ObjectArray::create(PROGRAMS_MAP, MapKind::ProgArray, GROUP_SLOTS);
         Ok(Self {
             programs: programs.map_err(of_map)?,
             settings,
@@ -52,16 +54,16 @@ impl Own {
         })
     }
 
-    /// The root for these berths, with `tags` for their device alone.
+    /// The root for these group_slots, with `tags` for their device alone.
     ///
     /// # Errors
     /// See [`LoadError`].
     pub(crate) fn load_root(
         &self,
-        berths: u32,
+        group_slots: u32,
         tags: Option<Tags>,
     ) -> Result<LoadedProgram, LoadError> {
-        let root = root(berths, tags);
+        let root = root(group_slots, tags);
         let root: Object = root.map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
         let given = [
             (SETTINGS_MAP, self.settings.as_fd()),
@@ -69,7 +71,7 @@ impl Own {
             (PROGRAMS_MAP, self.programs.as_fd()),
         ];
         let device = tags.map_or(0, |tags| tags.ifindex);
-        let name = match berths.count_ones() {
+        let name = match group_slots.count_ones() {
             1 => program::NAME,
             _ => "fanpcap_root",
         };

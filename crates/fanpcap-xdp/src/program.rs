@@ -34,15 +34,15 @@ pub struct GroupProgram {
 }
 
 /// How many descriptors a group has beside its BPF program.
-pub const PROGRAM_DESCRIPTORS: usize = 6;
+pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// The dock's part in a group's BPF program: descriptors of the maps that all groups on the device
-/// share.
+/// The registry's part in a group's BPF program: descriptors of the maps that all groups on the
+/// device share.
 #[derive(Clone, Copy, Debug)]
-pub struct DockMaps<'a> {
+pub struct DeviceMaps<'a> {
     /// The device's index; 0: it is gone.
     pub ifindex: u32,
-    /// The dock's settings.
+    /// The registry's settings.
     pub settings: BorrowedFd<'a>,
     /// The root's stamp.
     pub stamp: BorrowedFd<'a>,
@@ -58,31 +58,31 @@ type Given<'a> = [(&'a str, BorrowedFd<'a>)];
 
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with these lanes and this
-    /// dock. `given` are other maps that it is given. The [`Loaded`] is the BPF program for
+    /// registry. `given` are other maps that it is given. The [`Loaded`] is the BPF program for
     /// received packets, with the steering program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
     pub fn load(
         lanes: Lanes,
-        dock: DockMaps<'_>,
+        registry: DeviceMaps<'_>,
         given: &Given<'_>,
         compile: Compile<'_>,
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
         // A root asks for it later, when a lock is held.
-        let _ = Tags::of(dock.ifindex);
-        let link = dock.link.map(Attached::try_clone).transpose();
+        let _ = Tags::of(registry.ifindex);
+        let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
-        let all = group.given(dock, given);
+        let all = group.given(registry, given);
         let received = load_received(lanes, &all, compile)?;
         let sent = load_sent(lanes, &all, compile, &received).map_err(|error| match error {
             ProgramError::Compile(error) => Some(error.to_string()),
             ProgramError::Load(error) => Some(error.to_string()),
         });
         group.sent = sent.and_then(|sent| {
-            let attached = sent.attach(dock.ifindex, Hook::Egress);
+            let attached = sent.attach(registry.ifindex, Hook::Egress);
             // Before Linux 6.6 there is no such hook.
             let is_old = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
             attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))
@@ -98,11 +98,11 @@ impl GroupProgram {
     /// As [`GroupProgram::load`].
     pub fn load_next(
         &self,
-        dock: DockMaps<'_>,
+        registry: DeviceMaps<'_>,
         given: &Given<'_>,
         compile: Compile<'_>,
     ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
-        let all = self.given(dock, given);
+        let all = self.given(registry, given);
         let received = load_received(self.lanes(), &all, compile)?;
         let sent = match self.sent {
             Ok(_) => Some(load_sent(self.lanes(), &all, compile, &received)?),
@@ -139,7 +139,7 @@ impl GroupProgram {
     /// All maps that the group's BPF programs are given.
     fn given<'a>(
         &'a self,
-        dock: DockMaps<'a>,
+        registry: DeviceMaps<'a>,
         others: &Given<'a>,
     ) -> Vec<(&'a str, BorrowedFd<'a>)> {
         let own = [
@@ -147,8 +147,8 @@ impl GroupProgram {
             (ROWS_MAP, self.rows.as_fd()),
             (LEDGER_MAP, self.ledger.as_fd()),
             (FILTERS_MAP, self.filters.as_fd()),
-            (SETTINGS_MAP, dock.settings),
-            (STAMP_MAP, dock.stamp),
+            (SETTINGS_MAP, registry.settings),
+            (STAMP_MAP, registry.stamp),
         ];
         [&own, others].concat()
     }

@@ -1,7 +1,7 @@
 //! The root: the BPF program of a device that serves several groups, or one group and VLAN tags
 //! that lie beside frames.
 
-use crate::layout::{self, BERTHS, settings};
+use crate::layout::{self, GROUP_SLOTS, settings};
 use crate::tags::{self, Tags};
 use fanpcap_bpf::assembler::{
     Assembler, AssemblerError, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
@@ -17,14 +17,14 @@ const PROGRAMS: usize = 2;
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
-/// The BPF program for the groups whose bit is set in `berths`. With `tags` they have the frame
-/// with the tag that lies beside it.
-pub(crate) fn root(berths: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
+/// The BPF program for the groups whose bit is set in `group_slots`. With `tags` they have the
+/// frame with the tag that lies beside it.
+pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
-    let groups: Vec<(u32, Label)> = (0..BERTHS)
-        .filter(|berth| berths & (1 << berth) != 0)
-        .map(|berth| (berth, asm.label()))
+    let groups: Vec<(u32, Label)> = (0..GROUP_SLOTS)
+        .filter(|group_slot| group_slots & (1 << group_slot) != 0)
+        .map(|group_slot| (group_slot, asm.label()))
         .collect();
     asm.set(R6, R1);
     asm.set(R7, 0);
@@ -33,9 +33,9 @@ pub(crate) fn root(berths: u32, tags: Option<Tags>) -> Result<Object, AssemblerE
         (&[group], Some(tags)) => serve_one(&mut asm, group, tags),
         _ => serve_all(&mut asm, &groups, tags),
     }
-    for (berth, group) in groups {
+    for (group_slot, group) in groups {
         asm.bind(group);
-        run(&mut asm, berth);
+        run(&mut asm, group_slot);
         asm.set(R0, 0);
         asm.exit();
     }
@@ -44,7 +44,7 @@ pub(crate) fn root(berths: u32, tags: Option<Tags>) -> Result<Object, AssemblerE
 
 /// Has one group run, whose verdict is that for the kernel. A frame without tag beside it goes to
 /// the group's BPF program by a jump, and does not come back.
-fn serve_one(asm: &mut Assembler, (berth, group): (u32, Label), tags: Tags) {
+fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags) {
     let (untagged, absent) = (asm.label(), asm.label());
     tags.put(asm, untagged);
     call(asm, group);
@@ -55,7 +55,7 @@ fn serve_one(asm: &mut Assembler, (berth, group): (u32, Label), tags: Tags) {
     asm.exit();
     asm.bind(untagged);
     asm.set(R1, R6);
-    run(asm, berth);
+    run(asm, group_slot);
     asm.bind(absent);
     unsaid(asm);
 }
@@ -112,9 +112,9 @@ fn call(asm: &mut Assembler, group: Label) {
 }
 
 /// Goes on with a group's BPF program, if there is one. Expects the context in r1.
-fn run(asm: &mut Assembler, berth: u32) {
+fn run(asm: &mut Assembler, group_slot: u32) {
     asm.map(R2, PROGRAMS);
-    asm.set(R3, berth as i32);
+    asm.set(R3, group_slot as i32);
     asm.call(TAIL_CALL);
 }
 

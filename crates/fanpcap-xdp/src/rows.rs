@@ -84,6 +84,11 @@ impl Rows {
 }
 
 impl SlotCounts {
+    /// Packets for the slot, dropped ones included, and dropped ones.
+    pub(crate) fn for_slot(&self) -> [u64; 2] {
+        [self.produced.wrapping_add(self.dropped), self.dropped]
+    }
+
     /// All deliveries to the slot.
     pub(crate) fn sum(&self) -> u64 {
         let Self {

@@ -1,7 +1,7 @@
 //! Groups for tests.
 
 use crate::layout::{self, XDP_DROP};
-use crate::{Capture, DockMaps, GroupProgram, Lanes, MemberRings};
+use crate::{Capture, DeviceMaps, GroupProgram, Lanes, MemberRings};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
 use fanpcap_linux::process::netns;
@@ -26,12 +26,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn of(source: &str, lanes: Lanes, dock: DockMaps<'_>) -> Self {
+    pub(crate) fn of(source: &str, lanes: Lanes, registry: DeviceMaps<'_>) -> Self {
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
         let compile = |capture: &Capture| ebpf::xdp(&tree, GroupOptions::default(), capture);
-        let (program, received) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
+        let (program, received) = GroupProgram::load(lanes, registry, &given, &compile).unwrap();
         let received = received.into_program();
         Self {
             program,
@@ -54,13 +54,13 @@ impl Group {
     }
 }
 
-/// The maps of a dock without a device.
-pub(crate) struct Dock {
+/// The maps of a registry without a device.
+pub(crate) struct DeviceRegistry {
     pub(crate) settings: Table,
     stamp: Map,
 }
 
-impl Dock {
+impl DeviceRegistry {
     pub(crate) fn that_steals() -> Self {
         let settings = Table::create_rows("settings", layout::SETTINGS_LEN, 1).unwrap();
         settings.view::<AtomicU32>(0, 1).unwrap()[0].store(XDP_DROP, Ordering::Relaxed);
@@ -70,8 +70,8 @@ impl Dock {
         }
     }
 
-    pub(crate) fn maps(&self) -> DockMaps<'_> {
-        DockMaps {
+    pub(crate) fn maps(&self) -> DeviceMaps<'_> {
+        DeviceMaps {
             ifindex: 0,
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),

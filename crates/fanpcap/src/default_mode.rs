@@ -4,7 +4,7 @@
 use crate::handle::Handle;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::mode::{Mode, ModeKind};
-use fanpcap_config::settings::{Group, Membership};
+use fanpcap_config::settings::{Group, GroupChoice};
 use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
 use std::sync::Arc;
@@ -14,33 +14,27 @@ const LOOKS: u32 = 4;
 
 /// Whether a group can have several devices. Each of the kernel's has one, and steers by itself in
 /// a mode of the kernel's. Sticky and balanced groups have one as well.
-pub(crate) fn spans_devices(membership: &Membership) -> bool {
-    let steering = membership.steering.as_ref();
+pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
+    let steering = choice.steering.as_ref();
     steering.is_some_and(|steering| !steering.is_of_one_device())
 }
 
 /// Joins a group, by the mode that was asked for or the default. `together` is as [`Handle::join`]
 /// says. On its further devices a group has the mode that it has on the first.
-pub(crate) fn join<H: Handle>(
-    p: H,
-    membership: &Membership,
-    together: &[H],
-) -> Result<(), JoinError> {
-    let attempt = |p: H, membership: &Membership| join_as(p, membership, together);
+pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
+    let attempt = |p: H, choice: &GroupChoice| join_as(p, choice, together);
     if let Some(first) = together.first().filter(|first| **first != p) {
         let steering = first.steered().and_then(|steered| steered.steering());
         return match first.group() {
-            Some((_, mode)) if membership.is_default => {
-                attempt(p, &membership.in_mode(mode, steering))
-            }
-            _ => attempt(p, membership),
+            Some(has) if choice.is_default => attempt(p, &choice.in_mode(has.mode, steering)),
+            _ => attempt(p, choice),
         };
     }
-    let mut joined = with_mode(p, membership, &attempt);
+    let mut joined = with_mode(p, choice, &attempt);
     for _ in 1..LOOKS {
         match &joined {
-            Err(error) if membership.is_default && is_other(error) => {
-                joined = with_mode(p, membership, &attempt);
+            Err(error) if choice.is_default && is_other(error) => {
+                joined = with_mode(p, choice, &attempt);
             }
             _ => break,
         }
@@ -49,19 +43,19 @@ pub(crate) fn join<H: Handle>(
 }
 
 /// Joins a group by a mode, where the group can have all the devices.
-fn join_as<H: Handle>(p: H, membership: &Membership, together: &[H]) -> Result<(), JoinError> {
-    match (membership.group, together.get(1)) {
-        _ if spans_devices(membership) => p.join(membership, together),
-        (Group::Number(group), Some(second)) => Err(one_device(group, membership, *second)),
-        _ => p.join(membership, &[]),
+fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
+    match (choice.group, together.get(1)) {
+        _ if spans_devices(choice) => p.join(choice, together),
+        (Group::Number(group), Some(second)) => Err(one_device(group, choice, *second)),
+        _ => p.join(choice, &[]),
     }
 }
 
 /// The error of a group that has one device, and was to have `second` as well.
-pub(crate) fn one_device<H: Handle>(group: u16, membership: &Membership, second: H) -> JoinError {
+pub(crate) fn one_device<H: Handle>(group: u16, choice: &GroupChoice, second: H) -> JoinError {
     let request = second.request();
     let second = request.map_or_else(String::new, |it| it.system_name().to_owned());
-    let mode = membership.shown_mode();
+    let mode = choice.shown_mode();
     let error = DevicesError::One {
         group,
         mode,
@@ -71,8 +65,8 @@ pub(crate) fn one_device<H: Handle>(group: u16, membership: &Membership, second:
 }
 
 /// Checks whether [`join`] would fail as the group is now.
-pub(crate) fn foresee<H: Handle>(p: H, membership: &Membership) -> Result<(), JoinError> {
-    with_mode(p, membership, &|p, membership| p.foresee(membership))
+pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinError> {
+    with_mode(p, choice, &|p, choice| p.foresee(choice))
 }
 
 /// Whether the group turned out to have another mode than was found.
@@ -83,12 +77,12 @@ fn is_other(error: &JoinError) -> bool {
     )
 }
 
-type Attempt<'a, H> = &'a dyn Fn(H, &Membership) -> Result<(), JoinError>;
+type Attempt<'a, H> = &'a dyn Fn(H, &GroupChoice) -> Result<(), JoinError>;
 
 /// Makes an attempt with the mode that the member gets as the group is now.
 fn with_mode<H: Handle>(
     p: H,
-    asked: &Membership,
+    asked: &GroupChoice,
     attempt: Attempt<'_, H>,
 ) -> Result<(), JoinError> {
     let runs = match asked.group {
@@ -96,10 +90,10 @@ fn with_mode<H: Handle>(
         Group::Number(group) => p.runs(group),
         Group::New => Runs::Nothing,
     };
-    let is_on_xdp = asked.is_on_xdp();
+    let is_on_engine = asked.is_on_engine();
     match runs {
-        // The XDP engine has steering programs alone.
-        Runs::Nothing | Runs::Kernel(_) if is_on_xdp => attempt(p, asked),
+        // An engine that takes devices has steering programs alone.
+        Runs::Nothing | Runs::Kernel(_) if is_on_engine => attempt(p, asked),
         Runs::Nothing => match attempt(p, asked) {
             Err(error) if error.is_of_loading() => {
                 attempt(p, &asked.in_mode(ModeKind::Hash.into(), None))
@@ -118,7 +112,7 @@ fn with_mode<H: Handle>(
 /// Packet diag does not report options. Where no page does, tries all.
 fn with_options<H: Handle>(
     p: H,
-    asked: &Membership,
+    asked: &GroupChoice,
     mode: Mode,
     attempt: Attempt<'_, H>,
 ) -> Result<(), JoinError> {
@@ -145,12 +139,12 @@ fn with_options<H: Handle>(
 
 /// The group's steering program: the default one, the one that its title says, or what its members
 /// have.
-fn of_group<H: Handle>(p: H, asked: &Membership, running: &Titled) -> Option<Arc<Steering>> {
+fn of_group<H: Handle>(p: H, asked: &GroupChoice, running: &Titled) -> Option<Arc<Steering>> {
     let is_it = |steering: &Arc<Steering>| steering.digest() == running.digest;
     let default = asked.steering.clone().filter(is_it);
     let compiled = |script: &Script| {
-        let steering = match asked.is_on_xdp() {
-            true => Steering::compile_at_xdp(script, p.compiler()),
+        let steering = match asked.is_on_engine() {
+            true => Steering::compile_for_engine(script, p.compiler()),
             false => Steering::compile(script, p.compiler()),
         };
         steering.ok().map(Arc::new).filter(is_it)

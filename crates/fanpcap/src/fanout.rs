@@ -1,15 +1,15 @@
 //! pcap_fanout(3PCAP): a group by a call, before activation or after.
 
 use crate::default_mode::{self, one_device, spans_devices};
-use crate::handle::{ERROR, Handle};
-use crate::on_xdp;
+use crate::engine;
+use crate::handle::{ERROR, Handle, Joined};
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
 use crate::several::{all, each, is_several};
 use fanpcap_config::fanout::Fanout;
-use fanpcap_config::mode::{Mode, described};
+use fanpcap_config::mode::described;
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{FanoutCall, Group, Membership};
+use fanpcap_config::settings::{FanoutCall, Group, GroupChoice};
 use fanpcap_config::source::Source;
 use fanpcap_group::join::JoinError;
 use std::ffi::c_int;
@@ -85,50 +85,50 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     if !p.is_activated() {
         return Ok(());
     }
-    if p.notes().is_alone {
-        return Err(format!("pcap_fanout: {}", on_xdp::ALONE));
+    let notes = p.notes();
+    if let Some(asked) = notes.on_engine.filter(|_| notes.is_alone) {
+        return Err(format!("pcap_fanout: {}", engine::alone(asked.engine)));
     }
     let plan = request.plan(p.compiler());
     let plan = plan.map_err(|report| report.render(ERROR_LENGTH))?;
-    let Some(membership) = plan.membership else {
+    let Some(choice) = plan.choice else {
         return Err("pcap_fanout: no group".to_owned());
     };
     match p.group() {
-        Some((group, mode)) if is_same(&membership, group, mode) => {
-            change(p, group, &membership, whole)
-        }
-        Some(has) => Err(membership.blame(&already(p, has, &membership))),
+        Some(has) if is_same(&choice, &has) => change(p, &has, &choice, whole),
+        Some(has) => Err(choice.blame(&already(p, &has, &choice))),
         None => {
-            let together = match spans_devices(&membership) {
+            let together = match spans_devices(&choice) {
                 true => whole,
-                false => ensure_one(&membership.group, whole).map(|()| &[][..])?,
+                false => ensure_one(&choice.group, whole).map(|()| &[][..])?,
             };
-            let joined = default_mode::join(p, &membership, together);
-            joined.map_err(|error| membership.blame(&error))
+            let joined = default_mode::join(p, &choice, together);
+            joined.map_err(|error| choice.blame(&error))
         }
     }
 }
 
 /// Whether a member of this group and mode is what was asked for, but for the steering program.
-fn is_same(wanted: &Membership, group: u16, mode: Mode) -> bool {
-    wanted.group == Group::Number(group) && (wanted.is_default || wanted.mode == mode)
+fn is_same(wanted: &GroupChoice, has: &Joined) -> bool {
+    wanted.group == Group::Number(has.group) && (wanted.is_default || wanted.mode == has.mode)
 }
 
 /// Gives the group of a member the steering program that was asked for, if one was. The member
 /// keeps its weight and its class. `whole` are the handles on several devices.
-fn change<H: Handle>(p: H, group: u16, wanted: &Membership, whole: &[H]) -> Result<(), String> {
+fn change<H: Handle>(p: H, has: &Joined, wanted: &GroupChoice, whole: &[H]) -> Result<(), String> {
+    let group = has.group;
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {
         return Ok(());
     };
     if let Some(second) = whole.get(1).filter(|_| !spans_devices(wanted)) {
         return Err(wanted.blame(&one_device(group, wanted, *second)));
     }
-    match (p.weight(), wanted.weight) {
+    match (has.weight, wanted.weight) {
         (Some(has), Some(asked)) if has != asked => {
             Err(other(group, wanted, "weight", [has, asked]))
         }
-        _ if wanted.class != 0 && wanted.class != p.class() => {
-            let classes = [p.class(), wanted.class].map(u16::from);
+        _ if wanted.class != 0 && wanted.class != has.class => {
+            let classes = [has.class, wanted.class].map(u16::from);
             Err(other(group, wanted, "class", classes))
         }
         _ => p.replace_program(steering),
@@ -136,14 +136,15 @@ fn change<H: Handle>(p: H, group: u16, wanted: &Membership, whole: &[H]) -> Resu
 }
 
 /// The error of a member that has another weight or class than the call asks for.
-fn other(group: u16, wanted: &Membership, what: &str, [has, asked]: [u16; 2]) -> String {
+fn other(group: u16, wanted: &GroupChoice, what: &str, [has, asked]: [u16; 2]) -> String {
     let has = format!("a member of {what} {has}");
     let asked = format!("one of {what} {asked}");
     wanted.blame(&JoinError::AlreadyAs { group, has, asked })
 }
 
 /// The error of a member that is in another group, or in its group with another mode.
-fn already<H: Handle>(p: H, (group, mode): (u16, Mode), wanted: &Membership) -> JoinError {
+fn already<H: Handle>(p: H, has: &Joined, wanted: &GroupChoice) -> JoinError {
+    let (group, mode) = (has.group, has.mode);
     if wanted.group != Group::Number(group) {
         return JoinError::AlreadyIn(group);
     }

@@ -80,8 +80,8 @@ fn put_beside_programs<H: Handle>(
         if !is_ours && steered.is_none() {
             continue;
         }
-        if part.notes().on_xdp.is_some() {
-            in_kernel &= part.filter_on_xdp(code, number).is_some();
+        if part.notes().on_engine.is_some() {
+            in_kernel &= part.filter_on_engine(code, number);
             continue;
         }
         let own = part.kernel_filter();

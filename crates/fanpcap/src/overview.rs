@@ -112,7 +112,7 @@ fn seen(explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> 
     let base = base.filter(|base| !exists(name) && exists(base));
     let is_there = exists(name) || base.is_some();
     let default = explained.plan.as_ref().ok();
-    let default = default.and_then(|plan| plan.membership.as_ref());
+    let default = default.and_then(|plan| plan.choice.as_ref());
     let default = default.filter(|joined| joined.is_default).map(|joined| {
         let group = match joined.group {
             Group::Number(number) => Some(number),

@@ -1,6 +1,6 @@
 //! Makes the plan of a handle, and applies it before activation.
 
-use crate::handle::Handle;
+use crate::handle::{Handle, Setting};
 use fanpcap_config::settings::Plan;
 use std::ffi::c_int;
 
@@ -49,9 +49,10 @@ pub(crate) fn provide<H: Handle>(p: H, plan: &Plan) {
         let asked = notes.snaplen;
         let asked = asked.filter(|asked| (1..=MAXIMUM_SNAPLEN).contains(asked));
         let caplen = c_int::try_from(caplen).unwrap_or(MAXIMUM_SNAPLEN);
-        p.set_snaplen(asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen));
+        let bytes = asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen);
+        p.set(Setting::Snaplen(bytes));
     }
     if let (Some(bytes), None) = (plan.buffer_size(), notes.buffer_size) {
-        p.set_buffer_size(bytes);
+        p.set(Setting::BufferSize(bytes));
     }
 }

@@ -180,17 +180,17 @@ impl Request {
     }
 
     /// Whether the handle is for the XDP engine.
-    fn is_on_xdp(&self) -> bool {
+    fn is_on_engine(&self) -> bool {
         let settings = self.settings.as_ref();
-        settings.is_ok_and(|settings| settings.is_on_xdp(&self.device))
+        settings.is_ok_and(|settings| settings.is_on_engine(&self.device))
     }
 
     fn compile(&self, script: &Script, pcap: PcapCompiler<'_>) -> Result<Arc<Steering>, Report> {
         if let Some(steering) = self.steering.get() {
             return Ok(Arc::clone(steering));
         }
-        let compile = match self.is_on_xdp() {
-            true => Steering::compile_at_xdp,
+        let compile = match self.is_on_engine() {
+            true => Steering::compile_for_engine,
             false => Steering::compile,
         };
         let steering = Arc::new(compile(script, pcap)?);

@@ -14,7 +14,7 @@ pub(crate) fn warn<H: Handle>(p: H) -> c_int {
 
 /// Warns if another application is in the group, which is rarely intended.
 fn of_strangers<H: Handle>(p: H) -> Option<String> {
-    let (group, _) = p.group()?;
+    let group = p.group()?.group;
     let (program, pid) = p.stranger()?;
     Some(format!(
         "fan-out group {group} is shared with another program, {program} (process {pid}): each \

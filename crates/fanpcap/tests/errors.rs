@@ -4,17 +4,19 @@
 
 use fanpcap::request::{named_twice, unreadable};
 use fanpcap_config::device::Device;
+use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::steering::Steering;
-use fanpcap_group::join::{JoinError, ProgramError, XdpError};
+use fanpcap_engine::Refusal;
+use fanpcap_group::join::{EngineError, JoinError, ProgramError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{LoadError, Refused};
 use fanpcap_linux::process::memory::Limit;
 use fanpcap_nic::channels::ChannelError;
 use fanpcap_testkit::errors_page;
-use fanpcap_xdp::Unavailable;
+use fanpcap_xdp::{Unavailable, XdpError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::os::unix::fs::PermissionsExt;
@@ -82,7 +84,7 @@ fn too_large() -> String {
 fn balanced_classes() -> Report {
     let text = "+balance main = classify 2 >-> steer_flow";
     let pcap = |_: &str| Err("no libpcap here".to_owned());
-    Steering::compile_at_xdp(&Script::of_title(text), &pcap).unwrap_err()
+    Steering::compile_for_engine(&Script::of_title(text), &pcap).unwrap_err()
 }
 
 /// Of a file with a program, of this length; the test runs in its directory, so that the name is
@@ -198,21 +200,24 @@ fn produce() -> Vec<Report> {
 /// Errors of the XDP engine.
 fn of_xdp() -> BTreeMap<String, String> {
     let device = || "eth0".to_owned();
-    let of_xdp = [
-        XdpError::OtherEngine {
+    let of_groups = [
+        EngineError::Other {
             group: 7,
-            has_xdp: true,
+            has: "engine xdp".to_owned(),
+            wants: "packet sockets".to_owned(),
         },
-        XdpError::Unreachable {
+        EngineError::Unreachable {
             device: device(),
             reasons: "process 42 (tcpdump): pidfd_getfd: Operation not permitted (os error 1)"
                 .to_owned(),
         },
-        XdpError::Crowded { device: device() },
-        XdpError::Lost {
+        EngineError::Lost {
             group: 7,
             device: device(),
         },
+    ];
+    let of_xdp = [
+        XdpError::Crowded { device: device() },
         XdpError::Unavailable(Unavailable::Loopback),
         XdpError::Memory {
             snaplen: 262_144,
@@ -226,16 +231,21 @@ fn of_xdp() -> BTreeMap<String, String> {
             limit: 65_536,
         })),
     ];
-    let all = of_xdp.into_iter().map(JoinError::from);
+    let refusals = of_xdp.into_iter().map(Refusal::from);
+    let of_groups = of_groups.into_iter().chain(refusals.map(EngineError::from));
+    let all = of_groups.map(JoinError::from);
     let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
     let of_handles = [
         (
             "xdp-default-route",
-            format!("it has an IP address, {}", fanpcap::on_xdp::NOT_STOLEN),
+            format!("it has an IP address, {}", fanpcap::engine::NOT_STOLEN),
         ),
         (
             "alone-on-xdp",
-            format!("pcap_fanout: {}", fanpcap::on_xdp::ALONE),
+            format!(
+                "pcap_fanout: {}",
+                fanpcap::engine::alone(Engine::named("xdp").unwrap())
+            ),
         ),
     ];
     let of_handles = of_handles.map(|(name, text)| (name.to_owned(), text));

@@ -1,5 +1,5 @@
 //! Members of a steered group that are killed at each step of each change: the next member
-//! completes or undoes it, and table, kernel, locker and pages agree afterwards.
+//! completes or undoes it, and table, kernel, descriptor store and pages agree afterwards.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for;
@@ -141,7 +141,7 @@ fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
 /// The device goes on to serve one group alone.
 #[test]
 #[ignore = "needs root: run by make test"]
-fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
+fn a_member_clears_the_group_slot_of_another_group_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 1,
         driver: "xdp",
@@ -154,7 +154,7 @@ fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
         act: |stage, victim| {
             ensure!(stage.serves_several()?, "the device serves one group");
             drop(victim.other.take());
-            await_for("the berth to be cleared", LIMIT, || {
+            await_for("the group slot to be cleared", LIMIT, || {
                 victim.it.count(0)?;
                 Ok((!stage.serves_several()?).then_some(()))
             })

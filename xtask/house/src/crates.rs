@@ -99,6 +99,31 @@ pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     found
 }
 
+/// Crates that serve every engine.
+const OF_EVERY_ENGINE: [&str; 5] = [
+    "fanpcap-config",
+    "fanpcap-group",
+    "fanpcap",
+    "fanpcap-abi",
+    "fanpcap-cli",
+];
+
+/// The engines.
+const ENGINES: [&str; 2] = ["fanpcap-tpacket", "fanpcap-xdp"];
+
+/// Crates that serve every engine and name one in their Cargo.toml; those of tests aside.
+pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
+    let serve_all = members
+        .iter()
+        .filter(|member| OF_EVERY_ENGINE.contains(&member.name.as_str()));
+    let named = serve_all.flat_map(|member| {
+        let needs = member.needs.iter();
+        let engines = needs.filter(|needed| ENGINES.contains(&needed.as_str()));
+        engines.map(|engine| format!("{} -> {engine}", member.name))
+    });
+    named.collect()
+}
+
 /// Whether the code of `from` depends on `to`, directly or through others.
 fn reaches(members: &[Member], places: &BTreeMap<&str, usize>, from: &str, to: &str) -> bool {
     from != to

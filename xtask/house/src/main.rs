@@ -1,5 +1,6 @@
 //! Checks the order of modules and crates: a module uses modules declared before it, a crate uses
-//! crates listed before it. A backward arrow is part of a cycle, or may become one.
+//! crates listed before it. A backward arrow is part of a cycle, or may become one. Crates that
+//! serve every engine depend on none. And checks the words of code and documents.
 
 #![allow(
     clippy::print_stdout,
@@ -9,6 +10,7 @@
 mod modules;
 mod arrows;
 mod crates;
+mod words;
 
 use anyhow::{Result, ensure};
 
@@ -27,6 +29,16 @@ fn main() -> Result<()> {
     ensure!(
         found.is_empty(),
         "these use what is declared later; declare that first, or cut the circle: {found:#?}"
+    );
+    let bound = crates::bound_to_an_engine(&members);
+    ensure!(
+        bound.is_empty(),
+        "these serve every engine, and so depend on fanpcap-engine alone: {bound:#?}"
+    );
+    let replaced = words::replaced()?;
+    ensure!(
+        replaced.is_empty(),
+        "docs/glossary.md has other words for these: {replaced:#?}"
     );
     let crates = members.len();
     println!("{crates} crates, {files} files");

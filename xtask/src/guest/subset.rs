@@ -70,7 +70,7 @@ const SUBSET: &[Tests] = &[
             "membership::deaths::members_that_hang_and_are_killed_lose",
             "membership::deaths::members_without_privileges",
             "membership::joins::each_newcomer",
-            "membership::legs::both_directions_move_together_when_members_come",
+            "membership::device_groups::both_directions_move_together_when_members_come",
             "membership::relinked::a_device_that_was_down",
             "membership::silent::one_that_is_stopped",
             "membership::sticky::newcomers_move",

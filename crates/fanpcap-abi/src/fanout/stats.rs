@@ -55,8 +55,10 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     if total(p).is_ok() {
         let counters = |entry: &mut Entry| {
             let (member, _) = entry.member.as_ref()?;
-            let on_xdp = member.stake().and_then(|stake| stake.counted());
-            Some(on_xdp.unwrap_or_else(|| member.counters()))
+            let on_engine = member
+                .membership()
+                .and_then(|membership| membership.counted());
+            Some(on_engine.unwrap_or_else(|| member.counters()))
         };
         let counters = handles::with(p, counters).flatten()?;
         stat.received = counters.received;
@@ -71,9 +73,11 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
         }
     }
     handles::refresh_beside(p, &identity);
-    let stake = handles::stake(p);
+    let membership = handles::membership(p);
     // Read it first: who is gone since then is missing in the sums, and not counted twice.
-    let departed = stake.map(|stake| stake.departed()).unwrap_or_default();
+    let departed = membership
+        .map(|membership| membership.departed())
+        .unwrap_or_default();
     add_group(&mut stat, &identity.group_stats(&departed));
     if !has_counters(&stat) {
         stat.valid &= !(COUNTERS | GROUP_COUNTERS | LATE);

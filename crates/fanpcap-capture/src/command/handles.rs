@@ -9,7 +9,7 @@ use super::Arguments;
 
 /// How the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Membership {
+enum GroupChoice {
     /// No group: one handle, and the user asked for none.
     None,
     /// Through the settings: environment or config file.
@@ -22,7 +22,7 @@ enum Membership {
 pub(super) struct Source<'a> {
     arguments: &'a Arguments,
     library: &'a Library,
-    membership: Membership,
+    choice: GroupChoice,
     /// Group of the handles opened so far.
     group: Option<u16>,
 }
@@ -41,11 +41,11 @@ impl<'a> Source<'a> {
     /// A source for the device or savefile in `arguments`.
     pub(super) fn new(arguments: &'a Arguments, library: &'a Library) -> Result<Self> {
         let device = arguments.interface.as_deref();
-        let membership = device.map(|device| choose(arguments, library, device));
+        let choice = device.map(|device| choose(arguments, library, device));
         Ok(Self {
             arguments,
             library,
-            membership: membership.transpose()?.unwrap_or(Membership::None),
+            choice: choice.transpose()?.unwrap_or(GroupChoice::None),
             group: None,
         })
     }
@@ -73,15 +73,15 @@ impl<'a> Source<'a> {
     }
 
     fn open_device(&mut self, device: &str, thread: u16) -> Result<Handle> {
-        let handle = activate(self.arguments, self.library, device, self.membership)
+        let handle = activate(self.arguments, self.library, device, self.choice)
             .with_context(|| format!("{device}, thread {thread}"))?;
         let group = handle.group();
         if thread == 0 {
             self.group = group;
         }
-        if self.membership == Membership::Call(None) {
+        if self.choice == GroupChoice::Call(None) {
             // The kernel picked the group for the first handle; all others join that group.
-            self.membership = Membership::Call(group);
+            self.choice = GroupChoice::Call(group);
         }
         // Several handles outside a group would capture each packet several times.
         ensure!(
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
 }
 
 /// Picks the membership from `arguments` and the settings.
-fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Membership> {
+fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<GroupChoice> {
     let asked = arguments.group.is_some() || arguments.fanout.is_some();
     if !library.fans_out() {
         let path = library.path().display();
@@ -123,15 +123,15 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Memb
             "{path} has no pcap_fanout(), so its handles can't share packets: each thread would capture \
              every packet. Use one thread, or fanpcap's own library (no --library)"
         );
-        return Ok(Membership::None);
+        return Ok(GroupChoice::None);
     }
     if !asked && !arguments.is_apart && is_set(device) {
-        return Ok(Membership::Settings);
+        return Ok(GroupChoice::Settings);
     }
     if !asked && !arguments.is_apart && arguments.threads == 1 {
-        return Ok(Membership::None);
+        return Ok(GroupChoice::None);
     }
-    Ok(Membership::Call(arguments.group))
+    Ok(GroupChoice::Call(arguments.group))
 }
 
 /// Whether the settings name a group. The library reports wrong settings.
@@ -142,14 +142,14 @@ fn is_set(device: &str) -> bool {
     let of_parts = request.of_parts().unwrap_or_else(|| vec![request]);
     let pcap = |_: &str| Err("it is the library that compiles filters".to_owned());
     let mut plans = of_parts.iter().map(|request| request.plan(&pcap));
-    plans.any(|plan| plan.map_or(true, |plan| plan.membership.is_some()))
+    plans.any(|plan| plan.map_or(true, |plan| plan.choice.is_some()))
 }
 
 fn activate(
     arguments: &Arguments,
     library: &Library,
     device: &str,
-    membership: Membership,
+    choice: GroupChoice,
 ) -> Result<Handle> {
     let mut created = library.create(device)?;
     created.set_snaplen(arguments.snaplen)?;
@@ -161,7 +161,7 @@ fn activate(
     }
     // On a device that has microseconds only, the savefile has microseconds too.
     let _ = created.set_tstamp_precision(Precision::Nano);
-    if let Membership::Call(group) = membership {
+    if let GroupChoice::Call(group) = choice {
         created.fanout(group, arguments.fanout.as_deref())?;
     }
     let (handle, warning) = created.activate()?;

@@ -29,7 +29,7 @@ pub(super) fn line(told: &Overview) -> Result<String> {
 fn device(seen: &Entry) -> Value {
     let explained = &seen.explained;
     let plan = explained.plan.as_ref().ok();
-    let joined = plan.and_then(|plan| plan.membership.as_ref());
+    let joined = plan.and_then(|plan| plan.choice.as_ref());
     let origins = &explained.origins;
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
@@ -50,8 +50,8 @@ fn device(seen: &Entry) -> Value {
         },
         "driver": origins.driver.as_ref().map(|(_, engine)| engine.name()),
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
-        "steal": plan.and_then(|plan| plan.on_xdp.as_ref()).map(|it| it.steal.name()),
-        "outgoing": plan.and_then(|plan| plan.on_xdp.as_ref()).map(|it| it.outgoing),
+        "steal": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.steal.name()),
+        "outgoing": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.outgoing),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
         "caplen": plan.and_then(|plan| plan.caplen),
         "caplen_from": origins.caplen,

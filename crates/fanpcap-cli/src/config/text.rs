@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use fanpcap::overview::{Entry, Overview, mode_text};
-use fanpcap_config::settings::{OnXdp, Plan, Steal};
+use fanpcap_config::settings::{OnEngine, Plan, Steal};
 
 use super::group;
 
@@ -44,7 +44,7 @@ fn one(page: &mut String, device: &Entry) {
     line(page, "device", &explained.device, note);
     let Ok(plan) = &explained.plan else { return };
     let origins = &explained.origins;
-    match &plan.membership {
+    match &plan.choice {
         Some(joined) => {
             line(page, "group", &group(joined), Some(&joined.origin));
             let default = device.default.as_ref();
@@ -66,7 +66,7 @@ fn one(page: &mut String, device: &Entry) {
     if let Some((origin, engine)) = &origins.driver {
         line(page, "driver", engine.name(), Some(origin));
     }
-    if let Some(on_xdp) = &plan.on_xdp {
+    if let Some(on_xdp) = &plan.on_engine {
         host(page, on_xdp);
     }
     match plan.caplen {
@@ -89,7 +89,7 @@ fn one(page: &mut String, device: &Entry) {
 }
 
 /// Writes what the host gets of a device on the XDP engine, and whether what it sends is captured.
-fn host(page: &mut String, on_xdp: &OnXdp) {
+fn host(page: &mut String, on_xdp: &OnEngine) {
     let steal = on_xdp.steal.name();
     let gets = match on_xdp.steal {
         Steal::No => "every packet",
@@ -155,7 +155,7 @@ fn row(device: &Entry) -> [String; 6] {
         let device = explained.device.clone();
         return [device, unknown(), what, unknown(), unknown(), String::new()];
     };
-    let joined = plan.membership.as_ref();
+    let joined = plan.choice.as_ref();
     let mut from = Vec::new();
     let driver = origins.driver.as_ref().map(|(origin, _)| origin);
     let all = [

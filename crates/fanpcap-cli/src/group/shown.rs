@@ -3,7 +3,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{Elephant, Gone, Leveled, Place, State, UnderWay, View};
+use fanpcap_group::view::{Elephant, FinalCounters, Leveled, Place, State, UnderWay, View};
 use fanpcap_linux::process::stat::Stat;
 use fanpcap_snapshot::{Offered, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
@@ -179,7 +179,7 @@ fn of_place(place: &Place, sockets: &[&Socket], now_ns: u64) -> Slot {
         weight: Some(place.weight),
         class: Some(place.class),
         state_seconds: Some(rounded(seconds(place.since_ns, now_ns))),
-        heir_slot: place.heir,
+        heir_slot: place.taker,
         ring_bytes: seen.ring_bytes,
         is_member,
     }
@@ -210,7 +210,7 @@ fn state(place: &Place) -> &'static str {
         State::Live => "live",
         State::Newcomer => "newcomer",
         State::Dead => "gone",
-        State::Inherited => "inherited",
+        State::TakenOver => "inherited",
         State::Vacant => "placeholder",
         State::Awaited => "awaited",
         State::Free => "free",
@@ -228,7 +228,7 @@ fn under_way(change: UnderWay, now_ns: u64) -> String {
             format!("a newcomer joins into slot {slot}, pid {pid}, for {since} s")
         }
         UnderWay::Balance => "buckets move".to_owned(),
-        UnderWay::Epitaph(slot) => format!("slot {slot} becomes a placeholder"),
+        UnderWay::TakeoverStatus(slot) => format!("slot {slot} becomes a placeholder"),
         UnderWay::Trim(slot) => format!("slot {slot} is given up"),
         UnderWay::Succeed(from, to) => format!("slot {to} takes over what slot {from} has"),
         UnderWay::Renumber => "slots get new numbers".to_owned(),
@@ -250,7 +250,7 @@ fn rounds(leveled: &Leveled) -> Rounds {
     }
 }
 
-fn sums(gone: &Gone) -> Sums {
+fn sums(gone: &FinalCounters) -> Sums {
     Sums {
         members_total: gone.members,
         received_packets_total: gone.received,

@@ -111,7 +111,7 @@ fn table(shown: &Shown) -> Vec<String> {
 
 fn cells(slot: &Slot) -> [String; TITLES.len()] {
     let state = match slot.heir_slot {
-        Some(heir) => format!("{} by {heir}", slot.state),
+        Some(taker) => format!("{} by {taker}", slot.state),
         None => slot.state.to_owned(),
     };
     let share = slot.share_percent.map(|it| format!("{it:.1}%"));

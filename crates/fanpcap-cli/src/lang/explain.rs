@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{AtXdp, Compiled, Definition, GroupOptions, ebpf};
+use fanpcap_steer::{Compiled, Definition, ForEngine, GroupOptions, ebpf};
 use fanpcap_terminal::streams;
 
 use super::given::Given;
@@ -76,14 +76,14 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
         }
         Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
     }
-    match AtXdp::of(program.clone(), GroupOptions::default())
+    match ForEngine::of(program.clone(), GroupOptions::default())
         .and_then(|it| Ok((it.decision()?, it)))
     {
-        Ok((object, at_xdp)) => {
+        Ok((object, for_engine)) => {
             writeln!(text, "\nOn the XDP engine: yes")?;
             let what = "who gets it, without the copy into a member's ring";
             Part::whole(what, object).write(&mut text, &frames, bytecode)?;
-            write_beyond(&mut text, &at_xdp)?;
+            write_beyond(&mut text, &for_engine)?;
         }
         Err(why) => writeln!(text, "\nOn the XDP engine: no\n  {why}")?,
     }
@@ -102,14 +102,14 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
 }
 
 /// Writes what a group of the kernel's can't do.
-fn write_beyond(text: &mut String, at_xdp: &AtXdp) -> Result<()> {
+fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
     let beyond = [
-        (at_xdp.copies(), "some packets go to several members"),
+        (for_engine.copies(), "some packets go to several members"),
         (
-            at_xdp.classifies(),
+            for_engine.classifies(),
             "some packets go to members of a class (+class=N) only",
         ),
-        (at_xdp.decides_for_host(), "it says what the host gets"),
+        (for_engine.decides_for_host(), "it says what the host gets"),
     ];
     for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {
         writeln!(text, "    {what}")?;

@@ -342,7 +342,7 @@ pub(crate) fn in_traffic(
         let line = line
             .replace("TCPDUMP", &tcpdump)
             .replace("OBJECT", &preloaded(&scratch, "dies")?)
-            .replace("SLOWLY", &preloaded(&scratch, "moors_slowly")?);
+            .replace("SLOWLY", &preloaded(&scratch, "attaches_slowly")?);
         let group = GROUP.to_string();
         let common = ["--group", &group, "--cpus", "none", "--device", FAR];
         let running = Running::start(&[&common, options].concat(), &["sh", "-c", &line])?;

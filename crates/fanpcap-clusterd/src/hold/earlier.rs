@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use fanpcap_bpf::MapKind;
-use fanpcap_group::root;
-use fanpcap_group::selection::{self, BPF, CLUSTER, LINK, NEXT};
+use fanpcap_engine::root;
 use fanpcap_linux::bpf::{Attached, Hook, ObjectArray, ObjectId};
 use fanpcap_linux::file::bpf_fs;
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
 
 use super::{
     MOUNT, forget_sets, locked, open, read_state, remove_if_there, state_name, taken,

@@ -2,6 +2,7 @@
 //! one member, such as `+weight=3`.
 
 use super::{Mode, ModeKind};
+use crate::engine::Engine;
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_steer::nearest::nearest;
 use fanpcap_steer::{Balance, GroupOptions};
@@ -138,7 +139,7 @@ impl Options {
         let class = number(word, value, 1, CLASS_MAX.into())?;
         let class = u8::try_from(class).unwrap_or(CLASS_MAX);
         if self.mode.kind != ModeKind::Program {
-            return Err(class_needs_xdp(class));
+            return Err(class_needs_engine(class));
         }
         match self.class.replace((class, at)) {
             Some((before, _)) if before != class => {
@@ -206,11 +207,13 @@ fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fa
 }
 
 /// The fault of a class in a group of the kernel's.
-pub(crate) fn class_needs_xdp(class: u8) -> Fault {
+pub(crate) fn class_needs_engine(class: u8) -> Fault {
+    let engines = Engine::of_devices();
     let message = format!(
-        "'+class={class}' is for groups on the engine xdp: the kernel gives a packet to one member of all"
+        "'+class={class}' is for groups on the engine {engines}: the kernel gives a packet to one member of all"
     );
-    Fault::new("option-needs-xdp", message).hint("add 'driver@DEVICE = xdp', or leave it out")
+    Fault::new("option-needs-xdp", message)
+        .hint(format!("add 'driver@DEVICE = {engines}', or leave it out"))
 }
 
 /// The fault of a class in a group whose steering program gives no packets to classes.

@@ -4,7 +4,7 @@ use super::Settings;
 use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
 use super::keys::Key;
-use super::on_xdp::{OnXdp, Steal};
+use super::on_engine::{OnEngine, Steal};
 use super::value::Value;
 use crate::device::{Device, Part};
 use crate::engine::Engine;
@@ -18,15 +18,15 @@ pub(super) struct Asked<'a> {
 }
 
 impl Settings {
-    /// Whether a handle on `device` is for the XDP engine.
-    pub fn is_on_xdp(&self, device: &Device) -> bool {
+    /// Whether a handle on `device` is for an engine that takes devices.
+    pub fn is_on_engine(&self, device: &Device) -> bool {
         let asked = |part| Asked {
             settings: self,
             device,
             part,
         };
         let mut all = device.parts().iter().map(asked);
-        all.any(|asked| asked.on_xdp().is_some())
+        all.any(|asked| asked.on_engine().is_some())
     }
 }
 
@@ -37,11 +37,10 @@ impl<'a> Asked<'a> {
         self.device.engine().or_else(of_settings)
     }
 
-    /// The plan for the XDP engine, if that is the engine.
-    pub(super) fn on_xdp(&self) -> Option<OnXdp> {
-        if self.engine() != Some(Engine::Xdp) || self.device.is_fallback() {
-            return None;
-        }
+    /// The plan for an engine that takes devices, if that is the engine.
+    pub(super) fn on_engine(&self) -> Option<OnEngine> {
+        let engine = self.engine().filter(|engine| engine.takes_devices());
+        let engine = engine.filter(|_| !self.device.is_fallback())?;
         let of_device = |key| self.of_device(key).map(|entry| &entry.value);
         let steal = match of_device(Key::Steal) {
             Some(Value::Steal(steal)) => *steal,
@@ -53,7 +52,8 @@ impl<'a> Asked<'a> {
         };
         let of_name = self.device.engine().map(|_| self.device.text().to_owned());
         let origin = of_name.or_else(|| self.driver().map(Entry::origin));
-        Some(OnXdp {
+        Some(OnEngine {
+            engine,
             steal,
             outgoing,
             origin: origin.unwrap_or_default(),

@@ -62,8 +62,8 @@ pub(super) enum Honoured {
     OutsideGroups,
     /// All handles, if the value is an engine that this version has.
     OurEngines,
-    /// Handles on the XDP engine.
-    OnXdp,
+    /// Handles on engines that take devices.
+    OnEngine,
 }
 
 /// A row of the table of keys.
@@ -145,8 +145,9 @@ pub(super) static KEYS: [Row; 17] = [
     Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Engine)
         .set_by(&["DRIVER"], None)
         .honoured(Honoured::OurEngines),
-    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnXdp),
-    Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo).honoured(Honoured::OnXdp),
+    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnEngine),
+    Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo)
+        .honoured(Honoured::OnEngine),
     Row::new(Key::Keep, &["keep"], Scope::Device, Takes::YesNo),
     channels(Key::RxChannels, &["rx_channels"]),
     channels(Key::TxChannels, &["tx_channels"]),

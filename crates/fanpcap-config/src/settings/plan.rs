@@ -3,9 +3,9 @@
 use super::asked::Asked;
 use super::entry::{Entry, Target};
 use super::environment::shell_name;
+use super::group_choice::{CALL, FanoutCall, Group, GroupChoice};
 use super::keys::{Honoured, Key};
-use super::membership::{CALL, FanoutCall, Group, Membership};
-use super::on_xdp::{self, OnXdp};
+use super::on_engine::{self, OnEngine};
 use super::placement::Placement;
 use super::value::Value;
 use super::{Settings, find};
@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::ModeKind;
-use crate::mode::options::{class_needs_xdp, not_classified};
+use crate::mode::options::{class_needs_engine, not_classified};
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The group to join, if any.
-    pub membership: Option<Membership>,
+    pub choice: Option<GroupChoice>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
     /// Settings or the device's name ask for the engine on AF_PACKET.
     pub tpacket: bool,
     /// The device's name asks for that engine. The application is told if it can't be used.
     pub by_name: bool,
-    /// Settings or the device's name ask for the XDP engine.
-    pub on_xdp: Option<OnXdp>,
+    /// Settings or the device's name ask for an engine that takes devices.
+    pub on_engine: Option<OnEngine>,
     /// What settings ask of the device's channels, interrupts and polling threads.
     pub placement: Option<Placement>,
 }
@@ -41,7 +41,7 @@ pub struct Plan {
 impl Plan {
     /// Whether our reader reads the handle, rather than the system's library.
     pub fn is_read_by_us(&self) -> bool {
-        self.tpacket || self.membership.is_some() || self.on_xdp.is_some()
+        self.tpacket || self.choice.is_some() || self.on_engine.is_some()
     }
 
     /// Bytes of the handle's ring if the application does not set them; `None`: the system's
@@ -50,13 +50,12 @@ impl Plan {
     pub fn buffer_size(&self) -> Option<i32> {
         match self {
             Self {
-                on_xdp: Some(_),
+                on_engine: Some(_),
                 caplen,
                 ..
-            } => Some(on_xdp::ring_bytes(*caplen)),
+            } => Some(on_engine::ring_bytes(*caplen)),
             Self {
-                membership: Some(_),
-                ..
+                choice: Some(_), ..
             } => Some(16 << 20),
             Self { tpacket: true, .. } => Some(8 << 20),
             _ => None,
@@ -81,10 +80,10 @@ impl Settings {
         if device.names_none() {
             return Err(self.no_device(device));
         }
-        let mut membership = None;
+        let mut choice = None;
         let by_name = device.engine().is_some_and(Engine::is_rings);
         let mut tpacket = device.is_part() || device.is_fallback();
-        let mut on_xdp = None;
+        let mut on_engine = None;
         let mut placement = None;
         for part in device.parts() {
             let asked = Asked {
@@ -98,25 +97,25 @@ impl Settings {
                 interfaces,
                 compile,
             };
-            let joined = handle.membership()?;
+            let joined = handle.choice()?;
             handle.refuse_unhonoured(joined.is_some())?;
-            membership = membership.or(joined);
+            choice = choice.or(joined);
             tpacket |= handle.asked.engine().is_some_and(Engine::is_rings);
-            on_xdp = on_xdp.or(handle.asked.on_xdp());
+            on_engine = on_engine.or(handle.asked.on_engine());
             placement = placement.or(handle.asked.placement());
         }
-        if membership.is_some() {
+        if choice.is_some() {
             refuse_engine(device)?;
         }
         let caplen = self
             .for_all(Key::Caplen)
             .and_then(|entry| entry.value.number());
         Ok(Plan {
-            membership,
+            choice,
             caplen,
             tpacket,
             by_name,
-            on_xdp,
+            on_engine,
             placement,
         })
     }
@@ -150,7 +149,7 @@ struct Handle<'a> {
 }
 
 impl<'a> Handle<'a> {
-    fn membership(&self) -> Result<Option<Membership>, Report> {
+    fn choice(&self) -> Result<Option<GroupChoice>, Report> {
         let (group, origin) = if let Some(call) = self.call {
             (call.group, CALL.to_owned())
         } else if let Some((group, entry)) = self.group_entry()? {
@@ -162,8 +161,8 @@ impl<'a> Handle<'a> {
         let is_default = asked.is_none();
         let default = || Fanout::Program(Script::default_mode());
         let mut fanout = asked.unwrap_or_else(default);
-        if self.asked.on_xdp().is_some() {
-            fanout = self.steered(group, fanout)?;
+        if let Some(on_engine) = self.asked.on_engine() {
+            fanout = self.steered(group, fanout, on_engine.engine)?;
         }
         let (mode, steering, weight, class) = match fanout {
             Fanout::Mode(mode) => (mode, None, None, 0),
@@ -172,7 +171,7 @@ impl<'a> Handle<'a> {
                 (script.mode(), Some(steering), script.weight(), class)
             }
         };
-        Ok(Some(Membership {
+        Ok(Some(GroupChoice {
             group,
             mode,
             steering,
@@ -234,11 +233,11 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The mode of a group on the XDP engine.
-    fn steered(&self, group: Group, fanout: Fanout) -> Result<Fanout, Report> {
+    /// The mode of a group on an engine that takes devices.
+    fn steered(&self, group: Group, fanout: Fanout, engine: Engine) -> Result<Fanout, Report> {
         let entry = self.fanout_entry(group).ok().flatten();
         let of_call = self.call.is_some_and(|call| call.fanout.is_some());
-        on_xdp::steered(fanout).map_err(|fault| match entry {
+        on_engine::steered(fanout, engine).map_err(|fault| match entry {
             Some(entry) if !of_call => fault.report(entry.place.clone()),
             _ => fault.at(CALL, 1, ""),
         })
@@ -247,8 +246,8 @@ impl<'a> Handle<'a> {
     /// A compiled steering program, and the class of the member that brings it.
     fn compiled(&self, script: &Script) -> Result<(Arc<Steering>, u8), Report> {
         let class = script.class();
-        if let Some(class) = class.filter(|_| self.asked.on_xdp().is_none()) {
-            return Err(script.blame_class(class_needs_xdp(class)));
+        if let Some(class) = class.filter(|_| self.asked.on_engine().is_none()) {
+            return Err(script.blame_class(class_needs_engine(class)));
         }
         let steering = (self.compile)(script)?;
         match class {
@@ -312,16 +311,20 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.asked.settings;
-        let is_on_xdp = self.asked.engine() == Some(Engine::Xdp);
+        let is_on_engine = self.asked.engine().is_some_and(Engine::takes_devices);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
             Honoured::OutsideGroups => joins,
             Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
-            Honoured::OnXdp => !is_on_xdp && self.asked.concerns(entry) && !entry.is_default(),
+            Honoured::OnEngine => {
+                !is_on_engine && self.asked.concerns(entry) && !entry.is_default()
+            }
         };
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
-            Some(entry) if entry.key.row().honoured == Honoured::OnXdp => Err(needs_xdp(entry)),
+            Some(entry) if entry.key.row().honoured == Honoured::OnEngine => {
+                Err(needs_engine(entry))
+            }
             Some(entry) => Err(not_in_version(entry)),
         }
     }
@@ -355,23 +358,26 @@ impl Entry {
 fn not_in_version(entry: &Entry) -> Report {
     let (is_variable, name) = (entry.is_variable(), &entry.name);
     let remove = if is_variable { "unset" } else { "remove" };
+    let absent = entry.engine().and_then(Engine::absent);
     let (what, hint) = if let Value::Engine(engine) = entry.value {
-        let hint = format!("write {}, or {remove} {name}", Engine::Tpacket);
+        let hint = format!("write tpacket, or {remove} {name}");
         (format!("driver '{engine}'"), hint)
     } else {
         (quote(name), format!("{remove} it"))
     };
-    let message = format!("{what} is not in this version");
+    let why = absent.map_or_else(String::new, |why| format!(": {why}"));
+    let message = format!("{what} is not in this version{why}");
     let fault = Fault::new("setting-not-in-version", message).hint(hint);
     fault.report(entry.place.clone())
 }
 
-/// The report of a setting that only handles on the XDP engine honour.
-fn needs_xdp(entry: &Entry) -> Report {
+/// The report of a setting that only handles on engines that take devices honour.
+fn needs_engine(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);
-    let message = format!("{} needs driver xdp", quote(name));
-    let hint = format!("add 'driver@{device} = xdp', or remove {name}");
+    let engines = Engine::of_devices();
+    let message = format!("{} needs driver {engines}", quote(name));
+    let hint = format!("add 'driver@{device} = {engines}', or remove {name}");
     let fault = Fault::new("setting-needs-xdp", message).hint(hint);
     fault.report(entry.place.clone())
 }
@@ -396,10 +402,11 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
 }
 
 fn refuse_engine(device: &Device) -> Result<(), Report> {
-    let Some(engine) = device.engine().filter(|engine| !engine.is_ours()) else {
+    let engine = device.engine();
+    let Some((engine, why)) = engine.and_then(|it| Some((it, it.absent()?))) else {
         return Ok(());
     };
-    let message = format!("groups on engine '{engine}' are not in this version");
+    let message = format!("groups on engine '{engine}' are not in this version: {why}");
     let fault = Fault::new("engine-not-in-version", message).hint("leave the prefix out");
     Err(fault.at("device", 1, device.text()))
 }
@@ -412,6 +419,6 @@ pub use explain::{Explained, Ignored, Origins, Reason};
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod xdp_tests;
+mod engine_tests;
 #[cfg(test)]
 mod placement_tests;

@@ -1,6 +1,6 @@
 //! Values of settings: their types, parsing and checks.
 
-use super::on_xdp::Steal;
+use super::on_engine::Steal;
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::Mode;
@@ -164,8 +164,8 @@ fn steal(text: &str) -> Result<Steal, Fault> {
 fn engine(text: &str) -> Result<Engine, Fault> {
     let lower = text.to_ascii_lowercase();
     Engine::named(&lower).ok_or_else(|| {
-        let names = Engine::ALL.map(Engine::name);
-        let near = nearest(&lower, names).map(str::to_owned);
+        let names: Vec<&str> = Engine::all().map(Engine::name).collect();
+        let near = nearest(&lower, names.clone()).map(str::to_owned);
         let otherwise = format!("the drivers are {}", names.join(", "));
         Fault::new("driver-unknown", format!("unknown driver {}", quote(text)))
             .nearest(near, otherwise)

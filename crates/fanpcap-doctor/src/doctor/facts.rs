@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_config::device::ANY;
-use fanpcap_group::turn;
+use fanpcap_group::guard;
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
@@ -93,7 +93,7 @@ pub(super) fn read(
     let library = Library::read(program, &now.snapshot, &settings.wanted);
     let mut groups = groups::groups(&before.snapshot, &now.snapshot);
     for group in &mut groups {
-        group.holder = turn::holder(group.ifindex, group.number);
+        group.holder = guard::holder(group.ifindex, group.number);
     }
     let kernel = nic::kernel();
     Ok(Facts {

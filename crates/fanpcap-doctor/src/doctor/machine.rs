@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use fanpcap_group::root::{self, Foreign};
+use fanpcap_engine::root::{self, Foreign};
 
 use super::finding::{Effect, Finding, MACHINE, word};
 

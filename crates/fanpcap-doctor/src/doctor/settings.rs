@@ -3,7 +3,7 @@
 
 use fanpcap::overview::Overview;
 use fanpcap_config::report::{Place, Report, harmless_text, quote};
-use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, Steal, shell_name};
+use fanpcap_config::settings::{Group as Joined, GroupChoice, Ignored, Reason, Steal, shell_name};
 use fanpcap_group::join::{self, Runs};
 use fanpcap_pcap::compile_expression;
 
@@ -50,12 +50,12 @@ impl Settings {
             let Ok(plan) = &entry.explained.plan else {
                 continue;
             };
-            if let Some(xdp) = &plan.on_xdp {
+            if let Some(xdp) = &plan.on_engine {
                 on_xdp.push((device.clone(), xdp.origin.clone()));
                 stolen.extend((xdp.steal == Steal::Yes).then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
-            if let Some((joined, ifindex)) = plan.membership.as_ref().zip(ifindex(base)) {
+            if let Some((joined, ifindex)) = plan.choice.as_ref().zip(ifindex(base)) {
                 wanted.extend(GroupSetting::of(device, ifindex, joined));
             }
         }
@@ -80,7 +80,7 @@ impl Settings {
 }
 
 impl GroupSetting {
-    fn of(device: &str, ifindex: u32, joined: &Membership) -> Option<Self> {
+    fn of(device: &str, ifindex: u32, joined: &GroupChoice) -> Option<Self> {
         let Joined::Number(group) = joined.group else {
             return None;
         };

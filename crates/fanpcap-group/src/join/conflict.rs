@@ -1,12 +1,12 @@
 //! What a group has that a newcomer did not ask for.
 
+use super::engine_error::EngineError;
 use super::error::JoinError;
-use super::xdp_error::XdpError;
 use crate::roster::Roster;
 use fanpcap_config::device::ANY;
 use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::GroupChoice;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{Address, ETH_P_SILENT};
 
@@ -23,7 +23,7 @@ pub(super) enum Doubt {
 /// Finds a difference between the group, as packet diag and the pages describe it, and `asked`.
 pub(super) fn conflict(
     group: u16,
-    asked: &Membership,
+    asked: &GroupChoice,
     own: Address,
     doubt: Doubt,
 ) -> Option<JoinError> {
@@ -35,8 +35,10 @@ pub(super) fn conflict(
         return Some(JoinError::OtherDevice { group, has, wants });
     }
     if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        let has_xdp = other.protocol == ETH_P_SILENT;
-        return Some(XdpError::OtherEngine { group, has_xdp }.into());
+        let engine = fanpcap_engines::numbered(0).map(|it| it.name());
+        let [has, wants] = [other.protocol, own.protocol]
+            .map(|protocol| engine.filter(|_| protocol == ETH_P_SILENT));
+        return Some(EngineError::other(group, has, wants).into());
     }
     if other.protocol != own.protocol {
         let (has, wants) = (other.protocol, own.protocol);

@@ -1,23 +1,23 @@
 //! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
 //! them, and takes a slot.
 
-mod on_xdp;
+mod on_device;
 
-use super::ready::{Ready, new_shared};
+use super::ready::{self, Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
-use super::{JoinError, Newcomer, ProgramError, XdpError};
+use super::{EngineError, JoinError, Newcomer, ProgramError};
 use crate::exchange;
 use crate::found;
-use crate::ground::{Entering, Kernel, Refused};
+use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
+use crate::kernel::{Entering, Kernel, Refused};
 use crate::member::Member;
+use crate::membership::Membership;
 use crate::rejecting::BeforeJoining;
 use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
-use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
 use crate::table::{Row, State, at};
-use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
@@ -25,8 +25,7 @@ use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
-use fanpcap_xdp::MemberRings;
-use on_xdp::{Begun, Placed};
+use on_device::{Begun, Placed};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -41,9 +40,9 @@ pub(super) struct Entry<'a> {
     /// The member, where its group has a number by now.
     early: Option<&'a Member>,
     ready: Ready,
-    /// On XDP, once packets may come for the newcomer.
+    /// On an engine, once packets may come for the newcomer.
     before: Cell<Option<BeforeJoining>>,
-    stake: Option<Stake>,
+    membership: Option<Membership>,
 }
 
 impl<'a> Entry<'a> {
@@ -58,15 +57,15 @@ impl<'a> Entry<'a> {
             steering,
             steered,
             early,
-            ready: Ready::make(newcomer, steering),
+            ready: ready::make(newcomer, steering),
             before: Cell::new(None),
-            stake: None,
+            membership: None,
         }
     }
 
     /// What the newcomer has of the group when it has entered.
-    pub(super) fn into_stake(self) -> Option<Stake> {
-        self.stake
+    pub(super) fn into_membership(self) -> Option<Membership> {
+        self.membership
     }
 
     /// Enters the group, bound to `address`.
@@ -75,29 +74,29 @@ impl<'a> Entry<'a> {
         let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
         let begun = self.begin(key);
-        let (turn, found) = self.find(&identity, &lock)?;
+        let (guard, found) = self.find(&identity, &lock)?;
         if self.newcomer.is_first && found.is_some() {
             let group = self.newcomer.fanout.id;
-            return Err(XdpError::Taken { group }.into());
+            return Err(EngineError::Taken { group }.into());
         }
-        // On XDP the socket stays silent.
-        let address = match self.newcomer.asks_xdp() {
+        // On an engine the socket stays silent.
+        let address = match self.newcomer.engine {
             Some(_) => self.newcomer.bound,
             None => address,
         };
-        let (turn, stake) = match found {
+        let (guard, membership) = match found {
             Some(shared) => {
-                let (turn, placed) = self.place_beside(&shared, &lock, turn)?;
-                let stake = self.enter_beside(shared, placed, address, lock, &turn);
-                (turn, stake)
+                let (guard, placed) = self.place_beside(&shared, &lock, guard)?;
+                let membership = self.enter_beside(shared, placed, address, lock, &guard);
+                (guard, membership)
             }
             None => {
-                let stake = self.enter_first(key, begun, address, lock, &turn);
-                (turn, stake)
+                let membership = self.enter_first(key, begun, address, lock, &guard);
+                (guard, membership)
             }
         };
-        self.stake = Some(stake?);
-        drop(turn);
+        self.membership = Some(membership?);
+        drop(guard);
         Ok(())
     }
 
@@ -106,18 +105,18 @@ impl<'a> Entry<'a> {
         &self,
         identity: &Identity,
         lock: &GroupLock,
-    ) -> Result<(Turn, Option<Arc<Shared>>), JoinError> {
+    ) -> Result<(GroupGuard, Option<Arc<Shared>>), JoinError> {
         let Group::Number(group) = self.newcomer.group else {
-            let turn = lock.take().map_err(|error| self.steer(error))?;
-            return Ok((turn, None));
+            let guard = lock.take().map_err(|error| self.steer(error))?;
+            return Ok((guard, None));
         };
         let taken = found::take_and_find(lock, identity, self.newcomer.bound.ifindex);
-        let (turn, found) = taken.map_err(|error| self.steer(error))?;
+        let (guard, found) = taken.map_err(|error| self.steer(error))?;
         let found = found.map_err(|error| ProgramError::Unreachable {
             group,
             reasons: error.to_string(),
         })?;
-        Ok((turn, found))
+        Ok((guard, found))
     }
 
     /// Enters a group that has members.
@@ -127,25 +126,27 @@ impl<'a> Entry<'a> {
         placed: Option<Placed>,
         address: Address,
         lock: GroupLock,
-        turn: &Turn,
-    ) -> Result<Stake, JoinError> {
+        guard: &GroupGuard,
+    ) -> Result<Membership, JoinError> {
         let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-        let leg = self.newcomer.leg;
-        let has_xdp = shared.on_xdp.is_some();
-        if has_xdp != self.newcomer.asks_xdp().is_some() {
-            return Err(XdpError::OtherEngine { group, has_xdp }.into());
+        let per_device = self.newcomer.per_device;
+        let has = shared.engine();
+        let wants = self.newcomer.engine.map(|it| it.prepared.engine());
+        if has.map(|it| it.id()) != wants.map(|it| it.id()) {
+            let [has, wants] = [has, wants].map(|it| it.map(|it| it.name()));
+            return Err(EngineError::other(group, has, wants).into());
         }
         if exchange::is_under_way(&shared) {
-            let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            exchange::finish(&shared, &at_dock).map_err(XdpError::Serve)?;
+            let device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
+            exchange::finish(&shared, &device_guard).map_err(EngineError::Serve)?;
         }
-        leg.ensure_same(shared.table(), (group, ifindex))?;
+        per_device.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {
             // A page may tell the other's title.
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
-        self.visit_dock(&shared, turn)?;
+        self.check_device(&shared, guard)?;
         self.take_slot(shared, placed, address, lock)
     }
 
@@ -156,42 +157,44 @@ impl<'a> Entry<'a> {
         begun: Option<Begun>,
         address: Address,
         lock: GroupLock,
-        turn: &Turn,
-    ) -> Result<Stake, JoinError> {
-        if let Some(asked) = self.newcomer.asks_xdp() {
-            return self.enter_first_on_xdp(asked, key, begun, (address, lock), turn);
+        guard: &GroupGuard,
+    ) -> Result<Membership, JoinError> {
+        if let Some(asked) = &self.newcomer.engine {
+            return self.enter_first_on_device(asked, key, begun, (address, lock), guard);
         }
-        let (shared, loaded) = match self.ready.first() {
+        let (shared, loaded) = match self.ready.take() {
             Some((shared, loaded)) => (shared, Some(loaded)),
             None => {
                 let shared = new_shared(key, self.steering);
                 (shared.map_err(|error| self.steer(error))?, None)
             }
         };
-        self.newcomer.leg.begin(shared.table(), self.cookie()?);
+        self.newcomer
+            .per_device
+            .begin(shared.table(), self.cookie()?);
         let shared = Arc::new(shared);
         let load = || load_fanout(self.steering, shared.map());
         let loaded = loaded.map_or_else(load, Ok);
         let loaded = loaded.map_err(|error| self.steer(error))?;
-        let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
+        let kept = shared.keep_program(Some(loaded.as_fd()), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
-        let stake = self.take_slot(shared, None, address, lock)?;
-        self.set(&stake, loaded)?;
-        self.open_door(&stake);
-        Ok(stake)
+        let membership = self.take_slot(shared, None, address, lock)?;
+        self.set(&membership, loaded)?;
+        self.open_rendezvous(&membership);
+        Ok(membership)
     }
 
-    fn open_door(&self, stake: &Stake) {
+    fn open_rendezvous(&self, membership: &Membership) {
         if let Some(early) = self.early {
-            early.open_door(stake.shared());
+            early.open_rendezvous(membership.shared());
         }
     }
 
     /// Gives the group its BPF program.
-    fn set(&self, stake: &Stake, loaded: Loaded) -> Result<(), JoinError> {
+    fn set(&self, membership: &Membership, loaded: Loaded) -> Result<(), JoinError> {
         let set = self.steered.set(loaded, self.newcomer.fd);
         set.map_err(|error| self.newcomer.stranded(self.steer(error)))?;
-        let table = stake.shared().table();
+        let table = membership.shared().table();
         if self.newcomer.group == Group::New {
             table.begin(group_key(
                 self.newcomer.bound.ifindex,
@@ -208,7 +211,7 @@ impl<'a> Entry<'a> {
         mut placed: Option<Placed>,
         address: Address,
         lock: GroupLock,
-    ) -> Result<Stake, JoinError> {
+    ) -> Result<Membership, JoinError> {
         let newcomer = self.newcomer;
         let cookie = self.cookie()?;
         let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
@@ -221,8 +224,8 @@ impl<'a> Entry<'a> {
                 Refused
             })
         };
-        let rings = placed.as_ref().and_then(|it| it.rings.as_ref());
-        let descriptors = rings.map(MemberRings::descriptors).unwrap_or_default();
+        let io = placed.as_ref().and_then(|it| it.io.as_ref());
+        let descriptors = io.map_or_else(Vec::new, |it| it.descriptors());
         let entering = Entering {
             cookie,
             socket: newcomer.fd,
@@ -243,28 +246,29 @@ impl<'a> Entry<'a> {
                 let error = io::ErrorKind::Other.into();
                 self.failed("PACKET_FANOUT", error)
             }),
-            Unjoined::Locker(error) => self.failed("the group's locker", error),
+            Unjoined::FdStore(error) => self.failed("the group's descriptor store", error),
         })?;
         self.show(&shared, slot);
         found::remember(&shared);
-        let rings = placed.as_mut().and_then(|it| it.rings.take());
-        let rings = rings.map(|rings| (slot, rings));
-        let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
-        let copies = self.steering.at_xdp().is_some_and(|it| it.copies());
-        Ok(stake.with_rings(rings, copies))
+        drop(descriptors);
+        let io = placed.as_mut().and_then(|it| it.io.take());
+        let io = io.map(|io| (slot, io));
+        let membership = Membership::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
+        let copies = self.steering.for_engine().is_some_and(|it| it.copies());
+        Ok(membership.with_io(io, copies))
     }
 
     /// What the table is to say of the newcomer.
     fn row(&self, cookie: u64) -> Row {
         let newcomer = self.newcomer;
         Row {
-            weight: newcomer.membership.weight.unwrap_or(1),
+            weight: newcomer.choice.weight.unwrap_or(1),
             class: newcomer.class(),
             pid: std::process::id(),
             cookie,
             member: newcomer.id.socket(),
-            name: newcomer.membership.name.as_deref().map_or(0, digest),
-            lead: newcomer.lead().map_or(0, Stake::cookie),
+            name: newcomer.choice.name.as_deref().map_or(0, digest),
+            lead: newcomer.lead().map_or(0, Membership::cookie),
             ..Row::default()
         }
     }
@@ -272,7 +276,7 @@ impl<'a> Entry<'a> {
     /// Notes that the newcomer enters the group. Anew: the group's lock and BPF program have taken
     /// their time.
     fn note_joining(&self) {
-        if let Some(early) = self.early.filter(|_| self.newcomer.asks_xdp().is_none()) {
+        if let Some(early) = self.early.filter(|_| self.newcomer.engine.is_none()) {
             let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
             early.rejections().join(rejects);
         }

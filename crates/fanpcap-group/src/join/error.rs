@@ -1,6 +1,6 @@
 //! Why a handle can't join a group.
 
-use super::{ProgramError, XdpError};
+use super::{EngineError, ProgramError};
 use fanpcap_config::settings::shell_name;
 use std::fmt;
 use std::io;
@@ -69,8 +69,8 @@ pub enum JoinError {
     },
     /// The reason is the group's steering program.
     Program(ProgramError),
-    /// The reason is the XDP engine.
-    Xdp(XdpError),
+    /// The reason is the engine.
+    Engine(EngineError),
     /// The kernel refused for another reason.
     Kernel {
         /// The group's number.
@@ -140,7 +140,7 @@ impl fmt::Display for JoinError {
                 "close the handle, as it has entered fan-out group {group} before this failed: {error}",
             ),
             Self::Program(error) => error.fmt(f),
-            Self::Xdp(error) => error.fmt(f),
+            Self::Engine(error) => error.fmt(f),
             Self::Kernel {
                 group,
                 mode,
@@ -161,7 +161,7 @@ impl std::error::Error for JoinError {
         match self {
             Self::Stranded { error, .. } => Some(error),
             Self::Program(error) => Some(error),
-            Self::Xdp(error) => Some(error),
+            Self::Engine(error) => Some(error),
             Self::Devices(error) => Some(error),
             Self::Kernel { error, .. } => Some(error),
             Self::NotPacket
@@ -183,9 +183,9 @@ impl JoinError {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
-    /// Whether packet sockets may do what the XDP engine can't.
+    /// Whether packet sockets may do what the engine can't.
     pub fn is_of_engine(&self) -> bool {
-        matches!(self, Self::Xdp(error) if error.is_of_engine())
+        matches!(self, Self::Engine(error) if error.is_of_engine())
     }
 
     /// Whether the group's number is that of another group.
@@ -196,7 +196,7 @@ impl JoinError {
                 | Self::Devices(_)
                 | Self::OtherMode { .. }
                 | Self::OtherProtocol { .. }
-                | Self::Xdp(XdpError::OtherEngine { .. } | XdpError::Taken { .. })
+                | Self::Engine(EngineError::Other { .. } | EngineError::Taken { .. })
         )
     }
 
@@ -214,7 +214,7 @@ impl JoinError {
             Self::Full(_) => "group-is-full",
             Self::Stranded { error, .. } => error.slug(),
             Self::Program(error) => error.slug(),
-            Self::Xdp(error) => error.slug(),
+            Self::Engine(error) => error.slug(),
             Self::Kernel { .. } => "system-call-failed",
         }
     }
@@ -283,9 +283,9 @@ impl From<DevicesError> for JoinError {
     }
 }
 
-impl From<XdpError> for JoinError {
-    fn from(error: XdpError) -> Self {
-        Self::Xdp(error)
+impl From<EngineError> for JoinError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
     }
 }
 

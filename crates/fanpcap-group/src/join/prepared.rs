@@ -1,34 +1,32 @@
-//! What is done for a newcomer on XDP before its handle is activated: all that the engine may
+//! What is done for a newcomer on an engine before its handle is activated: all that the engine may
 //! refuse. A handle that was activated could not turn to packet sockets any more.
 
-use super::{JoinError, XdpError, device};
-use crate::dock::Dock;
-use crate::docks;
+use super::{EngineError, JoinError, device};
 use crate::found::{self, Leaving};
+use crate::guard::{Claim, GroupLock, LOOKED_AFTER};
 use crate::identity::Identity;
-use crate::on_xdp::{CountMaps, OnXdp, counts_by_them};
-use crate::page::{GroupDir, MemberId};
+use crate::page::GroupDir;
 use crate::roster::Roster;
-use crate::selection;
-use crate::shared::Shared;
+use crate::shared::{Shared, group_key};
 use crate::steered::SteerError;
 use crate::table::at;
-use crate::turn::{Claim, GroupLock, LOOKED_AFTER};
-use fanpcap_config::settings::{Group, Membership};
+use crate::taken_devices;
+use fanpcap_config::settings::{Group, GroupChoice};
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::{Engine, NewGroup, Refusal, TakenDevice};
 use fanpcap_linux::packet::ETH_P_SILENT;
-use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable, Untaken};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A device that was taken over, and what a new group on it shares.
+/// A device that an engine has taken, and what a new group on it shares.
 #[derive(Debug)]
 pub struct Prepared {
-    dock: Dock<Device>,
-    /// Whether nobody else can have the dock before a page shows it.
+    engine: &'static dyn Engine,
+    device: Box<dyn TakenDevice>,
+    /// Whether nobody else can have the device before a page shows it.
     is_private: bool,
     /// Not for a group that has members.
     shared: Mutex<Option<Shared>>,
@@ -37,52 +35,54 @@ pub struct Prepared {
     arriving: Mutex<Option<Claim>>,
 }
 
-/// How long other newcomers' pages may take to show the dock. One may be stopped.
+/// How long other newcomers' pages may take to show the device. One may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
-/// `outgoing`: the newcomer wants packets that the host sends.
+/// Takes a device for a newcomer by the engine of this name, or finds that the engine has it. The
+/// host gets all packets meanwhile. `outgoing`: the newcomer wants packets that the host sends.
 ///
 /// # Errors
 /// Why the engine can't serve the newcomer.
 pub fn prepare(
+    engine: &str,
     ifindex: u32,
-    membership: &Membership,
+    choice: &GroupChoice,
     outgoing: bool,
 ) -> Result<Prepared, JoinError> {
-    let mode = || membership.shown_mode();
-    let number = match membership.group {
+    let engine = fanpcap_engines::named(engine).ok_or_else(|| {
+        let error = io::ErrorKind::Unsupported.into();
+        EngineError::from(Refusal::of_part("the engine", error))
+    })?;
+    let number = match choice.group {
         Group::Number(number) => number,
         Group::New => 0,
     };
-    let steering = membership.steering.as_ref().ok_or_else(|| {
-        let (group, mode) = (number, mode());
-        XdpError::Unsteered { group, mode }
+    let steering = choice.steering.as_ref().ok_or_else(|| {
+        let (group, mode) = (number, choice.shown_mode());
+        EngineError::Unsteered { group, mode }
     })?;
     // Makes the root, in which the locks are.
     let _ = GroupDir::for_member(ifindex, number);
     let identity = Identity::outside(number, ifindex);
-    let lock = GroupLock::open(&identity).map_err(XdpError::Lock)?;
-    let Docked {
-        dock,
-        is_private,
-        arriving,
-    } = dock(ifindex, &lock)?;
-    let found = match membership.group {
-        Group::Number(number) => has_members(number, ifindex),
+    let lock = GroupLock::open(&identity).map_err(EngineError::Lock)?;
+    let (device, is_private, arriving) = device_of(engine, ifindex, &lock)?;
+    let found = match choice.group {
+        Group::Number(number) => has_members(engine, number, ifindex),
         Group::New => Ok(false),
     };
     let shared = match found {
         Ok(true) => None,
-        Ok(false) | Err(_) => Some(new_shared(&dock, ifindex, steering)?),
+        Ok(false) | Err(_) => Some(new_shared(engine, &*device, ifindex, steering)?),
     };
-    if let Some(on_xdp) = shared.as_ref().and_then(|shared| shared.on_xdp.as_ref()) {
-        ensure_sees_sent(on_xdp, outgoing)?;
+    let on_device = shared.as_ref().and_then(|shared| shared.on_device.as_ref());
+    if let Some(on_device) = on_device.filter(|_| outgoing) {
+        on_device.sees_sent().map_err(EngineError::from)?;
     }
     // Where the engine can't serve the newcomer, it joins those who are on packet sockets.
     found?;
     Ok(Prepared {
-        dock,
+        engine,
+        device,
         is_private,
         shared: Mutex::new(shared),
         lock,
@@ -91,9 +91,9 @@ pub fn prepare(
 }
 
 impl Prepared {
-    /// The dock of the device.
-    pub(super) fn dock(&self) -> &Dock<Device> {
-        &self.dock
+    /// The engine.
+    pub(super) fn engine(&self) -> &'static dyn Engine {
+        self.engine
     }
 
     /// Others wait for this newcomer's page as long as the result is kept.
@@ -102,7 +102,7 @@ impl Prepared {
         arriving.or_else(|| self.lock.arrive())
     }
 
-    /// Whether nobody else has the dock, in the first attempt to join.
+    /// Whether nobody else has the device, in the first attempt to join.
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
@@ -116,78 +116,69 @@ impl Prepared {
     }
 
     /// The same in any attempt.
-    pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, XdpError> {
+    pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, EngineError> {
         let (ifindex, _) = crate::shared::group_of(key);
-        let shared = new_shared(&self.dock, ifindex, steering)?;
+        let shared = new_shared(self.engine, &*self.device, ifindex, steering)?;
         shared.table().begin(key);
         Ok(shared)
     }
 }
 
-/// Checks that the group's BPF programs see the packets that the host sends, if a member wants
-/// them.
-pub(super) fn ensure_sees_sent(on_xdp: &OnXdp, outgoing: bool) -> Result<(), XdpError> {
-    match outgoing {
-        true => on_xdp.program().sees_sent().map_err(XdpError::Unavailable),
-        false => Ok(()),
-    }
-}
-
 /// Whether a group has members on the device.
-fn has_members(group: u16, ifindex: u32) -> Result<bool, XdpError> {
+fn has_members(engine: &dyn Engine, group: u16, ifindex: u32) -> Result<bool, EngineError> {
     let roster = Roster::look().unwrap_or_default();
     let mut members = roster.members(group).filter(|it| it.ifindex == ifindex);
     match members.next().map(|it| it.protocol == ETH_P_SILENT) {
-        Some(false) => {
-            let has_xdp = false;
-            Err(XdpError::OtherEngine { group, has_xdp })
-        }
+        Some(false) => Err(EngineError::other(group, None, Some(engine.name()))),
         member => Ok(member.is_some()),
     }
 }
 
-fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<Shared, XdpError> {
-    let mut shared = Shared::for_xdp(0).map_err(XdpError::Locker)?;
-    let counts = CountMaps::new().map_err(XdpError::Locker)?;
-    let given = counts.given(shared.map());
-    let at_xdp = steering.at_xdp().ok_or_else(|| XdpError::Unsteered {
-        group: 0,
-        mode: steering.title().to_owned(),
+fn new_shared(
+    engine: &dyn Engine,
+    device: &dyn TakenDevice,
+    ifindex: u32,
+    steering: &Steering,
+) -> Result<Shared, EngineError> {
+    let shared = Shared::with_classes(engine, group_key(ifindex, 0));
+    let mut shared = shared.map_err(EngineError::of_store)?;
+    let at_device = steering
+        .for_engine()
+        .ok_or_else(|| EngineError::Unsteered {
+            group: 0,
+            mode: steering.title().to_owned(),
+        })?;
+    let begun = device.begin(&NewGroup {
+        steering: at_device,
+        table: shared.map(),
+        store: &shared.fd_store,
+        ifindex,
     })?;
-    let compile = |capture: &Capture| at_xdp.object(capture);
-    let lanes = Lanes::of_device(ifindex);
-    let loaded = GroupProgram::load(lanes, dock.device().maps(), &given, &compile);
-    let (program, loaded) = loaded.map_err(XdpError::Program)?;
-    shared
-        .table()
-        .set(at::COUNTS, counts_by_them(&loaded).into());
-    let kept = shared.keep_program(loaded.as_fd(), steering.text());
-    let parts = kept.and_then(|()| OnXdp::new(program, counts, dock, &shared.locker));
-    shared.on_xdp = Some(parts.map_err(XdpError::Locker)?);
-    let watched = shared.lifelines.add(dock.lifelines(), true);
-    watched.map_err(XdpError::Locker)?;
+    let table = shared.table();
+    table.set(at::COUNTS, begun.counts.into());
+    let kept = shared.keep_program(begun.program.as_ref().map(AsFd::as_fd), steering.text());
+    kept.map_err(EngineError::of_store)?;
+    shared.on_device = Some(begun.on_device);
+    let watched = shared.lifelines.add(device.lifelines(), true);
+    watched.map_err(EngineError::of_store)?;
     Ok(shared)
 }
 
-/// A newcomer at a device's dock.
-struct Docked {
-    dock: Dock<Device>,
-    is_private: bool,
-    arriving: Option<Claim>,
-}
+/// The device of a newcomer, whether nobody else has it, and the newcomer's claim to be seen.
+type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
-/// The device's dock. The BPF program that the device has may be that of a dock whose last member
-/// has just gone, or which other newcomers have and no page shows yet.
+/// The device, taken or found. Whoever has it may be members that have just gone, or newcomers that
+/// no page shows yet.
 ///
-/// The device is taken over without the locks: its driver may take its time, and a process may be
+/// The device is taken without the locks: its driver may take its time, and a process may be
 /// stopped meanwhile. Of several newcomers the kernel lets one have it.
-fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
+fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<DeviceOf, EngineError> {
     let mut arriving_since = None;
     let mut leaving = Leaving::new();
     let mut look = Instant::now() + LOOKED_AFTER;
     loop {
-        let turn = lock.take().map_err(XdpError::Lock)?;
-        let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
+        let guard = lock.take().map_err(EngineError::Lock)?;
+        let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
         // Asked first: who has arrived by now is on a page.
         arriving_since = lock
             .sees_arriving()
@@ -195,72 +186,42 @@ fn dock(ifindex: u32, lock: &GroupLock) -> Result<Docked, XdpError> {
         if arriving_since.is_some_and(|it| it.elapsed() < ARRIVED_WITHIN) {
             leaving.renew();
         }
-        if let Some(dock) = find(ifindex)? {
-            let (is_private, arriving) = (false, lock.arrive());
-            return Ok(Docked {
-                dock,
-                is_private,
-                arriving,
-            });
+        if let Some(device) = find(engine, ifindex)? {
+            return Ok((device, false, lock.arrive()));
         }
-        let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
-        let arriving = untaken.as_ref().ok().and_then(|_| lock.arrive());
-        drop(at_dock);
-        drop(turn);
-        match untaken.and_then(Untaken::take_over) {
-            Err(Unavailable::Foreign { name, .. })
-                if name.as_deref().is_none_or(is_ours)
-                    && leaving.goes_on(found::count_on_xdp(ifindex)) => {}
-            Err(error) => return Err(XdpError::Unavailable(error)),
-            Ok(device) => {
-                let dock = Dock::new(device, ifindex).map_err(XdpError::Locker)?;
-                let is_private = true;
-                return Ok(Docked {
-                    dock,
-                    is_private,
-                    arriving,
-                });
+        let checked = engine.check(ifindex);
+        let arriving = checked.as_ref().ok().and_then(|()| lock.arrive());
+        drop(device_guard);
+        drop(guard);
+        match checked.and_then(|()| engine.take(ifindex)) {
+            Err(Refusal { is_busy: true, .. }) if leaving.goes_on(found::count_silent(ifindex)) => {
             }
+            Err(refusal) => return Err(refusal.into()),
+            Ok(device) => return Ok((device, true, arriving)),
         }
         drop(arriving);
         if Instant::now() >= look {
             look = Instant::now() + LOOKED_AFTER;
             if let Some(stopped) = lock.stopped_newcomer() {
-                return Err(XdpError::Lock(SteerError::BusyBy(stopped)));
+                return Err(EngineError::Lock(SteerError::BusyBy(stopped)));
             }
         }
         thread::sleep(found::STEP);
     }
 }
 
-/// Whether a BPF program has one of our names.
-fn is_ours(name: &str) -> bool {
-    name.starts_with("fanpcap_")
-}
-
-/// The dock that a member of any group on the device has. The caller has the dock's turn.
-fn find(ifindex: u32) -> Result<Option<Dock<Device>>, XdpError> {
-    if let Some(ends) = found::recall_dock(ifindex) {
-        match dock_here(ends, ifindex) {
-            // The engine has lost the device, or another process has taken it over since.
+/// The device that a member of any group there has. The caller has the device's guard.
+fn find(engine: &dyn Engine, ifindex: u32) -> Result<Option<Box<dyn TakenDevice>>, EngineError> {
+    if let Some(descriptors) = found::recall_device(engine, ifindex) {
+        match engine.open_device(descriptors, ifindex) {
+            // The engine has lost the device, or another process has taken it since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            dock => return dock.map(Some).map_err(XdpError::Locker),
+            found => return found.map(Some).map_err(EngineError::of_store),
         }
     }
-    let nobody = MemberId::of_socket(0);
-    let found = docks::search(nobody, ifindex, &|ends| dock_here(ends, ifindex));
-    found.map_err(|reasons| XdpError::Unreachable {
+    let found = taken_devices::search(engine, ifindex);
+    found.map_err(|reasons| EngineError::Unreachable {
         device: device(ifindex),
         reasons,
     })
-}
-
-/// The dock behind these ends of its locker, if its device is the one of the index here: another
-/// that was moved away may have had the index.
-fn dock_here(ends: [OwnedFd; 2], ifindex: u32) -> io::Result<Dock<Device>> {
-    let dock = Dock::<Device>::of(ends, ifindex)?;
-    match dock.device().is_here(ifindex) {
-        true => Ok(dock),
-        false => Err(io::ErrorKind::NotFound.into()),
-    }
 }

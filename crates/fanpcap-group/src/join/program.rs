@@ -3,12 +3,12 @@
 use super::entry::Entry;
 use super::ready::new_shared;
 use super::same::ensure_none_differs;
-use super::{Attach, Engine, JoinError, Newcomer, ProgramError};
+use super::{Attach, JoinError, Newcomer, ProgramError};
+use crate::counter_publisher::CounterPublisher;
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::steered::{Steered, load_fanout};
-use crate::teller::Teller;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::netlink::link;
@@ -28,8 +28,8 @@ pub(super) fn join(
     let failed = |error| JoinError::from(ProgramError::of(id, error));
     ensure_same(newcomer, steering)?;
     let steered = match newcomer.engine {
-        Engine::Sockets => Steered::load(steering, newcomer.filter()?).map_err(failed)?,
-        Engine::Xdp(_) => Steered::unloaded(steering),
+        None => Steered::load(steering, newcomer.filter()?).map_err(failed)?,
+        Some(_) => Steered::unloaded(steering),
     };
     let steered = Arc::new(steered);
     let program = Some((&**steering, &steered));
@@ -39,22 +39,23 @@ pub(super) fn join(
     };
     let early = newcomer.early(member);
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
-    let filters = steering.has_filter() && newcomer.asks_xdp().is_none();
+    let filters = steering.has_filter() && newcomer.engine.is_none();
     let attach = filters.then_some(attach);
     let mut entry = Entry::new(newcomer, steering, &steered, early.as_ref());
     newcomer.take(early.as_ref(), attach, &mut |address| entry.enter(address))?;
-    let stake = entry.into_stake();
+    let membership = entry.into_membership();
     let mut joined = newcomer.joined(early, member)?;
-    if let Some(stake) = stake {
-        if newcomer.asks_xdp().is_some() {
-            let teller = Teller::new(Arc::clone(stake.shared()), stake.cookie());
-            steered.tell_of(Box::new(teller));
+    if let Some(membership) = membership {
+        if newcomer.engine.is_some() {
+            let counter_publisher =
+                CounterPublisher::new(Arc::clone(membership.shared()), membership.cookie());
+            steered.tell_of(Box::new(counter_publisher));
         }
         if newcomer.group == Group::New {
-            joined.show_shared(stake.shared(), newcomer.takes_from_host());
-            joined.open_door(stake.shared());
+            joined.show_shared(membership.shared(), newcomer.takes_from_host());
+            joined.open_rendezvous(membership.shared());
         }
-        joined.hold(stake);
+        joined.hold(membership);
     }
     Ok(joined)
 }

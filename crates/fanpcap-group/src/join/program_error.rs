@@ -1,10 +1,10 @@
 //! Why a handle can't join a group with a steering program, or the steering program can't be
 //! replaced.
 
-use super::XdpError;
-use crate::root;
+use super::EngineError;
 use crate::steered::SteerError;
 use fanpcap_config::report::quote;
+use fanpcap_engine::root;
 use fanpcap_linux::bpf::LoadError;
 use std::fmt;
 use std::io;
@@ -45,12 +45,12 @@ pub enum ProgramError {
         /// Members of other processes.
         members: usize,
     },
-    /// The steering program of a group on the XDP engine can't be replaced.
-    OnXdp {
+    /// The steering program of a group whose engine runs it can't be replaced.
+    Engine {
         /// The group's number.
         group: u16,
         /// Why.
-        error: XdpError,
+        error: EngineError,
     },
     /// Packet diag does not show the group's members to this thread.
     Unseen {
@@ -106,7 +106,7 @@ impl fmt::Display for ProgramError {
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
-            Self::OnXdp { group, error } => {
+            Self::Engine { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
             Self::OthersJudge { group, members } => write!(
@@ -145,7 +145,7 @@ impl std::error::Error for ProgramError {
         match self {
             Self::Steer { error, .. } => Some(error),
             Self::Untold { error, .. } => Some(error),
-            Self::OnXdp { error, .. } => Some(error),
+            Self::Engine { error, .. } => Some(error),
             Self::Other { .. }
             | Self::NotEthernet { .. }
             | Self::AllDevices
@@ -181,7 +181,7 @@ impl ProgramError {
             Self::AllDevices => "program-on-all-devices",
             Self::NotPermitted(_) => "program-needs-cap-bpf",
             Self::Steer { error, .. } => error.slug(),
-            Self::OnXdp { error, .. } => error.slug(),
+            Self::Engine { error, .. } => error.slug(),
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
             Self::Unreachable { .. } => "group-unreachable",

@@ -1,11 +1,11 @@
 //! What a group runs, for a newcomer that asks for no mode.
 
 use crate::found;
+use crate::guard::GroupLock;
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::{Record, Running};
 use crate::roster::{self, Roster};
-use crate::turn::GroupLock;
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
@@ -65,6 +65,6 @@ pub fn program_text(fd: BorrowedFd<'_>, group: u16) -> Option<String> {
     let ifindex = packet::address(fd).ok()?.ifindex;
     let own = MemberId::of_socket(packet::inode(fd).ok()?);
     let identity = Identity::new(group, ModeKind::Program.into(), ifindex, own);
-    let _turn = GroupLock::open(&identity).ok()?.take().ok()?;
+    let _guard = GroupLock::open(&identity).ok()?.take().ok()?;
     found::find(&identity, ifindex).ok()??.program_text()
 }

@@ -8,13 +8,14 @@ use fanpcap_config::fanout::Script;
 use fanpcap_config::settings::Steal;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::Ask;
+use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
-use fanpcap_linux::wait::clock;
-use fanpcap_reader::Company;
-use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_reader::{GroupTasks, Ring};
+use fanpcap_ring::Records;
 use fanpcap_testkit::netns;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
@@ -38,10 +39,10 @@ fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
     std::thread::spawn(run).join().unwrap();
 }
 
-fn membership(group: Group, text: &str) -> Membership {
+fn choice(group: Group, text: &str) -> GroupChoice {
     let script = Script::of_text(Source::new("test", text));
-    let steering = Steering::compile_at_xdp(&script, &|_| Err("none".to_owned())).unwrap();
-    Membership {
+    let steering = Steering::compile_for_engine(&script, &|_| Err("none".to_owned())).unwrap();
+    GroupChoice {
         group,
         mode: ModeKind::Program.into(),
         steering: Some(Arc::new(steering)),
@@ -53,6 +54,19 @@ fn membership(group: Group, text: &str) -> Membership {
     }
 }
 
+fn asks(prepared: &Prepared) -> EngineAsk<'_> {
+    let ask = Ask {
+        snaplen: 96,
+        bytes: Some(1 << 22),
+        outgoing: false,
+    };
+    EngineAsk {
+        prepared,
+        ask,
+        steal: Steal::No,
+    }
+}
+
 /// A member that this process reads.
 struct Reader {
     // Closed in this order.
@@ -61,56 +75,57 @@ struct Reader {
     member: Member,
 }
 
-fn join_on_xdp(ifindex: u32, membership: &Membership) -> Result<Reader, JoinError> {
-    let prepared = prepare(ifindex, membership, false)?;
-    let xdp = Xdp {
-        prepared: &prepared,
-        snaplen: 96,
-        bytes: Some(1 << 22),
-        outgoing: false,
-        steal: Steal::No,
-    };
-    join_on(ifindex, membership, Engine::Xdp(xdp))
+fn join_on_xdp(ifindex: u32, choice: &GroupChoice) -> Result<Reader, JoinError> {
+    let prepared = prepare("xdp", ifindex, choice, false)?;
+    join_on(ifindex, choice, Some(asks(&prepared)))
 }
 
-fn join_on(ifindex: u32, membership: &Membership, engine: Engine<'_>) -> Result<Reader, JoinError> {
-    let socket = packet::open().unwrap();
-    let protocol = ETH_P_SILENT;
-    packet::bind(socket.as_fd(), Address { ifindex, protocol }).unwrap();
-    let entrant = Entrant {
+fn join_on(
+    ifindex: u32,
+    choice: &GroupChoice,
+    engine: Option<EngineAsk<'_>>,
+) -> Result<Reader, JoinError> {
+    let socket = silent(ifindex);
+    let request = JoinRequest {
         socket: socket.as_fd(),
-        membership,
+        choice,
         protocol: 3,
         before: MemberCounters::default(),
-        leg: Leg::Only,
+        per_device: PerDevice::Only,
         engine,
     };
-    let member = join(entrant)?;
+    let member = join(request)?;
     let _ = member.read_by_us();
-    let records = records(ifindex, member.stake().unwrap());
+    let records = records(ifindex, member.membership().unwrap());
     let reader = Reader {
         records,
         _socket: socket,
         member,
     };
-    reader.stake().attend();
+    reader.membership().attend();
     Ok(reader)
 }
 
-fn records(ifindex: u32, stake: &Stake) -> Records {
-    let link = LinkInfo {
-        protocol: 0,
-        ifindex,
-        hatype: 1,
-        pkttype: 0,
-    };
-    let (_, _, rings) = stake.on_xdp().unwrap();
-    Records::new(rings.map().unwrap(), &link, clock::realtime_offset_ns).unwrap()
+fn silent(ifindex: u32) -> OwnedFd {
+    let socket = packet::open().unwrap();
+    let protocol = ETH_P_SILENT;
+    packet::bind(socket.as_fd(), Address { ifindex, protocol }).unwrap();
+    socket
+}
+
+fn records(ifindex: u32, membership: &Membership) -> Records {
+    let (slot, rings) = membership.io().unwrap();
+    // A reader's socket lives as long as the process, the member's must not.
+    let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
+    match rings.input(slot, socket.as_fd(), None).unwrap().ring {
+        Ring::Records(records) => records,
+        _ => panic!("rings of records"),
+    }
 }
 
 impl Reader {
-    fn stake(&self) -> &Arc<Stake> {
-        self.member.stake().unwrap()
+    fn membership(&self) -> &Arc<Membership> {
+        self.member.membership().unwrap()
     }
 
     /// How many of the test's frames there are.
@@ -169,8 +184,8 @@ fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
 fn await_shares(members: &[Reader]) {
     for member in members {
         await_for("a share", || {
-            member.stake().attend();
-            member.stake().has_share()
+            member.membership().attend();
+            member.membership().has_share()
         });
     }
 }
@@ -203,7 +218,7 @@ fn ensure_shared(members: &mut [Reader]) -> Vec<usize> {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
     on_pair(|ifindex| {
-        let alone = membership(Group::New, "main = steer_to 0");
+        let alone = choice(Group::New, "main = steer_to 0");
         let first = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(first.member.identity().group(), u16::MAX);
         let mut all = [first];
@@ -217,9 +232,9 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
         let [first, second] = all;
         drop(first);
         let mut all = [second];
-        await_for("the dock", || {
-            all[0].stake().attend();
-            !all[0].stake().shared().lifelines.is_ready().unwrap()
+        await_for("the registry", || {
+            all[0].membership().attend();
+            !all[0].membership().shared().lifelines.is_ready().unwrap()
         });
         ensure_taken(&mut all, 20, &[20]);
         leave(all, ifindex);
@@ -230,7 +245,7 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn members_share_the_packets_and_inherit_what_one_leaves() {
     on_pair(|ifindex| {
-        let flow = membership(Group::Number(7), "main = steer_flow");
+        let flow = choice(Group::Number(7), "main = steer_flow");
         let mut all: Vec<Reader> = (0..3)
             .map(|_| join_on_xdp(ifindex, &flow).unwrap())
             .collect();
@@ -240,15 +255,15 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let left = all.remove(1);
         drop(left);
         let mut inherited = 0;
-        await_for("an heir", || {
-            let mut company = all[0].stake().attend();
-            for it in &mut company.inherited {
+        await_for("a takeover", || {
+            let mut tasks = all[0].membership().attend();
+            for it in &mut tasks.inherited {
                 while it.remains.head().is_some() {
                     let frame = it.remains.next_frame().unwrap().unwrap();
                     inherited += usize::from(is_ours(frame.data()));
                 }
             }
-            for it in company.inherited.drain(..) {
+            for it in tasks.inherited.drain(..) {
                 (it.done)(0);
             }
             inherited > 0
@@ -257,9 +272,9 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let taken = await_frames(&mut all, 200 - inherited);
         assert_eq!(taken, [shares[0], shares[2]]);
         let mut counted = None;
-        await_for("the epitaph", || {
-            all[0].stake().attend();
-            counted = all[0].stake().departed().counters;
+        await_for("the final counters", || {
+            all[0].membership().attend();
+            counted = all[0].membership().departed().counters;
             counted.is_some_and(|it| it.received > 0)
         });
         let counted = counted.unwrap();
@@ -277,21 +292,21 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn members_on_different_engines_are_told_so() {
     on_pair(|ifindex| {
-        let flow = membership(Group::Number(8), "main = steer_flow");
+        let flow = choice(Group::Number(8), "main = steer_flow");
         let _member = join_on_xdp(ifindex, &flow).unwrap();
         let mut sockets = flow.clone();
         let script = Script::of_text(Source::new("test", "main = steer_flow"));
         let steering = Steering::compile(&script, &|_| Err("none".to_owned())).unwrap();
         sockets.steering = Some(Arc::new(steering));
-        let error = join_on(ifindex, &sockets, Engine::Sockets).err().unwrap();
+        let error = join_on(ifindex, &sockets, None).err().unwrap();
         let expected = "fan-out group 8 is on engine xdp, this handle on packet sockets";
         assert!(error.to_string().starts_with(expected), "{error}");
-        let hash = Membership {
+        let hash = GroupChoice {
             mode: ModeKind::Hash.into(),
             steering: None,
             ..flow
         };
-        let error = join_on(ifindex, &hash, Engine::Sockets).err().unwrap();
+        let error = join_on(ifindex, &hash, None).err().unwrap();
         assert!(error.to_string().starts_with(expected), "{error}");
         let error = join_on_xdp(ifindex, &hash).err().unwrap();
         assert!(error.to_string().contains("can't run mode"), "{error}");
@@ -303,7 +318,7 @@ fn members_on_different_engines_are_told_so() {
 fn the_ledger_adds_up_and_one_member_tells_the_counters() {
     on_pair(|ifindex| {
         let text = "main = udp >-> inc 3 >-> steer_flow";
-        let counting = membership(Group::Number(9), text);
+        let counting = choice(Group::Number(9), text);
         let mut all: Vec<Reader> = (0..2)
             .map(|_| join_on_xdp(ifindex, &counting).unwrap())
             .collect();
@@ -316,7 +331,7 @@ fn the_ledger_adds_up_and_one_member_tells_the_counters() {
         };
         let told = told();
         assert!(told[0] >= 100 && told[1] == 0, "{told:?}");
-        let ledger = all[0].stake().ledger().unwrap();
+        let ledger = all[0].membership().ledger().unwrap();
         assert!(ledger.produced >= 100, "{ledger:?}");
         let sum = ledger.nowhere + ledger.no_member + ledger.produced + ledger.dropped;
         assert_eq!(ledger.offered, sum + ledger.unwanted, "{ledger:?}");
@@ -333,7 +348,7 @@ fn the_ledger_adds_up_and_one_member_tells_the_counters() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
     on_pair(|ifindex| {
-        let second = membership(Group::Number(9), "main = steer_to 1");
+        let second = choice(Group::Number(9), "main = steer_to 1");
         let mut all: Vec<Reader> = (0..2)
             .map(|_| join_on_xdp(ifindex, &second).unwrap())
             .collect();
@@ -347,7 +362,7 @@ fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
             .unwrap()
             .unwrap();
         let shown = found.look().unwrap().ledger.unwrap();
-        let ledger = all[1].stake().ledger().unwrap();
+        let ledger = all[1].membership().ledger().unwrap();
         assert!(ledger.produced >= 100, "{ledger:?}");
         assert_eq!(shown.offered, ledger.offered);
     });
@@ -357,12 +372,12 @@ fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
     on_pair(|ifindex| {
-        let alone = membership(Group::New, "main = steer_to 0");
+        let alone = choice(Group::New, "main = steer_to 0");
         let first = join_on_xdp(ifindex, &alone).unwrap();
         let number = first.member.identity().group();
         // As if the first had not been there when the second chose its number.
-        let same = membership(Group::Number(number), "main = steer_to 0");
-        let prepared = prepare(ifindex, &same, false).unwrap();
+        let same = choice(Group::Number(number), "main = steer_to 0");
+        let prepared = prepare("xdp", ifindex, &same, false).unwrap();
         let socket = packet::open().unwrap();
         let protocol = ETH_P_SILENT;
         let bound = Address { ifindex, protocol };
@@ -371,18 +386,12 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
             fd: socket.as_fd(),
             group: same.group,
             fanout: wanted(same.group, same.mode),
-            membership: &same,
+            choice: &same,
             bound,
             protocol: 3,
             id: MemberId::of_socket(packet::inode(socket.as_fd()).unwrap()),
-            leg: Leg::Only,
-            engine: Engine::Xdp(Xdp {
-                prepared: &prepared,
-                snaplen: 96,
-                bytes: None,
-                outgoing: false,
-                steal: Steal::No,
-            }),
+            per_device: PerDevice::Only,
+            engine: Some(asks(&prepared)),
             is_first: true,
         };
         let steering = same.steering.as_ref().unwrap();
@@ -397,12 +406,18 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_device() {
     on_pair(|ifindex| {
-        let flow = |group| membership(Group::Number(group), "main = steer_flow");
-        let _member = join_on_xdp(ifindex, &flow(7)).unwrap();
-        let dock = prepare(ifindex, &flow(7), false).unwrap();
-        let link = dock.dock().device().descriptors()[0].try_clone_to_owned();
-        let link = Attached::open(link.unwrap(), Hook::Driver).unwrap();
-        link.detach().unwrap();
+        let flow = |group| choice(Group::Number(group), "main = steer_flow");
+        let member = join_on_xdp(ifindex, &flow(7)).unwrap();
+        let ends = member.membership().shared().device_descriptors();
+        let ends = ends.iter().map(|it| it.try_clone_to_owned().unwrap());
+        let [into, out_of] = ends.collect::<Vec<_>>().try_into().unwrap();
+        let (registry, _) = FdStore::of(into, out_of).unwrap();
+        let device = registry.find(StoredFd::Engine(ifindex.into())).unwrap();
+        let link = device.unwrap().swap_remove(0);
+        Attached::open(link, Hook::Driver)
+            .unwrap()
+            .detach()
+            .unwrap();
         let lost = join_on_xdp(ifindex, &flow(7)).err().unwrap();
         assert!(lost.to_string().contains("detached from vb"), "{lost}");
         let mut all = [join_on_xdp(ifindex, &flow(8)).unwrap()];
@@ -416,7 +431,7 @@ fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_devic
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_last_member_that_departs_leaves_its_last_counters() {
     on_pair(|ifindex| {
-        let flow = membership(Group::Number(7), "main = steer_flow");
+        let flow = choice(Group::Number(7), "main = steer_flow");
         let both = [(); 2].map(|()| join_on_xdp(ifindex, &flow).unwrap());
         await_shares(&both);
         let group_dir = GroupDir::of(ifindex, 7).unwrap();
@@ -428,15 +443,15 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
         send(40);
         let [first, last] = both;
         let given = |reader: &Reader| {
-            let counted = reader.stake().counted().unwrap();
+            let counted = reader.membership().counted().unwrap();
             counted.received
         };
         await_for("all frames", || given(&first) + given(&last) >= 40);
-        let is_final = |page: &HeldPage| page.epitaph().unwrap().is_final;
+        let is_final = |page: &HeldPage| page.takeover().unwrap().is_final;
         // A process that another test forks may keep the group's lock for a while.
         await_for("the first one's end", || {
             first.member.depart();
-            !last.stake().departed().sockets.is_empty()
+            !last.membership().departed().sockets.is_empty()
         });
         assert!(!is_final(&pages[0]), "the other one reads its ring");
         await_for("the last one's counters", || {

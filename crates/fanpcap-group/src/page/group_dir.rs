@@ -3,7 +3,7 @@
 use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
 use crate::record::Record;
-use crate::root::{self, Root};
+use fanpcap_engine::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// The most doors of one group that a newcomer knocks at.
-const DOORS_MAX: usize = 16;
+/// The most rendezvous_sockets of one group that a newcomer requests at.
+const RENDEZVOUS_MAX: usize = 16;
 
 /// The most directories that [`GroupDir::sweep`] visits on each level.
 const DIRECTORIES_MAX: usize = 256;
@@ -46,38 +46,41 @@ pub(crate) fn hash(hash: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(hash, next)
 }
 
-/// The end of a door's name.
-const DOOR: &str = ".door";
+/// The end of a rendezvous's name.
+const RENDEZVOUS: &str = ".door";
 
-/// The name of a door, after the page of the member that opens it.
-pub(super) fn door_name(page: &str) -> String {
-    format!("{page}{DOOR}")
+/// The name of a rendezvous, after the page of the member that opens it.
+pub(super) fn rendezvous_name(page: &str) -> String {
+    format!("{page}{RENDEZVOUS}")
 }
 
-/// The names of sockets that may be doors, which root or the process's own user has made.
-pub(super) fn doors(directory: &Directory) -> impl Iterator<Item = OsString> + use<'_> {
+/// The names of sockets that may be rendezvous_sockets, which root or the process's own user has
+/// made.
+pub(super) fn rendezvous_sockets(
+    directory: &Directory,
+) -> impl Iterator<Item = OsString> + use<'_> {
     directory.names().filter(|name| {
         let about = || directory.about(name).ok();
         let is_trusted = |it: Metadata| it.file_type().is_socket() && is_trusted(&it);
-        is_door(name) && about().is_some_and(is_trusted)
+        is_rendezvous(name) && about().is_some_and(is_trusted)
     })
 }
 
-/// Removes the doors of a group without pages.
-fn remove_doors(directory: &Directory) {
-    // A door is made after its opener's page. So the page of each door that is listed first is
-    // listed as well, if it is still there.
-    let doors: Vec<OsString> = doors(directory).collect();
-    if !doors.is_empty() && directory.names().all(|name| is_door(&name)) {
-        for door in doors {
+/// Removes the rendezvous_sockets of a group without pages.
+fn remove_rendezvous(directory: &Directory) {
+    // A rendezvous is made after its opener's page. So the page of each rendezvous that is listed
+    // first is listed as well, if it is still there.
+    let rendezvous_sockets: Vec<OsString> = rendezvous_sockets(directory).collect();
+    if !rendezvous_sockets.is_empty() && directory.names().all(|name| is_rendezvous(&name)) {
+        for rendezvous in rendezvous_sockets {
             // Best effort: the process may lack the right to remove it.
-            let _ = directory.remove_file(&door);
+            let _ = directory.remove_file(&rendezvous);
         }
     }
 }
 
-fn is_door(name: &OsStr) -> bool {
-    name.as_bytes().ends_with(DOOR.as_bytes())
+fn is_rendezvous(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(RENDEZVOUS.as_bytes())
 }
 
 impl GroupDir {
@@ -85,7 +88,7 @@ impl GroupDir {
     /// pages.
     ///
     /// # Errors
-    /// When there are no pages: see [`crate::root::root`].
+    /// When there are no pages: see [`fanpcap_engine::root::root`].
     pub fn of(ifindex: u32, group: u16) -> io::Result<Self> {
         Ok(Self::below(Root::find()?, netns::inode()?, ifindex, group))
     }
@@ -162,24 +165,26 @@ impl GroupDir {
         others.filter_map(open).collect()
     }
 
-    /// The group's directory, and the names of the doors in it: the group's, and those that former
-    /// groups of its number have left.
+    /// The group's directory, and the names of the rendezvous_sockets in it: the group's, and those
+    /// that former groups of its number have left.
     ///
     /// # Errors
     /// `ENOENT` when the group has no pages, and what else openat(2) says.
-    pub(crate) fn doors(&self) -> io::Result<(Directory, Vec<OsString>)> {
+    pub(crate) fn rendezvous_sockets(&self) -> io::Result<(Directory, Vec<OsString>)> {
         let directory = self.open()?;
-        let doors = doors(&directory).take(DOORS_MAX).collect();
-        Ok((directory, doors))
+        let rendezvous_sockets = rendezvous_sockets(&directory)
+            .take(RENDEZVOUS_MAX)
+            .collect();
+        Ok((directory, rendezvous_sockets))
     }
 
-    /// Opens the file with the locks of all groups and docks, and returns the numbers of this
-    /// group's lock, of the one of its device's dock, and of the one that newcomers to the dock
-    /// share. Two groups may share a number; then they wait for each other.
+    /// Opens the file with the locks of all groups and registries, and returns the numbers of this
+    /// group's lock, of the one of its device's registry, and of the one that newcomers to the
+    /// registry share. Two groups may share a number; then they wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
-    pub(crate) fn turns(&self) -> io::Result<(File, [u32; 3])> {
+    pub(crate) fn locks(&self) -> io::Result<(File, [u32; 3])> {
         let file = content::open(&self.root.open()?, OsStr::new(TURNS), Access::Make)?;
         let device = self.group.split('.').next().unwrap_or_default();
         let file = file.ok_or(io::ErrorKind::PermissionDenied)?;
@@ -225,7 +230,7 @@ impl GroupDir {
         // Best effort: rmdir(2) refuses directories that are not empty.
         let _ = self.root.open().and_then(|root| {
             let netns = root::enter(&root, &self.netns)?;
-            remove_doors(&root::enter(&netns, &self.group)?);
+            remove_rendezvous(&root::enter(&netns, &self.group)?);
             netns.remove_directory(OsStr::new(&self.group))?;
             root.remove_directory(OsStr::new(&self.netns))
         });
@@ -240,7 +245,7 @@ impl GroupDir {
         for (name, netns) in directories(&root) {
             for (name, group) in directories(&netns) {
                 if pages(&group).is_empty() {
-                    remove_doors(&group);
+                    remove_rendezvous(&group);
                     let _ = netns.remove_directory(&name);
                 }
             }

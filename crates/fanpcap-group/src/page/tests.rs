@@ -5,8 +5,8 @@ use super::*;
 use crate::record::at;
 use crate::record::tests::record;
 use crate::record::tests::steering;
-use crate::root::Root;
 use fanpcap_config::mode::ModeKind;
+use fanpcap_engine::root::Root;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -233,20 +233,20 @@ fn what_dead_members_leave_is_swept_and_the_living_stay() {
 
 #[test]
 fn a_door_goes_with_the_last_page() {
-    let base = Base::new("door");
+    let base = Base::new("rendezvous");
     let group_dir = base.group_dir(4);
     let [first, second] = [1, 2].map(|inode| create_of(&group_dir, inode));
-    let door = leave_door(&first);
+    let rendezvous = leave_rendezvous(&first);
     drop(first);
-    assert!(door.exists() && group_dir.records().len() == 1);
-    assert_eq!(group_dir.doors().unwrap().1.len(), 1);
+    assert!(rendezvous.exists() && group_dir.records().len() == 1);
+    assert_eq!(group_dir.rendezvous_sockets().unwrap().1.len(), 1);
     drop(second);
     assert!(!base.0.join("fanpcap/v6/4").exists());
 }
 
-/// A door that nobody listens to any more.
-fn leave_door(page: &Page) -> PathBuf {
-    let (_, name) = page.place_for_door();
+/// A rendezvous that nobody listens to any more.
+fn leave_rendezvous(page: &Page) -> PathBuf {
+    let (_, name) = page.place_for_rendezvous();
     let path = page.group_dir.page(0, id(0)).with_file_name(name);
     UnixListener::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -255,21 +255,21 @@ fn leave_door(page: &Page) -> PathBuf {
 
 #[test]
 fn doors_of_the_dead_are_removed_and_no_other_files() {
-    let base = Base::new("doors");
+    let base = Base::new("rendezvous_sockets");
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
-    let [old, new] = [1, 2].map(|_| leave_door(&page));
+    let [old, new] = [1, 2].map(|_| leave_rendezvous(&page));
     assert!(old == new && old.exists(), "made anew");
     let file = leave(&group_dir, "5.2.door", b"precious");
-    assert_eq!(group_dir.doors().unwrap().1.len(), 1);
-    page.place_for_door();
+    assert_eq!(group_dir.rendezvous_sockets().unwrap().1.len(), 1);
+    page.place_for_rendezvous();
     assert!(!old.exists() && file.exists());
-    let door = leave_door(&page);
+    let rendezvous = leave_rendezvous(&page);
     let of_dead = leave(&group_dir, "1.0", &dead());
     // Its member has not removed it.
     fs::remove_file(group_dir.page(std::process::id(), id(1))).unwrap();
     let _living = create(&base.group_dir(5));
-    assert!(!door.exists() && !of_dead.exists() && file.exists());
+    assert!(!rendezvous.exists() && !of_dead.exists() && file.exists());
 }
 
 #[test]
@@ -369,11 +369,11 @@ fn links_and_pipes_are_no_pages() {
 fn groups_have_locks_of_their_own_that_only_their_owner_may_open() {
     let base = Base::new("turns");
     let directories = [base.group_dir(4), base.group_dir(5)];
-    assert!(directories[0].turns().is_err(), "no pages");
+    assert!(directories[0].locks().is_err(), "no pages");
     directories[0].make().unwrap();
     let [(one, first), (other, second)] = directories
         .each_ref()
-        .map(|group_dir| group_dir.turns().unwrap());
+        .map(|group_dir| group_dir.locks().unwrap());
     assert_eq!(one.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let numbers = [first, second].concat();
     for number in &numbers {

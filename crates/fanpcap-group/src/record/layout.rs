@@ -4,7 +4,7 @@ use fanpcap_steer::ir::COUNTERS;
 use std::os::fd::RawFd;
 
 /// The first bytes of a page. The digit is the version of the layout and of the locks, as in
-/// [`crate::root`].
+/// [`fanpcap_engine::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
 /// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
@@ -47,8 +47,8 @@ pub(crate) mod at {
     /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). Another reader goes on
     /// from there when this one has died.
     pub(crate) const BLOCK: usize = 21;
-    /// One more than [`TAKEN`] when the dead member's first heir came; 0: it has had none. See
-    /// [`crate::epitaph`], also for the next word.
+    /// One more than [`TAKEN`] when another member first took the dead one's ring over; 0: none
+    /// has. See [`crate::takeover_status`], also for the next word.
     pub(crate) const OWN_TAKEN: usize = 22;
     /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
     pub(crate) const IS_FINAL: usize = 23;
@@ -68,11 +68,11 @@ pub(crate) mod at {
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
     /// Which descriptors of the process are what the group's members share: table, both ends of the
-    /// locker and the door, in 15 bits each; 0: not known.
+    /// fd_store and the rendezvous, in 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
-    /// The same of what all groups on the device share: both ends of the dock's locker. 0 where
-    /// the group has no dock. Also [`super::STEALS`].
-    pub(crate) const DOCK: usize = 30;
+    /// The same of what all groups on the device share: both ends of the registry's descriptor
+    /// store. 0 where the group has no registry. Also [`super::STEALS`].
+    pub(crate) const REGISTRY: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
     /// Packets that other members took from the ring before the application looked for the first
@@ -84,18 +84,20 @@ pub(crate) mod at {
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// How many descriptors the members of a group share, and with those of the dock where the group
-/// has one.
+/// How many descriptors the members of a group share, and with those of the registry where the
+/// group has one.
 pub(crate) const DESCRIPTORS: usize = 4;
-pub(crate) const WITH_DOCK: usize = 6;
+pub(crate) const WITH_REGISTRY: usize = 6;
 
-/// The words of [`at::SHARED`] and [`at::DOCK`]. Both are 0 where a number is too large for them,
-/// or their count is none of a member's.
+/// The words of [`at::SHARED`] and [`at::REGISTRY`]. Both are 0 where a number is too large for
+/// them, or their count is none of a member's.
 pub(crate) fn shared_words(numbers: &[RawFd]) -> [u64; 2] {
     let word = |numbers: &[RawFd]| numbers.iter().copied().try_fold(1, put_beside);
     let words = match numbers.split_at_checked(DESCRIPTORS) {
         Some((own, [])) => word(own).map(|own| [own, 0]),
-        Some((own, dock @ [_, _])) => word(own).zip(word(dock)).map(|(own, dock)| [own, dock]),
+        Some((own, registry @ [_, _])) => word(own)
+            .zip(word(registry))
+            .map(|(own, registry)| [own, registry]),
         Some(_) | None => None,
     };
     words.unwrap_or_default()
@@ -107,19 +109,19 @@ fn put_beside(word: u64, number: RawFd) -> Option<u64> {
 }
 
 /// The descriptors in these words; `None` where they are not known.
-pub(super) fn shared_numbers(own: u64, dock: u64) -> Option<Vec<RawFd>> {
+pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
     let number = |word: u64, at: u32| {
         let number = (word >> (at * SHARED_BITS)) & (SHARED_END - 1);
         RawFd::try_from(number).unwrap_or(0)
     };
     let mut numbers: Vec<RawFd> = [3, 2, 1, 0].map(|at| number(own, at)).to_vec();
-    if dock != 0 {
-        numbers.extend([1, 0].map(|at| number(dock, at)));
+    if registry != 0 {
+        numbers.extend([1, 0].map(|at| number(registry, at)));
     }
     (own != 0).then_some(numbers)
 }
 
-/// A bit of [`at::DOCK`]: the host loses the device's packets, unless somebody there uses the
+/// A bit of [`at::REGISTRY`]: the host loses the device's packets, unless somebody there uses the
 /// device. Two descriptors take the lower half of the word.
 pub(crate) const STEALS: u64 = 1 << 32;
 

@@ -165,7 +165,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_shows_the_docks_descriptors_beside_the_groups() {
+fn a_page_shows_the_devices_descriptors_beside_the_groups() {
     let shown = |numbers: &[RawFd]| {
         let page = Record {
             shared: Some(numbers.to_vec()),
@@ -192,7 +192,7 @@ fn a_page_shows_the_docks_descriptors_beside_the_groups() {
         Some(unknown.clone())
     );
     let six = [3, 4, 5, 6, 32_767, 0];
-    for count in [DESCRIPTORS, WITH_DOCK] {
+    for count in [DESCRIPTORS, WITH_REGISTRY] {
         assert_eq!(shown(&six[..count]).unwrap(), six[..count]);
     }
     for none in [&six[..5], &six[..3], &[3, 4, 5, 6, 7, 32_768][..]] {

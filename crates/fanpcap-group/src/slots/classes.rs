@@ -79,7 +79,7 @@ pub(super) fn to_share_out(table: Table<'_>, own: u64, now_ns: u64) -> Vec<(Slot
 
 /// Whether the lifeline of one that is dead or awaited is cut.
 fn is_cut(gone: &Row) -> bool {
-    gone.heir == gone.cookie
+    gone.taker == gone.cookie
 }
 
 /// Whether the member `own` leaves one that is gone to others, who may wake by its lifeline.
@@ -91,9 +91,9 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
     table.rows().any(|(_, row)| is_left(&row))
 }
 
-pub(super) fn has_heir(table: Table<'_>, row: &Row) -> bool {
-    let slot = table.slot_of(row.heir);
-    // The heir of an heir that is awaited is its successor.
+pub(super) fn has_taker(table: Table<'_>, row: &Row) -> bool {
+    let slot = table.slot_of(row.taker);
+    // What one that is awaited had taken over, its successor reads on.
     slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 

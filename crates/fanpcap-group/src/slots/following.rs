@@ -1,12 +1,12 @@
 //! A group that follows another: its buckets and ranks are those that the members have there.
 
-use super::{Ground, Slots, classes};
+use super::{KernelOps, Slots, classes};
 use crate::lead::Lead;
 use crate::table::{Row, State, Table};
 use fanpcap_buckets::{Share, Slot};
 use std::io;
 
-impl<'a, G: Ground> Slots<'a, G> {
+impl<'a, G: KernelOps> Slots<'a, G> {
     /// The same of a group that follows another, if it does.
     pub(crate) fn behind(self, lead: Option<Table<'a>>) -> Self {
         Self { lead, ..self }
@@ -63,7 +63,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             let some = shares[bucket % shares.len()].slot;
             let due = due.get(bucket).copied().flatten().or(owner).unwrap_or(some);
             if owner != Some(due) && kept[bucket].is_none() {
-                self.ground.step();
+                self.kernel.step();
                 part.set_owner(bucket, due);
                 moved += 1;
             }
@@ -75,7 +75,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         let ranks = ranks.into_iter();
         let ranks: Vec<Slot> = ranks.map(|it| it.unwrap_or(shares[0].slot)).collect();
-        self.ground.step();
+        self.kernel.step();
         part.set_ranks(&ranks);
         moved
     }

@@ -2,8 +2,8 @@
 //! test make them: none may panic, and none may take many calls.
 
 use super::memory::Memory;
-use super::{Ground, Slots, due_ns};
-use crate::table::{Gone, Row, at};
+use super::{KernelOps, Slots, due_ns};
+use crate::table::{FinalCounters, Row, at};
 use fanpcap_buckets::Slot;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8]) {
     for memory in [&memory, &lead] {
         scribble(&mut choice, memory, count);
     }
-    let mut ground = Hostile {
+    let mut kernel = Hostile {
         choice: Choice {
             bytes: &[],
             state: choice.next(),
@@ -41,23 +41,23 @@ pub fn run(bytes: &[u8]) {
         calls: 0,
     };
     for _ in 0..CHANGES {
-        let before = ground.calls;
-        change(&mut choice, &memory, &lead, &mut ground);
-        assert!(ground.calls - before < CALLS_MAX, "{} calls", ground.calls);
+        let before = kernel.calls;
+        change(&mut choice, &memory, &lead, &mut kernel);
+        assert!(kernel.calls - before < CALLS_MAX, "{} calls", kernel.calls);
     }
 }
 
 /// One change by a member, or by whoever writes to the table without its lock.
-fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, ground: &mut Hostile<'_>) {
+fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, kernel: &mut Hostile<'_>) {
     let (kind, own) = (choice.below(13), choice.below(8));
     let lead = (choice.below(3) == 0).then(|| lead.table());
-    let mut slots = Slots::new(memory.table(), ground).behind(lead);
+    let mut slots = Slots::new(memory.table(), kernel).behind(lead);
     // What a change says of a hostile table is right, whatever it is.
     let _ = match kind {
         0 => slots.repair().is_ok(),
         1 => slots.begin_share(own).is_ok(),
         2 => slots.depart(own).is_ok(),
-        3 => slots.inherit(own).is_ok(),
+        3 => slots.take_over(own).is_ok(),
         4 => slots.look_for_silent(own).is_ok(),
         5 => {
             slots.level(own);
@@ -73,7 +73,12 @@ fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, ground: &mut 
         }
         11 => {
             let table = memory.table();
-            let _ = (table.gone(), table.ledger(), table.leveled(), table.legs());
+            let _ = (
+                table.gone(),
+                table.ledger(),
+                table.leveled(),
+                table.device_groups(),
+            );
             let _ = due_ns(table, own, choice.odd());
             true
         }
@@ -85,8 +90,8 @@ fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, ground: &mut 
     };
 }
 
-fn gone(choice: &mut Choice<'_>) -> Gone {
-    Gone {
+fn gone(choice: &mut Choice<'_>) -> FinalCounters {
+    FinalCounters {
         members: choice.odd(),
         received: choice.odd(),
         dropped: choice.odd(),
@@ -120,7 +125,7 @@ fn scribble(choice: &mut Choice<'_>, memory: &Memory, count: u64) {
                 table.default.rank_count[0].store(choice.short(), Relaxed);
                 choice.of(table.default.ranks).store(choice.byte(), Relaxed);
             }
-            2 => choice.of(table.seats).store(choice.odd(), Relaxed),
+            2 => choice.of(table.sticky_ids).store(choice.odd(), Relaxed),
             3 => choice.of(table.holders).store(choice.odd(), Relaxed),
             4 => choice.of(table.loads).store(choice.short(), Relaxed),
             5 if !table.classes.bytes.is_empty() => {
@@ -228,7 +233,7 @@ impl Hostile<'_> {
     }
 }
 
-impl Ground for Hostile<'_> {
+impl KernelOps for Hostile<'_> {
     type Refused = ();
 
     fn now_ns(&self) -> u64 {

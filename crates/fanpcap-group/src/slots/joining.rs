@@ -1,6 +1,6 @@
 //! A newcomer takes a slot.
 
-use super::{Ground, Slots};
+use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
@@ -16,17 +16,17 @@ pub(crate) enum Unjoined<R> {
     Full,
     /// The kernel does not let it into the group.
     Refused(R),
-    /// The locker does not take it, or can't be read.
-    Locker(io::Error),
+    /// The fd_store does not take it, or can't be read.
+    FdStore(io::Error),
 }
 
 impl<R> From<io::Error> for Unjoined<R> {
     fn from(error: io::Error) -> Self {
-        Self::Locker(error)
+        Self::FdStore(error)
     }
 }
 
-impl<'a, G: Ground> Slots<'a, G> {
+impl<'a, G: KernelOps> Slots<'a, G> {
     /// The first slot that a newcomer may have and that `claims` claims for it.
     pub(crate) fn choose(
         &mut self,
@@ -62,20 +62,20 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.replace(&self.table.row(slot));
         self.table.set_newcomer(&Row {
             state: State::Newcomer,
-            since_ns: self.ground.now_ns(),
+            since_ns: self.kernel.now_ns(),
             name: self.free_name(newcomer.name, newcomer.class),
-            seat: self.table.free_seat(newcomer.cookie, slot),
+            sticky_id: self.table.free_sticky_id(newcomer.cookie, slot),
             downs,
             ..*newcomer
         });
         self.note(Journal::Join(slot));
-        self.ground.step();
-        if let Err(error) = self.ground.deposit() {
+        self.kernel.step();
+        if let Err(error) = self.kernel.deposit() {
             self.undo_join(slot, newcomer)?;
             return Err(error.into());
         }
-        self.ground.step();
-        if let Err(refused) = self.ground.enter(slot) {
+        self.kernel.step();
+        if let Err(refused) = self.kernel.enter(slot) {
             self.undo_join(slot, newcomer)?;
             return Err(Unjoined::Refused(refused));
         }
@@ -90,28 +90,28 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     pub(super) fn repair_join(&mut self, slot: Slot) -> io::Result<()> {
         let newcomer = self.table.newcomer();
-        match self.ground.has_entered(newcomer.cookie)? {
+        match self.kernel.has_entered(newcomer.cookie)? {
             Some(true) => self.finish_join(slot),
             Some(false) | None => self.undo_join(slot, &newcomer),
         }
     }
 
     fn undo_join(&mut self, slot: Slot, newcomer: &Row) -> io::Result<()> {
-        self.ground.step();
-        self.ground.leave(slot)?;
-        self.ground.step();
-        self.ground.withdraw(newcomer.cookie, newcomer.member)?;
-        self.ground.step();
-        self.ground.cut(newcomer.cookie)?;
+        self.kernel.step();
+        self.kernel.leave(slot)?;
+        self.kernel.step();
+        self.kernel.withdraw(newcomer.cookie, newcomer.member)?;
+        self.kernel.step();
+        self.kernel.cut(newcomer.cookie)?;
         self.note(Journal::Nothing);
         Ok(())
     }
 
     fn finish_join(&mut self, slot: Slot) -> io::Result<()> {
         self.withdraw_replaced()?;
-        self.ground.step();
+        self.kernel.step();
         self.table.set_row(slot, &self.table.newcomer());
-        self.ground.step();
+        self.kernel.step();
         let positions = self.table.positions().max(usize::from(slot.0) + 1);
         self.table.set(at::POSITIONS, positions as u64);
         self.finish();

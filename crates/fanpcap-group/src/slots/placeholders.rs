@@ -1,29 +1,29 @@
 //! Placeholders: slots whose members are gone and whose rings are read out.
 
-use super::{Ground, Slots};
-use crate::table::{Gone, Journal, Row, State, at};
+use super::{KernelOps, Slots};
+use crate::table::{FinalCounters, Journal, Row, State, at};
 use fanpcap_buckets::Slot;
 use std::io;
 
-impl<G: Ground> Slots<'_, G> {
-    /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
-    /// is given up at the array's end.
-    pub(crate) fn vacate(&mut self, cookie: u64, epitaph: &Gone) -> io::Result<()> {
+impl<G: KernelOps> Slots<'_, G> {
+    /// The ring of a member that is gone has been read to its end: its slot becomes a placeholder,
+    /// or is given up at the array's end.
+    pub(crate) fn vacate(&mut self, cookie: u64, final_counters: &FinalCounters) -> io::Result<()> {
         self.prepare()?;
         let Some(slot) = self.table.slot_of(cookie) else {
             return Ok(());
         };
-        if matches!(self.table.row(slot).state, State::Dead | State::Inherited) {
-            let sums = self.table.gone().with(epitaph);
+        if matches!(self.table.row(slot).state, State::Dead | State::TakenOver) {
+            let sums = self.table.gone().with(final_counters);
             let sums = self.table.prepare_gone(&sums);
-            self.note(Journal::Epitaph(slot, sums));
-            self.finish_epitaph(slot, sums);
+            self.note(Journal::TakeoverStatus(slot, sums));
+            self.finish_takeover(slot, sums);
         }
         self.trim()
     }
 
-    pub(super) fn finish_epitaph(&mut self, slot: Slot, sums: u8) {
-        self.ground.step();
+    pub(super) fn finish_takeover(&mut self, slot: Slot, sums: u8) {
+        self.kernel.step();
         self.table.set(at::SUMS_IN_USE, sums.into());
         self.set_state(slot, State::Vacant);
         self.finish();
@@ -49,7 +49,7 @@ impl<G: Ground> Slots<'_, G> {
 
     pub(super) fn finish_trim(&mut self, slot: Slot) -> io::Result<()> {
         self.withdraw_replaced()?;
-        self.ground.step();
+        self.kernel.step();
         self.table.set_row(slot, &Row::default());
         self.table.set(at::POSITIONS, slot.0.into());
         self.finish();
@@ -64,10 +64,10 @@ impl<G: Ground> Slots<'_, G> {
 
     pub(super) fn withdraw_replaced(&mut self) -> io::Result<()> {
         let replaced = [at::REPLACED, at::REPLACED_MEMBER].map(|at| self.table.get(at));
-        self.ground.step();
+        self.kernel.step();
         match replaced {
             [0, _] => Ok(()),
-            [cookie, member] => self.ground.withdraw(cookie, member),
+            [cookie, member] => self.kernel.withdraw(cookie, member),
         }
     }
 }

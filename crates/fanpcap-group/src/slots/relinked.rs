@@ -6,18 +6,18 @@
 //! that waits at a member's socket counts as well. So a newcomer numbers the slots when all members
 //! are in callbacks, and none does it twice.
 
-use super::{Ground, Slots};
+use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::io;
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// Before a change of the kernel's array: completes the change that its author has not, and
     /// numbers the slots anew if the device was down.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
         self.repair()?;
-        let told = self.ground.told()?;
+        let told = self.kernel.told()?;
         let known = self.table.get(at::DOWNS);
         let ahead = |(_, row): (Slot, Row)| {
             // Nobody takes the news from the socket of a member that is gone.
@@ -27,7 +27,7 @@ impl<G: Ground> Slots<'_, G> {
         };
         let latest = self.table.rows().map(ahead).max().unwrap_or(0);
         if latest > 0 {
-            let order = self.ground.order()?;
+            let order = self.kernel.order()?;
             if order.is_none_or(|order| self.renumber(&order)) {
                 self.table.set(at::DOWNS, known.wrapping_add(latest.into()));
             }
@@ -50,7 +50,7 @@ impl<G: Ground> Slots<'_, G> {
 
     /// The count that a socket without news has now.
     pub(super) fn downs(&mut self, own: u64) -> io::Result<u8> {
-        let is_told = self.ground.told()?.contains(&own);
+        let is_told = self.kernel.told()?.contains(&own);
         Ok(low(self.table.get(at::DOWNS)).wrapping_sub(is_told.into()))
     }
 
@@ -79,11 +79,11 @@ impl<G: Ground> Slots<'_, G> {
     }
 
     pub(super) fn finish_renumbering(&mut self) {
-        self.ground.step();
+        self.kernel.step();
         self.table.renumber_rows();
-        self.ground.step();
+        self.kernel.step();
         self.table.close_seats();
-        self.ground.step();
+        self.kernel.step();
         self.table.renumber_buckets();
         self.finish();
     }

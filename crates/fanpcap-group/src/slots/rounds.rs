@@ -6,7 +6,7 @@
 //! the table. A round has no journal: each of its moves is complete.
 
 use super::silence::until;
-use super::{Ground, Slots, classes};
+use super::{KernelOps, Slots, classes};
 use crate::table::{Elephant, Loads, Part, State, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::leveling::{Leveling, Load, Moves, Shift, imbalance};
@@ -35,11 +35,11 @@ pub(super) fn until_round(table: Table<'_>, slot: Slot, now_ns: u64) -> Option<u
     Some(until(table.get(at::ROUND_NS), later_ns, ROUND_NS, now_ns))
 }
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// Does a round, if one is due to the member `own`, and if enough packets have come. The member
     /// has its share, and no change is under way.
     pub(crate) fn level(&mut self, own: u64) {
-        let (table, now_ns) = (self.table, self.ground.now_ns());
+        let (table, now_ns) = (self.table, self.kernel.now_ns());
         let is_due = |slot| until_round(table, slot, now_ns) == Some(0);
         let is_due = table.slot_of(own).is_some_and(is_due);
         let Some(balance) = table.balance().filter(|_| is_due) else {
@@ -55,7 +55,8 @@ impl<G: Ground> Slots<'_, G> {
             return;
         }
         let shares = classes::shares(table, 0);
-        // One that is awaited keeps its buckets for its successor, and a dead one for its heir.
+        // One that is awaited keeps its buckets for its successor, and a dead one for who takes it
+        // over.
         let mut rows = table.rows();
         let is_kept = rows.any(|(_, row)| row.state == State::Awaited || row.keeps());
         if is_kept || table.packets() < PACKETS * shares.len() as u64 {
@@ -63,7 +64,7 @@ impl<G: Ground> Slots<'_, G> {
         }
         let shifts = next_shifts(table, &shares, balance, now_ns);
         for shift in &shifts {
-            self.ground.step();
+            self.kernel.step();
             if let Ok(slot) = u8::try_from(shift.to) {
                 table.default.set_owner(shift.bucket, Slot(slot));
             }

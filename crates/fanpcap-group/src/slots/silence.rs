@@ -5,7 +5,7 @@
 //! One member looks at all rings, about every two seconds, and notes in the table how far each
 //! reader has come whose ring has something unread.
 
-use super::{Ground, Slots, classes};
+use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, State, Table, at};
 use fanpcap_buckets::Slot;
 use std::io;
@@ -32,11 +32,11 @@ pub(super) fn until(due_ns: u64, later_ns: u64, period_ns: u64, now_ns: u64) -> 
     if left > period_ns + later_ns { 0 } else { left }
 }
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// Gives away the share of members that do not read, if it is time to look for such. The member
     /// `own` reads.
     pub(crate) fn look_for_silent(&mut self, own: u64) -> io::Result<()> {
-        let now_ns = self.ground.now_ns();
+        let now_ns = self.kernel.now_ns();
         let live = self
             .table
             .rows()
@@ -50,7 +50,7 @@ impl<G: Ground> Slots<'_, G> {
         }
         let late_ns = now_ns.wrapping_sub(self.table.get(at::CHECK_NS));
         self.table.set(at::CHECK_NS, now_ns.wrapping_add(CHECK_NS));
-        let unread = self.ground.unread()?;
+        let unread = self.kernel.unread()?;
         let mut silent = Vec::new();
         for (slot, cookie) in live.into_iter().filter(|(_, cookie)| *cookie != own) {
             let progress = unread.iter().find(|(it, _)| *it == cookie);

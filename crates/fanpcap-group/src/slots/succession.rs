@@ -7,7 +7,7 @@
 
 use super::rounds::until_round;
 use super::silence::until_check;
-use super::{Ground, Slots, classes, unread};
+use super::{KernelOps, Slots, classes, unread};
 use crate::table::{Row, State, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
@@ -49,14 +49,14 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
         false => (State::Dead, 0),
     };
     // Its own cookie would say that its lifeline is cut.
-    let heir = match unread::is_read(table, row) {
-        true => row.heir,
+    let taker = match unread::is_read(table, row) {
+        true => row.taker,
         false => 0,
     };
     Row {
         state,
         weight,
-        heir,
+        taker,
         ..*row
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
         }
         State::Dead => classes::until_due(table, own, &row, now_ns),
         State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
-        State::Free | State::Newcomer | State::Live | State::Inherited | State::Vacant => None,
+        State::Free | State::Newcomer | State::Live | State::TakenOver | State::Vacant => None,
     };
     table.rows().filter_map(due).min()
 }
@@ -110,7 +110,7 @@ impl Table<'_> {
 /// The part of a word that counts.
 const COUNT: u64 = u32::MAX as u64;
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// The digest for a newcomer of this name: of a class's members with one name, the first that
     /// is not there. So the `k`th handle of a process succeeds the `k`th of the one before.
     pub(super) fn free_name(&self, name: u64, class: u8) -> u64 {
@@ -149,7 +149,7 @@ impl<G: Ground> Slots<'_, G> {
         let part = self.table.part(self.table.row(from).class);
         for (bucket, owner) in part.buckets.iter().enumerate() {
             if owner.load(Ordering::Relaxed) == from.0 {
-                self.ground.step();
+                self.kernel.step();
                 part.set_owner(bucket, to);
                 moved += 1;
             }
@@ -158,11 +158,11 @@ impl<G: Ground> Slots<'_, G> {
             let mut ranks = part.ranks();
             let its = ranks.iter_mut().filter(|it| **it == from);
             its.for_each(|it| *it = to);
-            self.ground.step();
+            self.kernel.step();
             part.set_ranks(&ranks);
         }
         self.table.set(at::MOVED, moved);
-        self.table.set(at::MOVED_NS, self.ground.now_ns());
+        self.table.set(at::MOVED_NS, self.kernel.now_ns());
         let left = self.table.row(from);
         self.change_row(
             from,
@@ -172,9 +172,9 @@ impl<G: Ground> Slots<'_, G> {
                 ..left
             },
         );
-        let seat = left.seat;
+        let sticky_id = left.sticky_id;
         let row = self.table.row(to);
-        self.table.set_row(to, &Row { seat, ..row });
+        self.table.set_row(to, &Row { sticky_id, ..row });
         self.set_state(to, State::Live);
         self.table.count_takeover(row.cookie);
         self.finish();
@@ -190,23 +190,23 @@ impl<G: Ground> Slots<'_, G> {
         if awaited.is_empty() {
             return Ok(());
         }
-        let now_ns = self.ground.now_ns();
+        let now_ns = self.kernel.now_ns();
         let looks = until_look(self.table, now_ns) == 0;
         let mut ended = Vec::new();
         for (slot, row) in awaited {
-            if row.heir == 0 && !living.contains(&row.cookie) {
-                self.ground.step();
-                self.ground.cut(row.cookie)?;
-                self.ground.step();
-                let heir = row.cookie;
-                self.table.set_row(slot, &Row { heir, ..row });
+            if row.taker == 0 && !living.contains(&row.cookie) {
+                self.kernel.step();
+                self.kernel.cut(row.cookie)?;
+                self.kernel.step();
+                let taker = row.cookie;
+                self.table.set_row(slot, &Row { taker, ..row });
             }
-            if grace(&row, now_ns) == 0 || (looks && self.ground.is_half_full(row.cookie)) {
+            if grace(&row, now_ns) == 0 || (looks && self.kernel.is_half_full(row.cookie)) {
                 ended.push(slot);
             }
         }
         if looks {
-            let took_ns = self.ground.now_ns().wrapping_sub(now_ns);
+            let took_ns = self.kernel.now_ns().wrapping_sub(now_ns);
             let after_ns = took_ns
                 .saturating_mul(LOOK_PART)
                 .clamp(LOOK_NS, LOOK_NS_MAX);

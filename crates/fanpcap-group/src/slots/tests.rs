@@ -71,8 +71,8 @@ fn a_join_moves_one_share_and_a_death_the_dead_ones_only() {
         let dead = world.in_slot(slot);
         let before = world.owners();
         world.close(dead);
-        let heir = world.members()[0];
-        world.attend(heir);
+        let taker = world.members()[0];
+        world.attend(taker);
         world.check();
         for (before, after) in before.into_iter().zip(world.owners()) {
             assert!(before == after || before == dead);
@@ -85,8 +85,8 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     let mut world = group(4);
     let (second, last) = (world.in_slot(1), world.in_slot(3));
     world.close(second);
-    let heir = world.members()[0];
-    world.attend(heir);
+    let taker = world.members()[0];
+    world.attend(taker);
     world.settle_all();
     assert_eq!(world.table().positions(), 4);
     assert_eq!(world.table().row(Slot(1)).state, State::Vacant);
@@ -95,10 +95,10 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     world.check();
     // The last two, the first of which is a placeholder by then.
     world.close(world.in_slot(2));
-    world.attend(heir);
+    world.attend(taker);
     world.settle_all();
     world.close(last);
-    world.attend(heir);
+    world.attend(taker);
     world.settle_all();
     assert_eq!(world.table().positions(), 2);
     world.check();
@@ -108,8 +108,8 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
 fn with_a_slot_taken_again() -> World {
     let mut world = group(5);
     world.close(world.in_slot(0));
-    let heir = world.members()[0];
-    world.attend(heir);
+    let taker = world.members()[0];
+    world.attend(taker);
     world.settle_all();
     let newcomer = world.open();
     world.join(newcomer).unwrap();
@@ -147,15 +147,15 @@ fn who_can_not_list_the_sockets_leaves_the_numbers_to_others() {
 #[test]
 fn a_newcomer_numbers_the_slots_when_nobody_has_noticed_that_the_device_was_down() {
     let mut world = group(5);
-    let heir = world.in_slot(4);
+    let taker = world.in_slot(4);
     world.close(world.in_slot(0));
-    world.attend(heir);
+    world.attend(taker);
     world.settle_all();
     let late = world.open();
     world.join(late).unwrap();
     world.begin_share(late);
     world.close(world.in_slot(2));
-    world.attend(heir);
+    world.attend(taker);
     world.settle_all();
     let before = world.owners();
     world.flap();
@@ -173,17 +173,17 @@ fn a_newcomer_numbers_the_slots_when_nobody_has_noticed_that_the_device_was_down
 fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
     let mut world = group(4);
     world.close(world.in_slot(1));
-    let heir = world.in_slot(0);
-    world.attend(heir);
+    let taker = world.in_slot(0);
+    world.attend(taker);
     world.settle_all();
     let newcomer = world.open();
     world.join(newcomer).unwrap();
     // The number of the one that is gone, and a stamp of its own.
-    assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
+    assert_eq!(world.sticky_id(newcomer), (newcomer << 8) | 1);
     world.flap();
-    world.hear(heir);
+    world.hear(taker);
     assert_eq!(world.in_slot(3), newcomer);
-    assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
+    assert_eq!(world.sticky_id(newcomer), (newcomer << 8) | 1);
     world.check();
 }
 
@@ -206,21 +206,21 @@ fn a_drained_members_buckets_alone_move_until_nobody_else_is_there() {
     assert_eq!(left.owners(), world.owners());
     assert_eq!(world.weigh(0, drained, 1), Weighed::Done);
     assert_eq!(owned(&world), [1024; 4]);
-    assert_eq!(world.weigh(0, 99, 0), Weighed::Gone);
+    assert_eq!(world.weigh(0, 99, 0), Weighed::FinalCounters);
     for slot in 1..4 {
         assert_eq!(world.weigh(0, world.in_slot(slot), 0), Weighed::Done);
     }
     assert_eq!(world.weigh(0, other, 0), Weighed::Last);
     world.close(other);
-    let heir = world.in_slot(1);
-    world.attend(heir);
+    let taker = world.in_slot(1);
+    world.attend(taker);
     world.settle_all();
     world.check();
     assert_eq!(owned(&world).iter().sum::<usize>(), BUCKETS);
 }
 
 #[test]
-fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
+fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     let mut world = group(254);
     let last = world.open();
     world.join(last).unwrap();
@@ -229,15 +229,15 @@ fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
     world.check();
     // Into a hole, although the group has all positions but one.
     world.close(world.in_slot(1));
-    let heir = world.in_slot(0);
-    world.attend(heir);
+    let taker = world.in_slot(0);
+    world.attend(taker);
     world.settle_all();
     world.join(one_more).unwrap();
     world.check();
     let mut world = group(3);
-    world.locker_is_full = true;
+    world.store_is_full = true;
     let newcomer = world.open();
-    assert!(matches!(world.join(newcomer), Err(Unjoined::Locker(_))));
+    assert!(matches!(world.join(newcomer), Err(Unjoined::FdStore(_))));
     world.close(newcomer);
     world.check();
 }
@@ -253,8 +253,8 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
         }),
         ("join in a hole", |world, kill| {
             world.close(world.in_slot(1));
-            let heir = world.in_slot(0);
-            world.attend(heir);
+            let taker = world.in_slot(0);
+            world.attend(taker);
             world.settle_all();
             let newcomer = world.open();
             world.dying(newcomer, kill, |world| _ = world.join(newcomer))
@@ -277,9 +277,9 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
         ("inherit and vacate", |world, kill| {
             world.close(world.in_slot(3));
             world.close(world.in_slot(1));
-            let heir = world.in_slot(2);
-            world.dying(heir, kill, |world| {
-                world.attend(heir);
+            let taker = world.in_slot(2);
+            world.dying(taker, kill, |world| {
+                world.attend(taker);
                 world.settle_all();
             })
         }),

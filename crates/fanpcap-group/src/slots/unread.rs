@@ -4,15 +4,15 @@
 //! for another purpose. The member takes its share when its application looks for packets, and its
 //! ring back.
 //!
-//! The row of a member whose ring others are to read has an heir: the member that reads the ring,
+//! The row of a member whose ring others are to read says who does: the member that reads the ring,
 //! or itself while nobody does.
 
-use super::{Ground, Slots, classes};
+use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State, Table};
 use fanpcap_buckets::Slot;
 use std::io;
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// The member `own` is read for the first time, and has its share: members of its class that
     /// were never read have none any more.
     pub(crate) fn replace_unread(&mut self, own: u64) -> io::Result<()> {
@@ -28,7 +28,7 @@ impl<G: Ground> Slots<'_, G> {
         let live = rows.filter(|(_, row)| row.state == State::Live);
         let mut unread = Vec::new();
         for (slot, row) in live.filter(|_| reader.owns()) {
-            if self.ground.borrow(row.cookie)? {
+            if self.kernel.borrow(row.cookie)? {
                 unread.push((slot, row));
             }
         }
@@ -37,12 +37,12 @@ impl<G: Ground> Slots<'_, G> {
         }
         self.note(Journal::Balance);
         for (slot, row) in unread {
-            let heir = match is_read(self.table, &row) {
-                true => row.heir,
+            let taker = match is_read(self.table, &row) {
+                true => row.taker,
                 false => row.cookie,
             };
-            self.ground.step();
-            self.table.set_row(slot, &Row { heir, ..row });
+            self.kernel.step();
+            self.table.set_row(slot, &Row { taker, ..row });
             self.set_state(slot, State::Newcomer);
         }
         self.finish_balance();
@@ -55,11 +55,11 @@ impl<G: Ground> Slots<'_, G> {
     pub(super) fn take_back(&mut self, slot: Slot) -> io::Result<Row> {
         let row = self.table.row(slot);
         let is_member = matches!(row.state, State::Live | State::Newcomer);
-        if !is_member || row.heir == 0 || self.ground.borrow(row.cookie)? {
+        if !is_member || row.taker == 0 || self.kernel.borrow(row.cookie)? {
             return Ok(row);
         }
-        let row = Row { heir: 0, ..row };
-        self.ground.step();
+        let row = Row { taker: 0, ..row };
+        self.kernel.step();
         self.table.set_row(slot, &row);
         Ok(row)
     }
@@ -68,10 +68,10 @@ impl<G: Ground> Slots<'_, G> {
     /// read it meanwhile. Returns whether it is.
     pub(super) fn take_unread(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
-        let is_unread = self.ground.borrow(row.cookie)?;
-        let heir = if is_unread { own } else { 0 };
-        self.ground.step();
-        self.table.set_row(slot, &Row { heir, ..row });
+        let is_unread = self.kernel.borrow(row.cookie)?;
+        let taker = if is_unread { own } else { 0 };
+        self.kernel.step();
+        self.table.set_row(slot, &Row { taker, ..row });
         Ok(is_unread)
     }
 
@@ -84,7 +84,7 @@ impl<G: Ground> Slots<'_, G> {
         };
         let row = self.table.row(slot);
         let state = match row.state {
-            State::Inherited => State::Dead,
+            State::TakenOver => State::Dead,
             State::Free
             | State::Newcomer
             | State::Live
@@ -92,13 +92,13 @@ impl<G: Ground> Slots<'_, G> {
             | State::Vacant
             | State::Awaited => row.state,
         };
-        if row.heir == own {
-            self.ground.step();
+        if row.taker == own {
+            self.kernel.step();
             self.table.set_row(
                 slot,
                 &Row {
                     state,
-                    heir: 0,
+                    taker: 0,
                     ..row
                 },
             );
@@ -109,11 +109,11 @@ impl<G: Ground> Slots<'_, G> {
 
 /// Whether another member reads the ring of this one since that lived.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
-    row.heir != 0 && row.heir != row.cookie && classes::has_heir(table, row)
+    row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }
 
 /// Whether the member `own` is to read the ring of this one, which lives.
 pub(super) fn is_for(table: Table<'_>, own: u64, row: &Row) -> bool {
-    let is_left = row.heir != 0 && !is_read(table, row);
+    let is_left = row.taker != 0 && !is_read(table, row);
     is_left && row.cookie != own && classes::is_of_class(table, own, row)
 }

@@ -1,6 +1,6 @@
 //! A member gets another weight. One without a weight is drained: it stays, and owns no bucket.
 
-use super::{Ground, Slots, classes};
+use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use std::io;
@@ -11,24 +11,24 @@ pub(crate) enum Weighed {
     /// Buckets have moved accordingly.
     Done,
     /// There is no such member, or none any more.
-    Gone,
+    FinalCounters,
     /// Without it nobody of its class would have a share.
     Last,
 }
 
-impl<G: Ground> Slots<'_, G> {
+impl<G: KernelOps> Slots<'_, G> {
     /// Gives a member another weight, and buckets by it: none by a weight of 0. Packets that are on
     /// their way to it, and those in its ring, are still its own.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
         self.mark_gone(0)?;
-        let now_ns = self.ground.now_ns();
+        let now_ns = self.kernel.now_ns();
         self.share_out(0, now_ns);
         let slot = self.table.slot_of(cookie);
         let member = slot.map(|slot| (slot, self.table.row(slot)));
         let member = member.filter(|(_, row)| matches!(row.state, State::Live | State::Newcomer));
         let Some((slot, row)) = member else {
-            return Ok(Weighed::Gone);
+            return Ok(Weighed::FinalCounters);
         };
         let mut rows = self.table.rows();
         let class = row.class;
@@ -45,7 +45,7 @@ impl<G: Ground> Slots<'_, G> {
             false => row.since_ns,
         };
         self.note(Journal::Balance);
-        self.ground.step();
+        self.kernel.step();
         let weighed = Row {
             weight,
             since_ns,
@@ -71,7 +71,7 @@ impl<G: Ground> Slots<'_, G> {
         for &slot in &members {
             let row = self.table.row(slot);
             if row.state == State::Live {
-                self.ground.step();
+                self.kernel.step();
                 self.table.set_row(slot, &Row { weight: 1, ..row });
             }
         }

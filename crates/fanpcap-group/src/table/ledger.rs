@@ -1,50 +1,28 @@
-//! What an engine that fills rings by slots has counted for the whole group: where each packet that
-//! came to the group has gone.
+//! The ledger of a group whose engine fills rings by slots, as its members publish it.
 
 use super::sums::set_all;
 use super::{LEDGER_WORDS, Table, at};
+use fanpcap_engine::Ledger;
 use std::sync::atomic::Ordering;
 
-/// What has become of the packets that came to a group, since it began. Where each packet goes to
-/// one member at most, `offered` is the sum of all others but `at_ns`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
-    /// When this was read, nanoseconds of `CLOCK_MONOTONIC`.
-    pub at_ns: u64,
-    /// Packets that came to the group.
-    pub offered: u64,
-    /// Packets that the steering program dropped.
-    pub nowhere: u64,
-    /// Packets for which there was no member.
-    pub no_member: u64,
-    /// Packets put into members' rings.
-    pub produced: u64,
-    /// Packets for which a member's ring had no room.
-    pub dropped: u64,
-    /// Packets that a member's filter rejected.
-    pub unwanted: u64,
-}
-
-impl Ledger {
-    /// The figures in their order in the table.
-    fn words(&mut self) -> [&mut u64; LEDGER_WORDS] {
-        [
-            &mut self.at_ns,
-            &mut self.offered,
-            &mut self.nowhere,
-            &mut self.no_member,
-            &mut self.produced,
-            &mut self.dropped,
-            &mut self.unwanted,
-        ]
-    }
+/// The figures in their order in the table.
+fn words(ledger: &mut Ledger) -> [&mut u64; LEDGER_WORDS] {
+    [
+        &mut ledger.at_ns,
+        &mut ledger.offered,
+        &mut ledger.nowhere,
+        &mut ledger.no_member,
+        &mut ledger.produced,
+        &mut ledger.dropped,
+        &mut ledger.unwanted,
+    ]
 }
 
 impl Table<'_> {
     /// The ledger that a member has published last; `None` where there is none.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         let mut ledger = Ledger::default();
-        set_all(ledger.words(), self.words_at(at::LEDGER));
+        set_all(words(&mut ledger), self.words_at(at::LEDGER));
         (ledger.at_ns > 0).then_some(ledger)
     }
 
@@ -64,7 +42,7 @@ impl Table<'_> {
             {
                 continue;
             }
-            self.set_words(at::LEDGER, ledger.words().map(|word| *word));
+            self.set_words(at::LEDGER, words(&mut ledger).map(|word| *word));
             if at_ns.load(Ordering::Acquire) == own {
                 break;
             }

@@ -4,7 +4,7 @@ use super::{Table, at};
 
 /// Sums over the members that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct FinalCounters {
     /// Members.
     pub members: u64,
     /// Packets that the kernel received for them, dropped ones included.
@@ -21,7 +21,7 @@ pub struct Gone {
     pub unknown: u64,
 }
 
-impl Gone {
+impl FinalCounters {
     /// One member of which nothing is known.
     pub(crate) const UNKNOWN: Self = Self {
         members: 1,
@@ -57,16 +57,16 @@ impl Gone {
 }
 
 impl Table<'_> {
-    /// The sums of all epitaphs.
-    pub(crate) fn gone(&self) -> Gone {
+    /// The sums of all final counters.
+    pub(crate) fn gone(&self) -> FinalCounters {
         let in_use = usize::from(self.get(at::SUMS_IN_USE) & 1 == 1);
-        let mut gone = Gone::default();
+        let mut gone = FinalCounters::default();
         set_all(gone.words(), self.words_at(at::SUMS[in_use]));
         gone
     }
 
     /// Writes sums where they don't hold yet. Returns where that is.
-    pub(crate) fn prepare_gone(&self, gone: &Gone) -> u8 {
+    pub(crate) fn prepare_gone(&self, gone: &FinalCounters) -> u8 {
         let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
         let mut gone = *gone;
         let words = gone.words().map(|word| *word);

@@ -9,7 +9,7 @@
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
-use fanpcap_group::root;
+use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{self, Access, Directory};
 use fanpcap_linux::file::{lock, shared};
 use fanpcap_linux::netlink::link;
@@ -55,7 +55,7 @@ pub struct Hold {
 
 /// The right to change a device, and its journal.
 #[derive(Debug)]
-pub(super) struct Turn(File);
+pub(super) struct Guard(File);
 
 /// The directory of the journals of all network namespaces.
 const TUNE: &str = "tune";
@@ -128,13 +128,13 @@ impl Place {
     }
 
     /// Waits for the right to change the device.
-    pub(super) fn take(&self) -> Result<Turn, JournalError> {
+    pub(super) fn take(&self) -> Result<Guard, JournalError> {
         let mut file = self.locks()?;
         for _ in 0..PATIENCE {
             if !lock::try_take_byte(&file, TURN).map_err(JournalError::System)? {
                 thread::sleep(Duration::from_millis(LOOK_MS));
             } else if self.is_there(&file) {
-                return Ok(Turn(file));
+                return Ok(Guard(file));
             } else {
                 file = self.locks()?;
             }
@@ -144,9 +144,9 @@ impl Place {
 
     /// Runs `change` with the right to change. Leaves nothing in the directory.
     pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, JournalError> {
-        let turn = self.take()?;
+        let guard = self.take()?;
         let changed = change();
-        self.tidy(&turn);
+        self.tidy(&guard);
         Ok(changed)
     }
 
@@ -162,8 +162,8 @@ impl Place {
     }
 
     /// Removes the lock file, and the directory with the last one, unless an owner has a lock.
-    pub(super) fn tidy(&self, turn: &Turn) {
-        if !lock::is_any_taken(&turn.0, TURN + 1).unwrap_or(true) {
+    pub(super) fn tidy(&self, guard: &Guard) {
+        if !lock::is_any_taken(&guard.0, TURN + 1).unwrap_or(true) {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
         }
         if self.is_own {
@@ -307,20 +307,20 @@ pub fn forget(ifindex: u32) -> Result<(), JournalError> {
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
     let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
     let place = Place::below(found, ifindex, About::default());
-    let turn = place.take()?;
+    let guard = place.take()?;
     let written = place.write(&Content::default());
-    place.tidy(&turn);
+    place.tidy(&guard);
     written
 }
 
-impl Turn {
+impl Guard {
     /// Whether an owner lives. One that can't be asked counts as alive.
     pub(super) fn lives(&self, owner: Owner) -> bool {
         lock::is_byte_taken(&self.0, owner.number).unwrap_or(true)
     }
 }
 
-impl Drop for Turn {
+impl Drop for Guard {
     fn drop(&mut self) {
         // A child that was forked meanwhile has a copy of the descriptor, which would keep it.
         let _ = lock::release_byte(&self.0, TURN);

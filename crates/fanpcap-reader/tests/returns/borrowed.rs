@@ -1,11 +1,11 @@
 //! The ring of a member that is not read, in the reads of another, until its owner reads after all:
 //! each packet once.
 
-use super::company::{FakeCompany, keep};
 use super::fake::{FakeDevice, NONBLOCKING, Return, packet, times};
+use super::group_tasks::{FakeGroup, keep};
 use fanpcap_linux::file::shared;
 use fanpcap_reader::borrowed::{Claims, take_back};
-use fanpcap_reader::{Inheritance, Reader};
+use fanpcap_reader::{Reader, Takeover};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,27 +25,23 @@ fn an_owner_reads_on_behind_what_a_borrower_has_read() {
         let looked = shared::own(&[0])[0].clone();
         let (_device, input) = FakeDevice::new(true, TIMEOUT);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        let company = FakeCompany::new();
+        let tasks = FakeGroup::new();
         let done = Arc::new(AtomicU64::new(u64::MAX));
         let told = Arc::clone(&done);
-        company
-            .inherited
-            .lock()
-            .unwrap()
-            .push_back(vec![Inheritance {
-                remains: lent.remains(position.get()),
-                published: position.clone(),
-                claims: Claims::on(&looked),
-                done: Box::new(move |taken| told.store(taken, Ordering::SeqCst)),
-            }]);
-        company.join(&reader);
+        tasks.inherited.lock().unwrap().push_back(vec![Takeover {
+            remains: lent.remains(position.get()),
+            published: position.clone(),
+            claims: Claims::on(&looked),
+            done: Box::new(move |taken| told.store(taken, Ordering::SeqCst)),
+        }]);
+        tasks.join(&reader);
         let first: Vec<i64> = (1..=i64::from(read)).collect();
         if read > 0 {
             let count = i32::try_from(read).unwrap();
             assert_eq!(times(&reader, count), (COUNT(count), first));
         }
 
-        let of_owner = FakeCompany::new();
+        let of_owner = FakeGroup::new();
         let claimed = take_back(&looked, 70).unwrap();
         assert_eq!(claimed, u64::from(read));
         of_owner.skipped.store(claimed, Ordering::SeqCst);

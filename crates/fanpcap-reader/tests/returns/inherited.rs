@@ -1,11 +1,11 @@
 //! A dead member's ring in the reads of the one that has inherited it: in the order of time, as if
 //! all were its own, each packet once whoever stops in the middle.
 
-use super::company::{FakeCompany, keep};
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::group_tasks::{FakeGroup, keep};
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
-use fanpcap_reader::{Call, Direction, Inheritance, Options, PublishedPosition, Reader};
+use fanpcap_reader::{Call, Direction, Options, PublishedPosition, Reader, Takeover};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -49,9 +49,9 @@ impl Dead {
     }
 
     /// Its ring, from where its readers have come to.
-    fn inheritance(&self) -> Inheritance {
+    fn takeover(&self) -> Takeover {
         let done = Arc::clone(&self.done);
-        Inheritance {
+        Takeover {
             remains: self.device.remains(self.position.get()),
             published: self.position.clone(),
             claims: None,
@@ -66,14 +66,14 @@ impl Dead {
 }
 
 /// A reader that inherits with its next read.
-fn heir(dead: &[&Dead], is_v3: bool, options: &Options) -> (FakeDevice, Reader, Arc<FakeCompany>) {
+fn taker(dead: &[&Dead], is_v3: bool, options: &Options) -> (FakeDevice, Reader, Arc<FakeGroup>) {
     let (device, input) = FakeDevice::new(is_v3, Some(Duration::from_millis(10)));
     let reader = Reader::new(input, options).unwrap();
-    let company = FakeCompany::new();
-    let inherited = dead.iter().map(|dead| dead.inheritance()).collect();
-    company.inherited.lock().unwrap().push_back(inherited);
-    company.join(&reader);
-    (device, reader, company)
+    let tasks = FakeGroup::new();
+    let inherited = dead.iter().map(|dead| dead.takeover()).collect();
+    tasks.inherited.lock().unwrap().push_back(inherited);
+    tasks.join(&reader);
+    (device, reader, tasks)
 }
 
 fn packets<const N: usize>(numbers: [u32; N]) -> [Packet; N] {
@@ -82,13 +82,13 @@ fn packets<const N: usize>(numbers: [u32; N]) -> [Packet; N] {
 
 #[test]
 fn an_inherited_lane_comes_in_the_order_of_time_and_goes() {
-    for (of_dead, of_heir) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (of_dead, of_taker) in [(true, true), (true, false), (false, true), (false, false)] {
         let dead = Dead::new(of_dead, &[&packets([1, 2, 4]), &packets([6, 8])], 1);
-        let (mut device, reader, _company) = heir(&[&dead], of_heir, &NONBLOCKING);
+        let (mut device, reader, _company) = taker(&[&dead], of_taker, &NONBLOCKING);
         device.arrive(&packets([3, 5]));
         device.arrive(&packets([7, 9]));
         let all = (2..10).collect();
-        assert_eq!(times(&reader, -1), (COUNT(8), all), "{of_dead} {of_heir}");
+        assert_eq!(times(&reader, -1), (COUNT(8), all), "{of_dead} {of_taker}");
         assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
         assert_eq!(dead.done(), Some(4));
         assert_eq!(dead.position.get().taken, 5);
@@ -101,7 +101,7 @@ fn an_inherited_lane_comes_in_the_order_of_time_and_goes() {
 fn a_read_delivers_no_more_than_it_may() {
     for is_v3 in [true, false] {
         let dead = Dead::new(is_v3, &[&packets([1, 3])], 0);
-        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        let (mut device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
         device.arrive(&packets([4, 5]));
         assert_eq!(times(&reader, 2), (COUNT(2), vec![1, 3]), "{is_v3}");
         reader.break_loop();
@@ -116,13 +116,13 @@ fn a_read_delivers_no_more_than_it_may() {
 fn who_waits_reads_what_it_inherits() {
     for is_v3 in [true, false] {
         let dead = Dead::new(is_v3, &[&packets([1, 2]), &packets([3])], 0);
-        let (_device, reader, company) = heir(&[], is_v3, &OPTIONS);
-        let inherited = vec![dead.inheritance()];
+        let (_device, reader, tasks) = taker(&[], is_v3, &OPTIONS);
+        let inherited = vec![dead.takeover()];
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(30));
-                company.inherited.lock().unwrap().push_back(inherited);
-                company.call();
+                tasks.inherited.lock().unwrap().push_back(inherited);
+                tasks.call();
             });
             assert_eq!(times(&reader, -1), (COUNT(3), vec![1, 2, 3]), "{is_v3}");
         });
@@ -130,7 +130,7 @@ fn who_waits_reads_what_it_inherits() {
 }
 
 #[test]
-fn the_heirs_own_filter_direction_and_length_hold() {
+fn the_takers_own_filter_direction_and_length_hold() {
     let outgoing = Packet {
         pkttype: 4,
         ..packet(2, 80)
@@ -144,7 +144,7 @@ fn the_heirs_own_filter_direction_and_length_hold() {
         snaplen: 70,
         ..NONBLOCKING
     };
-    let (mut device, reader, _company) = heir(&[&dead], true, &options);
+    let (mut device, reader, _company) = taker(&[&dead], true, &options);
     reader.set_direction(Direction::In);
     let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
     // More than 55 bytes.
@@ -169,7 +169,7 @@ fn the_heirs_own_filter_direction_and_length_hold() {
 fn two_rings_are_inherited_at_once() {
     let first = Dead::new(true, &[&packets([1, 4])], 0);
     let second = Dead::new(false, &[&packets([2, 3, 6])], 0);
-    let (mut device, reader, _company) = heir(&[&first, &second], true, &NONBLOCKING);
+    let (mut device, reader, _company) = taker(&[&first, &second], true, &NONBLOCKING);
     device.arrive(&packets([5, 7]));
     assert_eq!(times(&reader, -1), (COUNT(7), (1..8).collect()));
     times(&reader, -1);
@@ -177,14 +177,14 @@ fn two_rings_are_inherited_at_once() {
 }
 
 #[test]
-fn an_heir_that_stops_in_the_middle_has_heirs() {
+fn who_stops_in_the_middle_is_taken_over_in_turn() {
     for is_v3 in [true, false] {
         for (died_at, stopped_at) in (0..7).flat_map(|died| (0..7 - died).map(move |at| (died, at)))
         {
             let blocks: [&[Packet]; 3] = [&packets([1, 2]), &packets([3, 4, 5]), &packets([6])];
             let dead = Dead::new(is_v3, &blocks, died_at);
             let seen = Mutex::new((1..=died_at as i64).collect::<Vec<_>>());
-            let (_device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+            let (_device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
             let mut call = Call::new(-1);
             for _ in 0..stopped_at {
                 let mut packet = fanpcap_reader::Packet::NONE;
@@ -194,7 +194,7 @@ fn an_heir_that_stops_in_the_middle_has_heirs() {
             }
             drop(reader);
             assert_eq!(dead.done(), None);
-            let (_device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+            let (_device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
             dispatch(&reader, -1, |got| seen.lock().unwrap().push(got.fraction));
             times(&reader, -1);
             let all: Vec<i64> = (1..7).collect();
@@ -208,7 +208,7 @@ fn an_heir_that_stops_in_the_middle_has_heirs() {
 fn a_callback_that_does_not_return_loses_nothing() {
     for is_v3 in [true, false] {
         let dead = Dead::new(is_v3, &[&packets([1, 3])], 0);
-        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        let (mut device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
         device.arrive(&packets([2, 4]));
         let mut seen = Vec::new();
         for _ in 0..4 {
@@ -229,7 +229,7 @@ fn garbage_of_a_dead_member_fails_no_read() {
     for is_v3 in [true, false] {
         let dead = Dead::new(is_v3, &[&packets([1, 2])], 0);
         dead.device.spoil();
-        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        let (mut device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
         device.arrive(&packets([3]));
         assert_eq!(times(&reader, -1), (COUNT(2), vec![2, 3]), "{is_v3}");
     }
@@ -247,12 +247,12 @@ fn an_application_that_waits_for_packets_alone_gets_them_at_once() {
         ..packet(1, 60)
     };
     let dead = Dead::new(true, &[&[young]], 0);
-    let company = FakeCompany::new();
-    company
+    let tasks = FakeGroup::new();
+    tasks
         .inherited
         .lock()
         .unwrap()
-        .push_back(vec![dead.inheritance()]);
-    company.join(&reader);
+        .push_back(vec![dead.takeover()]);
+    tasks.join(&reader);
     assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
 }

@@ -11,7 +11,7 @@ mod fake;
 mod ends;
 mod packets;
 mod several;
-mod company;
+mod group_tasks;
 mod inherited;
 mod borrowed;
 #[path = "../../../fanpcap-ring/tests/program/mod.rs"]

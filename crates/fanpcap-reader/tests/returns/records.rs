@@ -1,14 +1,14 @@
 //! Records of a BPF program: what a read delivers, when it waits, and what it asks of the kernel
 //! before.
 
-use super::company::FakeCompany;
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::group_tasks::FakeGroup;
 use super::program::{FakeProgram, offset, record, records};
 use super::written::{Written, written};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
-use fanpcap_reader::{Direction, Inheritance, PublishedPosition, Reader};
+use fanpcap_reader::{Direction, PublishedPosition, Reader, Takeover};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc;
 use std::thread;
@@ -456,19 +456,15 @@ fn a_dead_members_records_are_inherited() {
     };
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    let company = FakeCompany::new();
-    let inheritance = Inheritance {
+    let tasks = FakeGroup::new();
+    let takeover = Takeover {
         remains: dead.remains(2),
         published: published.clone(),
         claims: None,
         done: Box::new(|taken| assert_eq!(taken, 2)),
     };
-    company
-        .inherited
-        .lock()
-        .unwrap()
-        .push_back(vec![inheritance]);
-    company.join(&reader);
+    tasks.inherited.lock().unwrap().push_back(vec![takeover]);
+    tasks.join(&reader);
     device.arrive(&records([2, 5, 7]));
     let all = vec![2, 4, 5, 6, 7];
     assert_eq!(times(&reader, -1), (COUNT(5), all));

@@ -93,7 +93,7 @@ impl Ledger {
         });
         let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
-            // Those whose heirs are waited for have not come since.
+            // Those whose takers are waited for have not come since.
             let rest = self.ended.iter_mut();
             rest.filter(|it| it.ifindex() == moment.ifindex)
                 .for_each(Member::note_empty_group);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::closing::{CloseError, Closing};
-use fanpcap_group::epitaph::Epitaph;
 use fanpcap_group::group_counters::GroupCounters;
 use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
+use fanpcap_group::takeover_status::TakeoverStatus;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
@@ -24,9 +24,9 @@ use super::Account;
 /// If the socket outlives the page for this long, somebody else removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to hold the socket of a member whose heirs write nothing on its page. Longer, and a
-/// group whose heirs could not do so would wait for it at each change.
-const HEIRS_WITHIN: Duration = Duration::from_secs(10);
+/// How long to hold the socket of a member whose takers write nothing on its page. Longer, and a
+/// group whose takers could not do so would wait for it at each change.
+const TAKERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A member of a copy.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ impl Member {
     /// member if they are not held, and nobody has written the last ones on its page.
     pub(super) fn lost_since(&self) -> Option<u64> {
         let has_lost = match self.record.is_on_xdp() {
-            true => !self.is_counted && !self.epitaph().is_final,
+            true => !self.is_counted && !self.takeover().is_final,
             false => self.page.died_reading(),
         };
         has_lost.then_some(self.record.read_ns)
@@ -237,25 +237,25 @@ impl Member {
 
     /// Packets that the member has taken itself, and those that others have taken after it.
     fn taken(&self) -> [Option<u64>; 2] {
-        let inherited = self.epitaph().inherited;
+        let inherited = self.takeover().inherited;
         let own = |taken: u64| taken.saturating_sub(inherited);
         [self.record.taken.map(own), Some(inherited)]
     }
 
     /// Whether another member has begun to read the ring.
-    pub(super) fn has_heir(&self) -> bool {
-        self.epitaph().has_heir
+    pub(super) fn has_taker(&self) -> bool {
+        self.takeover().has_begun
     }
 
-    fn epitaph(&self) -> Epitaph {
-        self.page.epitaph().unwrap_or_default()
+    fn takeover(&self) -> TakeoverStatus {
+        self.page.takeover().unwrap_or_default()
     }
 
-    /// The account of a member whose heirs are done with its ring, and releases its socket: the
+    /// The account of a member whose takers are done with its ring, and releases its socket: the
     /// group waits for that. `None` while they are not.
     pub(super) fn inherited(&mut self) -> Option<Account> {
-        if !self.epitaph().is_final {
-            let has_waited = !self.awaits_heirs();
+        if !self.takeover().is_final {
+            let has_waited = !self.awaits_takers();
             drop(self.socket.take_if(|_| has_waited));
             return None;
         }
@@ -276,10 +276,10 @@ impl Member {
         })
     }
 
-    /// Whether the member has ended just now, so that heirs may be at its ring.
-    pub(super) fn awaits_heirs(&self) -> bool {
+    /// Whether the member has ended just now, so that takers may be at its ring.
+    pub(super) fn awaits_takers(&self) -> bool {
         let ended = self.ended.or(self.leaving);
-        ended.is_some_and(|at| at.elapsed() < HEIRS_WITHIN)
+        ended.is_some_and(|at| at.elapsed() < TAKERS_WITHIN)
     }
 
     /// Releases a member that lives on, and returns its account.
@@ -319,7 +319,7 @@ impl Member {
     /// Whether the member certainly is or was in the group; false while it is about to join.
     pub(super) fn has_joined(&self) -> bool {
         let rejecting = self.rejecting();
-        let is_over = || rejecting.now.is_none() || self.has_heir();
+        let is_over = || rejecting.now.is_none() || self.has_taker();
         rejecting.has_begun
             && self
                 .closing

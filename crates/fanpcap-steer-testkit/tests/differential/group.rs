@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fanpcap_bpf::{MapSpec, Object};
 use fanpcap_buckets::layout::{
-    BUCKETS, EVERYBODY, HOLDERS, LOADS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SIZE_WITH_CLASSES,
-    SLOTS, bucket, part,
+    BUCKETS, EVERYBODY, HOLDERS, LOADS, OWN, RANK_COUNT, RANKS, SIZE, SIZE_WITH_CLASSES, SLOTS,
+    STICKY_IDS, bucket, part,
 };
 use fanpcap_linux::bpf::{self, LoadError, Loaded};
 use fanpcap_steer::ebpf::TABLE_MAP;
@@ -25,7 +25,7 @@ pub(crate) struct Group(pub(crate) u64);
 pub(crate) struct Table {
     bytes: Vec<u8>,
     ranks: usize,
-    seats: [u64; SLOTS],
+    sticky_ids: [u64; SLOTS],
     holders: [u64; SLOTS],
     shared: bpf::Table,
     /// The same with room for parts of classes, as groups at XDP have it.
@@ -52,14 +52,14 @@ impl Group {
         let mut table = Table {
             bytes,
             ranks,
-            seats: [0; SLOTS],
+            sticky_ids: [0; SLOTS],
             holders: [0; SLOTS],
             shared,
             with_parts,
             parts: None,
             recorder: Recorder::new(),
         };
-        table.seat(|slot| Some((slot.into(), !slot)));
+        table.sticky_id(|slot| Some((slot.into(), !slot)));
         table
     }
 
@@ -127,16 +127,16 @@ impl Table {
     }
 
     /// Says who stands in each slot: stamp and number; `None` for nobody.
-    pub(crate) fn seat(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
-        (self.seats, self.holders) = ([0; SLOTS], [0; SLOTS]);
+    pub(crate) fn sticky_id(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
+        (self.sticky_ids, self.holders) = ([0; SLOTS], [0; SLOTS]);
         for slot in 0..=u8::MAX {
             if let Some((stamp, number)) = who(slot) {
                 let stamp = (stamp + 1) << 8;
-                self.seats[usize::from(slot)] = stamp | u64::from(number);
+                self.sticky_ids[usize::from(slot)] = stamp | u64::from(number);
                 self.holders[usize::from(number)] = stamp | u64::from(slot);
             }
         }
-        for (at, words) in [(SEATS, &self.seats), (HOLDERS, &self.holders)] {
+        for (at, words) in [(STICKY_IDS, &self.sticky_ids), (HOLDERS, &self.holders)] {
             let words: Vec<u8> = words.iter().flat_map(|it| it.to_ne_bytes()).collect();
             self.bytes[at..at + words.len()].copy_from_slice(&words);
         }
@@ -156,7 +156,7 @@ impl Table {
         native::Table {
             buckets: self.bytes.first_chunk::<BUCKETS>().unwrap(),
             ranks: &self.bytes[RANKS..RANKS + self.ranks],
-            seats: &self.seats,
+            sticky_ids: &self.sticky_ids,
             holders: &self.holders,
         }
     }

@@ -94,7 +94,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         assert!(first == second || has_turns, "{source}");
         // Members get other slots, and keep their flows.
         let moved = |slot: u8| Some((slot.wrapping_sub(7).into(), !slot.wrapping_sub(7)));
-        table.seat(moved);
+        table.sticky_id(moved);
         let (third, _) = sticky.run(&shots, &table);
         let differing = first
             .0
@@ -104,7 +104,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         assert!(differing.count() > 100, "{source}");
         // A third of them is gone. Of these, every other has a successor with its number and
         // another stamp.
-        table.seat(|slot| match slot % 6 {
+        table.sticky_id(|slot| match slot % 6 {
             0 => None,
             1 => Some((1000, !slot.wrapping_sub(7))),
             _ => moved(slot),

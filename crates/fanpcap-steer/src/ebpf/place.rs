@@ -7,7 +7,9 @@ use super::stack::{CLASS_AND_FLOW, PART};
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
-use fanpcap_buckets::layout::{BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
+use fanpcap_buckets::layout::{
+    BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SLOTS, STICKY_IDS,
+};
 
 /// The bit that marks r8 as a member's number. No hash and no number has this bit.
 const NUMBER: i32 = i32::MIN;
@@ -37,7 +39,7 @@ const LOADS_ROW: i32 = 8192;
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
 const _: () = assert!(FIRST_RANK as usize == RANKS && COUNT_ROW as usize * 8 == RANK_COUNT);
-const _: () = assert!(SEATS_ROW as usize * 8 == SEATS && HOLDERS_ROW as usize * 8 == HOLDERS);
+const _: () = assert!(SEATS_ROW as usize * 8 == STICKY_IDS && HOLDERS_ROW as usize * 8 == HOLDERS);
 const _: () = assert!(LOADS_ROW as usize * 8 == LOADS);
 
 impl Emitter<'_> {

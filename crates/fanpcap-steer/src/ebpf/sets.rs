@@ -1,4 +1,4 @@
-//! Membership of numbers in sets, and of addresses in nets.
+//! GroupChoice of numbers in sets, and of addresses in nets.
 
 use super::emitter::Emitter;
 use super::maps::Map;

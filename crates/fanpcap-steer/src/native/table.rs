@@ -13,7 +13,7 @@ pub struct Table<'t> {
     /// The slot of each rank; empty until a member owns a bucket for the first time.
     pub ranks: &'t [u8],
     /// Who stands in each slot (`layout::SEATS`).
-    pub seats: &'t [u64; SLOTS],
+    pub sticky_ids: &'t [u64; SLOTS],
     /// In which slot the seat of each number is (`layout::HOLDERS`).
     pub holders: &'t [u64; SLOTS],
 }
@@ -39,9 +39,9 @@ impl Flows {
             }
         }
         let slot = table.slot(decision);
-        match table.seats[usize::from(slot)] {
+        match table.sticky_ids[usize::from(slot)] {
             0 => {}
-            seat => _ = self.0.insert(hash, seat),
+            sticky_id => _ = self.0.insert(hash, sticky_id),
         }
         slot
     }
@@ -79,7 +79,7 @@ mod tests {
         let table = Table {
             buckets: &buckets,
             ranks: &ranks,
-            seats: &[0; SLOTS],
+            sticky_ids: &[0; SLOTS],
             holders: &[0; SLOTS],
         };
         assert_eq!(table.slot(Decision::Steer(4096 + 5)), 2);

@@ -103,19 +103,21 @@ fn groups_come_and_go_and_each_packet_goes_to_all_of_them() {
                 }
             }
         };
-        let berth = |index: usize, berth: u8| (berth, program(&groups[index]));
+        let group_slot = |index: usize, group_slot: u8| (group_slot, program(&groups[index]));
         got(&[]);
-        device.serve(&[berth(0, 3)]).unwrap();
+        device.serve(&[group_slot(0, 3)]).unwrap();
         got(&[0]);
-        device.serve(&[berth(0, 3), berth(1, 0)]).unwrap();
+        device.serve(&[group_slot(0, 3), group_slot(1, 0)]).unwrap();
         got(&[0, 1]);
         device
-            .serve(&[berth(0, 3), berth(1, 0), berth(2, 15)])
+            .serve(&[group_slot(0, 3), group_slot(1, 0), group_slot(2, 15)])
             .unwrap();
         got(&[0, 1, 2]);
-        device.serve(&[berth(1, 0), berth(2, 15)]).unwrap();
+        device
+            .serve(&[group_slot(1, 0), group_slot(2, 15)])
+            .unwrap();
         got(&[1, 2]);
-        device.serve(&[berth(1, 0)]).unwrap();
+        device.serve(&[group_slot(1, 0)]).unwrap();
         got(&[1]);
         device.serve(&[]).unwrap();
         got(&[]);
@@ -140,7 +142,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
         };
         packet::bind(host.as_fd(), address).unwrap();
         let host_gets = || packet::take_statistics(host.as_fd()).unwrap().packets;
-        for (berths, steals, expected) in [
+        for (group_slots, steals, expected) in [
             (vec![program(&group)], false, 3),
             (vec![program(&group)], true, 0),
             (vec![program(&group), program(&group)], true, 0),
@@ -152,13 +154,13 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
         ] {
             device.set_steals(steals);
             assert_eq!(device.steals(), steals);
-            let berths: Vec<(u8, BorrowedFd<'_>)> = (0..).zip(berths).collect();
-            device.serve(&berths).unwrap();
+            let group_slots: Vec<(u8, BorrowedFd<'_>)> = (0..).zip(group_slots).collect();
+            device.serve(&group_slots).unwrap();
             let before = group.program.group_counts().offered;
             for _ in 0..3 {
                 sender.send(&frame(60)).unwrap();
             }
-            if !berths.is_empty() {
+            if !group_slots.is_empty() {
                 let offered = || group.program.group_counts().offered - before;
                 await_for("offered", || offered() >= 3);
             }
@@ -170,7 +172,12 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
                 });
             }
             std::thread::sleep(Duration::from_millis(20));
-            assert_eq!(got + host_gets(), expected, "{} {steals}", berths.len());
+            assert_eq!(
+                got + host_gets(),
+                expected,
+                "{} {steals}",
+                group_slots.len()
+            );
         }
     });
 }

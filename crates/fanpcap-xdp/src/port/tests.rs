@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::layout::Lanes;
-use crate::test_group::{Dock, Group, enter_quiet, frame, next};
+use crate::test_group::{DeviceRegistry, Group, enter_quiet, frame, next};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
 use std::process::Command;
@@ -47,7 +47,7 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(2),
-            Dock::that_steals().maps(),
+            DeviceRegistry::that_steals().maps(),
         );
         let (rings, mut records) = group.rings(96);
         let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
@@ -88,7 +88,7 @@ fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(1),
-            Dock::that_steals().maps(),
+            DeviceRegistry::that_steals().maps(),
         );
         let (first, _) = group.rings(96);
         group.run(&frame(60), 5);
@@ -118,7 +118,7 @@ fn a_device_that_goes_down_is_told() {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(1),
-            Dock::that_steals().maps(),
+            DeviceRegistry::that_steals().maps(),
         );
         let (rings, _records) = group.rings(96);
         let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
@@ -146,7 +146,7 @@ fn the_input_is_one_ring_with_its_port() {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(4),
-            Dock::that_steals().maps(),
+            DeviceRegistry::that_steals().maps(),
         );
         let (rings, _) = group.rings(96);
         let timeout = Some(Duration::from_millis(7));

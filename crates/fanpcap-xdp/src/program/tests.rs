@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::layout::{XDP_DROP, XDP_PASS};
-use crate::test_group::{Dock, Group, frame, next, records};
+use crate::test_group::{DeviceRegistry, Group, frame, next, records};
 use fanpcap_bpf::Instruction;
 use fanpcap_buckets::layout;
 use fanpcap_linux::bpf::Map;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 fn group(source: &str, lanes: Lanes) -> Group {
-    Group::of(source, lanes, Dock::that_steals().maps())
+    Group::of(source, lanes, DeviceRegistry::that_steals().maps())
 }
 
 #[test]
@@ -233,13 +233,13 @@ fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
 
 #[test]
 #[ignore = "needs root: eBPF"]
-fn the_verdict_is_the_docks_or_goes_to_the_root() {
-    let dock = Dock::that_steals();
-    let group = Group::of("main = steer_flow", Lanes::for_queues(1), dock.maps());
+fn the_verdict_is_the_devices_or_goes_to_the_root() {
+    let registry = DeviceRegistry::that_steals();
+    let group = Group::of("main = steer_flow", Lanes::for_queues(1), registry.maps());
     let (_rings, mut records) = group.rings(96);
     let frame = frame(60);
     assert_eq!(group.run(&frame, 1), XDP_DROP);
-    let settings: &[AtomicU32] = dock.settings.view(0, 2).unwrap();
+    let settings: &[AtomicU32] = registry.settings.view(0, 2).unwrap();
     settings[0].store(XDP_PASS, Ordering::Relaxed);
     assert_eq!(group.run(&frame, 1), XDP_PASS);
     settings[1].store(1, Ordering::Relaxed);
@@ -277,11 +277,11 @@ fn another_process_has_it_by_its_descriptors() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn the_next_program_goes_on_with_the_maps() {
-    let dock = Dock::that_steals();
+    let registry = DeviceRegistry::that_steals();
     let group = Group::of(
         "main = inc 1 >-> steer_flow",
         Lanes::for_queues(1),
-        dock.maps(),
+        registry.maps(),
     );
     let (_rings, mut records) = group.rings(96);
     group.run(&frame(60), 3);
@@ -294,7 +294,7 @@ fn the_next_program_goes_on_with_the_maps() {
         (TABLE_MAP, group.table.as_fd()),
         (COUNTERS_MAP, counters.as_fd()),
     ];
-    let next = group.program.load_next(dock.maps(), &given, &compile);
+    let next = group.program.load_next(registry.maps(), &given, &compile);
     let (received, sent) = next.unwrap();
     assert!(sent.is_none(), "the group has no device");
     for _ in 0..2 {

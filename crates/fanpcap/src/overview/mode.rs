@@ -5,14 +5,14 @@ use std::fmt::Display;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Script;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::GroupChoice;
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
 use fanpcap_linux::interface;
 
 /// The mode of a membership, or the beginning of its steering program. `default` is its mode where
 /// the settings give none.
-pub fn mode_text(joined: &Membership, default: Option<&DefaultMode>) -> String {
+pub fn mode_text(joined: &GroupChoice, default: Option<&DefaultMode>) -> String {
     if let Some(default) = default {
         return default.text.clone();
     }

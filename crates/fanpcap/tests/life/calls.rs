@@ -3,7 +3,7 @@
 use super::fake::World;
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
-use fanpcap::handle::Handle;
+use fanpcap::handle::Member;
 
 fn mode(mode: &str) -> Option<String> {
     Some(mode.to_owned())
@@ -16,7 +16,7 @@ fn before_activation_the_call_is_remembered() {
     assert_eq!(fanout(p, 9, mode("lb")), Ok(()));
     assert_eq!(world.calls(), ["0 publish"]);
     assert_eq!(activate(p), 0);
-    assert_eq!(p.group().unwrap().0, 9);
+    assert_eq!(p.group().unwrap().group, 9);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_member_keeps_its_weight() {
     let p = world.open("fx0", None);
     assert_eq!(fanout(p, 9, mode("flow+weight=3")), Ok(()));
     assert_eq!(activate(p), 0);
-    assert_eq!(p.weight(), Some(3));
+    assert_eq!(p.group().unwrap().weight, Some(3));
     assert_eq!(fanout(p, 9, mode("flow+weight=3")), Ok(()));
     let other = fanout(p, 9, mode("flow+weight=2")).unwrap_err();
     let text =

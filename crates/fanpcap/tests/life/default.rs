@@ -3,9 +3,9 @@
 use super::fake::{Fake, Takes, World};
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
-use fanpcap::handle::{ERROR, Handle};
+use fanpcap::handle::{ERROR, System};
 use fanpcap_config::mode::{Mode, ModeKind};
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::GroupChoice;
 use fanpcap_group::join::{JoinError, ProgramError, Runs, Titled};
 
 fn kernels(mode: &str) -> Runs {
@@ -37,19 +37,19 @@ fn joined(p: Fake<'_>) -> String {
         .unwrap_or_default()
 }
 
-fn is_kernels(membership: &Membership) -> bool {
-    membership.mode.kind != ModeKind::Program
+fn is_kernels(choice: &GroupChoice) -> bool {
+    choice.mode.kind != ModeKind::Program
 }
 
 #[test]
 fn the_first_member_takes_flow_or_hash() {
     assert_eq!(joins(&[Runs::Nothing], None), "flow");
-    let without_bpf = |membership: &Membership| match is_kernels(membership) {
+    let without_bpf = |choice: &GroupChoice| match is_kernels(choice) {
         true => Ok(()),
         false => Err(ProgramError::NotPermitted(9).into()),
     };
     assert_eq!(joins(&[Runs::Nothing], Some(without_bpf)), "hash");
-    let full = |_: &Membership| Err(JoinError::Full(9));
+    let full = |_: &GroupChoice| Err(JoinError::Full(9));
     let said = joins(&[Runs::Nothing], Some(full));
     assert!(said.contains("is full"), "{said}");
 }
@@ -97,11 +97,11 @@ fn a_long_steering_program_comes_from_the_members() {
 
 #[test]
 fn where_others_are_faster_their_mode_counts() {
-    let only_lb = |membership: &Membership| match membership.mode.kind == ModeKind::Lb {
+    let only_lb = |choice: &GroupChoice| match choice.mode.kind == ModeKind::Lb {
         true => Ok(()),
         false => Err(JoinError::OtherMode {
             group: 9,
-            asked: membership.shown_mode(),
+            asked: choice.shown_mode(),
             runs: "lb".to_owned(),
         }),
     };
@@ -114,7 +114,7 @@ fn where_others_are_faster_their_mode_counts() {
 
 #[test]
 fn options_that_nobody_tells_are_tried() {
-    let with_both = |membership: &Membership| match membership.mode.to_string().as_str() {
+    let with_both = |choice: &GroupChoice| match choice.mode.to_string().as_str() {
         "hash+defrag+rollover" => Ok(()),
         asked => Err(JoinError::OtherMode {
             group: 9,

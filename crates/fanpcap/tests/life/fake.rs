@@ -1,10 +1,9 @@
 //! Handles of a library in memory: each notes what is called, and answers as the test says.
 
-use fanpcap::handle::{ERROR, Handle, Notes, PartState};
+use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
-use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Environment, Group, Membership, Settings};
+use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Whether a group takes a membership.
-pub(crate) type Takes = fn(&Membership) -> Result<(), JoinError>;
+pub(crate) type Takes = fn(&GroupChoice) -> Result<(), JoinError>;
 
 /// The handles that there are, in one list.
 #[derive(Default)]
@@ -43,7 +42,7 @@ pub(crate) struct State {
     /// The handle can be read by our reader.
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
-    pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
+    pub(crate) refused_by_engine: Option<fn() -> JoinError>,
     pub(crate) host_use: Option<&'static str>,
     /// The device is no network interface.
     pub(crate) is_stranger: bool,
@@ -55,9 +54,7 @@ pub(crate) struct State {
     pub(crate) refused: Option<fn() -> JoinError>,
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
-    group: Option<(u16, Mode)>,
-    weight: Option<u16>,
-    class: u8,
+    group: Option<Joined>,
     /// What the group runs before the handle joins, look by look.
     pub(crate) runs: Vec<Runs>,
     /// What the group's members have as the text of its steering program.
@@ -99,7 +96,7 @@ impl World {
             error: String::new(),
             activate: (0, ""),
             is_served: true,
-            refused_on_xdp: None,
+            refused_by_engine: None,
             host_use: None,
             is_stranger: false,
             refused_place: None,
@@ -109,8 +106,6 @@ impl World {
             is_foreseen: true,
             is_gone: false,
             group: None,
-            weight: None,
-            class: 0,
             runs: Vec::new(),
             takes: None,
             program_text: None,
@@ -169,7 +164,7 @@ impl Fake<'_> {
     }
 }
 
-impl Handle for Fake<'_> {
+impl System for Fake<'_> {
     fn activate(self) -> c_int {
         self.log("activate");
         self.change(|state| {
@@ -179,16 +174,12 @@ impl Handle for Fake<'_> {
         })
     }
 
-    fn set_snaplen(self, bytes: c_int) {
-        self.log(&format!("snaplen {bytes}"));
-    }
-
-    fn set_buffer_size(self, bytes: c_int) {
-        self.log(&format!("buffer {bytes}"));
-    }
-
-    fn set_protocol(self, protocol: u16) {
-        self.log(&format!("protocol {protocol}"));
+    fn set(self, setting: Setting) {
+        self.log(&match setting {
+            Setting::Snaplen(bytes) => format!("snaplen {bytes}"),
+            Setting::BufferSize(bytes) => format!("buffer {bytes}"),
+            Setting::Protocol(protocol) => format!("protocol {protocol}"),
+        });
     }
 
     fn error(self) -> String {
@@ -200,16 +191,45 @@ impl Handle for Fake<'_> {
         ERROR
     }
 
+    fn is_activated(self) -> bool {
+        self.change(|state| state.is_activated)
+    }
+
+    fn compiler(self) -> PcapCompiler<'static> {
+        self.world.plans.set(self.world.plans.get() + 1);
+        &|_| Err("no expressions here".to_owned())
+    }
+
+    fn finds(self, _: &str) -> bool {
+        !self.change(|state| state.is_gone)
+    }
+
+    fn is_on_interfaces(self) -> bool {
+        !self.change(|state| state.is_stranger)
+    }
+
+    fn host_use(self) -> Option<&'static str> {
+        self.change(|state| state.host_use)
+    }
+
+    fn bind(self) -> io::Result<()> {
+        self.log("bind");
+        Ok(())
+    }
+
+    fn kernel_filter(self) -> io::Result<Option<Filter>> {
+        let has_filter = self.change(|state| state.has_kernel_filter);
+        Ok(has_filter.then(Filter::reject_all))
+    }
+}
+
+impl Life for Fake<'_> {
     fn request(self) -> Option<Arc<Request>> {
         self.change(|state| state.request.clone())
     }
 
     fn remember(self, request: Arc<Request>) {
         self.change(|state| state.request = Some(request));
-    }
-
-    fn is_activated(self) -> bool {
-        self.change(|state| state.is_activated)
     }
 
     fn notes(self) -> Notes {
@@ -226,55 +246,23 @@ impl Handle for Fake<'_> {
         (count > 0).then(|| others.collect())
     }
 
-    fn compiler(self) -> PcapCompiler<'static> {
-        self.world.plans.set(self.world.plans.get() + 1);
-        &|_| Err("no expressions here".to_owned())
-    }
-
-    fn finds(self, _: &str) -> bool {
-        !self.change(|state| state.is_gone)
-    }
-
     fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError> {
         self.log(&format!("place {device} {wants:?} {until:?}"));
         let refused = self.change(|state| state.refused_place);
         refused.map_or(Ok(()), |error| Err(error()))
     }
 
-    fn take_over(self) {
-        self.log("take over");
-        self.change(|state| state.is_read_by_us = state.is_served);
-    }
-
-    fn take_over_several(all: &[Self]) -> Result<(), String> {
-        all[0].log("take over several");
-        if all[0].world.is_not_ethernet.get() {
+    fn take_over(all: &[Self]) -> Result<(), String> {
+        let p = all[0];
+        match all.len() {
+            1 if p.notes().on_engine.is_some() => p.log("take over on xdp"),
+            1 => p.log("take over"),
+            _ => p.log("take over several"),
+        }
+        if all.len() > 1 && p.world.is_not_ethernet.get() {
             return Err("not Ethernet".to_owned());
         }
-        all[0].change(|state| state.is_read_by_us = true);
-        Ok(())
-    }
-
-    fn prepare_on_xdp(self, _: &Membership, _: bool) -> Result<(), JoinError> {
-        let refused = self.change(|state| state.refused_on_xdp);
-        refused.map_or(Ok(()), |error| Err(error()))
-    }
-
-    fn leave_xdp(self) {
-        self.log("leave xdp");
-    }
-
-    fn host_use(self) -> Option<&'static str> {
-        self.change(|state| state.host_use)
-    }
-
-    fn is_on_interfaces(self) -> bool {
-        !self.change(|state| state.is_stranger)
-    }
-
-    fn take_over_on_xdp(self) -> Result<(), String> {
-        self.log("take over on xdp");
-        self.change(|state| state.is_read_by_us = state.is_served);
+        p.change(|state| state.is_read_by_us = all.len() > 1 || state.is_served);
         Ok(())
     }
 
@@ -292,12 +280,26 @@ impl Handle for Fake<'_> {
         self.log("publish");
     }
 
-    fn bind(self) -> io::Result<()> {
-        self.log("bind");
-        Ok(())
+    fn refilter(
+        self,
+        _: &mut Unchanging<'_>,
+        _: io::Result<Option<Filter>>,
+    ) -> Result<Filtering, SteerError> {
+        Err(SteerError::Beside)
+    }
+}
+
+impl Member for Fake<'_> {
+    fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError> {
+        if asked.is_none() {
+            self.log("leave xdp");
+            return Ok(());
+        }
+        let refused = self.change(|state| state.refused_by_engine);
+        refused.map_or(Ok(()), |error| Err(error()))
     }
 
-    fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError> {
+    fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError> {
         let place = together.iter().position(|it| *it == self);
         self.log(&place.map_or("join".to_owned(), |place| {
             format!("join {place} of {}", together.len())
@@ -305,20 +307,23 @@ impl Handle for Fake<'_> {
         self.change(|state| match state.refused {
             Some(error) => Err(error()),
             None => {
-                state.takes.map_or(Ok(()), |takes| takes(membership))?;
-                let steering = membership.steering.as_ref();
-                state.joined_as = Some(membership.shown_mode());
+                state.takes.map_or(Ok(()), |takes| takes(choice))?;
+                let steering = choice.steering.as_ref();
+                state.joined_as = Some(choice.shown_mode());
                 state.digest = steering.map(|steering| steering.digest());
-                state.group = Some((number(membership), membership.mode));
-                let is_steered = membership.steering.is_some();
-                state.class = membership.class;
-                state.weight = is_steered.then(|| membership.weight.unwrap_or(1));
+                let is_steered = choice.steering.is_some();
+                state.group = Some(Joined {
+                    group: number(choice),
+                    mode: choice.mode,
+                    weight: is_steered.then(|| choice.weight.unwrap_or(1)),
+                    class: choice.class,
+                });
                 Ok(())
             }
         })
     }
 
-    fn foresee(self, _: &Membership) -> Result<(), JoinError> {
+    fn foresee(self, _: &GroupChoice) -> Result<(), JoinError> {
         self.log("foresee");
         let refused = self.change(|state| state.refused.filter(|_| state.is_foreseen));
         refused.map_or(Ok(()), |error| Err(error()))
@@ -336,16 +341,8 @@ impl Handle for Fake<'_> {
         self.change(|state| state.program_text.clone())
     }
 
-    fn group(self) -> Option<(u16, Mode)> {
+    fn group(self) -> Option<Joined> {
         self.change(|state| state.group)
-    }
-
-    fn weight(self) -> Option<u16> {
-        self.change(|state| state.weight)
-    }
-
-    fn class(self) -> u8 {
-        self.change(|state| state.class)
     }
 
     fn replace_program(self, _: &Arc<Steering>) -> Result<(), String> {
@@ -365,28 +362,14 @@ impl Handle for Fake<'_> {
         None
     }
 
-    fn kernel_filter(self) -> io::Result<Option<Filter>> {
-        let has_filter = self.change(|state| state.has_kernel_filter);
-        Ok(has_filter.then(Filter::reject_all))
-    }
-
-    fn filter_on_xdp(self, _: &[Classic], number: u32) -> Option<u32> {
+    fn filter_on_engine(self, _: &[Classic], number: u32) -> bool {
         self.log(&format!("filter {number} on xdp"));
         self.change(|state| state.has_kernel_filter)
-            .then_some(number)
-    }
-
-    fn refilter(
-        self,
-        _: &mut Unchanging<'_>,
-        _: io::Result<Option<Filter>>,
-    ) -> Result<Filtering, SteerError> {
-        Err(SteerError::Beside)
     }
 }
 
-fn number(membership: &Membership) -> u16 {
-    match membership.group {
+fn number(choice: &GroupChoice) -> u16 {
+    match choice.group {
         Group::Number(number) => number,
         Group::New => u16::MAX,
     }

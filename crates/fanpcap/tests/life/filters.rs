@@ -3,7 +3,7 @@
 use super::fake::{Fake, World};
 use fanpcap::activate::activate;
 use fanpcap::filter::set_filter;
-use fanpcap::handle::{ERROR, Handle};
+use fanpcap::handle::{ERROR, System};
 
 #[test]
 fn the_reader_learns_whether_the_kernel_runs_the_filter_on_all_devices() {

@@ -7,6 +7,6 @@ mod calls;
 mod filters;
 mod one;
 mod placement;
-mod on_xdp;
+mod on_engine;
 mod several;
 mod default;

@@ -2,7 +2,7 @@
 
 use super::fake::World;
 use fanpcap::activate::activate;
-use fanpcap::handle::{ERROR, Handle, NO_SUCH_DEVICE, PartState, WARNING};
+use fanpcap::handle::{ERROR, Life, Member, NO_SUCH_DEVICE, PartState, System, WARNING};
 use fanpcap::several;
 use fanpcap_group::join::JoinError;
 
@@ -148,7 +148,7 @@ fn a_refusal_that_nobody_foresees_leaves_the_others_as_they_are() {
         state.is_foreseen = false;
     });
     assert_eq!(activate(p), ERROR);
-    assert_eq!(p.group().unwrap().0, 7);
+    assert_eq!(p.group().unwrap().group, 7);
     assert_eq!(p.notes().part, PartState::Silent);
     world.calls();
     p.after(1).change(|state| state.refused = None);

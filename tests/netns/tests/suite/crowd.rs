@@ -62,14 +62,14 @@ fn borrowed(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// By default net.core.wmem_max is enough for the locker of 255 members.
+/// By default net.core.wmem_max is enough for the descriptor store of 255 members.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_not_root_has_255_members_and_their_places_or_is_told_which_limit_is_too_low() -> Result<()>
 {
     mounts::where_possible(|| {
         on_wire(1, |wire| {
-            let volume = Volume::of("locker", OTHER.parse()?)?;
+            let volume = Volume::of("store", OTHER.parse()?)?;
             let words = limited(&volume, OTHER, "--nofile=16384");
             let mut crowd = Dialog::of(wire, "crowd", 7, &borrowed(&words))?;
             let said = crowd.ask("join 255")?;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_group::root;
+use fanpcap_engine::root;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;

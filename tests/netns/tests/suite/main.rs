@@ -7,7 +7,7 @@ mod counters;
 mod crowd;
 mod defaults;
 mod devices;
-mod doors;
+mod rendezvous;
 mod entering;
 mod forks;
 mod frames;

@@ -22,7 +22,7 @@ mod relinked;
 mod weights;
 mod balanced;
 mod drained;
-mod legs;
+mod device_groups;
 mod on_xdp;
 mod classes;
 mod copies;

@@ -33,7 +33,7 @@ impl Drop for Journals {
 }
 
 fn journals() -> Result<PathBuf> {
-    let (_, path) = fanpcap_group::root::state_directory("tune", &inode()?.to_string())?;
+    let (_, path) = fanpcap_engine::root::state_directory("tune", &inode()?.to_string())?;
     Ok(path)
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::root;
+use fanpcap_engine::root;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::netns;
 use fanpcap_netns::dialog::Dialog;

@@ -83,7 +83,7 @@ fn who_takes_a_dead_members_ring_over_writes_into_its_packets() -> Result<()> {
                 let member = writer(wire, file, &[])?.set("PCAP_DRIVER", engine);
                 member.group(7, "flow").start(&wire.scratch)
             };
-            let (dead, heir) = (start("dead")?, start("heir")?);
+            let (dead, taker) = (start("dead")?, start("taker")?);
             member::wait_for_members(7, 2)?;
             wait_for_shares()?;
             dead.signal("STOP")?;
@@ -91,9 +91,9 @@ fn who_takes_a_dead_members_ring_over_writes_into_its_packets() -> Result<()> {
             wire.send_as_tap(&frames)?;
             dead.signal("KILL")?;
             dead.wait()?;
-            let files = ["dead", "heir"].map(|file| wire.scratch.file(file));
+            let files = ["dead", "taker"].map(|file| wire.scratch.file(file));
             await_packets(&[&files[0], &files[1]], frames.len()).context(engine)?;
-            stop(vec![heir]).context(engine)?;
+            stop(vec![taker]).context(engine)?;
             let captures = files.map(|file| Capture::read_so_far(&file));
             ensure!(captures[1].packets.len() > frames.len() / 2);
             ensure_each_once(&captures, &frames)

@@ -45,8 +45,8 @@ impl Wires {
     /// Sends requests on the first wire and replies on the second, as a tap with two legs does.
     fn send(&self, frames: &[Frame]) -> Result<()> {
         for frame in frames {
-            let leg = usize::from(frame.direction == Direction::Reply);
-            self.near[leg].send(&frame.bytes)?;
+            let per_device = usize::from(frame.direction == Direction::Reply);
+            self.near[per_device].send(&frame.bytes)?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
         killed.signal("KILL")?;
         let mut captures = vec![killed.capture_so_far()];
         killed.wait()?;
-        // What comes for the dead one meanwhile is an heir's.
+        // What comes for the dead one meanwhile is for who takes it over.
         wire.send_as_tap(after)?;
         let left = frames.len() - captures[0].packets.len();
         member::wait_for_packets(&members, left)?;

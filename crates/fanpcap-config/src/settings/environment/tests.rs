@@ -67,7 +67,7 @@ fn every_variable_with_its_target() {
             "pfq",
             Key::Driver,
             Target::All,
-            Value::Engine(Engine::Pfq),
+            Value::Engine(Engine::named("pfq").unwrap()),
         ),
         (
             "PCAP_CHANNEL_eth0",

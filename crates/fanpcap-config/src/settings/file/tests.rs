@@ -74,7 +74,7 @@ fn keys_of_devices_and_channels() {
             "driver@e = xdp",
             Key::Driver,
             device("e"),
-            Value::Engine(Engine::Xdp),
+            Value::Engine(Engine::named("xdp").unwrap()),
         ),
         ("steal@e = yes", Key::Steal, device("e"), steal),
         ("outgoing@e = no", Key::Outgoing, device("e"), no.clone()),

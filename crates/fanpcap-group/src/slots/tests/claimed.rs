@@ -33,9 +33,9 @@ fn slots_whose_newcomers_have_not_come_are_given_up_with_the_last() {
     world.join_at(other, Slot(3)).unwrap();
     world.begin_share(other);
     assert_eq!(world.table().positions(), 4);
-    let heir = world.members()[0];
+    let taker = world.members()[0];
     world.close(other);
-    world.attend(heir);
+    world.attend(taker);
     world.settle_all();
     assert_eq!(world.table().positions(), 2);
     world.check();

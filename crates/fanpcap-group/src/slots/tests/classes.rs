@@ -56,9 +56,9 @@ fn a_group_has_members_of_a_class_until_the_last_of_them_is_gone() {
 #[test]
 fn a_death_moves_the_dead_ones_buckets_within_its_class() {
     let (world, members) = two_classes();
-    for (which, heir) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
+    for (which, taker) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
         let mut world = world.clone();
-        let (dead, heir) = (members[which], members[heir]);
+        let (dead, taker) = (members[which], members[taker]);
         let before = [0, 2].map(|class| world.owners_in(class));
         world.send(300);
         world.close(dead);
@@ -68,10 +68,10 @@ fn a_death_moves_the_dead_ones_buckets_within_its_class() {
         }
         let after = [0, 2].map(|class| world.owners_in(class));
         for (before, after) in before.iter().flatten().zip(after.iter().flatten()) {
-            let expected = if *before == dead { heir } else { *before };
+            let expected = if *before == dead { taker } else { *before };
             assert_eq!(*after, expected);
         }
-        assert_eq!(world.heir_of(dead), Some(heir), "one of its class");
+        assert_eq!(world.taker_of(dead), Some(taker), "one of its class");
         world.settle_all();
         assert_eq!(world.lost()[1], 0);
         world.check();
@@ -135,7 +135,7 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     );
     assert_eq!(state(&world), Some(State::Dead));
     world.attend(hangs);
-    assert_eq!(world.heir_of(dead), Some(hangs));
+    assert_eq!(world.taker_of(dead), Some(hangs));
     assert_eq!(count(&world.owners_in(2), hangs), BUCKETS);
     world.settle_all();
     assert_eq!(world.lost()[1], 0);
@@ -160,7 +160,7 @@ fn members_of_another_class_stop_the_hang_up_of_one_that_was_never_read() {
     world.attend(other);
     assert!(!world.has_lifeline(unread));
     world.attend(reader);
-    assert_eq!(world.heir_of(unread), Some(reader));
+    assert_eq!(world.taker_of(unread), Some(reader));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn left() -> (World, u64, u64) {
     world.send(60);
     world.close(gone);
     world.attend(late);
-    assert_eq!(world.heir_of(gone), None);
+    assert_eq!(world.taker_of(gone), None);
     (world, gone, late)
 }
 
@@ -35,7 +35,7 @@ fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
         let mut world = world.clone();
         world.idle(ns);
         world.attend(late);
-        if world.heir_of(gone) == Some(late) {
+        if world.taker_of(gone) == Some(late) {
             taken += 1;
             assert_eq!(owned(&world), [2048, 2048], "after {ns} ns");
             world.settle_all();
@@ -84,7 +84,7 @@ fn nobody_gets_a_dead_members_buckets_before_somebody_has_its_ring() {
         }
         let first = world.members()[0];
         world.attend(first);
-        assert_eq!(world.heir_of(gone), Some(first), "{what}");
+        assert_eq!(world.taker_of(gone), Some(first), "{what}");
         assert!(!world.owners().contains(&gone), "{what}");
         world.recover();
         world.settle_all();
@@ -113,10 +113,10 @@ fn one_that_nobody_succeeds_in_time_keeps_its_buckets_until_somebody_has_its_rin
     assert_eq!(world.awaited(), [gone]);
     world.idle(GRACE_NS);
     world.attend(late);
-    assert_eq!((world.awaited(), world.heir_of(gone)), (Vec::new(), None));
+    assert_eq!((world.awaited(), world.taker_of(gone)), (Vec::new(), None));
     assert!(world.owners() == before, "they moved");
     world.attend(first);
-    assert_eq!(world.heir_of(gone), Some(first));
+    assert_eq!(world.taker_of(gone), Some(first));
     assert_eq!(owned(&world), [2048, 2048]);
     world.settle_all();
     world.check();

@@ -207,7 +207,7 @@ fn half_taken() -> (Pair, [u64; 3]) {
     pair.send();
     pair.close(members[1]);
     pair.lead.attend(members[0]);
-    assert_eq!(pair.lead.heir_of(members[1]), Some(members[0]));
+    assert_eq!(pair.lead.taker_of(members[1]), Some(members[0]));
     pair.other.behind(&pair.lead);
     (pair, members)
 }
@@ -243,7 +243,7 @@ fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
         assert!(its(&pair) == before, "{what}");
         assert!(pair.other.ranks().contains(&gone), "{what}");
         pair.recover();
-        assert_eq!(pair.other.heir_of(gone), Some(first), "{what}");
+        assert_eq!(pair.other.taker_of(gone), Some(first), "{what}");
         pair.check();
         pair.check_ledger();
     }
@@ -256,7 +256,7 @@ fn who_follows_has_a_dead_members_ring_after_a_while_if_nobody_who_was_there_bef
     pair.other.attend(late);
     pair.idle(LEFT_NS);
     pair.other.attend(late);
-    assert_eq!(pair.other.heir_of(gone), Some(late));
+    assert_eq!(pair.other.taker_of(gone), Some(late));
     pair.check();
     pair.check_ledger();
 }
@@ -273,7 +273,7 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.other.attend(first);
     pair.idle(1_000_000);
     pair.lead.attend(first);
-    assert_eq!(pair.lead.heir_of(gone), Some(first));
+    assert_eq!(pair.lead.taker_of(gone), Some(first));
     assert_eq!(pair.other.awaited(), [gone]);
     let before = pair.other.owners();
     pair.other.behind(&pair.lead);
@@ -281,7 +281,7 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.other.attend(late);
     assert!(pair.other.owners() == before, "before its ring is taken");
     pair.act(first, LOOK, u64::MAX).unwrap();
-    assert_eq!(pair.other.heir_of(gone), Some(first));
+    assert_eq!(pair.other.taker_of(gone), Some(first));
     pair.check();
     pair.check_ledger();
 }
@@ -303,7 +303,7 @@ fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
     pair.idle(GRACE_NS - 1_000_000);
     pair.other.follow(first);
     pair.lead.attend(first);
-    assert_eq!(pair.lead.heir_of(awaited), Some(first));
+    assert_eq!(pair.lead.taker_of(awaited), Some(first));
     pair.other.behind(&pair.lead);
     pair.other.attend(first);
     pair.send();

@@ -39,7 +39,7 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         if leaves {
             world.depart(named);
         }
-        let seat = world.seat(named);
+        let sticky_id = world.sticky_id(named);
         let before = die(&mut world, named);
         assert_eq!(world.owners(), before, "nothing moves before");
         world.send(50);
@@ -48,8 +48,8 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         world.send(50);
         world.begin_share(successor);
         world.attend(successor);
-        assert_eq!(world.heir_of(named), Some(successor));
-        assert_eq!(world.seat(successor), seat);
+        assert_eq!(world.taker_of(named), Some(successor));
+        assert_eq!(world.sticky_id(successor), sticky_id);
         assert!(world.awaited().is_empty());
         assert_eq!(world.table().takeovers(), 1);
         world.check();
@@ -139,7 +139,7 @@ fn a_newcomer_alone_with_one_that_is_awaited_gets_all_in_the_end() {
 }
 
 #[test]
-fn the_heir_of_an_heir_is_its_successor() {
+fn what_an_awaited_one_had_taken_over_its_successor_reads() {
     let (mut world, named) = group_with_a_name();
     world.send(100);
     die(&mut world, named);
@@ -149,12 +149,12 @@ fn the_heir_of_an_heir_is_its_successor() {
     // It has read nothing yet.
     world.close(second);
     world.recover();
-    assert_eq!(world.heir_of(named), Some(second), "nobody else's");
+    assert_eq!(world.taker_of(named), Some(second), "nobody else's");
     let third = come_back(&mut world);
     world.begin_share(third);
     world.attend(third);
     assert_eq!(
-        [named, second].map(|it| world.heir_of(it)),
+        [named, second].map(|it| world.taker_of(it)),
         [Some(third); 2]
     );
     world.check();

@@ -27,7 +27,7 @@ fn who_is_read_first_has_it_all() {
     assert_eq!(world.borrowed(), [(first, second)]);
     world.read_borrowed();
     assert_eq!(world.unread(first), 0);
-    assert_eq!(world.table().row(Slot(0)).heir, 0);
+    assert_eq!(world.table().row(Slot(0)).taker, 0);
     world.check();
     world.check_ledger();
 }
@@ -47,7 +47,7 @@ fn who_is_read_after_all_gets_its_share_and_its_ring() {
     world.look(second);
     world.look(first);
     assert_eq!(owned(&world), [2048, 2048]);
-    assert_eq!(world.table().row(Slot(0)).heir, 0);
+    assert_eq!(world.table().row(Slot(0)).taker, 0);
     world.attend(second);
     assert_eq!(world.borrowed(), [], "nobody reads its ring beside it");
     world.check();
@@ -75,7 +75,7 @@ fn who_dies_while_its_ring_is_read_is_inherited_once() {
     world.look(second);
     world.close(first);
     world.attend(second);
-    assert_eq!(world.table().row(Slot(0)).state, State::Inherited);
+    assert_eq!(world.table().row(Slot(0)).state, State::TakenOver);
     assert_eq!(world.borrowed(), [(first, second)], "by the same member");
     world.settle_all();
     world.check();
@@ -126,7 +126,7 @@ fn who_reads_at_last_and_falls_silent_keeps_its_ring() {
     assert_eq!(world.borrowed(), [], "its owner may go on at any time");
     world.close(first);
     world.attend(third);
-    assert_eq!(world.heir_of(first), Some(third));
+    assert_eq!(world.taker_of(first), Some(third));
     world.settle_all();
     world.check();
     world.check_ledger();
@@ -144,7 +144,7 @@ fn who_only_asks_for_its_descriptor_is_read_by_who_reads_it_already() {
     world.send(20);
     world.close(first);
     world.attend(third);
-    assert_eq!(world.heir_of(first), Some(second));
+    assert_eq!(world.taker_of(first), Some(second));
     assert_eq!(
         world.borrowed(),
         [(first, second)],
@@ -166,7 +166,7 @@ fn who_is_left_has_all_when_the_only_reader_closes() {
         world.depart(second);
         assert_eq!(owned(&world), [2048, 2048], "nobody has looked since");
         world.look(third);
-        assert_eq!(world.heir_of(second), Some(third));
+        assert_eq!(world.taker_of(second), Some(third));
         world.read_borrowed();
         world.settle_all();
         assert_eq!(owned(&world), [0, 4096], "the first was never read");

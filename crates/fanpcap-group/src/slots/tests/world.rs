@@ -1,8 +1,8 @@
-//! A simulated kernel with one group: its array, sockets and rings, the locker, and processes that
-//! may die at any step.
+//! A simulated kernel with one group: its array, sockets and rings, the fd_store, and processes
+//! that may die at any step.
 
 mod check;
-mod seats;
+mod sticky_ids;
 mod readers;
 mod successors;
 mod following;
@@ -13,9 +13,9 @@ mod loads;
 mod living;
 mod unread;
 
-use super::super::{Ground, Slots, Unjoined, Weighed};
+use super::super::{KernelOps, Slots, Unjoined, Weighed};
 use crate::slots::memory::Memory;
-use crate::table::{Gone, Row, Table};
+use crate::table::{FinalCounters, Row, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{BUCKETS, SLOTS, bucket};
 use std::cell::Cell;
@@ -42,7 +42,7 @@ struct Socket {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Deposit {
+enum StoredFd {
     Lifeline(u64),
     Socket(u64),
 }
@@ -64,8 +64,8 @@ struct Kernel {
     unread: u64,
     /// By cookie, which rises with their creation.
     sockets: BTreeMap<u64, Socket>,
-    locker: Vec<Deposit>,
-    locker_is_full: bool,
+    fd_store: Vec<StoredFd>,
+    store_is_full: bool,
     /// The member that makes a change can't list the group's sockets.
     is_blind: bool,
     /// Whose change is under way, and after how many steps it dies.
@@ -93,10 +93,10 @@ impl Kernel {
         (z ^ (z >> 31)) % below
     }
 
-    /// Closes a socket that neither its process nor the locker has any more.
+    /// Closes a socket that neither its process nor the fd_store has any more.
     fn release(&mut self, cookie: u64) {
         let is_open = self.sockets.get(&cookie).is_some_and(|it| it.is_open);
-        if is_open || self.locker.contains(&Deposit::Socket(cookie)) {
+        if is_open || self.fd_store.contains(&StoredFd::Socket(cookie)) {
             return;
         }
         // __fanout_unlink(): the last one moves into the hole.
@@ -114,7 +114,7 @@ impl Kernel {
     }
 }
 
-impl Ground for Kernel {
+impl KernelOps for Kernel {
     type Refused = ();
 
     fn step(&mut self) {
@@ -134,12 +134,12 @@ impl Ground for Kernel {
     }
 
     fn deposit(&mut self) -> io::Result<()> {
-        if self.locker_is_full {
+        if self.store_is_full {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        self.locker.push(Deposit::Lifeline(self.actor));
+        self.fd_store.push(StoredFd::Lifeline(self.actor));
         self.step();
-        self.locker.push(Deposit::Socket(self.actor));
+        self.fd_store.push(StoredFd::Socket(self.actor));
         Ok(())
     }
 
@@ -167,12 +167,12 @@ impl Ground for Kernel {
     }
 
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
-        let is_there = self.locker.contains(&Deposit::Socket(cookie));
+        let is_there = self.fd_store.contains(&StoredFd::Socket(cookie));
         Ok(is_there.then(|| self.array.contains(&cookie)))
     }
 
     fn withdraw(&mut self, cookie: u64, _: u64) -> io::Result<()> {
-        self.locker.retain(|it| *it != Deposit::Socket(cookie));
+        self.fd_store.retain(|it| *it != StoredFd::Socket(cookie));
         self.release(cookie);
         Ok(())
     }
@@ -195,14 +195,14 @@ impl Ground for Kernel {
     }
 
     fn cut(&mut self, cookie: u64) -> io::Result<()> {
-        self.locker.retain(|it| *it != Deposit::Lifeline(cookie));
+        self.fd_store.retain(|it| *it != StoredFd::Lifeline(cookie));
         Ok(())
     }
 
     fn living(&mut self) -> io::Result<Vec<u64>> {
-        let lifelines = self.locker.iter().filter_map(|it| match it {
-            Deposit::Lifeline(cookie) => Some(*cookie),
-            Deposit::Socket(_) => None,
+        let lifelines = self.fd_store.iter().filter_map(|it| match it {
+            StoredFd::Lifeline(cookie) => Some(*cookie),
+            StoredFd::Socket(_) => None,
         });
         let is_open = |cookie: &u64| self.sockets[cookie].is_open;
         Ok(lifelines.filter(is_open).collect())
@@ -245,8 +245,8 @@ pub(super) struct World {
     names: BTreeMap<u64, u64>,
     of_class: BTreeMap<u64, u8>,
     /// Rings of the dead, and who reads them.
-    heirs: BTreeMap<u64, u64>,
-    pub(super) locker_is_full: bool,
+    takers: BTreeMap<u64, u64>,
+    pub(super) store_is_full: bool,
 }
 
 impl World {
@@ -261,8 +261,8 @@ impl World {
             kernel,
             names: BTreeMap::new(),
             of_class: BTreeMap::new(),
-            heirs: BTreeMap::new(),
-            locker_is_full: false,
+            takers: BTreeMap::new(),
+            store_is_full: false,
         }
     }
 
@@ -281,7 +281,7 @@ impl World {
     /// Runs a change by `actor`.
     fn change<T>(&mut self, actor: u64, work: impl FnOnce(&mut Slots<'_, Kernel>) -> T) -> T {
         self.kernel.actor = actor;
-        self.kernel.locker_is_full = self.locker_is_full;
+        self.kernel.store_is_full = self.store_is_full;
         let lead = self.lead.as_ref().map(Memory::table);
         let slots = Slots::new(self.memory.table(), &mut self.kernel);
         work(&mut slots.behind(lead))
@@ -357,36 +357,36 @@ impl World {
 
     /// What a member does when a lifeline has hung up.
     pub(super) fn attend(&mut self, own: u64) {
-        let slots = self.change(own, |slots| slots.inherit(own)).unwrap();
+        let slots = self.change(own, |slots| slots.take_over(own)).unwrap();
         for slot in slots {
-            self.heirs.insert(self.table().row(slot).cookie, own);
+            self.takers.insert(self.table().row(slot).cookie, own);
         }
     }
 
-    /// The heirs read their rings to the end.
+    /// Who has taken rings over reads them to the end.
     pub(super) fn settle_all(&mut self) {
-        self.settle(self.heirs.clone());
+        self.settle(self.takers.clone());
     }
 
     fn settle(&mut self, rings: BTreeMap<u64, u64>) {
-        for (cookie, heir) in rings {
-            self.heirs.remove(&cookie);
-            if !self.members().contains(&heir) {
+        for (cookie, taker) in rings {
+            self.takers.remove(&cookie);
+            if !self.members().contains(&taker) {
                 continue;
             }
             let before = self.kernel.sockets[&cookie].taken;
-            let inherited = match self.class(heir) == self.class(cookie) {
+            let inherited = match self.class(taker) == self.class(cookie) {
                 true => self.take(cookie, usize::MAX),
                 false => self.give_up(cookie),
             };
-            let gone = Gone {
+            let gone = FinalCounters {
                 members: 1,
                 received: self.kernel.sockets[&cookie].received,
                 taken: before,
                 inherited,
-                ..Gone::default()
+                ..FinalCounters::default()
             };
-            self.change(heir, |slots| slots.vacate(cookie, &gone))
+            self.change(taker, |slots| slots.vacate(cookie, &gone))
                 .unwrap();
         }
     }
@@ -415,10 +415,10 @@ impl World {
         }
     }
 
-    /// The last member is gone: the kernel frees the locker and the table.
+    /// The last member is gone: the kernel frees the fd_store and the table.
     fn end(&mut self) {
-        for deposit in std::mem::take(&mut self.kernel.locker) {
-            if let Deposit::Socket(cookie) = deposit {
+        for deposit in std::mem::take(&mut self.kernel.fd_store) {
+            if let StoredFd::Socket(cookie) = deposit {
                 self.kernel.release(cookie);
             }
         }
@@ -428,7 +428,7 @@ impl World {
             self.kernel.ended += socket.ring.drain(..).count() as u64;
         }
         self.memory = self.next_memory();
-        self.heirs.clear();
+        self.takers.clear();
     }
 
     /// Everybody who lives looks after the group.

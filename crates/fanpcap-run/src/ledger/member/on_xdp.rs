@@ -23,7 +23,7 @@ impl Member {
         is_its
     }
 
-    /// The account of a member on XDP that has no heirs: by the engine's counters where they are
+    /// The account of a member on XDP that has no takers: by the engine's counters where they are
     /// held, else by what the page says. There the counters may be older than what was taken.
     pub(super) fn settled_on_xdp(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));

@@ -188,7 +188,7 @@ fn what_is_dropped_is_counted_and_has_no_stamp() {
 fn flows_stay_at_xdp_too() {
     let table = numbered(5);
     // In each slot stands the member of its number.
-    for words in [layout::SEATS, layout::HOLDERS] {
+    for words in [layout::STICKY_IDS, layout::HOLDERS] {
         let words = table.view::<AtomicU64>(words, layout::SLOTS).unwrap();
         (0..)
             .zip(words)

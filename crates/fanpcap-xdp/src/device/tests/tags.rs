@@ -92,14 +92,14 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
         let groups = ["main = steer_flow", "main = vlan >-> steer_flow"];
         let groups = groups.map(|it| Group::of(it, Lanes::of_device(index), device.maps()));
         let all: Vec<(u8, BorrowedFd<'_>)> = (3..).zip(groups.iter().map(program)).collect();
-        for berths in [&all[..1], &all[1..], &all] {
-            device.serve(berths).unwrap();
+        for group_slots in [&all[..1], &all[1..], &all] {
+            device.serve(group_slots).unwrap();
             for tag in [[TAG, 5], [SERVICE_TAG, 0xe123], [TAG, 0]] {
                 let _tagging = tagging("va", tag);
                 for snaplen in [1, 13, 60, 96, 300, 65_535] {
-                    let served = berths
+                    let served = group_slots
                         .iter()
-                        .map(|(berth, _)| &groups[usize::from(berth - 3)]);
+                        .map(|(group_slot, _)| &groups[usize::from(group_slot - 3)]);
                     for group in served {
                         let (_rings, mut records) = group.rings(snaplen);
                         for len in [60_u16, 61, 1514, 3000, 9014] {
@@ -117,10 +117,10 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
             let (_rings, mut records) = groups[0].rings(100);
             let before = nowhere();
             sender.send(&frame(77)).unwrap();
-            if berths[0].0 == 3 {
+            if group_slots[0].0 == 3 {
                 assert_eq!(await_frame(&mut records, 77), frame(77));
             }
-            if berths.iter().any(|it| it.0 == 4) {
+            if group_slots.iter().any(|it| it.0 == 4) {
                 await_for("dropped", || nowhere() > before);
             }
         }

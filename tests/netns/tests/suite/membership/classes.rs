@@ -125,23 +125,23 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
         })?;
         let got = scene.got(load.sent())?;
         ensure_each_once(&got, load.sent(), &[2])?;
-        let [one, other, dead, heir] = [0, 1, 2, 3].map(|member| flows(&got[member]));
+        let [one, other, dead, taker] = [0, 1, 2, 3].map(|member| flows(&got[member]));
         ensure!(
             one.is_disjoint(&other),
             "flows of the other class have moved"
         );
-        let classes = [one.len() + other.len(), dead.union(&heir).count()];
+        let classes = [one.len() + other.len(), dead.union(&taker).count()];
         ensure!(classes[0] + classes[1] == FLOWS as usize, "{classes:?}");
         ensure!(classes.iter().all(|flows| *flows > 1000), "{classes:?}");
         ensure!(
-            dead.is_subset(&heir),
+            dead.is_subset(&taker),
             "the dead one's flows go on within its class"
         );
         let gone = table::view(GROUP)?.gone;
         let all = gone.taken + gone.inherited + gone.unread;
         ensure!(gone.members == 1 && gone.unknown == 0, "{gone:?}");
         ensure!(gone.received == all && gone.unread == 0, "{gone:?}");
-        ensure_class_without_members_is_counted(&mut scene, &mut load, &heir)?;
+        ensure_class_without_members_is_counted(&mut scene, &mut load, &taker)?;
         scene.members.iter_mut().try_for_each(Recorder::stop)
     })
 }

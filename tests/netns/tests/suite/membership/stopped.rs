@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_group::guard::{self, GroupGuard};
 use fanpcap_group::identity::Identity;
-use fanpcap_group::turn::{self, Turn};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag;
 use fanpcap_linux::process::child;
@@ -113,7 +113,7 @@ impl Trial<'_> {
         counts.stopped += 1;
         counts.joining += u32::from(!captures(&newcomer)?);
         let ifindex = interface::index(DEVICE).context("the device")?;
-        let holder = turn::holder(ifindex, GROUP);
+        let holder = guard::holder(ifindex, GROUP);
         counts.holders += u32::from(holder.is_some_and(|it| it.pid == newcomer.pid()));
         let begin = Instant::now();
         let other = self.newcomer()?.spawn(&self.wire.scratch)?;
@@ -134,7 +134,7 @@ impl Trial<'_> {
                 Ok(has_xdp(DEVICE)?.then_some(()))
             })?;
             stop(&newcomer)?;
-            // Who has joined shows the device's dock on its page.
+            // Who has joined shows the taken device on its page.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
@@ -178,7 +178,7 @@ fn is_holder() -> Result<bool> {
         return Ok(false);
     };
     let ifindex = interface::index(DEVICE).context("the device")?;
-    let _turn = Turn::take(&Identity::outside(GROUP, ifindex))?;
+    let _turn = GroupGuard::take(&Identity::outside(GROUP, ifindex))?;
     if how == "stops" {
         child::signal(process::id(), SIGSTOP)?;
     }
@@ -195,7 +195,7 @@ fn start_holder(wire: &Wire, test: &str, how: &str) -> Result<Member> {
     let holder = own.ends_with_caller().spawn(&wire.scratch)?;
     let ifindex = interface::index(DEVICE).context("the device")?;
     await_for("it to have the lock", LIMIT, || {
-        let found = turn::holder(ifindex, GROUP).filter(|it| it.pid == holder.pid());
+        let found = guard::holder(ifindex, GROUP).filter(|it| it.pid == holder.pid());
         Ok(found.filter(|it| it.is_stopped() || how != "stops"))
     })?;
     Ok(holder)

@@ -92,7 +92,7 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
 /// How many packets of a member's ring its owner has taken, and others.
 fn shares(page: &HeldPage) -> Result<[u64; 2]> {
     let taken = page.record().and_then(|record| record.taken);
-    let others = page.epitaph().context("no page")?.inherited;
+    let others = page.takeover().context("no page")?.inherited;
     Ok([taken.context("no figure")? - others, others])
 }
 

@@ -45,9 +45,9 @@ fn each_value_has_the_place_that_it_is_from() {
     assert_eq!(told.origins.caplen, of(4));
     assert_eq!(
         told.origins.driver,
-        of(5).map(|place| (place, Engine::Tpacket))
+        of(5).map(|place| (place, Engine::named("tpacket").unwrap()))
     );
-    let joined = told.plan.unwrap().membership.unwrap();
+    let joined = told.plan.unwrap().choice.unwrap();
     assert_eq!(joined.origin, "pcap.conf:2");
     // The environment takes precedence, and the overridden setting is listed.
     let told = explained(&[("PCAP_GROUP", "7"), ("PCAP_CAPLEN", "64")], config, "ux0");

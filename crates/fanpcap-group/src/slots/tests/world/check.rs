@@ -1,6 +1,6 @@
 //! What holds in a simulated group when no change is under way.
 
-use super::{Deposit, World};
+use super::{StoredFd, World};
 use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
@@ -28,13 +28,13 @@ impl World {
             assert!(row.state != State::Awaited || row.name != 0, "{row:?}");
         }
         self.check_shares(&rows);
-        self.check_seats(&rows);
-        let sockets = self.kernel.locker.iter().filter_map(|it| match it {
-            Deposit::Socket(cookie) => Some(*cookie),
-            Deposit::Lifeline(_) => None,
+        self.check_sticky_ids(&rows);
+        let sockets = self.kernel.fd_store.iter().filter_map(|it| match it {
+            StoredFd::Socket(cookie) => Some(*cookie),
+            StoredFd::Lifeline(_) => None,
         });
         let deposited: BTreeSet<u64> = sockets.collect();
-        assert_eq!(deposited, cookies.into_iter().collect(), "the locker");
+        assert_eq!(deposited, cookies.into_iter().collect(), "the fd_store");
     }
 
     /// The kernel and the engine agree with the table on who stands where.
@@ -45,7 +45,7 @@ impl World {
         };
         let array: BTreeSet<u64> = self.kernel.array.iter().copied().collect();
         assert_eq!(array, cookies.iter().copied().collect(), "the array");
-        let is_filled = |row: &Row| !matches!(row.state, State::Inherited | State::Vacant);
+        let is_filled = |row: &Row| !matches!(row.state, State::TakenOver | State::Vacant);
         let filled = rows.iter().filter(|(_, row)| is_filled(row));
         let filled: BTreeMap<u8, u64> = filled.map(|(slot, row)| (slot.0, row.cookie)).collect();
         assert_eq!(*rings, filled, "rings");

@@ -27,7 +27,7 @@ impl World {
     }
 
     pub(in super::super) fn now_ns(&self) -> u64 {
-        use crate::slots::Ground;
+        use crate::slots::KernelOps;
         self.kernel.now_ns()
     }
 

@@ -72,9 +72,9 @@ impl World {
         });
     }
 
-    /// This heir reads its rings to the end.
-    fn settle_own(&mut self, heir: u64) {
-        let own = self.heirs.iter().filter(|(_, it)| **it == heir);
+    /// This member reads the rings that it has taken over to the end.
+    fn settle_own(&mut self, taker: u64) {
+        let own = self.takers.iter().filter(|(_, it)| **it == taker);
         let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();
         self.settle(own);
     }

@@ -1,6 +1,6 @@
 //! A balanced group: packets that buckets count, and rounds.
 
-use super::{Ground, Memory, World};
+use super::{KernelOps, Memory, World};
 use crate::slots::rounds::ROUND_NS;
 use crate::table::at;
 use fanpcap_buckets::layout::BUCKETS;

@@ -33,10 +33,10 @@ impl World {
     }
 
     /// Who reads the ring of a member that is gone.
-    pub(in super::super) fn heir_of(&self, cookie: u64) -> Option<u64> {
+    pub(in super::super) fn taker_of(&self, cookie: u64) -> Option<u64> {
         let mut rows = self.table().rows();
         let row = rows.find_map(|(_, row)| (row.cookie == cookie).then_some(row))?;
-        (row.state == State::Inherited).then_some(row.heir)
+        (row.state == State::TakenOver).then_some(row.taker)
     }
 
     /// So many nanoseconds pass without packets.

@@ -1,6 +1,6 @@
 //! Members that are read for the first time, and rings that others read until then.
 
-use super::{Deposit, World};
+use super::{StoredFd, World};
 
 impl World {
     /// The application looks for packets of a member for the first time.
@@ -12,22 +12,22 @@ impl World {
     /// The same, without what it does for others then.
     pub(crate) fn replace_unread(&mut self, own: u64) {
         self.kernel.read.insert(own);
-        self.heirs.remove(&own);
+        self.takers.remove(&own);
         self.begin_share(own);
         self.change(own, |slots| slots.replace_unread(own)).unwrap();
     }
 
     /// Whether all wait for the hang-up of a member.
     pub(crate) fn has_lifeline(&self, cookie: u64) -> bool {
-        self.kernel.locker.contains(&Deposit::Lifeline(cookie))
+        self.kernel.fd_store.contains(&StoredFd::Lifeline(cookie))
     }
 
     /// Who reads the rings of members that live reads them to the end.
     pub(crate) fn read_borrowed(&mut self) {
-        for (cookie, reader) in self.heirs.clone() {
+        for (cookie, reader) in self.takers.clone() {
             let is_borrowed = self.members().contains(&cookie);
             if is_borrowed && self.members().contains(&reader) {
-                self.heirs.remove(&cookie);
+                self.takers.remove(&cookie);
                 self.take(cookie, usize::MAX);
                 self.change(reader, |slots| slots.give_back(cookie, reader))
                     .unwrap();
@@ -37,9 +37,9 @@ impl World {
 
     /// Whose ring is read by which other member.
     pub(crate) fn borrowed(&self) -> Vec<(u64, u64)> {
-        self.heirs
+        self.takers
             .iter()
-            .map(|(cookie, heir)| (*cookie, *heir))
+            .map(|(cookie, taker)| (*cookie, *taker))
             .collect()
     }
 }

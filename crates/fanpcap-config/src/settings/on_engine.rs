@@ -1,0 +1,96 @@
+//! The plan of a handle on an engine that takes devices, and the modes of its groups: each is a
+//! steering program.
+
+use crate::engine::Engine;
+use crate::fanout::{Fanout, Script};
+use crate::mode::{Mode, ModeKind};
+use crate::report::{Fault, quote};
+use crate::source::Source;
+
+/// Whether the host loses the packets that the device receives (`steal@DEVICE`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steal {
+    /// The host gets them.
+    No,
+    /// The host does not get them. Refused where they may be for the host or for a container.
+    Yes,
+    /// The host does not get them, whoever uses the device.
+    Force,
+}
+
+impl Steal {
+    /// The setting's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Steal::No => "no",
+            Steal::Yes => "yes",
+            Steal::Force => "force",
+        }
+    }
+}
+
+/// The plan of a handle on an engine that takes devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnEngine {
+    /// The engine.
+    pub engine: Engine,
+    /// Whether the host loses the packets that the device receives.
+    pub steal: Steal,
+    /// Whether packets that the host sends are captured too.
+    pub outgoing: bool,
+    /// What asks for the engine: `PCAP_DRIVER=xdp`, `/etc/pcap.conf:3`, `xdp:eth0`.
+    pub origin: String,
+}
+
+/// The steering program that stands for a mode of the kernel's.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn program_of(mode: Mode, engine: Engine) -> Result<Script, Fault> {
+    let refuse = |why: &str| {
+        let message = format!("mode {} {why}", quote(&mode.to_string()));
+        Fault::new("mode-not-on-xdp", message).hint("write flow, or take driver tpacket")
+    };
+    let lacks = |does: &str| refuse(&format!("{does}, which engine {engine} does not"));
+    let text = match mode.kind {
+        _ if mode.defrag => return Err(lacks("reassembles datagrams")),
+        _ if mode.rollover => {
+            return Err(lacks("looks for room in other rings"));
+        }
+        ModeKind::Hash => return Ok(Script::default_mode()),
+        ModeKind::Lb => "main = steer_rrobin",
+        ModeKind::Rnd => "main = steer_rnd",
+        ModeKind::Cpu => "main = steer_cpu",
+        ModeKind::Rollover => {
+            return Err(lacks("fills rings in turn"));
+        }
+        ModeKind::Qm => return Err(refuse("takes the NIC's queue, which no function tells")),
+        ModeKind::Program => return Err(refuse("has no program")),
+    };
+    Ok(Script::of_text(Source::new(mode.kind.name(), text)))
+}
+
+/// The same way to share packets as a steering program of an engine.
+///
+/// # Errors
+/// As [`program_of`].
+pub(super) fn steered(fanout: Fanout, engine: Engine) -> Result<Fanout, Fault> {
+    match fanout {
+        Fanout::Mode(mode) => program_of(mode, engine).map(Fanout::Program),
+        Fanout::Program(script) if script.mode().defrag => {
+            let message =
+                format!("option '+defrag' reassembles datagrams, which engine {engine} does not");
+            Err(Fault::new("mode-not-on-xdp", message)
+                .hint("leave it out: flow keeps fragments together"))
+        }
+        program @ Fanout::Program(_) => Ok(program),
+    }
+}
+
+/// The bytes of all rings of a handle. Whole packets fill more than their beginnings.
+pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
+    match caplen {
+        Some(..=256) => 16 << 20,
+        Some(_) | None => 64 << 20,
+    }
+}

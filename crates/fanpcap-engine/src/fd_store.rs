@@ -1,0 +1,333 @@
+//! The descriptor store: file descriptors that a group, or a device's registry, keeps for as long
+//! as it has a member. They lie in the queue of a Unix socket, and all members have both ends of
+//! that socket. The kernel closes the descriptors with the last process that has an end open.
+//!
+//! Every entry is in the queue at all times. `find` peeks. `remove` turns the queue round: it
+//! appends the entry at the head once more before it dequeues that entry. A process that dies in
+//! between leaves a duplicate, which the next removal drops. Callers hold the lock of the group or
+//! of the device: the offset of a peek belongs to the socket (unix(7), `SO_PEEK_OFF`).
+
+use crate::faults;
+use fanpcap_linux::unix::{self, message};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the descriptors of an entry are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredFd {
+    /// The group's BPF program, and the file with the text of its steering program if there is one.
+    Program,
+    /// The epoll instance that has all lifelines.
+    Lifelines,
+    /// The read end of a lifeline. The kernel reports a hang-up there when the lifeline's owner has
+    /// ended. Of a member: the cookie of its socket (`SO_COOKIE`). Of a group on a device: the word
+    /// of its group slot.
+    Lifeline(u64),
+    /// A member's socket, its page if it has one, and its rings if an engine fills its own; by the
+    /// cookie of the socket.
+    Member(u64),
+    /// Descriptors of the engine. The engine chooses the number.
+    Engine(u64),
+    /// What the exchange of the group's BPF program that is under way needs.
+    Next,
+    /// The write end of a group's lifeline. The registry of the group's device has the read end.
+    GroupLifeline,
+}
+
+impl StoredFd {
+    fn encode(self) -> [u8; LEN] {
+        let (kind, number) = match self {
+            Self::Program => (1, 0),
+            Self::Lifelines => (2, 0),
+            Self::Lifeline(cookie) => (3, cookie),
+            Self::Member(cookie) => (4, cookie),
+            Self::Engine(number) => (5, number),
+            Self::GroupLifeline => (6, 0),
+            Self::Next => (7, 0),
+        };
+        let mut bytes = [kind; LEN];
+        bytes[1..].copy_from_slice(&u64::to_le_bytes(number));
+        bytes
+    }
+
+    fn decode(bytes: [u8; LEN]) -> Option<Self> {
+        let [kind, number @ ..] = bytes;
+        let number = u64::from_le_bytes(number);
+        match kind {
+            1 => Some(Self::Program),
+            2 => Some(Self::Lifelines),
+            3 => Some(Self::Lifeline(number)),
+            4 => Some(Self::Member(number)),
+            5 => Some(Self::Engine(number)),
+            6 => Some(Self::GroupLifeline),
+            7 => Some(Self::Next),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of an entry's message.
+const LEN: usize = 9;
+const STEP: u32 = 9;
+const _: () = assert!(LEN == STEP as usize);
+
+/// Descriptors of an entry at most, as [`StoredFd::Member`] may have.
+const DESCRIPTORS: usize = message::DESCRIPTORS_MAX;
+
+/// Entries that are read at most: two of each of 256 slots, and the group's own. A hostile member
+/// could append more.
+const ENTRIES_MAX: u32 = 1024;
+
+/// Bytes for the messages of 256 members; the kernel charges 768 for each.
+const SEND_BUFFER: u32 = 1 << 20;
+
+/// Bytes that three messages take at most: a newcomer's two entries, and the one that a removal
+/// appends before it dequeues.
+const ROOM: u32 = 3 * 1024;
+
+const FULL: &str = "it has no room for another member: its limit is net.core.wmem_max, or what its \
+                    first member could set with CAP_NET_ADMIN";
+
+/// A store of descriptors.
+#[derive(Debug)]
+pub struct FdStore {
+    into: OwnedFd,
+    out_of: OwnedFd,
+}
+
+impl FdStore {
+    /// Makes an empty store.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like.
+    pub fn new() -> io::Result<Self> {
+        let [into, out_of] = unix::pair()?;
+        // Best effort: less is enough for fewer members.
+        let _ = unix::set_send_buffer(into.as_fd(), SEND_BUFFER);
+        Ok(Self { into, out_of })
+    }
+
+    /// The store with these two ends, which another member has handed over. Also returns the epoll
+    /// instance that has the lifelines.
+    ///
+    /// # Errors
+    /// `InvalidData` if the queue has no such instance: it is no store then.
+    pub fn of(into: OwnedFd, out_of: OwnedFd) -> io::Result<(Self, OwnedFd)> {
+        let store = Self { into, out_of };
+        let lifelines = store.find(StoredFd::Lifelines)?;
+        match lifelines.and_then(|mut descriptors| descriptors.pop()) {
+            Some(lifelines) => Ok((store, lifelines)),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Both ends.
+    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        [self.into.as_fd(), self.out_of.as_fd()]
+    }
+
+    /// Checks that the queue has room for a newcomer's entries, and for their removal.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn ensure_room(&self) -> io::Result<()> {
+        if unix::send_room(self.into.as_fd())? < ROOM {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
+        }
+        // The kernel limits descriptors in queues by user, and does not tell the count. So this
+        // puts more of them into another queue than a newcomer needs.
+        let [into, _out_of] = unix::pair()?;
+        let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
+        message::send(into.as_fd(), &[0], &many)?;
+        message::send(into.as_fd(), &[0], &many[..1])
+    }
+
+    /// Appends duplicates of these descriptors.
+    ///
+    /// # Errors
+    /// `EAGAIN` where the queue is full (net.core.wmem_max), `QuotaExceeded` where the user has as
+    /// many descriptors in queues as a process may open (`RLIMIT_NOFILE`).
+    pub fn put(&self, entry: StoredFd, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        message::send(self.into.as_fd(), &entry.encode(), descriptors)
+    }
+
+    /// Returns duplicates of the descriptors of an entry; `None` if there is no such entry.
+    ///
+    /// # Errors
+    /// Those of recvmsg(2).
+    pub fn find(&self, wanted: StoredFd) -> io::Result<Option<Vec<OwnedFd>>> {
+        let mut found = None;
+        self.visit(&mut |entry, descriptors| {
+            let is_it = entry == wanted;
+            if is_it {
+                found = Some(descriptors);
+            }
+            !is_it
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `look` for each entry until it returns false.
+    ///
+    /// # Errors
+    /// Those of recvmsg(2).
+    pub fn visit(&self, look: &mut dyn FnMut(StoredFd, Vec<OwnedFd>) -> bool) -> io::Result<()> {
+        for offset in (0..ENTRIES_MAX * STEP).step_by(LEN) {
+            let Some((entry, descriptors)) = self.peek(offset)? else {
+                break;
+            };
+            if entry.is_some_and(|entry| !look(entry, descriptors)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an entry, if there is one, and the duplicates of others that a death has left.
+    ///
+    /// # Errors
+    /// Those of sendmsg(2) and recvmsg(2). Nothing but duplicates is removed then.
+    pub fn remove(&self, unwanted: StoredFd) -> io::Result<()> {
+        let mut rest = Vec::new();
+        self.visit(&mut |entry, _| {
+            rest.push(entry);
+            true
+        })?;
+        rest.reverse();
+        while rest.pop().is_some() {
+            let Some((entry, descriptors)) = self.peek(0)? else {
+                break;
+            };
+            if let Some(entry) = entry.filter(|it| *it != unwanted && !rest.contains(it)) {
+                let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+                faults::step();
+                self.put(entry, &descriptors)?;
+            }
+            faults::step();
+            let mut bytes = [0; LEN];
+            message::receive(self.out_of.as_fd(), &mut bytes, DESCRIPTORS)?;
+        }
+        Ok(())
+    }
+
+    fn peek(&self, offset: u32) -> io::Result<Option<(Option<StoredFd>, Vec<OwnedFd>)>> {
+        let mut bytes = [0; LEN];
+        let found = message::peek_at(self.out_of.as_fd(), offset, &mut bytes, DESCRIPTORS)?;
+        Ok(found.map(|message| (StoredFd::decode(bytes), message.descriptors)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::wait::pipe::{Pipe, has_hung_up};
+
+    fn all(store: &FdStore) -> Vec<StoredFd> {
+        let mut all = Vec::new();
+        let mut look = |entry, _| {
+            all.push(entry);
+            true
+        };
+        store.visit(&mut look).unwrap();
+        all
+    }
+
+    #[test]
+    fn a_stored_descriptor_is_found_and_stays_open_until_it_is_removed() {
+        let store = FdStore::new().unwrap();
+        let pipes: Vec<Pipe> = (0..3).map(|_| Pipe::new().unwrap()).collect();
+        for (pipe, cookie) in pipes.iter().zip(0..) {
+            let entry = StoredFd::Member(cookie);
+            store.put(entry, &[pipe.write.as_fd()]).unwrap();
+        }
+        let reads: Vec<OwnedFd> = pipes.into_iter().map(|pipe| pipe.read).collect();
+        assert!(store.find(StoredFd::Member(3)).unwrap().is_none());
+        assert_eq!(store.find(StoredFd::Member(2)).unwrap().unwrap().len(), 1);
+        store.remove(StoredFd::Member(1)).unwrap();
+        let is_gone: Vec<bool> = reads
+            .iter()
+            .map(|read| has_hung_up(read.as_fd()).unwrap())
+            .collect();
+        assert_eq!(is_gone, [false, true, false]);
+        assert_eq!(all(&store), [StoredFd::Member(0), StoredFd::Member(2)]);
+        store.remove(StoredFd::Member(7)).unwrap();
+        assert_eq!(all(&store).len(), 2);
+    }
+
+    #[test]
+    fn a_duplicate_that_a_death_has_left_goes_with_the_next_removal() {
+        let store = FdStore::new().unwrap();
+        let pipe = Pipe::new().unwrap();
+        for entry in [StoredFd::Lifelines, StoredFd::Program, StoredFd::Lifelines] {
+            store.put(entry, &[pipe.write.as_fd()]).unwrap();
+        }
+        store.remove(StoredFd::Program).unwrap();
+        assert_eq!(all(&store), [StoredFd::Lifelines]);
+    }
+
+    #[test]
+    fn a_removal_needs_no_more_room_than_one_message() {
+        let store = FdStore::new().unwrap();
+        unix::set_send_buffer(store.into.as_fd(), 16_384).unwrap();
+        let pipe = Pipe::new().unwrap();
+        let put = |cookie| store.put(StoredFd::Member(cookie), &[pipe.write.as_fd()]);
+        let mut count = 0;
+        while store.ensure_room().is_ok() {
+            put(count).unwrap();
+            put(count + 1).unwrap();
+            count += 2;
+        }
+        assert!(count > 10, "{count}");
+        // A death has left each of the first three twice.
+        for cookie in 0..3 {
+            store
+                .put(StoredFd::Member(cookie), &[pipe.write.as_fd()])
+                .unwrap_or_default();
+        }
+        store.remove(StoredFd::Member(count - 1)).unwrap();
+        let mut left = all(&store);
+        left.sort_unstable_by_key(|entry| entry.encode());
+        let expected: Vec<StoredFd> = (0..count - 1).map(StoredFd::Member).collect();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn an_entry_has_as_many_descriptors_as_a_member_of_many_rings() {
+        let store = FdStore::new().unwrap();
+        let pipe = Pipe::new().unwrap();
+        let many = [pipe.write.as_fd(); DESCRIPTORS];
+        store.put(StoredFd::Member(1), &many).unwrap();
+        store.put(StoredFd::Member(2), &many[..1]).unwrap();
+        // Turns the queue round.
+        store.remove(StoredFd::Member(2)).unwrap();
+        let found = store.find(StoredFd::Member(1)).unwrap().unwrap();
+        assert_eq!(found.len(), DESCRIPTORS);
+    }
+
+    #[test]
+    fn a_queue_without_the_groups_own_entries_is_no_store() {
+        let [into, out_of] = unix::pair().unwrap();
+        assert!(FdStore::of(into, out_of).is_err());
+    }
+
+    #[test]
+    fn there_is_room_for_all_members_of_a_kernel_group() {
+        // What net.core.wmem_max gives by default, and what CAP_NET_ADMIN does.
+        for bytes in [2 * 212_992, SEND_BUFFER] {
+            let store = FdStore::new().unwrap();
+            unix::set_send_buffer(store.into.as_fd(), bytes).unwrap();
+            let pipe = Pipe::new().unwrap();
+            for entry in [StoredFd::Program, StoredFd::Lifelines] {
+                store.put(entry, &[pipe.write.as_fd()]).unwrap();
+            }
+            for cookie in 0..255 {
+                store.ensure_room().unwrap();
+                for entry in [StoredFd::Lifeline(cookie), StoredFd::Member(cookie)] {
+                    store.put(entry, &[pipe.write.as_fd()]).unwrap();
+                }
+            }
+            store.remove(StoredFd::Member(100)).unwrap();
+            assert_eq!(all(&store).len(), 511);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What an engine that fills rings by slots has counted for a whole group.
+
+/// What has become of the packets that came to a group, since it began. Where each packet goes to
+/// one member at most, `offered` is the sum of all others but `at_ns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// When this was read, nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// Packets that came to the group.
+    pub offered: u64,
+    /// Packets that the steering program dropped.
+    pub nowhere: u64,
+    /// Packets for which there was no member.
+    pub no_member: u64,
+    /// Packets put into members' rings.
+    pub produced: u64,
+    /// Packets for which a member's ring had no room.
+    pub dropped: u64,
+    /// Packets that a member's filter rejected.
+    pub unwanted: u64,
+}

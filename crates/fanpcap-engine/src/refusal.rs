@@ -1,0 +1,77 @@
+//! Why an engine does not serve a handle.
+
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why an engine does not serve a handle: the engine's own error, and what follows from it.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What is wrong, and what to do.
+    pub reason: Box<dyn Error + Send + Sync>,
+    /// The reason's section in docs/errors.md.
+    pub slug: &'static str,
+    /// Whether a program of this engine has the device: that of members that are about to go, or of
+    /// newcomers that nobody can see yet.
+    pub is_busy: bool,
+}
+
+impl Refusal {
+    /// A refusal for good.
+    pub fn new(reason: impl Error + Send + Sync + 'static, slug: &'static str) -> Self {
+        Self {
+            reason: Box::new(reason),
+            slug,
+            is_busy: false,
+        }
+    }
+
+    /// A refusal for lack of a part of the group or of the member.
+    pub fn of_part(part: &'static str, error: io::Error) -> Self {
+        let slug = match error.kind() {
+            io::ErrorKind::PermissionDenied => "xdp-program-refused",
+            _ => "system-call-failed",
+        };
+        Self::new(PartError { part, error }, slug)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl Error for Refusal {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.reason.source()
+    }
+}
+
+/// A part of the group or of the member can't be made. Where that is a privilege, the text names
+/// it.
+#[derive(Debug)]
+pub struct PartError {
+    part: &'static str,
+    error: io::Error,
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { part, error } = self;
+        write!(f, "{part}: {error}")?;
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            return f.write_str(
+                ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN when it \
+                 opens the device, which this application lacks or has given up before: have all \
+                 members keep them, or all take packet sockets",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Error for PartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -1,0 +1,168 @@
+//! Why a handle can't join a group on its engine.
+
+use crate::steered::SteerError;
+use fanpcap_engine::Refusal;
+use std::fmt;
+use std::io;
+
+/// Why a handle can't join a group on its engine.
+#[derive(Debug)]
+pub enum EngineError {
+    /// The group's members are on another engine.
+    Other {
+        /// The group's number.
+        group: u16,
+        /// What the group's members are on, and what the handle is on: `engine xdp`, say, or
+        /// `packet sockets`.
+        has: String,
+        /// The same of the handle.
+        wants: String,
+    },
+    /// The group's engine was detached from the device.
+    Lost {
+        /// The group's number.
+        group: u16,
+        /// The device.
+        device: String,
+    },
+    /// A new group was asked for, and another handle has just taken its number.
+    Taken {
+        /// The group's number.
+        group: u16,
+    },
+    /// The mode is one of the kernel's packet sockets.
+    Unsteered {
+        /// The group's number.
+        group: u16,
+        /// The mode.
+        mode: String,
+    },
+    /// The steering program has no classes, and members of the group have.
+    Unclassified {
+        /// The group's number.
+        group: u16,
+        /// A member's class.
+        class: u8,
+    },
+    /// Other groups are on the device, and none of their members could hand over what all groups on
+    /// it share.
+    Unreachable {
+        /// The device.
+        device: String,
+        /// Why, member by member.
+        reasons: String,
+    },
+    /// The device can't go on with another BPF program of the group.
+    Serve(io::Error),
+    /// The locks of the groups can't be taken.
+    Lock(SteerError),
+    /// The engine does not serve the handle.
+    Refused(Refusal),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other { group, has, wants } => write!(
+                f,
+                "fan-out group {group} is on {has}, this handle on {wants}: all members of a group \
+                 take the same engine, or use another group",
+            ),
+            Self::Lost { group, device } => write!(
+                f,
+                "fan-out group {group} gets no packets any more, as its BPF program was detached \
+                 from {device}: close its members first, or use another group",
+            ),
+            Self::Taken { group } => write!(
+                f,
+                "fan-out group {group} was free and has members now: try again"
+            ),
+            Self::Unsteered { group, mode } => write!(
+                f,
+                "fan-out group {group} can't run mode {mode} on engine xdp: \
+                 use flow or a steering program",
+            ),
+            Self::Unclassified { group, class } => write!(
+                f,
+                "fan-out group {group} has members of class {class}, which would get no packet: the \
+                 new program has no 'classify'; close them first",
+            ),
+            Self::Unreachable { device, reasons } => write!(
+                f,
+                "other groups are on {device}, and no member hands over what they share: {reasons}",
+            ),
+            Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
+            Self::Lock(error) => write!(f, "the device's lock: {error}"),
+            Self::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Serve(error) => Some(error),
+            Self::Lock(error) => Some(error),
+            Self::Refused(refusal) => Some(refusal),
+            Self::Other { .. }
+            | Self::Lost { .. }
+            | Self::Taken { .. }
+            | Self::Unsteered { .. }
+            | Self::Unclassified { .. }
+            | Self::Unreachable { .. } => None,
+        }
+    }
+}
+
+impl EngineError {
+    /// The group of a handle is on packet sockets and the handle on an engine, or the reverse.
+    /// `has` and `wants` are the engines' names.
+    pub(crate) fn other(group: u16, has: Option<&str>, wants: Option<&str>) -> Self {
+        let text = |name: Option<&str>| {
+            name.map_or_else(|| "packet sockets".to_owned(), |it| format!("engine {it}"))
+        };
+        Self::Other {
+            group,
+            has: text(has),
+            wants: text(wants),
+        }
+    }
+
+    /// What the members share can't be kept.
+    pub(crate) fn of_store(error: io::Error) -> Self {
+        Self::Refused(Refusal::of_part("the group's descriptor store", error))
+    }
+
+    /// Whether the engine can't serve the handle, whatever its group: packet sockets may do.
+    pub fn is_of_engine(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Serve(_) | Self::Lock(_) | Self::Refused(_) => true,
+            Self::Other { .. }
+            | Self::Lost { .. }
+            | Self::Taken { .. }
+            | Self::Unsteered { .. }
+            | Self::Unclassified { .. } => false,
+        }
+    }
+
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Other { .. } => "group-on-other-engine",
+            Self::Lost { .. } => "group-without-device",
+            Self::Unsteered { .. } => "mode-not-on-xdp",
+            Self::Unclassified { .. } => "class-without-classify",
+            Self::Unreachable { .. } => "xdp-registry-unreachable",
+            Self::Serve(_) => "xdp-unavailable",
+            Self::Lock(error) => error.slug(),
+            Self::Taken { .. } => "system-call-failed",
+            Self::Refused(refusal) => refusal.slug,
+        }
+    }
+}
+
+impl From<Refusal> for EngineError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

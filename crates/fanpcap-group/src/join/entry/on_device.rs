@@ -1,0 +1,195 @@
+//! A newcomer whose rings an engine fills. The kernel waits for packets in flight when a slot's
+//! packets are directed into the newcomer's rings. So that is done without the group's lock, with
+//! which a stopped process would keep all others from the group: the newcomer claims the slot, and
+//! others take the next.
+
+use super::Entry;
+use crate::guard::{Claim, GroupGuard, GroupLock};
+use crate::join::engine::{self, EngineAsk};
+use crate::join::{EngineError, JoinError, device};
+use crate::kernel::Kernel;
+use crate::member::Member;
+use crate::membership::Membership;
+use crate::shared::Shared;
+use crate::slots::Slots;
+use fanpcap_buckets::Slot;
+use fanpcap_engine::{MemberIo, Refusal, faults};
+use fanpcap_linux::packet::Address;
+use fanpcap_linux::wait::clock;
+use std::io;
+use std::sync::Arc;
+
+/// A newcomer's rings in the slot that it is to have. No packet comes there before it has joined.
+/// If it does not join, the slot is empty again; if it dies, the next that has the slot replaces
+/// them.
+pub(super) struct Placed {
+    shared: Arc<Shared>,
+    pub(super) slot: Slot,
+    /// Until the newcomer has joined.
+    pub(super) io: Option<Box<dyn MemberIo>>,
+    _claim: Option<Claim>,
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if let Some(on_device) = self.shared.on_device.as_ref().filter(|_| self.io.is_some()) {
+            let _ = on_device.dismiss(self.slot.0);
+        }
+    }
+}
+
+/// A group on an engine that has no member yet.
+pub(super) struct Begun {
+    placed: Placed,
+    /// Whether the device's packets come to it. Nobody else has the device then.
+    is_attached: bool,
+}
+
+/// The slot of a group's first member.
+const FIRST: Slot = Slot(0);
+
+impl Entry<'_> {
+    /// Begins a group before its lock is taken, if the newcomer is prepared for that: nobody else
+    /// has any of it yet. What fails is done once more under the lock.
+    pub(super) fn begin(&self, key: u64) -> Option<Begun> {
+        let asked = self.newcomer.engine.as_ref()?;
+        let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
+        let attach_group = || engine::attach_group(&begun.placed.shared);
+        begun.is_attached = asked.prepared.is_private() && attach_group().is_ok();
+        Some(begun)
+    }
+
+    // It has two callers, each of which would have the code of it: the library's size.
+    #[inline(never)]
+    fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
+        Ok(Begun {
+            placed: self.place(&Arc::new(shared), FIRST, None)?,
+            is_attached: false,
+        })
+    }
+
+    /// Enters a group as its first member.
+    pub(super) fn enter_first_on_device(
+        &self,
+        asked: &EngineAsk<'_>,
+        key: u64,
+        begun: Option<Begun>,
+        (address, lock): (Address, GroupLock),
+        guard: &GroupGuard,
+    ) -> Result<Membership, JoinError> {
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin_with(asked.prepared.shared(key, self.steering)?)?,
+        };
+        let shared = Arc::clone(&begun.placed.shared);
+        self.newcomer
+            .per_device
+            .begin(shared.table(), self.cookie()?);
+        let device_guard = (!begun.is_attached)
+            .then(|| guard.device_guard())
+            .transpose();
+        let device_guard = device_guard.map_err(|error| self.steer(error))?;
+        if !begun.is_attached {
+            engine::attach_group(&shared).map_err(EngineError::from)?;
+        }
+        engine::steal(asked, &shared)?;
+        drop(device_guard);
+        let table = shared.table();
+        table.show_program(self.steering, clock::monotonic_ns());
+        let membership = self.take_slot(shared, Some(begun.placed), address, lock)?;
+        self.open_rendezvous(&membership);
+        Ok(membership)
+    }
+
+    /// Claims a slot of a group that has members, and places the newcomer's rings there. Gives the
+    /// group's lock back meanwhile; the group lasts, as the newcomer has its descriptor store.
+    pub(super) fn place_beside(
+        &self,
+        shared: &Arc<Shared>,
+        lock: &GroupLock,
+        guard: GroupGuard,
+    ) -> Result<(GroupGuard, Option<Placed>), JoinError> {
+        if shared.on_device.is_none() || self.newcomer.engine.is_none() {
+            return Ok((guard, None));
+        }
+        let mut claim = None;
+        let mut claims = |slot: Slot| {
+            claim = lock.claim(slot.0);
+            claim.is_some() || !lock.is_seen()
+        };
+        let mut kernel = Kernel::of(shared);
+        let lead = self.newcomer.lead().map(|lead| lead.shared().table());
+        let mut slots = Slots::new(shared.table(), &mut kernel).behind(lead);
+        let slot = slots.choose(&mut claims);
+        let slot = slot.map_err(|error| self.failed("the group's descriptor store", error))?;
+        let slot = slot.ok_or(JoinError::Full(self.newcomer.fanout.id))?;
+        // Without pages there are no claims.
+        let kept = (!lock.is_seen()).then_some(guard);
+        let placed = self.place(shared, slot, claim)?;
+        let guard = kept.map_or_else(|| lock.take(), Ok);
+        Ok((guard.map_err(|error| self.steer(error))?, Some(placed)))
+    }
+
+    /// Directs the packets of a slot that nobody else has into the newcomer's rings.
+    #[inline(never)]
+    fn place(
+        &self,
+        shared: &Arc<Shared>,
+        slot: Slot,
+        claim: Option<Claim>,
+    ) -> Result<Placed, JoinError> {
+        let engine = shared.on_device.as_ref().zip(self.newcomer.engine.as_ref());
+        let (on_device, asked) = engine.ok_or_else(|| rings(io::ErrorKind::NotFound.into()))?;
+        if asked.ask.outgoing {
+            on_device.sees_sent().map_err(EngineError::from)?;
+        }
+        let io = on_device.open(&asked.ask).map_err(EngineError::from)?;
+        self.note_before();
+        shared.note_counted_before(slot);
+        io.admit(slot.0, self.cookie()?).map_err(rings)?;
+        faults::step();
+        Ok(Placed {
+            shared: Arc::clone(shared),
+            slot,
+            io: Some(io),
+            _claim: claim,
+        })
+    }
+
+    /// Notes, once, what the device has counted before packets may come for the newcomer.
+    fn note_before(&self) {
+        let rejections = self.early.map(Member::rejections);
+        let before = self.before.get();
+        self.before
+            .set(before.or_else(|| rejections.map(|it| it.before_joining())));
+    }
+
+    /// Checks that the device's packets still come to the group. The newcomer may ask for what no
+    /// other member has.
+    pub(super) fn check_device(
+        &self,
+        shared: &Shared,
+        guard: &GroupGuard,
+    ) -> Result<(), JoinError> {
+        let asked = self.newcomer.engine.as_ref().zip(shared.on_device.as_ref());
+        if let Some((asked, on_device)) = asked {
+            let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
+            let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
+            on_device
+                .check(ifindex)
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => EngineError::Lost {
+                        group,
+                        device: device(ifindex),
+                    },
+                    _ => EngineError::of_store(error),
+                })?;
+            engine::steal(asked, shared)?;
+        }
+        Ok(())
+    }
+}
+
+fn rings(error: io::Error) -> JoinError {
+    EngineError::from(Refusal::of_part("the rings", error)).into()
+}

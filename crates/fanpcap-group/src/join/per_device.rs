@@ -1,0 +1,130 @@
+//! One group over several devices: the kernel has a group on each, and those of the devices after
+//! the first follow that of the first. This says which they are.
+
+use super::{DevicesError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
+use crate::membership::Membership;
+use crate::shared::{group_key, group_of};
+use crate::table::{DEVICE_GROUPS_MAX, Table, at};
+use fanpcap_config::settings::Group;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// What a handle's device is for its group.
+#[derive(Clone, Copy, Debug)]
+pub enum PerDevice<'a> {
+    /// Its only device.
+    Only,
+    /// The first of several. The interface indices of the others, in the handle's order.
+    First(&'a [u32]),
+    /// Another of several. The stake of the handle's socket on the first.
+    Behind(&'a Arc<Membership>),
+}
+
+/// How often another group may take the number that was free.
+const TRIES: usize = 8;
+
+impl PerDevice<'_> {
+    /// Writes into the table of a new group what the group follows and what follows it. `id` is the
+    /// cookie of the group's first socket.
+    pub(super) fn begin(&self, table: Table<'_>, id: u64) {
+        table.set(at::ID, id);
+        table.set(at::FOLLOWS, self.follows());
+        let keys: Vec<u64> = self.others().iter().map(|it| group_key(*it, 0)).collect();
+        table.set_device_groups(&keys);
+    }
+
+    /// Checks that a group, by its table, is over the same devices as the handle.
+    pub(super) fn ensure_same(
+        &self,
+        table: Table<'_>,
+        (group, ifindex): (u16, u32),
+    ) -> Result<(), JoinError> {
+        let device_groups = table.device_groups().into_iter().map(|key| group_of(key).0);
+        let device_groups: Vec<u32> = device_groups.collect();
+        let follows = table.get(at::FOLLOWS);
+        if follows == self.follows() && device_groups == self.others() {
+            return Ok(());
+        }
+        let has = match follows {
+            0 => devices(ifindex, &device_groups),
+            _ => format!("{} for a group on several devices", device(ifindex)),
+        };
+        let wants = devices(ifindex, self.others());
+        Err(DevicesError::Other { group, has, wants }.into())
+    }
+
+    fn others(&self) -> &[u32] {
+        match self {
+            Self::First(others) => &others[..others.len().min(DEVICE_GROUPS_MAX)],
+            Self::Only | Self::Behind(_) => &[],
+        }
+    }
+
+    /// The id of the group that this one follows; 0: none.
+    fn follows(&self) -> u64 {
+        match self {
+            Self::Behind(lead) => lead.shared().table().get(at::ID),
+            Self::Only | Self::First(_) => 0,
+        }
+    }
+
+    /// The number by which the application knows the group, if it is not the kernel's.
+    pub(super) fn number(&self) -> Option<u16> {
+        match self {
+            Self::Behind(lead) => Some(group_of(lead.shared().table().get(at::GROUP)).1),
+            Self::Only | Self::First(_) => None,
+        }
+    }
+}
+
+fn devices(first: u32, others: &[u32]) -> String {
+    let all = std::iter::once(&first).chain(others);
+    let all: Vec<String> = all.map(|it| device(*it)).collect();
+    all.join("^")
+}
+
+/// Joins the kernel's group that follows `lead` on the newcomer's device, by `join`.
+pub(super) fn follow<T>(
+    mut newcomer: Newcomer<'_>,
+    lead: &Membership,
+    join: &mut dyn FnMut(&Newcomer<'_>) -> Result<T, JoinError>,
+) -> Result<T, JoinError> {
+    let mut taken = 0;
+    for tries in (0..TRIES).rev() {
+        let number = number(&newcomer, lead, taken)?;
+        newcomer.group = Group::Number(number);
+        newcomer.fanout = wanted(newcomer.group, newcomer.choice.mode);
+        match join(&newcomer) {
+            Err(error) if tries > 0 && error.is_of_other() => taken = number,
+            joined => return joined,
+        }
+    }
+    Err(newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))
+}
+
+/// The number of the kernel's group that follows `lead` on the newcomer's device. The first member
+/// that needs it picks one, from the highest downwards: people take low ones. A number that another
+/// group has `taken` is replaced.
+fn number(newcomer: &Newcomer<'_>, lead: &Membership, taken: u16) -> Result<u16, JoinError> {
+    let guard = lead.lock().take();
+    let _guard = guard.map_err(|error| ProgramError::of(newcomer.fanout.id, error))?;
+    let table = lead.shared().table();
+    let mut device_groups = table.device_groups();
+    let ifindex = newcomer.bound.ifindex;
+    let at = device_groups
+        .iter()
+        .position(|key| group_of(*key).0 == ifindex);
+    let at =
+        at.ok_or_else(|| newcomer.failed("the group's devices", ErrorKind::NotFound.into()))?;
+    let has = group_of(device_groups[at]).1;
+    if has != taken {
+        return Ok(has);
+    }
+    let mut others: Vec<u16> = device_groups.iter().map(|key| group_of(*key).1).collect();
+    others.push(taken);
+    let free = free_number(&others);
+    let free = free.ok_or_else(|| newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))?;
+    device_groups[at] = group_key(ifindex, free);
+    table.set_device_groups(&device_groups);
+    Ok(free)
+}

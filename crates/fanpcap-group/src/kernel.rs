@@ -1,0 +1,262 @@
+//! The kernel and the fd_store, as the changes of a group's slots use them.
+
+use crate::member_descriptors::MemberDescriptors;
+use crate::page::MemberId;
+use crate::shared::{Shared, group_of};
+use crate::slots::KernelOps;
+use crate::table::at;
+use fanpcap_buckets::Slot;
+use fanpcap_engine::faults;
+use fanpcap_engine::fd_store::StoredFd;
+use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::wait::{self, clock, pipe};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The socket may not enter. Who lets it enter keeps the reason, so that the changes of slots are
+/// compiled once for newcomers and members.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+/// A handle's socket that is about to enter its group.
+pub(crate) struct Entering<'a> {
+    pub(crate) cookie: u64,
+    pub(crate) socket: BorrowedFd<'a>,
+    /// The member's page, by a description of its own: the lock on the page is another's.
+    pub(crate) page: Option<BorrowedFd<'a>>,
+    /// The end of the lifeline that the fd_store gets.
+    pub(crate) lifeline: BorrowedFd<'a>,
+    /// Its rings, where an engine fills rings of its own.
+    pub(crate) rings: &'a [BorrowedFd<'a>],
+    /// Enters the kernel's group, and directs the slot's packets into the rings.
+    pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), Refused>,
+}
+
+/// The kernel's part of a group, and the group's descriptor store.
+pub(crate) struct Kernel<'a> {
+    shared: &'a Shared,
+    entering: Option<Entering<'a>>,
+}
+
+/// How long a process that ends may take to let go of its socket, after its lifeline has hung up.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+const IN_FLIGHT: Duration = Duration::from_millis(50);
+
+impl<'a> Kernel<'a> {
+    /// For changes by a member.
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            entering: None,
+        }
+    }
+
+    /// For a newcomer's join.
+    pub(crate) fn with(shared: &'a Shared, entering: Entering<'a>) -> Self {
+        Self {
+            shared,
+            entering: Some(entering),
+        }
+    }
+
+    fn entering(&mut self) -> io::Result<&mut Entering<'a>> {
+        self.entering
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn socket(&self, cookie: u64) -> io::Result<Option<OwnedFd>> {
+        let found = self.shared.fd_store.find(StoredFd::Member(cookie))?;
+        Ok(found.and_then(|descriptors| descriptors.into_iter().next()))
+    }
+
+    /// Whether a socket is in a group.
+    fn is_in_a_group(&self, member: u64) -> io::Result<bool> {
+        let roster = self.shared.namespace.roster()?;
+        let socket = roster.find(MemberId::of_socket(member));
+        Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
+    }
+
+    /// Gives the group the BPF program that it has: the kernel waits for packets that are in the
+    /// one before (af_packet.c, `__fanout_set_data_bpf()`).
+    fn set_program_again(&self) -> io::Result<()> {
+        let mut socket = None;
+        let mut program = None;
+        self.shared.fd_store.visit(&mut |deposit, descriptors| {
+            let first = descriptors.into_iter().next();
+            match deposit {
+                StoredFd::Program => program = first,
+                StoredFd::Member(_) => socket = first,
+                StoredFd::Lifelines
+                | StoredFd::Lifeline(_)
+                | StoredFd::Engine(_)
+                | StoredFd::Next
+                | StoredFd::GroupLifeline => {}
+            }
+            socket.is_none() || program.is_none()
+        })?;
+        match (socket, program) {
+            (Some(socket), Some(program)) => {
+                packet::set_fanout_program(socket.as_fd(), program.as_fd())
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl KernelOps for Kernel<'_> {
+    type Refused = Refused;
+
+    fn step(&mut self) {
+        faults::step();
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::monotonic_ns()
+    }
+
+    fn deposit(&mut self) -> io::Result<()> {
+        let shared = self.shared;
+        let it = self.entering()?;
+        shared.fd_store.ensure_room()?;
+        shared.lifelines.add(it.lifeline, false)?;
+        faults::step();
+        shared
+            .fd_store
+            .put(StoredFd::Lifeline(it.cookie), &[it.lifeline])?;
+        let socket = [Some(it.socket), it.page];
+        let mut socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
+        // Without a page nobody could read them on.
+        socket.extend(it.rings.iter().filter(|_| it.page.is_some()));
+        faults::step();
+        shared.fd_store.put(StoredFd::Member(it.cookie), &socket)
+    }
+
+    fn enter(&mut self, slot: Slot) -> Result<(), Refused> {
+        self.entering.as_mut().map_or(Ok(()), |it| (it.enter)(slot))
+    }
+
+    fn leave(&mut self, slot: Slot) -> io::Result<()> {
+        let on_device = self.shared.on_device.as_ref();
+        on_device.map_or(Ok(()), |it| it.dismiss(slot.0))
+    }
+
+    fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
+        let socket = self.socket(cookie)?;
+        let is_in = |socket: OwnedFd| packet::fanout(socket.as_fd());
+        // Outside of a group all is 0; the mode of a steered group is not.
+        socket
+            .map(|it| is_in(it).map(|has| has.mode != 0))
+            .transpose()
+    }
+
+    fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()> {
+        self.shared.fd_store.remove(StoredFd::Member(cookie))?;
+        let end = Instant::now() + RELEASED_WITHIN;
+        while self.is_in_a_group(member)? {
+            if Instant::now() > end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, cookie: u64) -> io::Result<()> {
+        self.shared.fd_store.remove(StoredFd::Lifeline(cookie))
+    }
+
+    fn living(&mut self) -> io::Result<Vec<u64>> {
+        let mut living = Vec::new();
+        self.shared.fd_store.visit(&mut |deposit, descriptors| {
+            if let (StoredFd::Lifeline(cookie), Some(end)) = (deposit, descriptors.first()) {
+                // One that can't be asked counts as alive.
+                if !pipe::has_hung_up(end.as_fd()).unwrap_or(false) {
+                    living.push(cookie);
+                }
+            }
+            true
+        })?;
+        Ok(living)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let settled = packet::await_packets_in_flight().or_else(|_| self.set_program_again());
+        if settled.is_err() {
+            thread::sleep(IN_FLIGHT);
+        }
+        Ok(())
+    }
+
+    fn told(&mut self) -> io::Result<Vec<u64>> {
+        let mut told = Vec::new();
+        // A socket that can't be asked has no news.
+        let has_news = |socket: BorrowedFd<'_>| wait::has_error(socket).unwrap_or(false);
+        self.shared.fd_store.visit(&mut |deposit, descriptors| {
+            if let (StoredFd::Member(cookie), Some(socket)) = (deposit, descriptors.first()) {
+                if has_news(socket.as_fd()) {
+                    told.push(cookie);
+                }
+            }
+            true
+        })?;
+        let entering = self.entering.as_ref().filter(|it| has_news(it.socket));
+        told.extend(entering.map(|it| it.cookie));
+        Ok(told)
+    }
+
+    fn order(&mut self) -> io::Result<Option<Vec<u64>>> {
+        if self.shared.on_device.is_some() {
+            return Ok(None);
+        }
+        // Packet diag lists the sockets in the same order.
+        let table = self.shared.table();
+        let (ifindex, group) = group_of(table.get(at::GROUP));
+        let roster = self.shared.namespace.roster()?;
+        let cookie = |id: MemberId| {
+            let mut rows = table.rows();
+            let row = rows.find(|(_, row)| row.member == id.socket());
+            row.map_or(0, |(_, row)| row.cookie)
+        };
+        Ok(Some(roster.ids(ifindex, group).map(cookie).collect()))
+    }
+
+    fn refuse(&mut self, cookie: u64) -> io::Result<()> {
+        // Best effort: the group's BPF program gives the socket nothing any more.
+        if let Some(socket) = self.socket(cookie)? {
+            let _ = Filter::reject_all().attach(socket.as_fd());
+        }
+        Ok(())
+    }
+
+    fn is_half_full(&mut self, cookie: u64) -> bool {
+        let descriptors = MemberDescriptors::of(self.shared, cookie);
+        let remains = descriptors.and_then(|it| it.remains(self.shared));
+        // Of a ring that nobody could read on, nothing is gained by waiting.
+        remains.is_none_or(|remains| remains.is_half_full())
+    }
+
+    fn borrow(&mut self, cookie: u64) -> io::Result<bool> {
+        let descriptors = MemberDescriptors::of(self.shared, cookie);
+        Ok(descriptors.and_then(|it| it.borrow()).is_some())
+    }
+
+    fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
+        let mut unread = Vec::new();
+        self.shared.fd_store.visit(&mut |deposit, descriptors| {
+            if let StoredFd::Member(cookie) = deposit {
+                let descriptors = MemberDescriptors::from(cookie, descriptors);
+                if let Some(position) = descriptors.and_then(|it| it.unread()) {
+                    let mark = position.mark.word().rotate_left(32);
+                    unread.push((cookie, position.taken ^ mark));
+                }
+            }
+            true
+        })?;
+        Ok(unread)
+    }
+}

@@ -1,0 +1,494 @@
+//! A member's stake in a steered group: its slot and its lifeline, and what its reader does for the
+//! others.
+
+use crate::exchange;
+use crate::group_stats::Departed;
+use crate::guard::{GroupGuard, GroupLock};
+use crate::kernel::Kernel;
+use crate::lead;
+use crate::member_descriptors::MemberDescriptors;
+use crate::page::MemberId;
+use crate::record::{MemberCounters, WORDS, at};
+use crate::shared::Shared;
+use crate::slots::{self, KernelOps, Slots};
+use crate::steered::SteerError;
+use crate::table::State;
+use crate::takeover::{self, ReadOut};
+use fanpcap_buckets::Slot;
+use fanpcap_engine::{Ledger, MemberIo};
+use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::wait::clock;
+use fanpcap_reader::borrowed;
+use fanpcap_reader::{GroupTasks, Takeover, TaskResult};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// After how long to try again what another member, which holds the group's lock, has prevented.
+const BUSY: Duration = Duration::from_millis(1);
+
+/// The same after an error.
+const FAILED: Duration = Duration::from_millis(100);
+
+/// How often a member looks whether the device still has the engine that fills its rings: nobody
+/// tells when somebody detaches that.
+const AT_DEVICE_NS: u64 = 900_000_000;
+
+/// How often a member looks whether others have joined: nobody tells, and these may find it silent.
+const ALONE_NS: u64 = 2_000_000_000;
+
+/// How often, and after how long, to try at once to follow the lead, which another member may
+/// prevent.
+const FOLLOW_TRIES: u32 = 50;
+const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
+
+/// How long to wait for another reader to take the frame that it has claimed.
+const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
+
+/// What a member has of its group. The group notices that it ends: the lifeline hangs up. It must
+/// end after the member's socket is closed, since the others may then close the last duplicate.
+#[derive(Debug)]
+pub struct Membership {
+    shared: Arc<Shared>,
+    /// What the members of the group share that this group follows.
+    lead: Option<Arc<Shared>>,
+    /// The member's socket, by `SO_COOKIE`.
+    cookie: u64,
+    lock: GroupLock,
+    /// The process that joined. A forked child may have a copy.
+    pid: u32,
+    /// Whether the group is to be looked after, whatever the descriptor says: the first time, and
+    /// after another member or an error has prevented it.
+    is_due: AtomicBool,
+    /// How often the socket has told that the device went down, where the table has not got it.
+    downs: AtomicU8,
+    /// Rings of others that this member has read to the end.
+    read_out: Arc<Mutex<ReadOut>>,
+    /// When the application looked for packets, how many were taken, and how many of these others
+    /// had before it looked, on the member's page.
+    looked: Option<[Word; 3]>,
+    /// How many frames others had read from the ring before the application did, until the reader
+    /// takes it.
+    skipped: AtomicU64,
+    /// The application has asked for the descriptor to wait on.
+    is_asked: AtomicBool,
+    /// The application looks for packets for the first time: members that nobody reads are to give
+    /// up their share.
+    is_first: AtomicBool,
+    /// The group's steering program gives packets to several members.
+    copies: bool,
+    /// The member's slot and its rings, where an engine fills rings of its own. The slot stays the
+    /// member's as long as it lives.
+    io: Option<(Slot, Box<dyn MemberIo>)>,
+    /// Nobody writes to it.
+    _lifeline: OwnedFd,
+}
+
+/// The rings that a member has inherited, and after how long it tries again what did not succeed.
+type LookedAfter = (Vec<Takeover>, Option<Duration>);
+
+/// A member can't look after its group now. A library has nobody to tell why; it tries again.
+struct Failed;
+
+impl From<SteerError> for Failed {
+    fn from(_: SteerError) -> Self {
+        Self
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Self {
+        Self
+    }
+}
+
+impl Membership {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        cookie: u64,
+        lock: GroupLock,
+        lifeline: OwnedFd,
+        lead: Option<Arc<Shared>>,
+    ) -> Self {
+        Self {
+            shared,
+            lead,
+            cookie,
+            lock,
+            pid: std::process::id(),
+            is_due: AtomicBool::new(true),
+            downs: AtomicU8::new(0),
+            read_out: Arc::default(),
+            looked: None,
+            skipped: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            is_first: AtomicBool::new(false),
+            copies: false,
+            io: None,
+            _lifeline: lifeline,
+        }
+    }
+
+    /// The stake of a member whose rings an engine fills. If the group's steering program `copies`
+    /// packets, handles that nobody reads keep their share: who reads late expects its own copies.
+    pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
+        (self.io, self.copies) = (io, copies);
+        self
+    }
+
+    /// The stake of a member with a page of these words.
+    pub(crate) fn with_page(self, words: &[Word; WORDS]) -> Self {
+        let looked = [at::LOOKED_NS, at::TAKEN, at::BORROWED].map(|at| words[at].clone());
+        Self {
+            looked: Some(looked),
+            ..self
+        }
+    }
+
+    /// The member's slot and its rings, where an engine fills rings of its own.
+    pub fn io(&self) -> Option<(u8, &dyn MemberIo)> {
+        let (slot, io) = self.io.as_ref()?;
+        Some((slot.0, &**io))
+    }
+
+    /// What has become of the packets that came to the member's group, up to now, where its engine
+    /// tells.
+    pub fn ledger(&self) -> Option<Ledger> {
+        self.shared.on_device.as_ref().map(|it| it.ledger())
+    }
+
+    /// What the engine has counted for the member so far. `None` on packet sockets.
+    pub fn counted(&self) -> Option<MemberCounters> {
+        let (slot, _) = self.io.as_ref()?;
+        let [received, dropped] = self.shared.counted(*slot)?;
+        Some(MemberCounters { received, dropped })
+    }
+
+    /// What the member shares with the others.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The member's socket, by `SO_COOKIE`.
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// The group's lock.
+    pub(crate) fn lock(&self) -> &GroupLock {
+        &self.lock
+    }
+
+    /// The members of the group that are gone.
+    pub fn departed(&self) -> Departed {
+        let table = self.shared.table();
+        let mut departed = Departed::default();
+        let gone = table.gone();
+        let mut is_known = gone.unknown == 0;
+        for (_, row) in table.rows() {
+            let is_member = matches!(row.state, State::Live | State::Newcomer | State::Free);
+            if !is_member {
+                departed.sockets.push(MemberId::of_socket(row.member));
+                // The sums have those of placeholders only.
+                is_known &= row.state == State::Vacant;
+            }
+        }
+        departed.counters = is_known.then_some(MemberCounters {
+            received: gone.received,
+            dropped: gone.dropped,
+        });
+        departed
+    }
+
+    /// The member's handle is about to be closed: its buckets go to others at once. Without the
+    /// lock they go when the others notice.
+    pub(crate) fn depart(&self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        if let Ok(Some(_guard)) = self.lock.try_take() {
+            let mut kernel = Kernel::of(&self.shared);
+            // Best effort: if it fails, others notice later.
+            let _ = self.slots(&mut kernel).depart(self.cookie);
+            self.count_alone();
+        }
+    }
+
+    /// Writes the last counters of a member that departs on its page, if an engine has counted for
+    /// it and no other member is left: the counters go with the group. Nothing comes to its
+    /// slot any more, unless a successor is awaited.
+    fn count_alone(&self) {
+        let Some(on_device) = &self.shared.on_device else {
+            return;
+        };
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        let slot = slot.filter(|_| !table.rows().any(|(_, row)| row.is_occupied()));
+        let descriptors = MemberDescriptors::of(&self.shared, self.cookie);
+        if let Some((slot, descriptors)) = slot.zip(descriptors) {
+            on_device.stop(slot.0);
+            let _ = Kernel::of(&self.shared).settle();
+            let _ = descriptors.final_counters(&self.shared);
+        }
+    }
+
+    /// The member's share compared with the others'; `None` if the others have given it up.
+    pub fn weight(&self) -> Option<u16> {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie)?;
+        Some(table.row(slot).weight)
+    }
+
+    /// The member's class, 0 to 63.
+    pub fn class(&self) -> u8 {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        slot.map_or(0, |slot| table.row(slot).class)
+    }
+
+    /// Whether the group gives the member packets, or will without another look of its own.
+    pub fn has_share(&self) -> bool {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
+    }
+
+    /// The application has asked for the descriptor to wait on: the first time, the member takes
+    /// its share at once. That counts as no look at its packets: who has only asked may never read.
+    pub fn note_asked(&self) {
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            self.change(|slots| slots.begin_share(self.cookie));
+        }
+    }
+
+    /// The application looks for packets. When it does for the first time, nobody else reads the
+    /// ring any more.
+    fn note_look(&self) {
+        let Some([looked, taken, by_others]) = &self.looked else {
+            return;
+        };
+        let Some(frames) = borrowed::take_back(looked, clock::monotonic_ns()) else {
+            return;
+        };
+        by_others.set(frames);
+        // The frame that was claimed last may be on its way.
+        let end = Instant::now() + CLAIMED_WITHIN;
+        while taken.get() < frames && Instant::now() < end {
+            thread::yield_now();
+        }
+        self.skipped.store(frames, Ordering::Relaxed);
+        self.is_first.store(!self.copies, Ordering::Relaxed);
+    }
+
+    /// Takes at once the share of a member that the system's library reads: its first look for
+    /// packets is not noticed. It reads no ring of the dead, and so waits for nobody who does.
+    pub fn begin_share_unread(&self) {
+        self.change(|slots| {
+            slots.give_up_shares(self.cookie)?;
+            slots.begin_share(self.cookie)
+        });
+    }
+
+    /// Changes the group's slots as soon as nobody else does. Best effort: another try would fail
+    /// as well.
+    fn change(&self, change: impl FnOnce(&mut Slots<'_, Kernel<'_>>) -> io::Result<bool>) {
+        if let Ok(_guard) = self.lock.take() {
+            let mut kernel = Kernel::of(&self.shared);
+            let _ = change(&mut self.slots(&mut kernel));
+        }
+    }
+
+    /// The group's slots. The caller has the lock.
+    fn slots<'a, G: KernelOps>(&'a self, kernel: &'a mut G) -> Slots<'a, G> {
+        let lead = self.lead.as_ref().map(|lead| lead.table());
+        Slots::new(self.shared.table(), kernel).behind(lead)
+    }
+
+    /// Whether the group that this one follows has changed since.
+    fn is_behind(&self) -> bool {
+        let lead = self.lead.as_ref();
+        lead.is_some_and(|lead| lead::is_behind(self.shared.table(), lead.table()))
+    }
+
+    /// Whether there is more to do than to answer a newcomer.
+    fn is_wanted(&self) -> bool {
+        let is_due = self.is_due.load(Ordering::Relaxed);
+        let has_news = self.downs.load(Ordering::Relaxed) > 0;
+        let has_read_out = self.read_out.try_lock().is_ok_and(|it| !it.is_empty());
+        let has_gone = self.due_ns() == Some(0);
+        is_due
+            || has_news
+            || has_read_out
+            || has_gone
+            || self.is_behind()
+            || self.shared.lifelines.is_ready().unwrap_or(true)
+    }
+
+    /// After how many nanoseconds to look after the others, where there are any.
+    fn due_ns(&self) -> Option<u64> {
+        slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns())
+    }
+
+    /// Looks after the group, or says after how long to try again.
+    fn try_look_after(&self) -> LookedAfter {
+        match self.look_after() {
+            Ok(Some((inherited, again))) => (inherited, again),
+            Ok(None) => (Vec::new(), Some(BUSY)),
+            Err(Failed) => (Vec::new(), Some(FAILED)),
+        }
+    }
+
+    /// Takes the member's share, and that of the gone; `None` when another holds the lock. Says
+    /// after how long to try again what did not succeed.
+    fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
+        let Some(guard) = self.lock.try_take()? else {
+            return Ok(None);
+        };
+        let mut kernel = Kernel::of(&self.shared);
+        let mut slots = self.slots(&mut kernel);
+        let downs = self.downs.swap(0, Ordering::Relaxed);
+        if downs > 0 {
+            let noted = slots.note_downs(self.cookie, downs);
+            noted.inspect_err(|_| _ = self.downs.fetch_add(downs, Ordering::Relaxed))?;
+        }
+        self.vacate(&mut slots)?;
+        if slots.may_begin(self.cookie)? {
+            slots.begin_share(self.cookie)?;
+            if self.is_first.load(Ordering::Relaxed) {
+                slots.replace_unread(self.cookie)?;
+                self.is_first.store(false, Ordering::Relaxed);
+            }
+        }
+        slots.look_for_silent(self.cookie)?;
+        slots.level(self.cookie);
+        slots.follow()?;
+        let orphans = slots.take_over(self.cookie)?;
+        let leaves_some =
+            slots::leaves_to_others(self.shared.table(), self.cookie, clock::monotonic_ns());
+        let inherited = orphans.into_iter().filter_map(|slot| self.take_over(slot));
+        let inherited = inherited.collect();
+        let again = match self.clear_device(&guard) {
+            Ok(true) => leaves_some.then_some(BUSY),
+            Ok(false) => Some(BUSY),
+            Err(Failed) => Some(FAILED),
+        };
+        Ok(Some((inherited, again)))
+    }
+
+    /// Completes the exchange of the group's BPF program that its author has not, and ends what the
+    /// device does for groups that are gone. False when another has the device's guard.
+    fn clear_device(&self, guard: &GroupGuard) -> Result<bool, Failed> {
+        let Some(on_device) = &self.shared.on_device else {
+            return Ok(true);
+        };
+        let is_under_way = exchange::is_under_way(&self.shared);
+        if !is_under_way && !self.shared.lifelines.is_ready().unwrap_or(true) {
+            return Ok(true);
+        }
+        let Some(device_guard) = guard.try_device_guard()? else {
+            return Ok(false);
+        };
+        if is_under_way {
+            exchange::finish(&self.shared, &device_guard)?;
+        }
+        on_device.clear(self.shared.ifindex())?;
+        Ok(true)
+    }
+
+    /// Vacates the slots whose rings this member has read to the end, or gives these back.
+    fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
+        // Nobody else locks it; a fork may have left it locked in the child.
+        let Ok(mut read_out) = self.read_out.try_lock() else {
+            return Ok(());
+        };
+        while let Some((cookie, final_counters)) = read_out.last() {
+            match final_counters {
+                Some(final_counters) => slots.vacate(*cookie, final_counters)?,
+                None => slots.give_back(*cookie, self.cookie)?,
+            }
+            read_out.pop();
+        }
+        Ok(())
+    }
+
+    /// The ring of the gone member in a slot, or of one that is not read. One that can't be read is
+    /// given up, and so is one of another class.
+    fn take_over(&self, slot: Slot) -> Option<Takeover> {
+        let table = self.shared.table();
+        let row = table.row(slot);
+        if row.state == State::Newcomer {
+            let borrowed = takeover::borrow(&self.shared, &self.read_out, slot);
+            if borrowed.is_none() {
+                let mut kernel = Kernel::of(&self.shared);
+                // A row that stays as it is is its owner's, who has looked by now.
+                let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
+            }
+            return borrowed;
+        }
+        let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
+            true => takeover::take_over(&self.shared, &self.read_out, slot, self.cookie),
+            false => Err(takeover::give_up(&self.shared, slot)),
+        };
+        match inherited {
+            Ok(takeover) => Some(takeover),
+            Err(unknown) => {
+                let cookie = self.shared.table().row(slot).cookie;
+                let mut kernel = Kernel::of(&self.shared);
+                let mut slots = self.slots(&mut kernel);
+                // Its row stays as it is; the next who attends tries again.
+                let _ = slots.vacate(cookie, &unknown);
+                None
+            }
+        }
+    }
+}
+
+impl GroupTasks for Membership {
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.lifelines.as_fd())
+    }
+
+    fn attend(&self) -> TaskResult {
+        self.note_look();
+        // First, as a newcomer holds the group's lock while it requests. A forked child may answer
+        // as well: it hands out the same.
+        let answered = self.shared.answer();
+        let (mut inherited, mut again) = match self.is_wanted() {
+            true => self.try_look_after(),
+            false => (Vec::new(), None),
+        };
+        // A busy reader would try again after a tenth of a second only, and flows be split so long.
+        for _ in 0..FOLLOW_TRIES {
+            if !self.is_behind() {
+                break;
+            }
+            thread::sleep(FOLLOW_PAUSE);
+            let (more, then) = self.try_look_after();
+            inherited.extend(more);
+            again = then;
+        }
+        self.is_due.store(again.is_some(), Ordering::Relaxed);
+        let again = again.or(answered.err().map(|_| FAILED));
+        // The lead's change goes on, or another member's.
+        let again = again.or(self.is_behind().then_some(BUSY));
+        // Packets that no member gets are counted too.
+        self.shared.renew_ledger();
+        let on_device = self.shared.on_device.as_ref();
+        let own_ns = on_device.map_or(ALONE_NS, |_| AT_DEVICE_NS);
+        let latest = self.due_ns().map_or(own_ns, |due_ns| due_ns.min(own_ns));
+        TaskResult {
+            inherited,
+            again,
+            latest: Some(Duration::from_nanos(latest)),
+            is_lost: on_device.is_some_and(|it| it.is_detached()),
+            skipped: Some(self.skipped.swap(0, Ordering::Relaxed)).filter(|&frames| frames > 0),
+        }
+    }
+
+    fn note_down(&self) {
+        self.downs.fetch_add(1, Ordering::Relaxed);
+    }
+}

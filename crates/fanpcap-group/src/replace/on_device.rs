@@ -1,0 +1,67 @@
+//! Replaces the steering program of a group whose engine runs it. No member has a filtering part,
+//! so that any steering program may follow any other.
+
+use crate::exchange::{self, Next};
+use crate::guard::GroupGuard;
+use crate::join::EngineError;
+use crate::member::OwnMember;
+use crate::record::shortened;
+use crate::steered::SteerError;
+use crate::table::at;
+use fanpcap_config::steering::Steering;
+use fanpcap_engine::OnDevice;
+use fanpcap_linux::file::sealed;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Replaces the steering program of the group of `members`, which are all of the process's.
+pub(super) fn replace(
+    guard: &GroupGuard,
+    members: &[OwnMember],
+    on_device: &dyn OnDevice,
+    steering: &Arc<Steering>,
+) -> Result<(), EngineError> {
+    let [first, ..] = members else {
+        return Ok(());
+    };
+    let (shared, group) = (&first.shared, first.identity.group());
+    let table = shared.table();
+    let at_device = steering
+        .for_engine()
+        .ok_or_else(|| EngineError::Unsteered {
+            group,
+            mode: steering.title().to_owned(),
+        })?;
+    let class = table.class_of_members();
+    if let Some(class) = class.filter(|_| !steering.classifies()) {
+        return Err(EngineError::Unclassified { group, class });
+    }
+    let next = on_device.load(at_device, shared.map(), shared.ifindex())?;
+    let text = sealed::create(steering.text()).map_err(EngineError::of_store)?;
+    let title = sealed::create(shortened(steering.title())).map_err(EngineError::of_store)?;
+    let counts = u64::from(next.counts);
+    // Who dies within the exchange leaves it to be told more often than needed, not less.
+    table.set(at::COUNTS, table.get(at::COUNTS) | counts);
+    let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
+    if exchange::is_under_way(shared) {
+        exchange::finish(shared, &device_guard).map_err(EngineError::Serve)?;
+    }
+    let next = Next {
+        digest: steering.digest(),
+        programs: &next.programs,
+        text: text.as_fd(),
+        title: title.as_fd(),
+    };
+    exchange::exchange(shared, &device_guard, &next).map_err(EngineError::Serve)?;
+    table.set(at::COUNTS, counts);
+    for own in members {
+        switch(own, steering).map_err(EngineError::Lock)?;
+    }
+    Ok(())
+}
+
+/// Notes the steering program for a member of the process. Nothing is attached to its socket.
+fn switch(own: &OwnMember, steering: &Arc<Steering>) -> Result<(), SteerError> {
+    let prepared = own.steered.prepare(steering)?;
+    own.steered.switch_to(steering, prepared, own.shared.map())
+}

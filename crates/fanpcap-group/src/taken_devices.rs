@@ -1,0 +1,82 @@
+//! How a newcomer finds a device that its engine has taken: any member of any group there has it,
+//! in its own process or another. The ways are those to what a group shares (`crate::found`).
+
+use crate::page::GroupDir;
+use crate::record::{DESCRIPTORS, Record};
+use crate::rendezvous::DescriptorRequest;
+use fanpcap_config::report::harmless_text;
+use fanpcap_engine::{Engine, TakenDevice};
+use fanpcap_linux::process::pidfd::{self, Process};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long members may take to answer at their rendezvous. Meanwhile those that end are gone.
+const FOR_MEMBERS: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(10);
+
+/// The device, as the engine has taken it; `None` when no member of another process has it. The
+/// caller has the device's guard.
+///
+/// # Errors
+/// Why it can't be had, in words.
+pub(crate) fn search(
+    engine: &dyn Engine,
+    ifindex: u32,
+) -> Result<Option<Box<dyn TakenDevice>>, String> {
+    let open = |descriptors| engine.open_device(descriptors, ifindex);
+    let groups = GroupDir::on_device(ifindex);
+    let mut requests: Vec<DescriptorRequest<'_>> = groups
+        .iter()
+        .map(|it| DescriptorRequest::at(Some(it)))
+        .collect();
+    let end = Instant::now() + FOR_MEMBERS;
+    loop {
+        let mut reason = None;
+        for (group_dir, request) in groups.iter().zip(&mut requests) {
+            let pages = group_dir.pages().into_iter();
+            let attached: Vec<Record> = pages
+                .map(|(_, record)| record)
+                .filter(Record::is_on_xdp)
+                .collect();
+            for record in &attached {
+                match take_over(record).and_then(open) {
+                    Ok(device) => return Ok(Some(device)),
+                    // The engine has lost the device. The member has not noticed yet.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) if pidfd::has_let_go(&error) => {}
+                    Err(error) => {
+                        let (pid, name) = (record.pid, harmless_text(&record.program));
+                        reason = Some(format!("process {pid} ({name}): pidfd_getfd: {error}"));
+                    }
+                }
+            }
+            let heard = request.poll().filter(|_| !attached.is_empty());
+            match heard.and_then(of_answer).map(open) {
+                Some(Ok(device)) => return Ok(Some(device)),
+                Some(Err(error)) => request.reject_answer(error),
+                None => {}
+            }
+            let told = || request.has_found_any().then(|| request.to_string());
+            reason = reason.map(|it| told().map_or(it.clone(), |told| format!("{it}; {told}")));
+        }
+        match reason {
+            None => return Ok(None),
+            Some(reason) if Instant::now() > end => return Err(reason),
+            Some(_) => std::thread::sleep(STEP),
+        }
+    }
+}
+
+/// Duplicates of what a member's page shows of its device.
+fn take_over(record: &Record) -> io::Result<Vec<OwnedFd>> {
+    let process = Process::open(record.pid)?;
+    let numbers = record.shared.iter().flatten().skip(DESCRIPTORS);
+    numbers.map(|number| process.duplicate(*number)).collect()
+}
+
+/// The device's among the descriptors that a member has handed out at its group's rendezvous.
+fn of_answer(descriptors: Vec<OwnedFd>) -> Option<Vec<OwnedFd>> {
+    let device: Vec<OwnedFd> = descriptors.into_iter().skip(DESCRIPTORS).collect();
+    (!device.is_empty()).then_some(device)
+}

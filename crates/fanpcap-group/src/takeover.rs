@@ -1,0 +1,158 @@
+//! The takeover of a ring: a living member reads the ring of a dead one, or of one that its
+//! application has never read, and settles the dead member's final counters.
+
+use crate::member_descriptors::MemberDescriptors;
+use crate::record::{BEFORE, at};
+use crate::shared::Shared;
+use crate::slots;
+use crate::table::FinalCounters;
+use crate::takeover_status;
+use fanpcap_buckets::Slot;
+use fanpcap_linux::packet;
+use fanpcap_reader::Takeover;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+/// Members whose rings have been read to the end, by the cookies of their sockets. The final
+/// counters are those of a dead member, whose slot must be vacated; `None` for a member that lives.
+pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
+
+/// Takes over the ring of a dead member, into which the kernel puts nothing any more. Notes it in
+/// `read_out` when the ring has been read to the end. The caller holds the group's lock. `own` is
+/// the member that takes it over. That member has its own copies of packets that go to several
+/// members, unless it is the dead member's successor: so the copies in the ring are skipped.
+///
+/// # Errors
+/// The dead member's final counters, when its ring can't be read.
+pub(crate) fn take_over(
+    shared: &Arc<Shared>,
+    read_out: &Arc<Mutex<ReadOut>>,
+    slot: Slot,
+    own: u64,
+) -> Result<Takeover, FinalCounters> {
+    let row = shared.table().row(slot);
+    let descriptors = MemberDescriptors::of(shared, row.cookie).ok_or(FinalCounters::UNKNOWN)?;
+    takeover_status::begin(&descriptors.words);
+    let published = descriptors.published();
+    let Some(remains) = descriptors.remains(shared) else {
+        return Err(descriptors.final_counters(shared));
+    };
+    let remains = match slots::succeeds(shared.table(), own, &row) {
+        true => remains,
+        false => remains.without_copies(),
+    };
+    let of_group = Arc::clone(shared);
+    let final_counters = move || {
+        (
+            descriptors.cookie,
+            Some(descriptors.final_counters(&of_group)),
+        )
+    };
+    Ok(Takeover {
+        remains,
+        published,
+        claims: None,
+        done: when_read(read_out, final_counters),
+    })
+}
+
+/// Takes over the ring of a living member whose application has never read it, from where the
+/// reader before stopped. `None` if the application reads it by now. The caller holds the group's
+/// lock.
+pub(crate) fn borrow(
+    shared: &Shared,
+    read_out: &Arc<Mutex<ReadOut>>,
+    slot: Slot,
+) -> Option<Takeover> {
+    let descriptors = MemberDescriptors::of(shared, shared.table().row(slot).cookie)?;
+    let claims = descriptors.borrow()?;
+    // The reader has its own copies.
+    let remains = descriptors.remains(shared)?.without_copies();
+    let cookie = descriptors.cookie;
+    Some(Takeover {
+        remains,
+        published: descriptors.published(),
+        claims: Some(claims),
+        done: when_read(read_out, move || (cookie, None)),
+    })
+}
+
+/// Appends the result of `read` to `read_out` when a ring has been read to the end.
+fn when_read(
+    read_out: &Arc<Mutex<ReadOut>>,
+    read: impl FnOnce() -> (u64, Option<FinalCounters>) + Send + 'static,
+) -> Box<dyn FnOnce(u64) + Send> {
+    let read_out = Arc::clone(read_out);
+    Box::new(move |_| {
+        let read = read();
+        // Only the reading thread locks it. A fork may have left it locked.
+        if let Ok(mut read_out) = read_out.try_lock() {
+            read_out.push(read);
+        }
+    })
+}
+
+/// Gives up the ring of a dead member. Returns its final counters.
+pub(crate) fn give_up(shared: &Shared, slot: Slot) -> FinalCounters {
+    let cookie = shared.table().row(slot).cookie;
+    MemberDescriptors::of(shared, cookie).map_or(FinalCounters::UNKNOWN, |descriptors| {
+        takeover_status::begin(&descriptors.words);
+        descriptors.final_counters(shared)
+    })
+}
+
+impl MemberDescriptors {
+    /// Returns the member's final counters, with what the kernel has counted since the member last
+    /// read them. Writes them to the member's page, and closes the socket.
+    pub(crate) fn final_counters(self, shared: &Shared) -> FinalCounters {
+        let has_counted = self.count_last(shared);
+        takeover_status::end(&self.words);
+        let word = |at: usize| self.words[at].get();
+        let since = |which: usize| {
+            let counted = word(at::BY_LIBRARY[which]).saturating_add(word(at::BY_US[which]));
+            counted.saturating_sub(word(BEFORE[which]))
+        };
+        let (received, dropped) = (since(0), since(1));
+        let (taken, inherited) = takeover_status::taken(word);
+        // The reader first takes the packets that were in the ring before the member joined.
+        let earlier = word(BEFORE[0]).saturating_sub(word(BEFORE[1]));
+        let taken = taken.map(|own| own.saturating_sub(earlier));
+        let all = taken.map(|own| own.saturating_add(inherited));
+        let unread = all.map(|all| received.saturating_sub(dropped).saturating_sub(all));
+        // A member that died while it read the kernel's counters has lost that reading.
+        let has_lost = shared.on_device.is_none() && word(at::READING) != 0;
+        let is_known = has_counted && all.is_some() && !has_lost;
+        FinalCounters {
+            members: 1,
+            received,
+            dropped,
+            taken: taken.unwrap_or(0),
+            inherited,
+            unread: unread.unwrap_or(0),
+            unknown: u64::from(!is_known),
+        }
+    }
+
+    /// Updates the page with the last counts. The kernel clears a socket's counters when they are
+    /// read, so they are added. An engine's counters are totals, so they replace what the page
+    /// says: the member must be dead, or it would add its own last reading to them.
+    pub(crate) fn count_last(&self, shared: &Shared) -> bool {
+        let table = shared.table();
+        if shared.on_device.is_some() {
+            let slot = table.slot_of(self.cookie);
+            let counted = slot.and_then(|slot| shared.counted(slot));
+            for (at, count) in at::BY_US.into_iter().zip(counted.into_iter().flatten()) {
+                self.words[at].set(count);
+            }
+            return counted.is_some();
+        }
+        self.words[at::READING].during(|| {
+            let last = packet::take_statistics(self.socket.as_fd());
+            let counted = last.as_ref().map(|last| [last.packets, last.drops]);
+            for (at, more) in at::BY_US.into_iter().zip(counted.unwrap_or_default()) {
+                self.words[at].add(more.into());
+            }
+            last.is_ok()
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! How far the takeover of a dead member has come, on the dead member's page: how many packets it
+//! had taken itself, and whether its counters are final. Packets that others took before its
+//! application read the handle do not count as its own.
+//!
+//! The kernel clears a socket's counters when they are read. So the member that takes over adds
+//! them to the dead member's page. Processes that hold the page read them there: `fanpcap run` has
+//! a ledger of each member.
+
+use crate::page::{GroupDir, HeldPage};
+use crate::record::{NOT_READ_BY_US, WORDS, at};
+use fanpcap_linux::file::shared::Word;
+use fanpcap_reader::borrowed;
+use std::sync::atomic::{Ordering, fence};
+
+/// The takeover of a dead member's ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakeoverStatus {
+    /// Whether a member has taken the ring over. The socket rejects all packets since then.
+    pub has_begun: bool,
+    /// Packets that others have taken from the ring: before its application read it, or after its
+    /// death.
+    pub inherited: u64,
+    /// Whether the page's counters are final: no member takes packets from the ring any more.
+    pub is_final: bool,
+}
+
+impl HeldPage {
+    /// How far the member's takeover has come; `None` if the file is not a page.
+    pub fn takeover(&self) -> Option<TakeoverStatus> {
+        let words = self.words()?;
+        let (_, inherited) = taken(|at| words[at]);
+        Some(TakeoverStatus {
+            has_begun: words[at::OWN_TAKEN] != 0,
+            inherited,
+            is_final: words[at::IS_FINAL] == 1,
+        })
+    }
+}
+
+/// Whether a steered group of the calling thread's network namespace has a living member, which may
+/// take over the rings of dead ones.
+pub fn may_be_taken_over(ifindex: u32, group: u16) -> bool {
+    let pages = GroupDir::of(ifindex, group).map(|group_dir| group_dir.records());
+    let mut records = pages.unwrap_or_default().into_iter();
+    records.any(|record| record.shared.is_some())
+}
+
+/// Marks the begin of a takeover: the packets that were taken until now are the owner's.
+pub(crate) fn begin(words: &[Word; WORDS]) {
+    if words[at::OWN_TAKEN].get() == 0 {
+        words[at::OWN_TAKEN].set(words[at::TAKEN].get().saturating_add(1));
+    }
+}
+
+/// Marks the counters on the page as final.
+pub(crate) fn end(words: &[Word; WORDS]) {
+    // Release: a process that sees IS_FINAL = 1 also sees the final counters.
+    fence(Ordering::Release);
+    words[at::IS_FINAL].set(1);
+}
+
+/// Packets that the owner of a ring has taken, and packets that others have taken before and after
+/// it, by the words of its page. `None` if the system's library has read the member.
+pub(crate) fn taken(word: impl Fn(usize) -> u64) -> (Option<u64>, u64) {
+    let all = word(at::TAKEN);
+    if all == NOT_READ_BY_US {
+        return (None, 0);
+    }
+    let until_end = word(at::OWN_TAKEN).checked_sub(1).unwrap_or(all);
+    // The packet that was claimed last may not have been taken yet.
+    let before = borrowed::claimed(word(at::LOOKED_NS)).unwrap_or_else(|| word(at::BORROWED));
+    let own = until_end.saturating_sub(before);
+    (Some(own), all.saturating_sub(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::file::shared;
+
+    #[test]
+    fn who_takes_over_first_notes_what_the_owner_has_taken() {
+        let words = shared::own(&[0; WORDS]);
+        let now = || taken(|at| words[at].get());
+        words[at::TAKEN].set(7);
+        assert_eq!(now(), (Some(7), 0));
+        begin(&words);
+        words[at::TAKEN].set(9);
+        assert_eq!(now(), (Some(7), 2));
+        begin(&words);
+        words[at::TAKEN].set(10);
+        assert_eq!(now(), (Some(7), 3), "a second takeover");
+        words[at::TAKEN].set(NOT_READ_BY_US);
+        assert_eq!(now(), (None, 0));
+    }
+
+    #[test]
+    fn an_owner_that_took_nothing_is_taken_over_too() {
+        let words = shared::own(&[0; WORDS]);
+        begin(&words);
+        words[at::TAKEN].set(3);
+        assert_eq!(taken(|at| words[at].get()), (Some(0), 3));
+    }
+
+    #[test]
+    fn what_others_took_before_the_owner_read_is_not_its_own() {
+        let words = shared::own(&[0; WORDS]);
+        let now = || taken(|at| words[at].get());
+        borrowed::Claims::on(&words[at::LOOKED_NS]).unwrap();
+        // Bit 63 stands for a borrowed ring.
+        let claim = |frames| words[at::LOOKED_NS].set((1_u64 << 63) | frames);
+        claim(3);
+        words[at::TAKEN].set(2);
+        assert_eq!(now(), (Some(0), 2), "one is in hand");
+        words[at::TAKEN].set(3);
+        assert_eq!(now(), (Some(0), 3));
+        words[at::BORROWED].set(3);
+        assert_eq!(borrowed::take_back(&words[at::LOOKED_NS], 70), Some(3));
+        words[at::TAKEN].set(10);
+        assert_eq!(now(), (Some(7), 3), "its owner reads");
+        begin(&words);
+        words[at::TAKEN].set(12);
+        assert_eq!(now(), (Some(7), 5), "another reads its ring");
+    }
+}

@@ -1,0 +1,139 @@
+//! Members of steered groups that have ended. The group's other members read their rings to the end
+//! and write the last counters on their pages.
+//!
+//! The ledger holds the socket of such a member until then: when no other member is left, nobody
+//! else can tell what was in its ring. The kernel lets a socket go only with its last descriptor,
+//! and the group waits for that when it needs the slot. So the socket is released at once then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use fanpcap_group::roster::Roster;
+use fanpcap_group::takeover_status;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::wait::clock;
+
+use super::leave::Moment;
+use super::member::Member;
+use super::{Account, Ledger};
+
+/// How often to look for takers.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// How long a group must be without a living member. A newcomer may have got the group's table from
+/// the last one, and not have said so on its page.
+const NONE_FOR: Duration = Duration::from_millis(10);
+
+/// Within which time a death is noticed, nanoseconds.
+const LONG_AGO_NS: u64 = 1_000_000_000;
+
+/// Whether the groups of ended members have living ones.
+#[derive(Debug, Default)]
+pub(super) struct Takers {
+    looked: Option<Instant>,
+    /// Devices on which the group has none, with the time since when.
+    none: BTreeMap<u32, Instant>,
+    /// What the devices had counted when the group last had one.
+    counted: BTreeMap<u32, u64>,
+    /// Devices on which the group may have placeholders: sockets whose rings were inherited.
+    placeholders: BTreeSet<u32>,
+}
+
+impl Takers {
+    /// Looks again; false when it is too early.
+    fn look(&mut self, group: u16, ended: &[Member]) -> bool {
+        if ended.is_empty() {
+            self.none.clear();
+            self.counted.clear();
+            return false;
+        }
+        if self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        for ifindex in ended.iter().map(Member::ifindex) {
+            let counted = link::packets(ifindex).ok();
+            if takeover_status::may_be_taken_over(ifindex, group) {
+                self.none.remove(&ifindex);
+                self.counted.extend(counted.map(|it| (ifindex, it)));
+            } else {
+                self.none.entry(ifindex).or_insert_with(Instant::now);
+            }
+        }
+        true
+    }
+
+    fn are_none(&self, ifindex: u32) -> bool {
+        let since = self.none.get(&ifindex);
+        since.is_some_and(|since| since.elapsed() >= NONE_FOR)
+    }
+}
+
+impl Ledger {
+    /// Settles the ended members whose takers are done. Returns those that have no takers, and
+    /// those that were never in the group.
+    pub(super) fn settle_inherited(&mut self) -> Vec<Member> {
+        let mut rest = Vec::new();
+        for mut member in std::mem::take(&mut self.ended) {
+            match member.inherited() {
+                Some(account) => {
+                    let account = self.with_lost_reading(account, &member);
+                    self.settled.push((member.copy(), account));
+                    if rejects_silently(&member) {
+                        self.takers.placeholders.insert(member.ifindex());
+                    }
+                    // It may have joined and died since the last scan.
+                    self.end_absences(&[member]);
+                }
+                None => rest.push(member),
+            }
+        }
+        if !self.takers.look(self.group, &rest) {
+            self.ended = rest;
+            return Vec::new();
+        }
+        let roster = Roster::look().ok();
+        let has_takers = |member: &Member| {
+            let in_group = roster.as_ref().is_none_or(|roster| {
+                let mut ids = roster.ids(member.ifindex(), self.group);
+                ids.any(|id| id == member.id())
+            });
+            in_group && !self.takers.are_none(member.ifindex())
+        };
+        let (waiting, alone) = rest.into_iter().partition(has_takers);
+        self.ended = waiting;
+        alone
+    }
+
+    /// Members leave their group, which may have sockets that reject packets without counting
+    /// them: their rings have been inherited. The group gives them some when the last living member
+    /// has died, since the kernel then closes placeholders one by one and moves sockets to other
+    /// positions. All that came since the group had a living member may be in no figure.
+    pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
+        let ifindex = moment.ifindex();
+        let of_device = || ended.iter().filter(|member| member.ifindex() == ifindex);
+        let has_placeholders =
+            self.takers.are_none(ifindex) && self.takers.placeholders.remove(&ifindex);
+        let Some(one) = of_device().next() else {
+            return;
+        };
+        if !has_placeholders && !of_device().any(rejects_silently) {
+            return;
+        }
+        let long_ago_ns = clock::monotonic_ns().saturating_sub(LONG_AGO_NS);
+        let before = self.takers.counted.get(&ifindex).copied();
+        let before = before.or_else(|| self.counts.before(ifindex, long_ago_ns));
+        let since = moment.counted().zip(before);
+        let account = Account {
+            uncounted_at_most: since.map(|(now, before)| now.saturating_sub(before)),
+            ..Account::ZERO
+        };
+        self.settled.push((one.copy(), account));
+    }
+}
+
+/// Whether the member's socket rejects packets that nobody counts: another member has read its
+/// ring. On XDP the engine counts what it gives to nobody.
+fn rejects_silently(member: &Member) -> bool {
+    member.has_taker() && !member.record().is_on_xdp()
+}

@@ -1,0 +1,77 @@
+//! The maps with a steering program's counters and its late fragments. A group has them also where
+//! its steering program counts nothing, for the one that may replace that.
+
+use fanpcap_bpf::{MapKind, MapSpec};
+use fanpcap_engine::Counts;
+use fanpcap_linux::bpf::{Loaded, Map};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP, TABLE_MAP};
+use fanpcap_steer::ir::COUNTERS;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Both maps of a group.
+#[derive(Debug)]
+pub(crate) struct CountMaps([Map; 2]);
+
+impl CountMaps {
+    /// Those of a new group.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
+    pub(crate) fn new() -> io::Result<Self> {
+        let [counters, late] = COUNTS.map(|(name, len)| Map::create(name, &spec(name, len)));
+        Ok(Self([counters?, late?]))
+    }
+
+    /// Those behind the descriptors of another process.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are others.
+    pub(crate) fn open(descriptors: &[OwnedFd]) -> io::Result<Self> {
+        let maps = descriptors.iter().zip(COUNTS);
+        let maps = maps.map(|(fd, (name, len))| Map::given(fd.as_fd(), &spec(name, len)));
+        let maps: Vec<Map> = maps.collect::<io::Result<_>>()?;
+        let maps = maps.try_into();
+        maps.map(Self)
+            .map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// For [`CountMaps::open`] in another process.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.0.each_ref().map(AsFd::as_fd)
+    }
+
+    /// The maps by their names, and the group's table: what the group's BPF program is given.
+    pub(crate) fn given<'a>(&'a self, table: BorrowedFd<'a>) -> [(&'a str, BorrowedFd<'a>); 3] {
+        let [counters, late] = &self.0;
+        [
+            (TABLE_MAP, table),
+            (COUNTERS_MAP, counters.as_fd()),
+            (LATE_MAP, late.as_fd()),
+        ]
+    }
+
+    /// The counters, and the late fragments.
+    ///
+    /// # Errors
+    /// As [`Map::read_numbers`].
+    pub(crate) fn read(&self) -> io::Result<(Counts, u64)> {
+        let (mut counts, mut late) = ([0; COUNTERS], [0]);
+        self.0[0].read_numbers(&mut counts)?;
+        self.0[1].read_numbers(&mut late)?;
+        Ok((counts, late[0]))
+    }
+}
+
+/// Whether a BPF program of a group counts by these maps.
+pub(crate) fn counts_by_them(loaded: &Loaded) -> bool {
+    COUNTS.iter().any(|(name, _)| loaded.map(name).is_some())
+}
+
+/// Their names, and the numbers in each.
+const COUNTS: [(&str, usize); 2] = [(COUNTERS_MAP, COUNTERS), (LATE_MAP, 1)];
+
+fn spec(name: &'static str, len: usize) -> MapSpec {
+    let bytes = u32::try_from(8 * len).unwrap_or(u32::MAX);
+    MapSpec::new(name, MapKind::Array, 4, bytes, 1)
+}

@@ -1,0 +1,123 @@
+//! XDP as an engine: devices that it takes, and the groups that begin there.
+
+use crate::count_maps::{CountMaps, counts_by_them};
+use crate::device::Untaken;
+use crate::error::{XdpError, of_store};
+use crate::held::HeldCounters;
+use crate::layout::Lanes;
+use crate::on_device::OnXdp;
+use crate::program::GroupProgram;
+use crate::registry::DeviceRegistry;
+use crate::selection;
+use fanpcap_engine::fd_store::FdStore;
+use fanpcap_engine::{Begun, Engine, NewGroup, OnDevice, Refusal, TakenDevice, WatchedCounters};
+use fanpcap_linux::bpf::Table;
+use fanpcap_linux::process::pidfd::Process;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The engine.
+#[derive(Debug)]
+pub struct Xdp;
+
+impl Engine for Xdp {
+    fn name(&self) -> &'static str {
+        "xdp"
+    }
+
+    fn id(&self) -> u8 {
+        0
+    }
+
+    fn new_table(&self, len: u32) -> io::Result<Table> {
+        Table::create("fanpcap_table", len)
+    }
+
+    fn check(&self, ifindex: u32) -> Result<(), Refusal> {
+        Ok(find(ifindex).map(drop)?)
+    }
+
+    fn take(&self, ifindex: u32) -> Result<Box<dyn TakenDevice>, Refusal> {
+        let device = find(ifindex)?.take_over();
+        let device = device.map_err(XdpError::Unavailable)?;
+        let registry: DeviceRegistry = DeviceRegistry::new(device, ifindex).map_err(of_store)?;
+        Ok(Box::new(registry))
+    }
+
+    fn open_device(
+        &self,
+        descriptors: Vec<OwnedFd>,
+        ifindex: u32,
+    ) -> io::Result<Box<dyn TakenDevice>> {
+        let ends = descriptors.try_into();
+        let ends = ends.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let registry: DeviceRegistry = DeviceRegistry::of(ends, ifindex)?;
+        // Another device that was moved away may have had the index.
+        match registry.device().is_here(ifindex) {
+            true => Ok(Box::new(registry)),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>> {
+        Ok(Box::new(OnXdp::open(store, device)?))
+    }
+
+    fn watch_counters(
+        &self,
+        process: &Process,
+        pid: u32,
+        slot: u8,
+        socket: u64,
+    ) -> io::Result<Box<dyn WatchedCounters>> {
+        let held = HeldCounters::of_member(process, pid, slot, socket)?;
+        Ok(Box::new(held))
+    }
+}
+
+/// The device, as far as can be told without trying.
+fn find(ifindex: u32) -> Result<Untaken, XdpError> {
+    let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
+    untaken.map_err(XdpError::Unavailable)
+}
+
+impl TakenDevice for DeviceRegistry {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.ends().to_vec()
+    }
+
+    fn lifelines(&self) -> BorrowedFd<'_> {
+        self.lifelines()
+    }
+
+    fn begin(&self, group: &NewGroup<'_>) -> Result<Begun, Refusal> {
+        let counts = CountMaps::new().map_err(of_store)?;
+        let given = counts.given(group.table);
+        let compile = |capture: &crate::Capture| group.steering.object(capture);
+        let lanes = Lanes::of_device(group.ifindex);
+        let loaded = GroupProgram::load(lanes, self.device().maps(), &given, &compile);
+        let (program, loaded) = loaded.map_err(XdpError::Program)?;
+        let on_device = OnXdp::new(program, counts, self, group.store).map_err(of_store)?;
+        let program = loaded.as_fd().try_clone_to_owned().map_err(of_store)?;
+        Ok(Begun {
+            on_device: Box::new(on_device),
+            program: Some(program),
+            counts: counts_by_them(&loaded),
+        })
+    }
+}
+
+impl WatchedCounters for HeldCounters {
+    fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]> {
+        let counts = self.slot_counts(slot);
+        self.is_of(slot, socket).then(|| counts.for_slot())
+    }
+
+    fn offered(&self) -> u64 {
+        self.group_counts().offered
+    }
+
+    fn no_member(&self) -> u64 {
+        self.group_counts().no_member
+    }
+}

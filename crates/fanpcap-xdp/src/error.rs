@@ -1,0 +1,146 @@
+//! Why the engine does not serve a handle.
+
+use crate::layout::GROUP_SLOTS;
+use crate::program::ProgramError;
+use crate::unavailable::Unavailable;
+use fanpcap_engine::Refusal;
+use fanpcap_linux::process::memory::Limit;
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why the engine does not serve a handle.
+#[derive(Debug)]
+pub enum XdpError {
+    /// The device has as many groups as it may.
+    Crowded {
+        /// The device.
+        device: String,
+    },
+    /// The device can't be captured from at XDP.
+    Unavailable(Unavailable),
+    /// The device's packets can't be given to the group.
+    Serve(io::Error),
+    /// The group's BPF program can't be loaded.
+    Program(ProgramError),
+    /// The rings take more memory than the process may have.
+    Memory {
+        /// What they take, in bytes.
+        needed: u64,
+        /// Bytes of each packet that they keep.
+        snaplen: u32,
+        /// The limit that leaves the least, of the process's cgroup or of one above it.
+        limit: Option<Limit>,
+    },
+}
+
+impl fmt::Display for XdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crowded { device } => write!(
+                f,
+                "{device} has {GROUP_SLOTS} groups on engine xdp, the most that it may: join one of \
+                 them",
+            ),
+            Self::Unavailable(reason) => reason.fmt(f),
+            Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
+            Self::Program(ProgramError::Compile(error)) => error.fmt(f),
+            Self::Program(ProgramError::Load(error)) => error.fmt(f),
+            Self::Memory {
+                needed,
+                snaplen,
+                limit,
+            } => write_memory(f, *needed, *snaplen, limit.as_ref()),
+        }
+    }
+}
+
+/// Says what the rings take, and what to set.
+fn write_memory(
+    f: &mut fmt::Formatter<'_>,
+    needed: u64,
+    snaplen: u32,
+    limit: Option<&Limit>,
+) -> fmt::Result {
+    write!(f, "the rings take {} MiB", needed >> 20)?;
+    match limit {
+        Some(Limit { bytes, used }) => {
+            let (used, bytes) = (used >> 20, bytes >> 20);
+            write!(
+                f,
+                ", of a memory limit of {bytes} MiB, of which {used} are in use"
+            )?;
+        }
+        None => f.write_str(", and the kernel has no such memory")?,
+    }
+    f.write_str(": set ")?;
+    if snaplen > SHORT {
+        write!(f, "'caplen = {SHORT}' (a quarter of it) or ")?;
+    }
+    f.write_str("less by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
+}
+
+/// With so many bytes of each packet the rings take a quarter.
+const SHORT: u32 = 256;
+
+impl Error for XdpError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Unavailable(reason) => Some(reason),
+            Self::Serve(error) => Some(error),
+            Self::Program(ProgramError::Compile(error)) => Some(error),
+            Self::Program(ProgramError::Load(error)) => Some(error),
+            Self::Crowded { .. } | Self::Memory { .. } => None,
+        }
+    }
+}
+
+impl From<XdpError> for Refusal {
+    fn from(error: XdpError) -> Self {
+        let slug = match &error {
+            XdpError::Crowded { .. } => "xdp-device-is-crowded",
+            XdpError::Unavailable(_) | XdpError::Serve(_) => "xdp-unavailable",
+            XdpError::Program(_) => "xdp-program-refused",
+            XdpError::Memory { .. } => "xdp-memory",
+        };
+        let is_busy = match &error {
+            // One that can't be asked for its name may be ours.
+            XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
+                name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
+            }
+            _ => false,
+        };
+        Self {
+            is_busy,
+            ..Self::new(error, slug)
+        }
+    }
+}
+
+/// The group's store, or the device's, does not take what it is to keep.
+pub(crate) fn of_store(error: io::Error) -> Refusal {
+    Refusal::of_part("the group's descriptor store", error)
+}
+
+/// How the names of the engine's BPF programs begin.
+const PREFIX: &str = "fanpcap_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_few_bytes_of_each_packet_is_not_told_to_keep_fewer() {
+        for (snaplen, is_told) in [(262_144, true), (257, true), (256, false), (96, false)] {
+            let needed = 24 << 20;
+            let limit = None;
+            let memory = XdpError::Memory {
+                needed,
+                snaplen,
+                limit,
+            };
+            let text = memory.to_string();
+            assert_eq!(text.contains("caplen = 256"), is_told, "{text}");
+            assert!(text.contains("less by pcap_set_buffer_size()"), "{text}");
+        }
+    }
+}

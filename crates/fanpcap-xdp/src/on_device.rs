@@ -1,0 +1,254 @@
+//! A group's part of a device: its BPF program with its maps, and both ends of the device's
+//! registry.
+//!
+//! The group's descriptor store has all of it. Each member's process has it open too: the kernel
+//! empties an array of BPF programs when its last descriptor is closed.
+
+use crate::count_maps::{CountMaps, counts_by_them};
+use crate::error::{XdpError, of_store};
+use crate::layout::Lanes;
+use crate::member_io::RingsOfMember;
+use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
+use crate::registry::DeviceRegistry;
+use crate::rings::MemberRings;
+use fanpcap_engine::fd_store::{FdStore, StoredFd};
+use fanpcap_engine::{Ask, Counts, Ledger, MemberIo, Next, OnDevice, Refusal, faults};
+use fanpcap_linux::interface;
+use fanpcap_linux::process::memory;
+use fanpcap_linux::wait::clock;
+use fanpcap_linux::wait::pipe::Pipe;
+use fanpcap_ring::{LinkInfo, Records, Remains};
+use fanpcap_steer::ForEngine;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A group's part of a device, in one process.
+#[derive(Debug)]
+pub(crate) struct OnXdp {
+    program: Arc<GroupProgram>,
+    counts: CountMaps,
+    /// Both ends of the registry's descriptor store.
+    registry: [OwnedFd; 2],
+}
+
+impl OnXdp {
+    /// That of a new group.
+    ///
+    /// # Errors
+    /// As [`FdStore::put`].
+    pub(crate) fn new(
+        program: GroupProgram,
+        counts: CountMaps,
+        registry: &DeviceRegistry,
+        store: &FdStore,
+    ) -> io::Result<Self> {
+        store.put(StoredFd::Engine(PROGRAM), &program.descriptors())?;
+        store.put(StoredFd::Engine(COUNTERS), &counts.descriptors())?;
+        let [into, out_of] = registry.ends().map(|end| end.try_clone_to_owned());
+        Ok(Self {
+            program: Arc::new(program),
+            counts,
+            registry: [into?, out_of?],
+        })
+    }
+
+    /// That of a group, by its descriptor store and both ends of the registry's.
+    ///
+    /// # Errors
+    /// When the store has no such parts.
+    pub(crate) fn open(store: &FdStore, registry: Vec<OwnedFd>) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let parts = store.find(StoredFd::Engine(PROGRAM))?;
+        let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
+        let counts = store.find(StoredFd::Engine(COUNTERS))?;
+        Ok(Self {
+            program: Arc::new(GroupProgram::open(parts.ok_or_else(invalid)?)?),
+            counts: CountMaps::open(&counts.unwrap_or_default())?,
+            registry: registry.try_into().map_err(|_| invalid())?,
+        })
+    }
+
+    fn registry(&self, ifindex: u32) -> io::Result<DeviceRegistry> {
+        let [into, out_of] = self.registry.each_ref().map(OwnedFd::try_clone);
+        DeviceRegistry::of([into?, out_of?], ifindex)
+    }
+}
+
+impl OnDevice for OnXdp {
+    fn entries(&self) -> Vec<StoredFd> {
+        vec![
+            StoredFd::Engine(PROGRAM),
+            StoredFd::Engine(COUNTERS),
+            StoredFd::GroupLifeline,
+        ]
+    }
+
+    fn device_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.registry.iter().map(AsFd::as_fd).collect()
+    }
+
+    fn attach(&self, store: &FdStore, ifindex: u32) -> Result<u8, Refusal> {
+        let attach = || {
+            let program = store.find(StoredFd::Program)?;
+            let program = program.and_then(|parts| parts.into_iter().next());
+            let program = program.ok_or(io::ErrorKind::InvalidData)?;
+            let lifeline = Pipe::new()?;
+            faults::step();
+            store.put(StoredFd::GroupLifeline, &[lifeline.write.as_fd()])?;
+            let registry = self.registry(ifindex)?;
+            registry.attach(program.as_fd(), lifeline.read.as_fd())
+        };
+        let number = attach().map_err(XdpError::Serve)?;
+        number.ok_or_else(|| {
+            let device = interface::name(ifindex).unwrap_or_default();
+            XdpError::Crowded { device }.into()
+        })
+    }
+
+    fn steal(&self, number: u8, ifindex: u32) -> io::Result<()> {
+        self.registry(ifindex)?.steal_for(number)
+    }
+
+    fn check(&self, ifindex: u32) -> io::Result<()> {
+        self.registry(ifindex).map(drop)
+    }
+
+    fn clear(&self, ifindex: u32) -> io::Result<()> {
+        let registry = self.registry(ifindex)?;
+        match registry.has_gone() {
+            true => registry.clear(),
+            false => Ok(()),
+        }
+    }
+
+    fn sees_sent(&self) -> Result<(), Refusal> {
+        Ok(self.program.sees_sent().map_err(XdpError::Unavailable)?)
+    }
+
+    fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal> {
+        let rings = create_rings(ask, self.program.lanes())?;
+        let program = Arc::clone(&self.program);
+        Ok(Box::new(RingsOfMember::new(program, rings, ask.snaplen)))
+    }
+
+    fn dismiss(&self, slot: u8) -> io::Result<()> {
+        self.program.take_away(slot)
+    }
+
+    fn stop(&self, slot: u8) {
+        self.program.set_snaplen(slot, 0);
+    }
+
+    fn is_detached(&self) -> bool {
+        self.program.is_detached()
+    }
+
+    fn counted(&self, slot: u8) -> [u64; 2] {
+        self.program.slot_counts(slot).for_slot()
+    }
+
+    fn ledger(&self) -> Ledger {
+        let mut ledger = Ledger {
+            at_ns: clock::monotonic_ns(),
+            ..Ledger::default()
+        };
+        for slot in 0..=u8::MAX {
+            let counts = self.program.slot_counts(slot);
+            ledger.produced = ledger.produced.wrapping_add(counts.produced);
+            ledger.dropped = ledger.dropped.wrapping_add(counts.dropped);
+            ledger.unwanted = ledger.unwanted.wrapping_add(counts.unwanted);
+        }
+        let counts = self.program.group_counts();
+        ledger.offered = counts.offered;
+        ledger.nowhere = counts.nowhere;
+        ledger.no_member = counts.no_member;
+        ledger
+    }
+
+    fn counters(&self) -> io::Result<(Counts, u64)> {
+        self.counts.read()
+    }
+
+    fn remains(&self, rings: Vec<OwnedFd>, ifindex: u32, taken: u64) -> io::Result<Remains> {
+        let rings = MemberRings::open(rings, self.program.lanes())?;
+        let link = LinkInfo {
+            protocol: 0,
+            ifindex,
+            hatype: ARPHRD_ETHER,
+            pkttype: 0,
+        };
+        let records = Records::new(rings.map()?, &link, clock::realtime_offset_ns);
+        let records = records.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Remains::of_records(records, taken))
+    }
+
+    fn load(
+        &self,
+        steering: &ForEngine,
+        table: BorrowedFd<'_>,
+        ifindex: u32,
+    ) -> Result<Next, Refusal> {
+        let registry = self.registry(ifindex).map_err(XdpError::Serve)?;
+        let compile = |capture: &crate::Capture| steering.object(capture);
+        let given = self.counts.given(table);
+        let loaded = self
+            .program
+            .load_next(registry.device().maps(), &given, &compile);
+        let (received, sent) = loaded.map_err(XdpError::Program)?;
+        let programs = [Some(received.as_fd()), sent.as_ref().map(AsFd::as_fd)];
+        let programs = programs.iter().flatten().map(|it| it.try_clone_to_owned());
+        Ok(Next {
+            programs: programs.collect::<io::Result<_>>().map_err(of_store)?,
+            counts: counts_by_them(&received),
+        })
+    }
+
+    fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()> {
+        let (received, sent) = next.split_first().ok_or(io::ErrorKind::InvalidData)?;
+        let registry = self.registry(ifindex)?;
+        let former = registry.exchange(number, received.as_fd())?;
+        faults::step();
+        let sent = sent.first().map(OwnedFd::try_clone).transpose()?;
+        if let Some(Err(error)) = sent.map(|sent| self.program.replace_sent(sent)) {
+            registry.exchange(number, former.as_fd())?;
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// Creates a member's rings. A process that may hardly have so much memory does not try: the kernel
+/// could kill it for its next page.
+fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
+    let Ask {
+        snaplen,
+        bytes,
+        outgoing,
+    } = *ask;
+    let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
+    let memory = |limit| XdpError::Memory {
+        needed,
+        snaplen,
+        limit,
+    };
+    let limits = memory::limits(Path::new("/"));
+    let limit = limits.into_iter().min_by_key(|limit| limit.left());
+    if limit.is_some_and(|limit| needed + needed.min(limit.bytes / 8) > limit.left()) {
+        return Err(memory(limit).into());
+    }
+    let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);
+    rings.map_err(|error| match error.raw_os_error() {
+        Some(ENOMEM) => memory(limit).into(),
+        _ => Refusal::of_part("the rings", error),
+    })
+}
+
+/// Which entry of the engine in the group's store is which.
+const PROGRAM: u64 = 0;
+const COUNTERS: u64 = 1;
+
+// errno(3), linux/if_arp.h.
+const ENOMEM: i32 = 12;
+const ARPHRD_ETHER: u16 = 1;

@@ -1,0 +1,308 @@
+//! The groups that share a device. One BPF program in the driver serves them all, and the registry
+//! says to which groups it gives packets. No process owns the registry: members of every group on
+//! the device have both ends of its descriptor store, and the kernel frees it with the last of
+//! them.
+//!
+//! Each group has a group slot. The read end of the group's lifeline lies in the registry's
+//! descriptor store, the write end in the group's. So the registry learns that a group's last
+//! member has ended, however that member died. Any member of another group then clears the group
+//! slot.
+//!
+//! Callers hold the device's lock, which is taken after a group's.
+
+use crate::device::Device;
+use crate::layout::GROUP_SLOTS;
+use fanpcap_engine::faults;
+use fanpcap_engine::fd_store::{FdStore, StoredFd};
+use fanpcap_linux::wait::{Epoll, pipe};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the registry needs of a device: a trait, so that tests can do without BPF programs.
+pub trait ServedDevice: Sized {
+    /// The device behind these descriptors, in the order of [`ServedDevice::descriptors`].
+    ///
+    /// # Errors
+    /// `NotFound` when the device's BPF program has been detached.
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
+
+    /// The descriptors that another process needs.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Gives the device's packets to the groups in these group slots alone, each by its BPF
+    /// program. It can be repeated from its beginning.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
+
+    /// Sets whether the host loses the packets.
+    fn set_steals(&self, steals: bool);
+}
+
+impl ServedDevice for Device {
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
+        let device = Self::open(descriptors)?;
+        match device.ifindex()? {
+            // The device has been removed, or its BPF program detached.
+            0 => Err(io::ErrorKind::NotFound.into()),
+            found if found == ifindex => Ok(device),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.descriptors()
+    }
+
+    fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
+        self.serve(slots)
+    }
+
+    fn set_steals(&self, steals: bool) {
+        self.set_steals(steals);
+    }
+}
+
+/// The place of one group on a device.
+struct GroupSlot {
+    number: u8,
+    /// Whether the group asks that the host lose the packets.
+    steals: bool,
+    /// Rises by one, modulo 256, with each replacement of the group's BPF program. The newest
+    /// version holds.
+    version: u8,
+    lifeline: OwnedFd,
+    program: OwnedFd,
+}
+
+impl GroupSlot {
+    fn entry(number: u8, steals: bool, version: u8) -> StoredFd {
+        let head = [number, steals.into(), version, 0];
+        StoredFd::Lifeline(u32::from_le_bytes(head).into())
+    }
+
+    /// Its entry in the descriptor store.
+    fn own_entry(&self) -> StoredFd {
+        Self::entry(self.number, self.steals, self.version)
+    }
+
+    /// Whether `all` has no newer version of its number.
+    fn is_newest(&self, all: &[Self]) -> bool {
+        let is_newer = |it: &Self| (1..128).contains(&it.version.wrapping_sub(self.version));
+        !all.iter()
+            .any(|it| it.number == self.number && is_newer(it))
+    }
+
+    fn of(entry: StoredFd, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let StoredFd::Lifeline(word) = entry else {
+            return None;
+        };
+        let [number, steals, version, ..] = word.to_le_bytes();
+        let mut descriptors = descriptors.into_iter();
+        Some(Self {
+            // A number beyond the last slot would keep the device from serving the others.
+            number: Some(number).filter(|&number| u32::from(number) < GROUP_SLOTS)?,
+            steals: steals != 0,
+            version,
+            lifeline: descriptors.next()?,
+            program: descriptors.next()?,
+        })
+    }
+}
+
+/// The registry of one device, in one process.
+#[derive(Debug)]
+pub struct DeviceRegistry<D = Device> {
+    store: FdStore,
+    /// Readable while a group has no member any more and its group slot is not cleared.
+    lifelines: Epoll,
+    device: D,
+}
+
+impl<D: ServedDevice> DeviceRegistry<D> {
+    /// Makes the registry of a device that has none.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like.
+    pub fn new(device: D, ifindex: u32) -> io::Result<Self> {
+        let registry = Self {
+            store: FdStore::new()?,
+            lifelines: Epoll::new()?,
+            device,
+        };
+        let (entry, parts) = (
+            StoredFd::Engine(ifindex.into()),
+            registry.device.descriptors(),
+        );
+        registry.store.put(entry, &parts)?;
+        let lifelines = [registry.lifelines.as_fd()];
+        registry.store.put(StoredFd::Lifelines, &lifelines)?;
+        Ok(registry)
+    }
+
+    /// Opens the registry of a device by both ends of its descriptor store.
+    ///
+    /// # Errors
+    /// `InvalidData` when the ends are of no registry, or of another device's; those of
+    /// [`ServedDevice::of`].
+    pub fn of([into, out_of]: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
+        let (store, lifelines) = FdStore::of(into, out_of)?;
+        let parts = store.find(StoredFd::Engine(ifindex.into()))?;
+        let parts = parts.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(Self {
+            store,
+            lifelines: Epoll::from(lifelines),
+            device: D::of(parts, ifindex)?,
+        })
+    }
+
+    /// Both ends of the descriptor store.
+    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        self.store.ends()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The descriptor that members of each group wait on.
+    pub fn lifelines(&self) -> BorrowedFd<'_> {
+        self.lifelines.as_fd()
+    }
+
+    /// Whether a group slot must be cleared.
+    pub fn has_gone(&self) -> bool {
+        self.lifelines.is_ready().unwrap_or(true)
+    }
+
+    /// Gives a group a free group slot, and so the device's packets. `program` is the group's BPF
+    /// program, `lifeline` the read end of the group's lifeline. Returns the slot's number; `None`
+    /// when all are taken.
+    ///
+    /// # Errors
+    /// Those of the device and of the descriptor store. The group slot is free again then.
+    pub fn attach(
+        &self,
+        program: BorrowedFd<'_>,
+        lifeline: BorrowedFd<'_>,
+    ) -> io::Result<Option<u8>> {
+        self.clear()?;
+        let before = self.slots()?;
+        let is_free = |number: &u8| !before.iter().any(|it| it.number == *number);
+        let Some(number) = (0..=u8::MAX).take(GROUP_SLOTS as usize).find(is_free) else {
+            return Ok(None);
+        };
+        self.store.ensure_room()?;
+        self.lifelines.add(lifeline, false)?;
+        faults::step();
+        let entry = GroupSlot::entry(number, false, 0);
+        self.store.put(entry, &[lifeline, program])?;
+        faults::step();
+        match self.slots().and_then(|all| self.serve(&all)) {
+            Ok(()) => Ok(Some(number)),
+            Err(error) => {
+                self.store.remove(entry)?;
+                let _ = self.lifelines.remove(lifeline);
+                // Best effort: the device serves the others as before.
+                let _ = self.serve(&before);
+                Err(error)
+            }
+        }
+    }
+
+    /// Replaces the BPF program of the group in a group slot. Returns the former one.
+    ///
+    /// # Errors
+    /// `NotFound` for a free group slot; those of the device and of the descriptor store. The group
+    /// keeps its former BPF program then.
+    pub fn exchange(&self, number: u8, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let before = self.slots()?;
+        let mut own = before.iter().filter(|it| it.number == number);
+        let own = own.find(|it| it.is_newest(&before));
+        let own = own.ok_or(io::ErrorKind::NotFound)?;
+        self.store.ensure_room()?;
+        let former = own.program.try_clone()?;
+        let next = GroupSlot::entry(number, own.steals, own.version.wrapping_add(1));
+        faults::step();
+        self.store.put(next, &[own.lifeline.as_fd(), program])?;
+        faults::step();
+        if let Err(error) = self.slots().and_then(|all| self.serve(&all)) {
+            self.store.remove(next)?;
+            // Best effort: the device serves the groups as before.
+            let _ = self.serve(&before);
+            return Err(error);
+        }
+        for old in before.iter().filter(|it| it.number == number) {
+            faults::step();
+            // Best effort: the newest version holds.
+            let _ = self.store.remove(old.own_entry());
+        }
+        Ok(former)
+    }
+
+    /// Makes the host lose the device's packets until the group in this group slot is gone.
+    ///
+    /// # Errors
+    /// Those of the descriptor store.
+    pub fn steal_for(&self, number: u8) -> io::Result<()> {
+        let slots = self.slots()?;
+        let mut own = slots.iter().filter(|it| it.number == number);
+        let own = own.find(|it| it.is_newest(&slots) && !it.steals);
+        if let Some(own) = own {
+            let parts = [own.lifeline.as_fd(), own.program.as_fd()];
+            let entry = GroupSlot::entry(number, true, own.version);
+            self.store.put(entry, &parts)?;
+            self.store.remove(own.own_entry())?;
+        }
+        self.device.set_steals(true);
+        Ok(())
+    }
+
+    /// Clears the group slots of groups whose last members have ended.
+    ///
+    /// # Errors
+    /// Those of the device and of the descriptor store. Another call completes it.
+    pub fn clear(&self) -> io::Result<()> {
+        // A lifeline that can't be asked counts as alive.
+        let is_gone = |it: &GroupSlot| pipe::has_hung_up(it.lifeline.as_fd()).unwrap_or(false);
+        let (gone, left): (Vec<_>, Vec<_>) = self.slots()?.into_iter().partition(is_gone);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.serve(&left)?;
+        for slot in gone {
+            faults::step();
+            self.store.remove(slot.own_entry())?;
+        }
+        Ok(())
+    }
+
+    fn serve(&self, slots: &[GroupSlot]) -> io::Result<()> {
+        let steals = slots.iter().any(|it| it.steals);
+        let mut all: Vec<(u8, BorrowedFd<'_>)> = Vec::new();
+        for slot in slots.iter().filter(|it| it.is_newest(slots)) {
+            // A process that died in `steal_for` has left an entry twice.
+            if !all.iter().any(|(it, _)| *it == slot.number) {
+                all.push((slot.number, slot.program.as_fd()));
+            }
+        }
+        self.device.serve(&all)?;
+        self.device.set_steals(steals);
+        Ok(())
+    }
+
+    /// The group slots that are taken.
+    fn slots(&self) -> io::Result<Vec<GroupSlot>> {
+        let mut all = Vec::new();
+        self.store.visit(&mut |entry, descriptors| {
+            all.extend(GroupSlot::of(entry, descriptors));
+            true
+        })?;
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests;

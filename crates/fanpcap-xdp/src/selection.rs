@@ -1,0 +1,51 @@
+//! Where the selection of a cluster's node is found, for the engine behind it.
+//!
+//! `fanpcap node` leaves its selection in a BPF file system, below a directory that only root can
+//! enter.
+
+use crate::behind::Selection;
+use fanpcap_bpf::MapKind;
+use fanpcap_engine::root::{enter, find_state};
+use fanpcap_linux::bpf::{Attached, Hook, ObjectArray, open_pinned};
+use fanpcap_linux::file::directory::Access;
+use fanpcap_linux::process::netns;
+use std::ffi::OsStr;
+use std::io;
+
+/// The directory of all that nodes leave, in the administrator's state.
+pub const CLUSTER: &str = "cluster";
+/// The directory with the BPF file system, in that one.
+pub const BPF: &str = "bpf";
+/// The pin of a device's link.
+pub const LINK: &str = "link";
+/// The pin of the array with the BPF program that gets the packets.
+pub const NEXT: &str = "next";
+
+/// The directory of a device's pins, of the network namespace with this inode number.
+pub fn pins(netns: &str, ifindex: u32) -> String {
+    format!("{netns}-{ifindex}")
+}
+
+/// The file whose first byte the node has locked, and another one the engine, in the directory of
+/// the network namespace.
+pub fn lock(ifindex: u32) -> String {
+    format!("{ifindex}.lock")
+}
+
+/// The selection of a device of the calling thread's network namespace.
+///
+/// # Errors
+/// `ENOENT` when there is none, `EACCES` for another user than root.
+pub(crate) fn find(ifindex: u32) -> io::Result<Selection> {
+    let cluster = find_state(CLUSTER)?;
+    let netns = netns::inode()?.to_string();
+    let pins = enter(&enter(&cluster, BPF)?, &pins(&netns, ifindex))?;
+    let link = open_pinned(&pins.path_to(OsStr::new(LINK))?)?;
+    let next = open_pinned(&pins.path_to(OsStr::new(NEXT))?)?;
+    let turn = enter(&cluster, &netns)?.file(OsStr::new(&lock(ifindex)), Access::Write)?;
+    Ok(Selection {
+        link: Attached::open(link, Hook::Driver)?,
+        next: ObjectArray::open(next, MapKind::ProgArray, 1)?,
+        turn: turn.ok_or(io::ErrorKind::NotFound)?,
+    })
+}

@@ -1,0 +1,245 @@
+//! Handles on an engine that takes devices: all devices of a handle are on it, or none. Where the
+//! engine can't serve one of them, packet sockets stand in for it, and the application gets a
+//! warning that tells why.
+
+use crate::default_mode;
+use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
+use crate::plan::{Plans, provide};
+use crate::several::{Failed, note_live, take_over};
+use crate::warnings::warn;
+use fanpcap_config::engine::Engine;
+use fanpcap_config::settings::{Group, GroupChoice, OnEngine, Plan, Steal};
+use fanpcap_group::join::JoinError;
+use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// Why packets of a device that the host uses are not stolen, after what it is used for.
+pub const NOT_STOLEN: &str =
+    "so the host would lose packets: write 'steal@DEVICE = force' if it may";
+
+/// Why a handle that has a group of its own on this engine joins no other.
+pub fn alone(engine: Engine) -> String {
+    format!(
+        "a handle on the engine {engine} joins a group by pcap_activate() alone: call pcap_fanout() \
+         before that, or open another handle for the group and close this one then"
+    )
+}
+
+/// Bytes of the ring of the handle's socket, which receives nothing unless it must stand in for the
+/// engine: the default of the system's library.
+const SILENT_RING: c_int = 2 << 20;
+
+/// What had asked for the engine, and why packet sockets stand in for it.
+pub(crate) type StandIn = (OnEngine, String);
+
+/// Prepares the handles on all devices, of which none is activated yet. If packet sockets have to
+/// stand in for the engine on one device, they do so on all.
+///
+/// # Errors
+/// The handle that fails, and the status to return.
+pub(crate) fn settle<H: Handle>(
+    all: &[H],
+    plans: &mut Plans<H>,
+) -> Result<Option<StandIn>, Failed<H>> {
+    let is_new = |part: &H| matches!(part.notes().part, PartState::None | PartState::New);
+    if !all.iter().all(is_new) {
+        return Ok(None);
+    }
+    let mut first = None;
+    let mut reason = None;
+    for &part in all {
+        let plan = plans.of(part).map_err(|status| (part, status))?;
+        match &plan.on_engine {
+            Some(asked) => first = first.or_else(|| Some(asked.clone())),
+            None => reason = Some("not all devices of the handle are to be on it".to_owned()),
+        }
+    }
+    let Some(asked) = first else {
+        return Ok(None);
+    };
+    // In the same order as other handles, whatever theirs is: newcomers to a device wait for each
+    // other.
+    let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
+    let mut left = all.to_vec();
+    while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {
+        let part = left.swap_remove(first);
+        if reason.is_none() {
+            let refused = prepare(part, plans).map_err(|status| (part, status))?;
+            reason = refused.map(|reason| match name(&part).filter(|_| all.len() > 1) {
+                Some(name) => format!("{name}: {reason}"),
+                None => reason,
+            });
+        }
+    }
+    let Some(reason) = reason else {
+        return Ok(None);
+    };
+    for &part in all {
+        fall_back(part).map_err(|status| (part, status))?;
+    }
+    *plans = Plans::new();
+    Ok(Some((asked, reason)))
+}
+
+/// Prepares a handle for its engine. Returns why packet sockets are to stand in for it, if they
+/// are.
+///
+/// # Errors
+/// The status of pcap_activate(3PCAP) where they can't either.
+fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_int> {
+    let plan = plans.of(p)?;
+    let Some(asked) = &plan.on_engine else {
+        return Ok(None);
+    };
+    let choice = choice(p, plan, asked).map_err(|text| p.fail(&text))?;
+    if asked.steal == Steal::Yes {
+        if let Some(why) = p.host_use() {
+            return Err(p.fail(&format!("{why}, {NOT_STOLEN}")));
+        }
+    }
+    if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {
+        return Ok(Some(
+            "the application captures one protocol alone".to_owned(),
+        ));
+    }
+    match p.prepare(Some((&choice, asked))) {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_of_engine() => Ok(Some(error.to_string())),
+        Err(error) => Err(p.fail(&choice.blame(&error))),
+    }
+}
+
+/// Activates a handle whose socket receives nothing.
+pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> c_int {
+    provide(p, plan);
+    p.set(Setting::BufferSize(SILENT_RING));
+    p.set(Setting::Protocol(ETH_P_SILENT));
+    let status = p.activate();
+    if status < 0 {
+        let _ = p.prepare(None);
+        p.set(Setting::Protocol(p.notes().protocol.unwrap_or(0)));
+        return status;
+    }
+    p.note(|notes| {
+        notes.on_engine = Some(AskedOfEngine {
+            engine: asked.engine,
+            steal: asked.steal,
+            outgoing: asked.outgoing,
+        });
+        notes.is_alone = plan.choice.is_none();
+    });
+    status
+}
+
+/// The handle's group. A handle without one has a group of its own.
+fn choice<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> Result<GroupChoice, String> {
+    if let Some(choice) = &plan.choice {
+        return Ok(choice.clone());
+    }
+    let alone = GroupChoice::alone_on_engine(&asked.origin, p.compiler());
+    alone.map_err(|report| report.to_string())
+}
+
+/// Joins the groups of all devices, whose handles are activated silently.
+///
+/// # Errors
+/// As [`settle`].
+pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_int, Failed<H>> {
+    let mut choices: Vec<GroupChoice> = Vec::new();
+    for &part in all {
+        let plan = plans.of(part).map_err(|status| (part, status))?;
+        let on_engine = plan.on_engine.as_ref();
+        let chosen = on_engine.map(|asked| choice(part, plan, asked));
+        let chosen =
+            chosen.unwrap_or_else(|| Err("not on an engine that takes devices".to_owned()));
+        choices.push(chosen.map_err(|text| (part, part.fail(&text)))?);
+    }
+    for (&part, choice) in all.iter().zip(&choices) {
+        if part.group().is_some() {
+            continue;
+        }
+        match default_mode::join(part, choice, &beside(all, &choices, choice)) {
+            Ok(()) => {}
+            Err(error) if all.len() == 1 && error.is_of_engine() => {
+                return stand_in(p, plans, &error);
+            }
+            Err(error) => return Err((part, part.fail(&choice.blame(&error)))),
+        }
+    }
+    take_over(p, all)?;
+    note_live(p, all);
+    if let [_] = all {
+        p.publish_counters();
+    }
+    Ok(warn(p))
+}
+
+/// The handles on all devices of a group, if it has several.
+fn beside<H: Handle>(all: &[H], choices: &[GroupChoice], own: &GroupChoice) -> Vec<H> {
+    let is_beside =
+        |other: &GroupChoice| matches!(other.group, Group::Number(_)) && other.group == own.group;
+    let beside = all.iter().zip(choices);
+    let beside = beside.filter(|(_, other)| is_beside(other));
+    let together: Vec<H> = beside.map(|(part, _)| *part).collect();
+    if together.len() > 1 {
+        together
+    } else {
+        Vec::new()
+    }
+}
+
+/// Lets the socket of an activated handle receive after all, as the engine can't serve the device.
+fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<c_int, Failed<H>> {
+    let plan = plans.of(p).map_err(|status| (p, status))?;
+    let Some(asked) = plan.on_engine.clone() else {
+        return Err((p, p.fail(&error.to_string())));
+    };
+    let plan = fall_back(p).map_err(|status| (p, status))?;
+    p.note(|notes| {
+        notes.on_engine = None;
+        notes.is_alone = false;
+    });
+    take_over(p, &[p])?;
+    let received = match &plan.choice {
+        Some(choice) => default_mode::join(p, choice, &[]).is_ok(),
+        None => p.bind().is_ok(),
+    };
+    if !received {
+        let origin = &asked.origin;
+        return Err((p, p.fail(&format!("{error} (set by {origin})"))));
+    }
+    p.truncate(p);
+    p.publish_counters();
+    note_live(p, &[p]);
+    Ok(told(p, 0, &asked, &error.to_string()))
+}
+
+/// Plans the handle with packet sockets in the place of the engine, also for later calls.
+fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
+    let _ = p.prepare(None);
+    if let Some(request) = p.request() {
+        p.remember(Arc::new(request.falling_back()));
+    }
+    Plans::new().of(p).cloned()
+}
+
+/// Tells the application of a handle that works why packet sockets stand in for the engine, or that
+/// the device is none that the kernel gives packets of, such as libpcap's `nflog`.
+pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnEngine, reason: &str) -> c_int {
+    if status < 0 {
+        return status;
+    }
+    let OnEngine { engine, origin, .. } = asked;
+    let stranger = p.request().filter(|_| !p.is_on_interfaces());
+    p.fail(&match stranger {
+        None => {
+            format!("packet sockets are read, not the engine {engine}: {reason} (set by {origin})")
+        }
+        Some(request) => format!(
+            "{} is no network interface: libpcap reads it, not the engine {engine} (set by {origin})",
+            request.system_name()
+        ),
+    });
+    WARNING
+}

@@ -1,0 +1,159 @@
+//! Checks that code and documents use the words of docs/glossary.md: none that these have replaced.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Words that are replaced wherever they stand, and by what.
+const REPLACED: [(&str, &str); 11] = [
+    ("heir", "successor, or who takes over"),
+    ("heirs", "successors, or who takes over"),
+    ("epitaph", "final counters"),
+    ("epitaphs", "final counters"),
+    ("locker", "descriptor store"),
+    ("dock", "device registry"),
+    ("docks", "device registries"),
+    ("berth", "group slot"),
+    ("berths", "group slots"),
+    ("estate", "member's descriptors"),
+    ("teller", "counter publisher"),
+];
+
+/// Words that are no part of a type's name, and what the field says.
+const NO_TYPES: [(&str, &str); 9] = [
+    ("stake", "membership"),
+    ("door", "rendezvous"),
+    ("knock", "descriptor request"),
+    ("ground", "kernel operations"),
+    ("company", "group tasks"),
+    ("turn", "guard"),
+    ("leg", "device of several"),
+    ("entrant", "join request"),
+    ("mourner", "who takes over"),
+];
+
+/// What is of clusters has other words yet.
+const LATER: [&str; 7] = [
+    "crates/fanpcap-cluster/",
+    "crates/fanpcap-clusterd/",
+    "crates/fanpcap-etcd/",
+    "xtask/demo-cluster/",
+    "docs/cluster.md",
+    "fuzz/fuzz_targets/analyzer.rs",
+    "fuzz/fuzz_targets/topology.rs",
+];
+
+/// Keys of JSON, which stay.
+const KEYS: [&str; 1] = ["heir_slot"];
+
+/// What a text or an identifier says otherwise, each with its place.
+///
+/// # Errors
+/// When the repository's files can't be listed or read.
+pub(crate) fn replaced() -> Result<Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = Vec::new();
+    for path in files(&root)? {
+        let name = path.to_string_lossy().into_owned();
+        // This file names them all.
+        if LATER.iter().any(|it| name.starts_with(it)) || name.ends_with("house/src/words.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&path)).with_context(|| name.clone())?;
+        for (number, line) in text.lines().enumerate() {
+            let line = KEYS
+                .iter()
+                .fold(line.to_owned(), |line, key| line.replace(key, ""));
+            let words = line.split(|letter: char| !letter.is_ascii_alphabetic());
+            let words = words.map(str::to_ascii_lowercase);
+            let at = format!("{name}:{}", number + 1);
+            found.extend(words.filter_map(|word| said(&REPLACED, &word, &at)));
+        }
+        if name.ends_with(".rs") {
+            let tokens: TokenStream = text
+                .parse()
+                .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+            in_types(tokens, &name, &mut found);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// The texts and sources that the repository has.
+fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    git.args(["*.rs", "*.md", "*.c", "*.h", "*.conf", "*.sh", "Makefile"]);
+    let listed = git.current_dir(root).output().context("git ls-files")?;
+    let listed = String::from_utf8(listed.stdout)?;
+    Ok(listed
+        .lines()
+        .map(PathBuf::from)
+        .filter(|path| root.join(path).is_file())
+        .collect())
+}
+
+fn said(words: &[(&str, &str)], word: &str, at: &str) -> Option<String> {
+    let (_, better) = words.iter().find(|(it, _)| *it == word)?;
+    Some(format!("{at}: '{word}' is '{better}'"))
+}
+
+/// Adds what types' names say: those that begin with a capital and are no constants.
+fn in_types(tokens: TokenStream, name: &str, found: &mut Vec<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => in_types(group.stream(), name, found),
+            TokenTree::Ident(ident) => {
+                let text = ident.to_string();
+                let words = words_of_type(&text);
+                let at = format!("{name}: {text}");
+                let both = words.iter().filter_map(|word| {
+                    said(&NO_TYPES, word, &at).or_else(|| said(&REPLACED, word, &at))
+                });
+                found.extend(both);
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// The words of a type's name, in small letters; none of another identifier.
+fn words_of_type(name: &str) -> Vec<String> {
+    let is_type = name.starts_with(|it: char| it.is_ascii_uppercase())
+        && name.contains(|it: char| it.is_ascii_lowercase());
+    if !is_type {
+        return Vec::new();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for letter in name.chars() {
+        match words.last_mut() {
+            Some(word) if !letter.is_ascii_uppercase() => word.push(letter),
+            _ => words.push(letter.to_ascii_lowercase().to_string()),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_taken_apart_and_others_are_not() {
+        assert_eq!(words_of_type("GroupGuard"), ["group", "guard"]);
+        assert!(words_of_type("CACHE_LINE").is_empty() && words_of_type("turn").is_empty());
+    }
+
+    #[test]
+    fn a_metaphor_is_found_in_a_type_and_not_beside() {
+        let mut found = Vec::new();
+        let tokens: TokenStream = "struct AtDock; fn docked(leg: Company) {}".parse().unwrap();
+        in_types(tokens, "it.rs", &mut found);
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}
