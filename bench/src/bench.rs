@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
 use fanpcap_linux::packet::inject::Injector;
+use fanpcap_linux::wait::clock;
 use fanpcap_testbed::{Member, Scratch, await_for};
 
 use crate::generator::{self, Launch, Load, Sent, Way, frame};
@@ -62,6 +63,9 @@ pub(crate) struct Arrived {
 
 /// Within this time nothing of a reader that has ended is left at its device.
 const LEAVING: Duration = Duration::from_secs(2);
+
+/// Until then generators that begin together are ready.
+const READY: Duration = Duration::from_millis(500);
 
 /// Whether the device has another XDP program.
 fn is_busy(error: &Error) -> bool {
@@ -239,11 +243,6 @@ impl Bench {
         &self.libraries().ours
     }
 
-    /// A flood of frames of this length.
-    pub(crate) fn flood(&self, len: usize) -> Load {
-        Load::Flood(len, self.way, self.time)
-    }
-
     /// Starts a generator at the near end.
     pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
         self.launch(self.launch_of(load))
@@ -259,14 +258,30 @@ impl Bench {
         }
     }
 
-    /// Starts this generator at the near end.
-    pub(crate) fn launch(&self, launch: Launch) -> Result<Member> {
-        self.launch_on(&self.wire, launch)
+    fn launch(&self, launch: Launch) -> Result<Member> {
+        generator::start(&self.wire, self.library(), launch, &self.scratch)
     }
 
-    /// Starts this generator at the near end of a wire.
-    pub(crate) fn launch_on(&self, wire: &Wire, launch: Launch) -> Result<Member> {
-        generator::start(wire, self.library(), launch, &self.scratch)
+    /// Runs generators to their ends that begin at the same time, each at a wire and on a CPU.
+    /// Returns what each has sent, with its CPU.
+    pub(crate) fn generate_together<'a>(
+        &self,
+        places: impl Iterator<Item = (&'a Wire, usize)>,
+        load: Load,
+    ) -> Result<Vec<(usize, Sent)>> {
+        let at = Some(clock::monotonic_ns() + u64::try_from(READY.as_nanos())?);
+        let mut generators = Vec::new();
+        for (wire, cpu) in places {
+            let launch = Launch {
+                at,
+                cpu,
+                ..self.launch_of(load)
+            };
+            let generator = generator::start(wire, self.library(), launch, &self.scratch)?;
+            generators.push((cpu, generator));
+        }
+        let finish = |(cpu, generator)| Ok((cpu, generator::finish(generator)?));
+        generators.into_iter().map(finish).collect()
     }
 
     /// Starts a counting reader on our library at the far end of a wire, on a CPU or on any, with

@@ -1,8 +1,8 @@
 //! The rows: what each measures, and its goals.
 
 mod compile;
-mod trials;
 mod unread;
+mod trials;
 mod copies;
 mod dicap;
 mod fanout;

@@ -127,14 +127,10 @@ fn add_ports(asm: &mut Assembler) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_testkit::frames::{ethernet, udp, v4};
 
-    /// UDP over IPv4.
-    fn frame() -> [u8; 60] {
-        let mut frame = [0; 60];
-        for (at, byte) in [(12, 0x08), (14, 0x45), (23, 17), (29, 1), (33, 2), (35, 3)] {
-            frame[at] = byte;
-        }
-        frame
+    fn frame() -> Vec<u8> {
+        ethernet(0x0800, &v4(17, 0, &udp(2, 3, &[0; 18])))
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Several groups on one device; each gets all packets.
 
-use super::trials::{CAPTURED, Trials, counting};
+use super::trials::{CAPTURED, FLOODS, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::{Host, Side};
 use crate::measure::Column;
-use crate::reader::{Core, Seat, Work};
+use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
 
 const COLUMNS: [Column; 3] = [
@@ -15,20 +15,17 @@ const COLUMNS: [Column; 3] = [
 ];
 
 /// Groups of one member each.
-static GROUPS: Trials = Trials {
+const GROUPS: Trials = Trials {
     len: SHORTEST,
     what: "defaults, by groups",
     columns: &COLUMNS,
-    shorter: 1,
-    seats: |key| seats(key, "hash"),
-    reads: counting,
-    shown: &[],
+    receivers: |key| counting(Side::Ours, seats(key, "hash")),
+    ..FLOODS
 };
 /// The same on the XDP engine; the host keeps nothing.
-static XDP_GROUPS: Trials = Trials {
+const XDP_GROUPS: Trials = Trials {
     what: "xdp, by groups",
-    seats: |key| seats(key, "flow"),
-    reads: |_| (Side::Xdp(Host::Nothing), Work::Count),
+    receivers: |key| counting(Side::Xdp(Host::Nothing), seats(key, "flow")),
     shown: &CAPTURED,
     ..GROUPS
 };

@@ -1,31 +1,12 @@
 //! The paper's Fig. 10: two workers of a group capture what one busy worker can't.
 
-use std::time::Duration;
-
-use anyhow::Result;
-
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
-use crate::generator::{Load, Way};
+use super::trials::{FLOODS, Receivers, Trials};
+use crate::figure::Figure;
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
+use crate::measure::Column;
 use crate::reader::{Core, Seat, Settings, Work};
-use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 
-/// Busy workers of a group under `hash`, on our library.
-#[derive(Debug)]
-pub(super) struct Workers {
-    /// Busy time per packet.
-    microseconds: u32,
-    /// Run length in floods, so that what the rings hold at the end is a small part.
-    longer: u32,
-}
-
-/// Offered load in hundredths: packets per second times busy seconds per packet.
-const LOAD: u64 = 130;
-const LEN: usize = 508;
 const GROUP: u16 = 41;
 
 /// The second worker shares its core with the generator and the kernel's receive path.
@@ -38,43 +19,6 @@ const COLUMNS: [Column; 2] = [
     Column::new("two", "2 workers"),
 ];
 
-impl Measure for Workers {
-    fn name(&self) -> String {
-        format!(
-            "{LEN} bytes, {} us of work a packet, load {}",
-            self.microseconds,
-            LOAD as f64 / 100.0
-        )
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let workers = if column.key == "one" { 1 } else { 2 };
-        let trial = Trial {
-            side: Side::Ours,
-            settings: RING,
-            work: Work::Busy(self.microseconds * 1000),
-            seats: &SEATS[..workers],
-            load: self.load(bench.way, bench.time * self.longer),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-}
-
-impl Workers {
-    fn load(&self, way: Way, time: Duration) -> Load {
-        Load::Paced {
-            len: LEN,
-            pps: LOAD * 10_000 / u64::from(self.microseconds),
-            way,
-            time,
-        }
-    }
-}
-
 /// The system's default size: with a larger ring one worker would lag longer before it loses
 /// packets.
 const RING: Settings = Settings {
@@ -82,16 +26,31 @@ const RING: Settings = Settings {
     ..Settings::DEFAULT
 };
 
-pub(super) static LIGHT: Workers = Workers {
-    microseconds: 5,
-    longer: 1,
+/// Workers of a group under `hash`, on our library, which are busy for so many microseconds with a
+/// packet.
+fn busy(microseconds: u32, key: &str) -> Receivers {
+    let workers = if key == "one" { 1 } else { 2 };
+    let work = Work::Busy(microseconds * 1000);
+    Receivers::Readers(Side::Ours, RING, work, SEATS[..workers].to_vec())
+}
+
+pub(super) const LIGHT: Trials = Trials {
+    len: 508,
+    what: "5 us of work a packet, load 1.3",
+    columns: &COLUMNS,
+    receivers: |key| busy(5, key),
+    pps: 1_300_000 / 5,
+    ..FLOODS
 };
-static HEAVY: Workers = Workers {
-    microseconds: 20,
-    longer: 3,
+const HEAVY: Trials = Trials {
+    what: "20 us of work a packet, load 1.3",
+    receivers: |key| busy(20, key),
+    pps: 1_300_000 / 20,
+    lengths: 3.0,
+    ..LIGHT
 };
 
-const fn captured(what: &'static str, by: &'static Workers, of: &'static str, must: Must) -> Goal {
+const fn captured(what: &'static str, by: &'static Trials, of: &'static str, must: Must) -> Goal {
     Goal::ratio(what, by, Figure::CapturedShare, must).alone(of)
 }
 

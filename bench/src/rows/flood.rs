@@ -1,56 +1,27 @@
 //! Rows with one reader on each library and a flood.
 
-use anyhow::Result;
-
 use super::SIDES;
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
+use super::trials::{FLOODS, Trials, alone};
+use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::reader::Settings;
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 
-/// A counting reader on our library and on the system's.
-#[derive(Debug)]
-pub(super) struct Flood {
-    pub(super) len: usize,
-    pub(super) settings: Settings,
-}
-
-impl Measure for Flood {
-    fn name(&self) -> String {
-        format!("{} bytes, {}", self.len, self.settings.name())
-    }
-
-    fn columns(&self) -> &[Column] {
-        &SIDES
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let trial = Trial {
-            side: Side::of(column.key),
-            settings: self.settings,
-            work: Work::Count,
-            seats: &[Seat::ALONE],
-            load: bench.flood(self.len),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample()))
-    }
-}
-
-static SHORT_FRAMES: Flood = Flood {
+pub(super) const SHORT_FRAMES: Trials = Trials {
     len: SHORTEST,
-    settings: Settings::DEFAULT,
+    what: "defaults",
+    columns: &SIDES,
+    ..FLOODS
 };
-static LONG_FRAMES: Flood = Flood {
+const LONG_FRAMES: Trials = Trials {
     len: 1496,
-    settings: Settings {
-        snaplen: Some(96),
-        ..Settings::DEFAULT
-    },
+    what: "snaplen 96",
+    receivers: |key| alone(key, CUT),
+    ..SHORT_FRAMES
+};
+pub(super) const CUT: Settings = Settings {
+    snaplen: Some(96),
+    ..Settings::DEFAULT
 };
 
 pub(super) const TPACKET: Row = Row {

@@ -2,12 +2,12 @@
 
 use super::fanout::LIGHT;
 use super::placement;
-use super::trials::{CAPTURED, Trials, counting};
+use super::trials::{CAPTURED, FLOODS, Receivers, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
 use crate::measure::Column;
-use crate::reader::{Core, Seat, Work};
+use crate::reader::{Core, Seat, Settings, Work};
 use crate::row::{Goal, Must, Row};
 
 const GROUP: u16 = 44;
@@ -25,20 +25,24 @@ const ON_BOTH: [Seat; 2] = [
 ];
 
 /// The article's four steps: recvfrom(2) per packet or a ring, one reader or one on each core.
-static LADDER: Trials = Trials {
+const LADDER: Trials = Trials {
     len: SHORTEST,
     what: "the article's steps",
     columns: &STEPS,
-    shorter: 1,
-    seats: |key| match key {
-        "recv" | "ring" => vec![Seat::ALONE],
-        _ => ON_BOTH.to_vec(),
-    },
-    reads: |key| match key {
-        "recv" | "fanout" => (Side::System, Work::Receive),
-        _ => (Side::Ours, Work::Count),
+    receivers: |key| {
+        let seats = match key {
+            "recv" | "ring" => vec![Seat::ALONE],
+            _ => ON_BOTH.to_vec(),
+        };
+        match key {
+            "recv" | "fanout" => {
+                Receivers::Readers(Side::System, Settings::DEFAULT, Work::Receive, seats)
+            }
+            _ => counting(Side::Ours, seats),
+        }
     },
     shown: &CAPTURED,
+    ..FLOODS
 };
 
 const MODES: [Column; 4] = [
@@ -55,20 +59,23 @@ const fn by_mode(len: usize) -> Trials {
         len,
         what: "readers that count, by mode",
         columns: &MODES,
-        // There are many columns, so each run is short.
-        shorter: 2,
-        seats: |key| match key {
-            "none" => vec![Seat::ALONE],
-            mode => vec![Seat::grouped(Core::Other, GROUP, mode); 2],
+        receivers: |key| {
+            let seats = match key {
+                "none" => vec![Seat::ALONE],
+                mode => vec![Seat::grouped(Core::Other, GROUP, mode); 2],
+            };
+            counting(Side::Ours, seats)
         },
-        reads: counting,
+        // There are many columns, so each run is short.
+        lengths: 0.5,
         shown: &CAPTURED,
+        ..FLOODS
     }
 }
 
-static AT_60: Trials = by_mode(SHORTEST);
-static AT_252: Trials = by_mode(252);
-static AT_1496: Trials = by_mode(1496);
+const AT_60: Trials = by_mode(SHORTEST);
+const AT_252: Trials = by_mode(252);
+const AT_1496: Trials = by_mode(1496);
 
 const fn step(what: &'static str, of: &'static str) -> Goal {
     Goal::ratio(what, &LADDER, Figure::CapturedPps, Must::Free).between(of, "recv")

@@ -2,9 +2,10 @@
 //! Fig. 9, the article's script.
 
 use super::polled::{Layout, Polled};
-use super::trials::{CAPTURED, Trials, counting};
+use super::trials::{CAPTURED, FLOODS, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
+use crate::libraries::Side;
 use crate::measure::Column;
 use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
@@ -22,14 +23,13 @@ const COLUMNS: [Column; 7] = [
 ];
 
 /// One reader, or two in a group.
-static PLACED: Trials = Trials {
+const PLACED: Trials = Trials {
     len: SHORTEST,
     what: "defaults, by place",
     columns: &COLUMNS,
-    shorter: 1,
-    seats,
-    reads: counting,
+    receivers: |key| counting(Side::Ours, seats(key)),
     shown: &CAPTURED,
+    ..FLOODS
 };
 
 /// The paper's Fig. 9 at another frame length: of two readers none, one or both overlap.
@@ -38,13 +38,13 @@ const fn overlap(len: usize) -> Trials {
         len,
         what: "defaults, by overlap",
         columns: COLUMNS.split_at(4).1,
-        shorter: 2,
+        lengths: 0.5,
         ..PLACED
     }
 }
 
-static AT_508: Trials = overlap(508);
-static AT_1496: Trials = overlap(1496);
+const AT_508: Trials = overlap(508);
+const AT_1496: Trials = overlap(1496);
 
 fn seats(key: &'static str) -> Vec<Seat> {
     let seat = |place: &Core| Seat::grouped(*place, GROUP, "hash");

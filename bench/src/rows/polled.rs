@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap_linux::wait::clock;
 use fanpcap_nic::apply;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::facts::Facts;
@@ -21,7 +20,7 @@ use crate::cores::{Cores, Occupant};
 use crate::cpu;
 use crate::figure::{Figure, Sample};
 use crate::generator::frame::SHORTEST;
-use crate::generator::{self, Launch, Load, Sent, Way};
+use crate::generator::{Load, Sent, Way};
 use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::pause::pause;
@@ -68,9 +67,6 @@ const ENDS: [Ends; 2] = [["fpbnear1", "fpbfar1"], ["fpbnear2", "fpbfar2"]];
 /// The group of each link's readers. They share its packets by the CPU that polls.
 const GROUPS: [u16; 2] = [46, 47];
 const MODE: &str = "cpu";
-
-/// Until then the generators are ready.
-const READY: Duration = Duration::from_millis(500);
 
 impl Measure for Polled {
     fn name(&self) -> String {
@@ -138,7 +134,6 @@ impl Polled {
         let occupants: Vec<Occupant> = links.iter().flat_map(Link::occupants).collect();
         let polled = polling_time(links)?;
         let cores = Cores::watch(bench, &occupants)?;
-        let at = clock::monotonic_ns() + u64::try_from(READY.as_nanos())?;
         let pps = self.pps / (links.len() * QUEUES) as u64;
         let load = Load::Paced {
             len: SHORTEST,
@@ -146,23 +141,10 @@ impl Polled {
             way: Way::LiveFrames,
             time: bench.time,
         };
-        let mut generators = Vec::new();
-        for link in links {
-            for cpu in cpus {
-                let launch = Launch {
-                    cpu,
-                    load,
-                    reader: None,
-                    at: Some(at),
-                };
-                generators.push((cpu, bench.launch_on(link.wire, launch)?));
-            }
-        }
-        let finish = |(cpu, generator)| Ok((cpu, generator::finish(generator)?));
-        let sent = generators
-            .into_iter()
-            .map(finish)
-            .collect::<Result<Vec<(usize, Sent)>>>()?;
+        let places = links
+            .iter()
+            .flat_map(|link| cpus.map(|cpu| (link.wire, cpu)));
+        let sent = bench.generate_together(places, load)?;
         let undisturbed = cores.undisturbed_by(&sent, true)?;
         bench.stray()?;
         pause(GRACE)?;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::SIDES;
-use super::flood::Flood;
+use super::flood::SHORT_FRAMES;
 use super::latency::{Latency, micros};
+use super::trials::{Trials, alone};
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Load;
-use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::pause::pause;
@@ -100,9 +100,10 @@ const SOON: Settings = Settings {
     ..Settings::DEFAULT
 };
 
-static FLOOD: Flood = Flood {
-    len: SHORTEST,
-    settings: IMMEDIATELY,
+const FLOOD: Trials = Trials {
+    what: "immediate mode",
+    receivers: |key| alone(key, IMMEDIATELY),
+    ..SHORT_FRAMES
 };
 static LATENCY: Latency = Latency {
     what: "",

@@ -1,16 +1,13 @@
 //! A measure of two receive queues against one: a generator on each core, one reader that skips.
 
-use std::time::Duration;
-
 use anyhow::Result;
-use fanpcap_linux::wait::clock;
 
 use super::unread::no_live_frames;
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};
 use crate::figure::{Figure, Sample};
 use crate::generator::frame::SHORTEST;
-use crate::generator::{self, Launch, Load, Sent, Way};
+use crate::generator::{Load, Sent, Way};
 use crate::libraries::{Host, Side};
 use crate::measure::{Column, Measure};
 use crate::outside::Tally;
@@ -37,9 +34,6 @@ pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
     let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
     shared.then(|| "both CPUs have the same receive queue".to_owned())
 }
-
-/// Until then the generators are ready.
-const READY: Duration = Duration::from_millis(500);
 
 impl Measure for Queues {
     fn name(&self) -> String {
@@ -122,27 +116,15 @@ impl Flood {
     fn run(bench: &Bench, cpus: &[usize], readers: &[Occupant]) -> Result<Self> {
         let before = bench.arrived()?;
         let cores = Cores::watch(bench, readers)?;
-        let at = clock::monotonic_ns() + u64::try_from(READY.as_nanos())?;
-        let launch = |cpu: &usize| {
-            bench.launch(Launch {
-                cpu: *cpu,
-                load: Load::Flood(SHORTEST, Way::LiveFrames, bench.time),
-                reader: None,
-                at: Some(at),
-            })
-        };
-        let generators = cpus.iter().map(launch).collect::<Result<Vec<_>>>()?;
-        let sent = generators
-            .into_iter()
-            .map(generator::finish)
-            .collect::<Result<Vec<_>>>()?;
-        let by_cpu: Vec<_> = cpus.iter().copied().zip(sent.iter().copied()).collect();
-        let undisturbed = cores.undisturbed_by(&by_cpu, false)?;
+        let places = cpus.iter().map(|cpu| (&bench.wire, *cpu));
+        let load = Load::Flood(SHORTEST, Way::LiveFrames, bench.time);
+        let sent = bench.generate_together(places, load)?;
+        let undisturbed = cores.undisturbed_by(&sent, false)?;
         bench.stray()?;
         Ok(Self {
             undisturbed,
             arrived: bench.arrived()?.received - before.received,
-            sent,
+            sent: sent.into_iter().map(|(_, sent)| sent).collect(),
         })
     }
 

@@ -1,8 +1,9 @@
 //! Cost of the kernel's modes and of ours on the receiving core, beyond a plain socket.
 
-use super::trials::{Trials, counting};
+use super::trials::{FLOODS, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
+use crate::libraries::Side;
 use crate::measure::Column;
 use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
@@ -50,23 +51,19 @@ fn seats(key: &'static str) -> Vec<Seat> {
     }
 }
 
-static OURS: Trials = Trials {
+const OURS: Trials = Trials {
     len: SHORTEST,
     what: "defaults, flow and hash",
     columns: &FLOW,
-    shorter: 1,
-    seats,
-    reads: counting,
+    receivers: |key| counting(Side::Ours, seats(key)),
     shown: &SHOWN,
+    ..FLOODS
 };
-static MODES: Trials = Trials {
-    len: SHORTEST,
+const MODES: Trials = Trials {
     what: "defaults, by mode",
     columns: &KERNELS,
-    shorter: 2,
-    seats,
-    reads: counting,
-    shown: &SHOWN,
+    lengths: 0.5,
+    ..OURS
 };
 
 const fn extra(what: &'static str, by: &'static Trials, of: &'static str) -> Goal {

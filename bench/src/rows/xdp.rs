@@ -1,30 +1,14 @@
 //! Our XDP engine against the system's library and against what the driver can do at the most.
 
-use anyhow::Result;
-
-use super::trials::CAPTURED;
-use super::unread::{self, no_live_frames};
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
+use super::flood::CUT as SNAPLEN;
+use super::trials::{CAPTURED, FLOODS, Receivers, Trials, alone};
+use crate::figure::Figure;
+use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
-use crate::generator::{Load, Way};
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::Settings;
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 use crate::verdict::Verdict;
-
-/// One counting reader, asleep until packets come. Both libraries get frames that reach the device
-/// as XDP frames, or both skbs: a veth makes an XDP frame of an skb by copying it.
-#[derive(Debug)]
-struct Engine {
-    len: usize,
-    settings: Settings,
-    columns: &'static [Column],
-    way: Way,
-}
 
 const SYSTEM: Column = Column::new("system", "libpcap");
 const STEAL: Column = Column::new("steal", "fanpcap, xdp");
@@ -34,85 +18,52 @@ const STEALS_BY_LIMIT: [Column; 3] = [STEAL, SYSTEM, Column::new("limit", "parse
 /// The host gets all.
 const PASSES: [Column; 2] = [Column::new("xdp", "fanpcap, xdp, XDP_PASS"), SYSTEM];
 
-impl Measure for Engine {
-    fn name(&self) -> String {
-        let host = if self.columns == PASSES {
-            "XDP_PASS"
-        } else {
-            "the host keeps nothing"
-        };
-        let from = match self.way {
-            Way::LiveFrames => "",
-            Way::Sendmmsg => ", from skbs",
-        };
-        format!("{} bytes, {}, {host}{from}", self.len, self.settings.name())
-    }
-
-    fn columns(&self) -> &[Column] {
-        self.columns
-    }
-
-    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(match self.way {
-            Way::LiveFrames => no_live_frames(bench),
-            Way::Sendmmsg => None,
-        })
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        if column.key == "limit" {
-            return unread::flood(bench, Some(Verdict::Parse), bench.time);
-        }
-        let trial = Trial {
-            side: Side::of(column.key),
-            settings: self.settings,
-            work: Work::Count,
-            seats: &[Seat::ALONE],
-            load: Load::Flood(self.len, self.way, bench.time),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &CAPTURED
-    }
-}
-
-const LONG: usize = 1496;
-const SNAPLEN: Settings = Settings {
-    snaplen: Some(96),
-    ..Settings::DEFAULT
+/// One counting reader, asleep until packets come. Both libraries get frames that reach the device
+/// as XDP frames, or both skbs: a veth makes an XDP frame of an skb by copying it.
+const STOLEN: Trials = Trials {
+    len: SHORTEST,
+    what: "defaults, the host keeps nothing",
+    columns: &STEALS,
+    way: Some(Way::LiveFrames),
+    shown: &CAPTURED,
+    ..FLOODS
+};
+const SHORT: Trials = Trials {
+    columns: &STEALS_BY_LIMIT,
+    receivers: |key| match key {
+        "limit" => Receivers::Program(Verdict::Parse),
+        key => alone(key, Settings::DEFAULT),
+    },
+    ..STOLEN
+};
+const WHOLE: Trials = Trials {
+    len: 1496,
+    ..STOLEN
+};
+const CUT: Trials = Trials {
+    what: "snaplen 96, the host keeps nothing",
+    receivers: |key| alone(key, SNAPLEN),
+    ..WHOLE
+};
+const PASSED: Trials = Trials {
+    what: "defaults, XDP_PASS",
+    columns: &PASSES,
+    ..STOLEN
 };
 
-const fn live(len: usize, settings: Settings, columns: &'static [Column]) -> Engine {
-    Engine {
-        len,
-        settings,
-        columns,
-        way: Way::LiveFrames,
+const fn skbs(live: Trials) -> Trials {
+    Trials {
+        way: Some(Way::Sendmmsg),
+        ..live
     }
 }
 
-const fn skbs(len: usize, settings: Settings, columns: &'static [Column]) -> Engine {
-    Engine {
-        len,
-        settings,
-        columns,
-        way: Way::Sendmmsg,
-    }
-}
+const SHORT_SKBS: Trials = skbs(STOLEN);
+const WHOLE_SKBS: Trials = skbs(WHOLE);
+const CUT_SKBS: Trials = skbs(CUT);
+const PASSED_SKBS: Trials = skbs(PASSED);
 
-static SHORT: Engine = live(SHORTEST, Settings::DEFAULT, &STEALS_BY_LIMIT);
-static CUT: Engine = live(LONG, SNAPLEN, &STEALS);
-static WHOLE: Engine = live(LONG, Settings::DEFAULT, &STEALS);
-static PASSED: Engine = live(SHORTEST, Settings::DEFAULT, &PASSES);
-
-static SHORT_SKBS: Engine = skbs(SHORTEST, Settings::DEFAULT, &STEALS);
-static CUT_SKBS: Engine = skbs(LONG, SNAPLEN, &STEALS);
-static WHOLE_SKBS: Engine = skbs(LONG, Settings::DEFAULT, &STEALS);
-static PASSED_SKBS: Engine = skbs(SHORTEST, Settings::DEFAULT, &PASSES);
-
-impl Engine {
+impl Trials {
     const fn captured(&'static self, what: &'static str, of: &'static str, must: Must) -> Goal {
         Goal::ratio(what, self, Figure::CapturedPps, must).between(of, "system")
     }

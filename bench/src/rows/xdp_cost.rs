@@ -1,23 +1,13 @@
 //! What each part of the XDP engine's path costs the receiving core.
 
-use anyhow::Result;
-
-use super::unread::{self, no_live_frames};
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
+use super::trials::{FLOODS, Receivers, Trials, alone};
+use crate::figure::Figure;
+use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
-use crate::generator::{Load, Way};
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::Settings;
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 use crate::verdict::Verdict;
-
-/// The same flood into more and more of it.
-#[derive(Debug)]
-struct Stack;
 
 const COLUMNS: [Column; 8] = [
     Column::new("alone", "generator alone"),
@@ -30,50 +20,25 @@ const COLUMNS: [Column; 8] = [
     Column::new("system", "libpcap"),
 ];
 
-impl Measure for Stack {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, by what receives them")
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(no_live_frames(bench))
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        // Short runs: there are many columns.
-        let time = bench.time / 2;
-        let verdict = match column.key {
-            "alone" => None,
-            "drop" => Some(Verdict::Drop),
-            "parse" => Some(Verdict::Parse),
-            "stamp" => Some(Verdict::Stamp),
-            "pass" => Some(Verdict::Pass),
-            _ => return captured(bench, Side::of(column.key)),
-        };
-        unread::flood(bench, verdict, time)
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[Figure::GeneratorNs, Figure::ReaderNs, Figure::CapturedPps]
-    }
-}
-
-fn captured(bench: &Bench, side: Side) -> Result<Result<Sample, Refusal>> {
-    let trial = Trial {
-        side,
-        settings: Settings::DEFAULT,
-        work: Work::Count,
-        seats: &[Seat::ALONE],
-        load: Load::Flood(SHORTEST, Way::LiveFrames, bench.time / 2),
-    };
-    Ok(trial.run(bench)?.map(|done| done.sample()))
-}
-
-static STACK: Stack = Stack;
+/// The same flood into more and more of it.
+const STACK: Trials = Trials {
+    len: SHORTEST,
+    what: "by what receives them",
+    columns: &COLUMNS,
+    receivers: |key| match key {
+        "alone" => Receivers::Nothing,
+        "drop" => Receivers::Program(Verdict::Drop),
+        "parse" => Receivers::Program(Verdict::Parse),
+        "stamp" => Receivers::Program(Verdict::Stamp),
+        "pass" => Receivers::Program(Verdict::Pass),
+        key => alone(key, Settings::DEFAULT),
+    },
+    way: Some(Way::LiveFrames),
+    // There are many columns.
+    lengths: 0.5,
+    shown: &[Figure::GeneratorNs, Figure::ReaderNs, Figure::CapturedPps],
+    ..FLOODS
+};
 
 const fn of(what: &'static str, of: &'static str) -> Goal {
     Goal::ratio(what, &STACK, Figure::GeneratorNs, Must::Free).alone(of)

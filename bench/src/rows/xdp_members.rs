@@ -1,12 +1,12 @@
 //! Several members of a group on the XDP engine, and several receive queues.
 
 use super::queues::Queues;
-use super::trials::{CAPTURED, Trials};
+use super::trials::{CAPTURED, FLOODS, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::{Host, Side};
 use crate::measure::Column;
-use crate::reader::{Core, Seat, Work};
+use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
 
 const GROUP: u16 = 61;
@@ -17,17 +17,17 @@ const COLUMNS: [Column; 2] = [
 ];
 
 /// All readers share the core that does not receive.
-static MEMBERS: Trials = Trials {
+const MEMBERS: Trials = Trials {
     len: SHORTEST,
     what: "xdp, mode flow, by members",
     columns: &COLUMNS,
-    shorter: 1,
-    seats: |key| {
+    receivers: |key| {
         let members = if key == "one" { 1 } else { 4 };
-        vec![Seat::grouped(Core::Other, GROUP, "flow"); members]
+        let seats = vec![Seat::grouped(Core::Other, GROUP, "flow"); members];
+        counting(Side::Xdp(Host::Nothing), seats)
     },
-    reads: |_| (Side::Xdp(Host::Nothing), Work::Count),
     shown: &CAPTURED,
+    ..FLOODS
 };
 
 static QUEUES: Queues = Queues;

@@ -1,4 +1,7 @@
-//! Classic BPF: one instruction.
+//! Classic BPF: one instruction, its opcodes and the metadata that it loads.
+
+pub mod opcode;
+pub mod ancillary;
 
 /// One instruction of classic BPF, laid out as `struct sock_filter` (linux/filter.h) and libpcap's
 /// `struct bpf_insn`.
@@ -28,6 +31,6 @@ impl Classic {
 
     /// Ends the BPF program and keeps the packet's first `bytes` bytes; 0 rejects the packet.
     pub const fn keep(bytes: u32) -> Self {
-        Self::new(0x06, bytes) // BPF_RET | BPF_K
+        Self::new(opcode::RET_K, bytes)
     }
 }

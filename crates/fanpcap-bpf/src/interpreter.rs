@@ -5,6 +5,7 @@
 //! zero reject the packet.
 
 use crate::Classic;
+use crate::classic::{ancillary::SKF_AD_OFF, opcode::*};
 
 /// What a classic BPF program reads.
 pub trait Packet {
@@ -44,16 +45,6 @@ pub fn run<P: Packet>(program: &[Classic], packet: &P, shifts: Shifts) -> u32 {
     machine.run(program).unwrap_or(0)
 }
 
-/// -0x1000 as BPF programs carry it.
-const SKF_AD_OFF: u32 = 0xffff_f000;
-
-// Classes (linux/bpf_common.h).
-const ALU: u16 = 0x04;
-const JMP: u16 = 0x05;
-const RET: u16 = 0x06;
-/// The operand is the index register, not the constant.
-const X: u16 = 0x08;
-
 struct Machine<'p, P> {
     a: u32,
     x: u32,
@@ -70,7 +61,7 @@ impl<P: Packet> Machine<'_, P> {
         loop {
             let instruction = program.get(at)?;
             at += 1;
-            match instruction.code & 0x07 {
+            match instruction.code & CLASS {
                 RET => return self.returned(instruction),
                 JMP => at = at.checked_add(self.jump(instruction)?)?,
                 ALU => self.a = self.computed(instruction)?,
@@ -81,8 +72,8 @@ impl<P: Packet> Machine<'_, P> {
 
     fn returned(&self, instruction: &Classic) -> Option<u32> {
         match instruction.code {
-            0x06 => Some(instruction.k),
-            0x16 => Some(self.a),
+            RET_K => Some(instruction.k),
+            RET_A => Some(self.a),
             _ => None,
         }
     }
@@ -99,11 +90,11 @@ impl<P: Packet> Machine<'_, P> {
     fn jump(&self, instruction: &Classic) -> Option<usize> {
         let operand = self.operand(instruction);
         let is_true = match instruction.code & !X {
-            0x05 if instruction.code & X == 0 => return usize::try_from(instruction.k).ok(),
-            0x15 => self.a == operand,
-            0x25 => self.a > operand,
-            0x35 => self.a >= operand,
-            0x45 => self.a & operand != 0,
+            JMP_JA if instruction.code & X == 0 => return usize::try_from(instruction.k).ok(),
+            JMP_JEQ_K => self.a == operand,
+            JMP_JGT_K => self.a > operand,
+            JMP_JGE_K => self.a >= operand,
+            JMP_JSET_K => self.a & operand != 0,
             _ => return None,
         };
         let over = if is_true {
@@ -118,18 +109,18 @@ impl<P: Packet> Machine<'_, P> {
     fn computed(&self, instruction: &Classic) -> Option<u32> {
         let (a, operand) = (self.a, self.operand(instruction));
         Some(match instruction.code & !X {
-            0x04 => a.wrapping_add(operand),
-            0x14 => a.wrapping_sub(operand),
-            0x24 => a.wrapping_mul(operand),
-            0x34 => a.checked_div(operand)?,
-            0x44 => a | operand,
-            0x54 => a & operand,
-            0x64 | 0x74 if operand >= 32 && self.shifts == Shifts::Zero => 0,
-            0x64 => a.wrapping_shl(operand),
-            0x74 => a.wrapping_shr(operand),
-            0x84 if instruction.code & X == 0 => a.wrapping_neg(),
-            0x94 => a.checked_rem(operand)?,
-            0xa4 => a ^ operand,
+            ALU_ADD_K => a.wrapping_add(operand),
+            ALU_SUB_K => a.wrapping_sub(operand),
+            ALU_MUL_K => a.wrapping_mul(operand),
+            ALU_DIV_K => a.checked_div(operand)?,
+            ALU_OR_K => a | operand,
+            ALU_AND_K => a & operand,
+            ALU_LSH_K | ALU_RSH_K if operand >= 32 && self.shifts == Shifts::Zero => 0,
+            ALU_LSH_K => a.wrapping_shl(operand),
+            ALU_RSH_K => a.wrapping_shr(operand),
+            ALU_NEG if instruction.code & X == 0 => a.wrapping_neg(),
+            ALU_MOD_K => a.checked_rem(operand)?,
+            ALU_XOR_K => a ^ operand,
             _ => return None,
         })
     }
@@ -139,24 +130,24 @@ impl<P: Packet> Machine<'_, P> {
     fn transfer(&mut self, instruction: &Classic) -> Option<()> {
         let Classic { code, k, .. } = *instruction;
         match code {
-            0x00 => self.a = k,
-            0x20 => self.a = self.absolute::<4>(k)?,
-            0x28 => self.a = self.absolute::<2>(k)?,
-            0x30 => self.a = self.absolute::<1>(k)?,
-            0x40 => self.a = self.indirect::<4>(k)?,
-            0x48 => self.a = self.indirect::<2>(k)?,
-            0x50 => self.a = self.indirect::<1>(k)?,
-            0x60 => self.a = *self.memory.get(k as usize)?,
-            0x80 => self.a = self.packet.wire_len(),
-            0x01 => self.x = k,
-            0x61 => self.x = *self.memory.get(k as usize)?,
-            0x81 => self.x = self.packet.wire_len(),
+            LD_IMM => self.a = k,
+            LD_W_ABS => self.a = self.absolute::<4>(k)?,
+            LD_H_ABS => self.a = self.absolute::<2>(k)?,
+            LD_B_ABS => self.a = self.absolute::<1>(k)?,
+            LD_W_IND => self.a = self.indirect::<4>(k)?,
+            LD_H_IND => self.a = self.indirect::<2>(k)?,
+            LD_B_IND => self.a = self.indirect::<1>(k)?,
+            LD_MEM => self.a = *self.memory.get(k as usize)?,
+            LD_W_LEN => self.a = self.packet.wire_len(),
+            LDX_IMM => self.x = k,
+            LDX_MEM => self.x = *self.memory.get(k as usize)?,
+            LDX_W_LEN => self.x = self.packet.wire_len(),
             // The length of IPv4's header.
-            0xb1 => self.x = u32::from(self.packet.bytes::<1>(k)?[0] & 0x0f) << 2,
-            0x02 => *self.memory.get_mut(k as usize)? = self.a,
-            0x03 => *self.memory.get_mut(k as usize)? = self.x,
-            0x07 => self.x = self.a,
-            0x87 => self.a = self.x,
+            LDX_B_MSH => self.x = u32::from(self.packet.bytes::<1>(k)?[0] & 0x0f) << 2,
+            ST => *self.memory.get_mut(k as usize)? = self.a,
+            STX => *self.memory.get_mut(k as usize)? = self.x,
+            MISC_TAX => self.x = self.a,
+            MISC_TXA => self.a = self.x,
             _ => return None,
         }
         Some(())

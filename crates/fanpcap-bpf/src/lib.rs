@@ -2,7 +2,7 @@
 //! classic BPF. No I/O.
 #![forbid(unsafe_code)]
 
-mod classic;
+pub mod classic;
 mod instruction;
 mod interpreter;
 mod object;

@@ -131,6 +131,7 @@ impl std::error::Error for OpenError {}
 mod tests {
     use super::*;
     use crate::{Dispatched, Handle, Header, Precision};
+    use fanpcap_bpf::classic::opcode::{LD_H_ABS, RET_K};
     use std::{env, fs, panic, process};
 
     const SYSTEM: [&str; 3] = [
@@ -209,8 +210,11 @@ mod tests {
         let Some(library) = system() else { return };
         let code = library.compile("vlan 7", 65_535).unwrap();
         // The type behind the addresses, loaded from the bytes.
-        assert_eq!((code[0].code, code[0].k), (0x28, 12));
-        assert_eq!(code.last().map(|last| (last.code, last.k)), Some((0x06, 0)));
+        assert_eq!((code[0].code, code[0].k), (LD_H_ABS, 12));
+        assert_eq!(
+            code.last().map(|last| (last.code, last.k)),
+            Some((RET_K, 0))
+        );
         let wrong = library.compile("tpc port", 65_535).unwrap_err();
         assert_eq!(wrong.call, "pcap_compile");
         assert!(!wrong.reason.is_empty());

@@ -5,6 +5,7 @@
 //! direction and interface. A filter that reads values known only to the kernel, such as the mark,
 //! rejects the packet.
 
+use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::{self as bpf, Classic, Shifts};
 use fanpcap_ring::Frame;
 
@@ -90,16 +91,16 @@ impl bpf::Packet for View<'_> {
     fn ancillary(&self, offset: u32, a: u32, x: u32) -> Option<u32> {
         let tag = |of: fn((u16, u16)) -> u16| u32::from(self.vlan.map_or(0, of));
         Some(match offset {
-            0 => self.protocol.into(),
-            4 => self.pkttype.into(),
-            8 => self.ifindex,
-            28 => self.hatype.into(),
-            40 => a ^ x,
+            SKF_AD_PROTOCOL => self.protocol.into(),
+            SKF_AD_PKTTYPE => self.pkttype.into(),
+            SKF_AD_IFINDEX => self.ifindex,
+            SKF_AD_HATYPE => self.hatype.into(),
+            SKF_AD_ALU_XOR_X => a ^ x,
             // The whole control information, as the kernel loads it. libpcap's compiler masks the
             // bits.
-            44 => tag(|(_, tci)| tci),
-            48 => self.vlan.is_some().into(),
-            60 => tag(|(tpid, _)| tpid),
+            SKF_AD_VLAN_TAG => tag(|(_, tci)| tci),
+            SKF_AD_VLAN_TAG_PRESENT => self.vlan.is_some().into(),
+            SKF_AD_VLAN_TPID => tag(|(tpid, _)| tpid),
             _ => return None,
         })
     }

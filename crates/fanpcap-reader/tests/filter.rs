@@ -7,6 +7,8 @@
 )]
 
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_pcap::System;
 use fanpcap_reader::filter::View;
 use proptest::prelude::*;
@@ -57,13 +59,13 @@ proptest! {
         program.push(Classic::keep(answer));
         // Ancillary loads, which that interpreter takes for loads outside of the packet, have their
         // own test.
-        program.retain(|instruction| instruction.code & 0x07 != 0 || instruction.k < 0xffff_f000);
+        program.retain(|instruction| instruction.code & CLASS != LD || instruction.k < SKF_AD_OFF);
         // Shifts by more are undefined in C, and refused by the kernel.
-        for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, 0x64 | 0x74)) {
+        for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, ALU_LSH_K | ALU_RSH_K)) {
             shift.k %= 32;
         }
         // Its memory begins as whatever was on the stack.
-        let cleared = (0..16).map(|k| Classic::new(0x02, k));
+        let cleared = (0..16).map(|k| Classic::new(ST, k));
         program.splice(0..0, cleared);
         let (filter, validate) = (system().bpf_filter.unwrap(), system().bpf_validate.unwrap());
         let len = i32::try_from(program.len()).unwrap();
@@ -98,17 +100,21 @@ fn what_neither_libpcap_nor_the_kernel_defines_rejects_the_packet() {
 fn ancillary_loads_answer_as_the_kernel_does() {
     let loaded = |offset: u32| {
         let code = [
-            Classic::new(0x20, 0xffff_f000 + offset),
-            Classic::new(0x16, 0),
+            Classic::new(LD_W_ABS, SKF_AD_OFF + offset),
+            Classic::new(RET_A, 0),
         ];
         view(&[1, 2, 3, 4], 4).filtered(&code)
     };
-    assert_eq!(loaded(0), 0x86dd, "protocol");
-    assert_eq!(loaded(4), 4, "packet type");
-    assert_eq!(loaded(8), 7, "interface");
-    assert_eq!(loaded(28), 1, "hardware type");
-    assert_eq!(loaded(44), 0x6005, "VLAN tag");
-    assert_eq!(loaded(48), 1, "VLAN tag present");
-    assert_eq!(loaded(60), 0x88a8, "VLAN protocol");
-    assert_eq!(loaded(20), 0, "the mark, which nobody tells us: rejected");
+    assert_eq!(loaded(SKF_AD_PROTOCOL), 0x86dd);
+    assert_eq!(loaded(SKF_AD_PKTTYPE), 4);
+    assert_eq!(loaded(SKF_AD_IFINDEX), 7);
+    assert_eq!(loaded(SKF_AD_HATYPE), 1);
+    assert_eq!(loaded(SKF_AD_VLAN_TAG), 0x6005);
+    assert_eq!(loaded(SKF_AD_VLAN_TAG_PRESENT), 1);
+    assert_eq!(loaded(SKF_AD_VLAN_TPID), 0x88a8);
+    assert_eq!(
+        loaded(SKF_AD_MARK),
+        0,
+        "the mark, which nobody tells us: rejected"
+    );
 }

@@ -1,6 +1,7 @@
 //! Pcap filters see a frame with its tag in the bytes, as the reader's filters see the bytes of a
 //! packet.
 
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};
 use fanpcap_reader::filter::View;
 use fanpcap_steer::ir::{Filter, Function, Predicate, Steer, Tree};
@@ -74,6 +75,11 @@ fn shifts_are_the_kernels() {
     let made = Made::default();
     let op = Classic::new;
     // A = 1; X = 33; A <<= X; what it returns is then 2, and not 0.
-    let code = [op(0x00, 1), op(0x01, 33), op(0x6c, 0), op(0x16, 0)];
+    let code = [
+        op(LD_IMM, 1),
+        op(LDX_IMM, 33),
+        op(ALU_LSH_K | X, 0),
+        op(RET_A, 0),
+    ];
     assert!(ours(&code, &made));
 }

@@ -1,6 +1,8 @@
 //! Programs that are wrong, and what is said about them.
 
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::ancillary::{SKF_AD_OFF, SKF_AD_PKTTYPE};
+use fanpcap_bpf::classic::opcode::LD_B_ABS;
 use fanpcap_steer::{FILTER_LENGTH_MAX, tree};
 
 /// What is wrong, topic by topic.
@@ -224,8 +226,8 @@ const WRONG: [(&str, &[&str]); 11] = [
 fn refused(source: &str) -> String {
     let pcap = |text: &str| match text {
         "tcp" => Ok(Vec::new()),
-        // ldb #type
-        "inbound" => Ok(vec![Classic::new(0x30, 0xffff_f004)]),
+        // `ldb #type`
+        "inbound" => Ok(vec![Classic::new(LD_B_ABS, SKF_AD_OFF + SKF_AD_PKTTYPE)]),
         _ => Err("syntax error".to_owned()),
     };
     let error = tree(source, &pcap).expect_err(source);

@@ -39,6 +39,14 @@ pub fn await_for<T>(
     }
 }
 
+/// Waits until `is_so`.
+///
+/// # Panics
+/// When it is not so within [`LIMIT`].
+pub fn await_so(what: &str, mut is_so: impl FnMut() -> bool) {
+    await_for(what, LIMIT, || Ok(is_so().then_some(()))).expect("it comes to be so");
+}
+
 /// How many times longer all waits may take.
 fn patience() -> u32 {
     let set = env::var("FANPCAP_PATIENCE").ok();

@@ -5,6 +5,7 @@ use std::panic;
 use std::thread;
 
 use anyhow::{Context, Result};
+use fanpcap_linux::interface;
 pub use fanpcap_linux::process::netns::{current, enter};
 
 use crate::veth::ip;
@@ -22,6 +23,22 @@ pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
     };
     thread::scope(|scope| scope.spawn(body).join())
         .unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
+
+/// Runs a test in such a namespace with the veth pair va, vb as the kernel makes it, both up. The
+/// test gets the index of vb.
+///
+/// # Panics
+/// With the test; or the namespace or the pair can't be created (this needs root).
+pub fn on_pair(test: impl FnOnce(u32) + Send) {
+    let run = || {
+        ip("link add va type veth peer name vb")?;
+        ip("link set va up")?;
+        ip("link set vb up")?;
+        test(interface::index("vb").context("no device vb")?);
+        Ok(())
+    };
+    within_new(run).expect("a pair of devices");
 }
 
 /// Moves the calling thread to such a namespace.

@@ -4,18 +4,12 @@ use crate::layout::{self, XDP_DROP};
 use crate::{Capture, DeviceMaps, GroupProgram, Lanes, MemberRings};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
-use fanpcap_linux::process::netns;
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
+use fanpcap_testkit::frames::{ethernet, v4};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Moves the thread to a network namespace where the kernel sends nothing of its own.
-pub(crate) fn enter_quiet() {
-    netns::enter_new().unwrap();
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
-}
 
 /// A group whose slot 0 gets all that its steering program does not drop.
 pub(crate) struct Group {
@@ -99,10 +93,6 @@ pub(crate) fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
 
 /// A UDP frame.
 pub(crate) fn frame(len: u16) -> Vec<u8> {
-    let mut frame: Vec<u8> = (0..len).map(|at| at.to_le_bytes()[0]).collect();
-    frame[12..14].copy_from_slice(&[8, 0]);
-    frame[14] = 0x45;
-    frame[16..18].copy_from_slice(&(len - 14).to_be_bytes());
-    frame[20..24].copy_from_slice(&[0, 0, 64, 17]);
-    frame
+    let payload: Vec<u8> = (34..len).map(|at| at.to_le_bytes()[0]).collect();
+    ethernet(0x0800, &v4(17, 0, &payload))
 }

@@ -115,12 +115,9 @@ pub fn skip(reason: &str) {
 
 /// Whether packages can be built here; when not, it says so.
 pub fn can_build() -> bool {
-    let can = Command::new("dpkg-shlibdeps")
-        .arg("--version")
-        .output()
-        .is_ok();
+    let can = Command::new("dh").arg("--list").output().is_ok();
     if !can {
-        skip("no dpkg-dev here, which builds the package");
+        skip("no debhelper here, which builds the package");
     }
     can
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use fanpcap_gen::headers;
 use fanpcap_testkit::Injector;
-
-use crate::chance::Chance;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// As c/soak.h has them.
 const COLORS: u8 = 4;
@@ -40,15 +40,15 @@ impl Sender {
 
     /// Sends until it is told to stop.
     pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
-        let mut chance = Chance::new(self.seed);
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let mut numbers = [0_u64; COLORS as usize];
         while !stop.load(Ordering::Acquire) {
             let frames: Vec<Vec<u8>> = (0..BATCH)
-                .map(|_| frame(&mut chance, &mut numbers))
+                .map(|_| frame(&mut random, &mut numbers))
                 .collect();
             self.injector.send_all(&frames)?;
             self.sent.fetch_add(BATCH as u64, Ordering::Relaxed);
-            thread::sleep(Duration::from_micros(chance.below(PAUSE_US)));
+            thread::sleep(Duration::from_micros(random.random_range(..PAUSE_US)));
         }
         Ok(())
     }
@@ -58,14 +58,14 @@ impl Sender {
     }
 }
 
-/// A broadcast frame of a colour and a length by chance, with that colour's next number.
-fn frame(chance: &mut Chance, numbers: &mut [u64; COLORS as usize]) -> Vec<u8> {
-    let color = u8::try_from(chance.below(u64::from(COLORS))).unwrap_or(0);
+/// A broadcast frame of a colour and a length by random, with that colour's next number.
+fn frame(random: &mut Pcg64Mcg, numbers: &mut [u64; COLORS as usize]) -> Vec<u8> {
+    let color = random.random_range(..COLORS);
     let number = &mut numbers[usize::from(color)];
     *number += 1;
     let payload = [&[color][..], &number.to_be_bytes()].concat();
     let mut bytes = headers::ethernet([0xff; 6], [2, 0, 0, 0, 0, 1], ETHERTYPE, &payload);
-    let len = FRAME_LEN + chance.below(FRAME_LEN_MAX - FRAME_LEN);
+    let len = random.random_range(FRAME_LEN..FRAME_LEN_MAX);
     bytes.resize(usize::try_from(len).unwrap_or(0), 0);
     bytes
 }

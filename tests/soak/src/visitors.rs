@@ -6,8 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
-use crate::chance::Chance;
 use crate::stage::{SHARED, Stage};
 
 /// How long one stays at most, and what is waited for the next.
@@ -31,20 +32,20 @@ impl Visitors {
 
     /// Has one after the other until it is told to stop.
     pub(crate) fn run(&self, stage: &Stage, stop: &AtomicBool) -> Result<()> {
-        let mut chance = Chance::new(self.seed);
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         while !stop.load(Ordering::Acquire) {
-            self.one(stage, &mut chance).context("a visitor")?;
-            thread::sleep(Duration::from_millis(chance.below(PAUSE_MS)));
+            self.one(stage, &mut random).context("a visitor")?;
+            thread::sleep(Duration::from_millis(random.random_range(..PAUSE_MS)));
         }
         Ok(())
     }
 
-    fn one(&self, stage: &Stage, chance: &mut Chance) -> Result<()> {
+    fn one(&self, stage: &Stage, random: &mut Pcg64Mcg) -> Result<()> {
         let visitor = stage
             .program("visitor", Some(SHARED))?
             .start(&stage.scratch)?;
-        thread::sleep(Duration::from_millis(chance.below(STAY_MS)));
-        if chance.below(2) == 0 {
+        thread::sleep(Duration::from_millis(random.random_range(..STAY_MS)));
+        if random.random() {
             visitor.signal("KILL")?;
             let ended = visitor.wait()?;
             ensure!(ended.signal() == Some(SIGKILL), "{}", ended.said);

@@ -1,11 +1,11 @@
-//! The demo, and the pictures of the README.
+//! The demo, and the plot of the README.
 #![allow(
     clippy::print_stdout,
     reason = "a command's output is for the terminal"
 )]
 
 mod demo;
-mod pictures;
+mod plot;
 
 use std::env;
 
@@ -16,8 +16,7 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [] => demo::run(),
-        ["pictures"] => pictures::run(),
-        ["pictures", "top"] => pictures::top(),
-        _ => bail!("usage: fanpcap-demo [pictures [top]]"),
+        ["plot"] => plot::run(),
+        _ => bail!("usage: fanpcap-demo [plot]"),
     }
 }

@@ -115,7 +115,7 @@ impl Crate {
 }
 
 /// The MIT licence's terms (<https://spdx.org/licenses/MIT>).
-const MIT: &str = include_str!("../../../packaging/deb/mit");
+const MIT: &str = include_str!("../../../packaging/debian/mit");
 
 fn paragraph(number: usize, crates: &[&str], text: &str) -> String {
     let files: Vec<String> = crates

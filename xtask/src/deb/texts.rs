@@ -1,7 +1,7 @@
-//! The package's texts: control file, changelog and copyright, from packaging/deb and the tree's
-//! own.
+//! The package's changelog and copyright, from those of the tree.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -12,24 +12,14 @@ use crate::{stage, tree};
 /// Width of the changelog's lines.
 const WIDTH: usize = 76;
 
-/// A file of packaging/deb.
-pub(super) fn template(name: &str) -> Result<String> {
-    read(&format!("packaging/deb/{name}"))
+/// The directory of the package's texts.
+pub(super) fn directory() -> Result<PathBuf> {
+    Ok(tree::root()?.join("packaging/debian"))
 }
 
 fn read(path: &str) -> Result<String> {
     let path = tree::root()?.join(path);
     fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
-}
-
-/// The control file.
-pub(super) fn control(package: &Package, depends: &str, size: u64) -> Result<String> {
-    Ok(template("control.in")?
-        .replace("@VERSION@", &package.version)
-        .replace("@ARCHITECTURE@", &package.architecture)
-        .replace("@MAINTAINER@", &package.maintainer)
-        .replace("@DEPENDS@", depends)
-        .replace("@SIZE@", &size.to_string()))
 }
 
 /// Our licence, and the licences of the crates that are linked in.
@@ -41,7 +31,7 @@ pub(super) fn copyright() -> Result<String> {
     let list: Vec<String> = crates.iter().map(|line| format!("  {line}")).collect();
     let names = crates.iter().filter_map(|line| line.split_once(": "));
     let names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
-    Ok(template("copyright.in")?
+    Ok(read("packaging/debian/copyright.in")?
         .replace("@CRATES@", &list.join("\n"))
         .replace("@COPYRIGHT@", holder.trim_start_matches("Copyright (c) "))
         .replace("@LICENSE@", &licenses::indented(terms.trim_end()))

@@ -12,6 +12,8 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::{Scratch, Veth, member, netns, veth};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde_json::Value;
 
 use crate::captures::{frames, on_wire};
@@ -179,11 +181,11 @@ impl Drop for Traffic {
 
 /// Kills so many copies: some that capture, some as they start, and once all together.
 pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut killed = Vec::new();
     while killed.len() < kills {
-        let young = random.below(2) == 0;
-        let pause = random.below(if young { 40 } else { 800 });
+        let young = random.random();
+        let pause = random.random_range(..if young { 40 } else { 800 });
         if young && !killed.is_empty() {
             await_start(running, &killed)?;
         }
@@ -196,7 +198,7 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
         copies.reverse();
         if !young {
             let len = copies.len().max(1) as u64;
-            copies.rotate_left(usize::try_from(random.below(len))?);
+            copies.rotate_left(usize::try_from(random.random_range(..len))?);
         }
         for pid in copies.into_iter().take(count) {
             member::signal(pid, "KILL")?;
@@ -234,18 +236,6 @@ pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
         Ok((!found.is_empty()).then_some(found))
     };
     await_for("a copy", LIMIT, find)
-}
-
-/// Numbers that are the same for the same seed (xorshift).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
 }
 
 /// A copy that is killed between the kernel's clearing of its counters and their noting takes that

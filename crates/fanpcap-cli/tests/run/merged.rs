@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Veth, member, netns};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde_json::Value;
 
-use crate::ledger::{COPIES, RATE, Random, Traffic, copies, counted, kill_copies, ledger_runs};
+use crate::ledger::{COPIES, RATE, Traffic, copies, counted, kill_copies, ledger_runs};
 use crate::{FAR, GROUP, NEAR, Running, printed};
 
 /// A merge of millions of packets takes its time where it is not optimized.
@@ -83,20 +85,20 @@ fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
 
 /// Kills one of the copies, some time after all capture.
 fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut left = Vec::new();
     for killed in 0..kills {
         running.wait_until_says("tcpdump: listening", COPIES + killed)?;
-        thread::sleep(Duration::from_millis(100 + random.below(150)));
+        thread::sleep(Duration::from_millis(random.random_range(100..250)));
         // Each in its turn: one that is killed all the time is given up.
         if killed % COPIES == 0 {
             left = copies(running)?;
         }
-        let which = usize::try_from(random.below(left.len() as u64))?;
+        let which = random.random_range(..left.len());
         let victim = left.swap_remove(which);
-        if random.below(2) == 0 {
+        if random.random() {
             member::signal(victim, "STOP")?;
-            thread::sleep(Duration::from_millis(random.below(150)));
+            thread::sleep(Duration::from_millis(random.random_range(..150)));
         }
         member::signal(victim, "KILL")?;
     }

@@ -11,6 +11,8 @@ use fanpcap_cluster::control::{
 };
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology};
 use fanpcap_select::Selection;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 /// The time since 1970 when the network's time was 0.
 const CLOCK: Duration = Duration::from_secs(1_800_000_000);
@@ -51,7 +53,7 @@ pub(crate) struct Network {
     pub(crate) written: BTreeMap<Revision, Topology>,
     way: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     sent: u64,
-    random: u64,
+    random: Pcg64Mcg,
     lives: u8,
 }
 
@@ -119,7 +121,7 @@ impl Network {
             written: BTreeMap::new(),
             way: BTreeMap::new(),
             sent: 0,
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Pcg64Mcg::seed_from_u64(seed),
             lives: 0,
         };
         (0..coordinators).for_each(|at| network.start_coordinator(at));
@@ -129,10 +131,7 @@ impl Network {
 
     /// A number below `end` that looks random.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 16) % end
+        self.random.next_u64() % end
     }
 
     pub(crate) fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {

@@ -11,33 +11,16 @@ use fanpcap_config::steering::Steering;
 use fanpcap_engine::Ask;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_linux::bpf::{Attached, Hook};
-use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_reader::{GroupTasks, Ring};
 use fanpcap_ring::Records;
-use fanpcap_testkit::netns;
+use fanpcap_testkit::await_for::await_so;
+use fanpcap_testkit::frames::{ethernet, udp, v4};
+use fanpcap_testkit::netns::on_pair;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Runs a test in a network namespace of its own with the pair va, vb.
-fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
-    let run = move || {
-        netns::enter_quiet().unwrap();
-        for line in [
-            "link add va type veth peer name vb",
-            "link set va up",
-            "link set vb up",
-        ] {
-            let done = Command::new("ip").args(line.split(' ')).status().unwrap();
-            assert!(done.success(), "{line}");
-        }
-        test(interface::index("vb").unwrap());
-    };
-    std::thread::spawn(run).join().unwrap();
-}
+use std::time::Duration;
 
 fn choice(group: Group, text: &str) -> GroupChoice {
     let script = Script::of_text(Source::new("test", text));
@@ -149,29 +132,15 @@ fn is_ours(frame: &[u8]) -> bool {
 fn send(count: u8) {
     let sender = Injector::open("va").unwrap();
     for flow in 0..count {
-        let mut frame = [0; 60];
-        frame[..6].copy_from_slice(&[0xff; 6]);
-        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
-        frame[17] = 46;
-        frame[22..24].copy_from_slice(&[64, 17]);
-        frame[26..34].copy_from_slice(&[10, 0, 0, flow, 10, 0, 1, 1]);
-        frame[34..38].copy_from_slice(&[0, flow, 0, 9]);
-        sender.send(&frame).unwrap();
-    }
-}
-
-fn await_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
+        let packet = v4(17, 0, &udp(flow.into(), 9, &[0; 18]));
+        sender.send(&ethernet(0x0800, &packet)).unwrap();
     }
 }
 
 /// Waits until these members have taken so many frames, together.
 fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
     let mut taken = vec![0; members.len()];
-    await_for("all frames", || {
+    await_so("all frames", || {
         for (sum, member) in taken.iter_mut().zip(members.iter_mut()) {
             *sum += member.take();
         }
@@ -183,7 +152,7 @@ fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
 /// Waits until each member has its share. The group's lock may be another test's for a moment.
 fn await_shares(members: &[Reader]) {
     for member in members {
-        await_for("a share", || {
+        await_so("a share", || {
             member.membership().attend();
             member.membership().has_share()
         });
@@ -193,7 +162,7 @@ fn await_shares(members: &[Reader]) {
 /// The last members leave: the device's BPF program goes with them.
 fn leave(members: impl IntoIterator<Item = Reader>, ifindex: u32) {
     members.into_iter().for_each(drop);
-    await_for("the kernel frees all", || {
+    await_so("the kernel frees all", || {
         link::get(ifindex).unwrap().xdp.is_none()
     });
 }
@@ -232,7 +201,7 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
         let [first, second] = all;
         drop(first);
         let mut all = [second];
-        await_for("the registry", || {
+        await_so("the registry", || {
             all[0].membership().attend();
             !all[0].membership().shared().lifelines.is_ready().unwrap()
         });
@@ -255,7 +224,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let left = all.remove(1);
         drop(left);
         let mut inherited = 0;
-        await_for("a takeover", || {
+        await_so("a takeover", || {
             let mut tasks = all[0].membership().attend();
             for it in &mut tasks.inherited {
                 while it.remains.head().is_some() {
@@ -272,7 +241,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let taken = await_frames(&mut all, 200 - inherited);
         assert_eq!(taken, [shares[0], shares[2]]);
         let mut counted = None;
-        await_for("the final counters", || {
+        await_so("the final counters", || {
             all[0].membership().attend();
             counted = all[0].membership().departed().counters;
             counted.is_some_and(|it| it.received > 0)
@@ -446,15 +415,15 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
             let counted = reader.membership().counted().unwrap();
             counted.received
         };
-        await_for("all frames", || given(&first) + given(&last) >= 40);
+        await_so("all frames", || given(&first) + given(&last) >= 40);
         let is_final = |page: &HeldPage| page.takeover().unwrap().is_final;
         // A process that another test forks may keep the group's lock for a while.
-        await_for("the first one's end", || {
+        await_so("the first one's end", || {
             first.member.depart();
             !last.membership().departed().sockets.is_empty()
         });
         assert!(!is_final(&pages[0]), "the other one reads its ring");
-        await_for("the last one's counters", || {
+        await_so("the last one's counters", || {
             last.member.depart();
             is_final(&pages[1])
         });

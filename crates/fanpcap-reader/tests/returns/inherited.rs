@@ -5,6 +5,7 @@ use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, ti
 use super::group_tasks::{FakeGroup, keep};
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_reader::{Call, Direction, Options, PublishedPosition, Reader, Takeover};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -146,13 +147,12 @@ fn the_takers_own_filter_direction_and_length_hold() {
     };
     let (mut device, reader, _company) = taker(&[&dead], true, &options);
     reader.set_direction(Direction::In);
-    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
     // More than 55 bytes.
     let filter = vec![
-        instruction(0x80, 0, 0, 0),
-        instruction(0x25, 0, 1, 55),
-        instruction(0x06, 0, 0, u32::MAX),
-        instruction(0x06, 0, 0, 0),
+        Classic::new(LD_W_LEN, 0),
+        Classic::jump(JMP_JGT_K, 55, 0, 1),
+        Classic::keep(u32::MAX),
+        Classic::keep(0),
     ];
     reader.set_filter(filter, Some(0));
     let mut got = Vec::new();

@@ -3,6 +3,7 @@
 use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_linux::file::shared;
 use fanpcap_reader::{
     Direction, Options, PortStatistics, PublishedCounters, PublishedPosition, Reader,
@@ -100,12 +101,11 @@ fn packets_are_selected_by_where_they_go() {
 
 /// Accepts packets of more than `length` bytes.
 fn longer_than(length: u32) -> Vec<Classic> {
-    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
     vec![
-        instruction(0x80, 0, 0, 0),
-        instruction(0x25, 0, 1, length),
-        instruction(0x06, 0, 0, u32::MAX),
-        instruction(0x06, 0, 0, 0),
+        Classic::new(LD_W_LEN, 0),
+        Classic::jump(JMP_JGT_K, length, 0, 1),
+        Classic::keep(u32::MAX),
+        Classic::keep(0),
     ]
 }
 

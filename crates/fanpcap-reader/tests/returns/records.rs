@@ -6,6 +6,8 @@ use super::group_tasks::FakeGroup;
 use super::program::{FakeProgram, offset, record, records};
 use super::written::{Written, written};
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{Direction, PublishedPosition, Reader, Takeover};
@@ -167,12 +169,11 @@ fn garbage_is_an_error_and_the_reader_goes_on() {
 
 /// Accepts packets of more than `length` bytes.
 fn longer_than(length: u32) -> Vec<Classic> {
-    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
     vec![
-        instruction(0x80, 0, 0, 0),
-        instruction(0x25, 0, 1, length),
-        instruction(0x06, 0, 0, u32::MAX),
-        instruction(0x06, 0, 0, 0),
+        Classic::new(LD_W_LEN, 0),
+        Classic::jump(JMP_JGT_K, length, 0, 1),
+        Classic::keep(u32::MAX),
+        Classic::keep(0),
     ]
 }
 
@@ -209,18 +210,17 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
 /// As libpcap compiles it for a live handle, where the kernel has removed the tag.
 #[test]
 fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
-    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
     let tagged_ipv4 = vec![
-        instruction(0x30, 0, 0, 0xffff_f000 + 48),
-        instruction(0x15, 0, 7, 1),
-        instruction(0x20, 0, 0, 10),
-        instruction(0x15, 0, 5, 0x0a0b_0800),
-        instruction(0x28, 0, 0, 14),
-        instruction(0x15, 0, 3, 0x4511),
-        instruction(0x80, 0, 0, 0),
-        instruction(0x15, 0, 1, 18),
-        instruction(0x06, 0, 0, u32::MAX),
-        instruction(0x06, 0, 0, 0),
+        Classic::new(LD_B_ABS, SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT),
+        Classic::jump(JMP_JEQ_K, 1, 0, 7),
+        Classic::new(LD_W_ABS, 10),
+        Classic::jump(JMP_JEQ_K, 0x0a0b_0800, 0, 5),
+        Classic::new(LD_H_ABS, 14),
+        Classic::jump(JMP_JEQ_K, 0x4511, 0, 3),
+        Classic::new(LD_W_LEN, 0),
+        Classic::jump(JMP_JEQ_K, 18, 0, 1),
+        Classic::keep(u32::MAX),
+        Classic::keep(0),
     ];
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();

@@ -1,6 +1,8 @@
 //! Handles' own filters at XDP: the kernel's result against that of a reader, which has the packet
 //! as the kernel's receive path makes it.
 
+use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_reader::filter::View;
@@ -20,10 +22,20 @@ const INTERFACE: u32 = 1;
 fn live(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = programs::classic(draw);
     for one in &mut code {
-        let is_load = matches!(one.code, 0x20 | 0x28 | 0x30);
+        let is_load = matches!(one.code, LD_W_ABS | LD_H_ABS | LD_B_ABS);
         if is_load && draw.one_in(4) {
-            one.k = 0xffff_f000 + draw.pick(&[48, 44, 60, 0, 4, 8, 28, 40]);
-            one.code = 0x20;
+            one.k = SKF_AD_OFF
+                + draw.pick(&[
+                    SKF_AD_VLAN_TAG_PRESENT,
+                    SKF_AD_VLAN_TAG,
+                    SKF_AD_VLAN_TPID,
+                    SKF_AD_PROTOCOL,
+                    SKF_AD_PKTTYPE,
+                    SKF_AD_IFINDEX,
+                    SKF_AD_HATYPE,
+                    SKF_AD_ALU_XOR_X,
+                ]);
+            one.code = LD_W_ABS;
         }
     }
     code
@@ -116,8 +128,15 @@ fn filters_keep_at_xdp_what_a_reader_keeps() {
 
 #[test]
 fn what_only_the_kernel_knows_is_refused() {
-    for what in [20, 24, 32, 36, 52, 56] {
-        let load = Classic::new(0x20, 0xffff_f000 + what);
+    for what in [
+        SKF_AD_MARK,
+        SKF_AD_QUEUE,
+        SKF_AD_RXHASH,
+        SKF_AD_CPU,
+        SKF_AD_PAY_OFFSET,
+        SKF_AD_RANDOM,
+    ] {
+        let load = Classic::new(LD_W_ABS, SKF_AD_OFF + what);
         assert!(ebpf::xdp_filter(&[load, Classic::keep(1)]).is_err());
     }
 }

@@ -11,6 +11,8 @@ use crate::nearest::nearest;
 use crate::table::net::{cut, width};
 use crate::table::{self, Argument, Kind, Type};
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::classic::ancillary::SKF_AD_OFF;
+use fanpcap_bpf::classic::opcode::{ABS, CLASS, LD, MODE};
 use std::net::{IpAddr, Ipv4Addr};
 
 impl<'a> Checker<'_, 'a> {
@@ -237,10 +239,7 @@ impl<'a> Checker<'_, 'a> {
 /// Whether the instruction loads data that the kernel keeps beside the packet (linux/filter.h,
 /// SKF_AD_OFF): such a load has an offset beyond any packet.
 fn is_ancillary(instruction: &Classic) -> bool {
-    const LOAD_ABSOLUTE: u16 = 0x20;
-    const CLASS_AND_MODE: u16 = 0xe7;
-    const SKF_AD_OFF: u32 = 0xffff_f000;
-    instruction.code & CLASS_AND_MODE == LOAD_ABSOLUTE && instruction.k >= SKF_AD_OFF
+    instruction.code & (CLASS | MODE) == LD | ABS && instruction.k >= SKF_AD_OFF
 }
 
 /// The prefix length of a netmask: 8 for `255.0.0.0`.

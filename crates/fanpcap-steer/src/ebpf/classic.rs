@@ -11,6 +11,7 @@ mod device;
 use super::EbpfError;
 use super::emitter::Emitter;
 use fanpcap_bpf::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, ProgramKind};
 
 /// The bytes that a filter reads.
@@ -100,7 +101,7 @@ impl Emitter<'_> {
         self.asm.alu32(Op::Move, R7, 0);
         self.asm.alu32(Op::Move, R8, 0);
         for index in 0..16 {
-            let reads = |one: &Classic| matches!(one.code, 0x60 | 0x61) && one.k == index;
+            let reads = |one: &Classic| matches!(one.code, LD_MEM | LDX_MEM) && one.k == index;
             if code.iter().any(reads) {
                 self.asm.store(Width::Word, R10, memory(index), R7);
             }
@@ -123,40 +124,40 @@ impl Emitter<'_> {
         let Classic { code, k, .. } = classic;
         let number = k as i32;
         match code {
-            0x00 => self.asm.alu32(Op::Move, R7, number),
-            0x01 => self.asm.alu32(Op::Move, R8, number),
-            0x20 | 0x28 | 0x30 => {
+            LD_IMM => self.asm.alu32(Op::Move, R7, number),
+            LDX_IMM => self.asm.alu32(Op::Move, R8, number),
+            LD_W_ABS | LD_H_ABS | LD_B_ABS => {
                 self.absolute(filter, k, size(code))?;
                 self.asm.set(R7, R1);
             }
-            0x40 | 0x48 | 0x50 => {
+            LD_W_IND | LD_H_IND | LD_B_IND => {
                 self.indirect(filter, k, size(code))?;
                 self.asm.set(R7, R1);
             }
-            0xb1 => {
+            LDX_B_MSH => {
                 self.absolute(filter, k, 1)?;
                 self.asm.alu(Op::And, R1, 15);
                 self.asm.alu(Op::Left, R1, 2);
                 self.asm.set(R8, R1);
             }
-            0x80 | 0x81 => {
+            LD_W_LEN | LDX_W_LEN => {
                 self.target.length(&mut self.asm);
                 match filter.source {
                     Source::Tagged => self.asm.alu(Op::Add, R1, TAG_LEN),
                     Source::Untagged => self.asm.alu(Op::Sub, R1, TAG_LEN),
                     Source::Frame | Source::Socket | Source::Device => {}
                 }
-                self.asm.set(if code == 0x80 { R7 } else { R8 }, R1);
+                self.asm.set(if code == LD_W_LEN { R7 } else { R8 }, R1);
             }
-            0x60..=0x63 if k > 15 => return Err(filter.refuse("it has no such memory")),
-            0x60 => self.asm.load(Width::Word, R7, R10, memory(k)),
-            0x61 => self.asm.load(Width::Word, R8, R10, memory(k)),
-            0x02 if k < 16 => self.asm.store(Width::Word, R10, memory(k), R7),
-            0x03 if k < 16 => self.asm.store(Width::Word, R10, memory(k), R8),
-            0x07 => self.asm.set(R8, R7),
-            0x87 => self.asm.set(R7, R8),
-            0x06 | 0x16 => {
-                let value = if code == 0x06 {
+            LD_MEM | LDX_MEM if k > 15 => return Err(filter.refuse("it has no such memory")),
+            LD_MEM => self.asm.load(Width::Word, R7, R10, memory(k)),
+            LDX_MEM => self.asm.load(Width::Word, R8, R10, memory(k)),
+            ST if k < 16 => self.asm.store(Width::Word, R10, memory(k), R7),
+            STX if k < 16 => self.asm.store(Width::Word, R10, memory(k), R8),
+            MISC_TAX => self.asm.set(R8, R7),
+            MISC_TXA => self.asm.set(R7, R8),
+            RET_K | RET_A => {
+                let value = if code == RET_K {
                     number.into()
                 } else {
                     Operand::from(R7)
@@ -167,8 +168,8 @@ impl Emitter<'_> {
                 }
                 self.asm.exit();
             }
-            _ if code & 7 == 4 => self.arithmetic(filter, classic)?,
-            _ if code & 7 == 5 => self.jump(filter, classic)?,
+            _ if code & CLASS == ALU => self.arithmetic(filter, classic)?,
+            _ if code & CLASS == JMP => self.jump(filter, classic)?,
             _ => return Err(filter.refuse("it is unknown")),
         }
         Ok(())
@@ -176,27 +177,27 @@ impl Emitter<'_> {
 
     fn arithmetic(&mut self, filter: &Making<'_>, classic: Classic) -> Made {
         let Classic { code, k, .. } = classic;
-        let by_x = code & 8 != 0;
+        let by_x = code & X != 0;
         let value = if by_x {
             Operand::from(R8)
         } else {
             (k as i32).into()
         };
-        let op = match code & 0xf0 {
-            0x00 => Op::Add,
-            0x10 => Op::Sub,
-            0x20 => Op::Mul,
-            0x30 => Op::Div,
-            0x40 => Op::Or,
-            0x50 => Op::And,
-            0x60 => Op::Left,
-            0x70 => Op::Right,
-            0x80 if !by_x => {
+        let op = match code & !X {
+            ALU_ADD_K => Op::Add,
+            ALU_SUB_K => Op::Sub,
+            ALU_MUL_K => Op::Mul,
+            ALU_DIV_K => Op::Div,
+            ALU_OR_K => Op::Or,
+            ALU_AND_K => Op::And,
+            ALU_LSH_K => Op::Left,
+            ALU_RSH_K => Op::Right,
+            ALU_NEG if !by_x => {
                 self.asm.alu32(Op::Negate, R7, 0);
                 return Ok(());
             }
-            0x90 => Op::Mod,
-            0xa0 => Op::Xor,
+            ALU_MOD_K => Op::Mod,
+            ALU_XOR_K => Op::Xor,
             _ => return Err(filter.refuse("it is unknown")),
         };
         match op {
@@ -233,18 +234,18 @@ impl Emitter<'_> {
     fn jump(&mut self, filter: &Making<'_>, classic: Classic) -> Made {
         let Classic { code, jt, jf, k } = classic;
         let next = filter.at + 1;
-        let what = match code & 0xf0 {
-            0x00 if code == 0x05 => {
+        let what = match code & !X {
+            JMP_JA if code & X == 0 => {
                 self.asm.jump(filter.label(next, k)?);
                 return Ok(());
             }
-            0x10 => If::Equal,
-            0x20 => If::Greater,
-            0x30 => If::GreaterEqual,
-            0x40 => If::AnyBit,
+            JMP_JEQ_K => If::Equal,
+            JMP_JGT_K => If::Greater,
+            JMP_JGE_K => If::GreaterEqual,
+            JMP_JSET_K => If::AnyBit,
             _ => return Err(filter.refuse("it is unknown")),
         };
-        let value = if code & 8 != 0 {
+        let value = if code & X != 0 {
             Operand::from(R8)
         } else {
             (k as i32).into()
@@ -282,9 +283,9 @@ impl Making<'_> {
 }
 
 fn size(code: u16) -> u8 {
-    match code & 0x18 {
-        0x10 => 1,
-        0x08 => 2,
+    match code & SIZE {
+        B => 1,
+        H => 2,
         _ => 4,
     }
 }

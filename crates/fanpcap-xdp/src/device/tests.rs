@@ -3,47 +3,20 @@
 use super::*;
 use crate::program::GroupProgram;
 use crate::rings::MemberRings;
-use crate::test_group::{Group, enter_quiet, frame, next, records};
+use crate::test_group::{Group, frame, next, records};
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::{self, Injector};
 use fanpcap_linux::packet::{self, Address};
 use fanpcap_ring::Records;
+use fanpcap_testkit::await_for::await_so;
+use fanpcap_testkit::netns::on_pair;
+use fanpcap_testkit::veth::ip;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod tags;
 mod behind;
-
-/// Runs a test in a network namespace of its own with the pair va, vb.
-fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
-    let run = move || {
-        enter_quiet();
-        for line in [
-            "link add va type veth peer name vb",
-            "link set va up",
-            "link set vb up",
-            "link set lo up",
-        ] {
-            ip(line);
-        }
-        test(interface::index("vb").unwrap());
-    };
-    std::thread::spawn(run).join().unwrap();
-}
-
-fn ip(line: &str) {
-    let done = Command::new("ip").args(line.split(' ')).status().unwrap();
-    assert!(done.success(), "{line}");
-}
-
-fn await_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn program(group: &Group) -> BorrowedFd<'_> {
     group.received.as_fd()
@@ -88,9 +61,9 @@ fn groups_come_and_go_and_each_packet_goes_to_all_of_them() {
             for (index, (_, records)) in members.iter_mut().enumerate() {
                 let offered = || groups[index].program.group_counts().offered - before[index];
                 if which.contains(&index) {
-                    await_for("offered", || offered() > 0);
+                    await_so("offered", || offered() > 0);
                     if index < 2 {
-                        await_for("record", || {
+                        await_so("record", || {
                             let all = std::iter::from_fn(|| next(records));
                             let ours = all.filter(|(bytes, ..)| is_ours(bytes));
                             let count = ours.count();
@@ -162,11 +135,11 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
             }
             if !group_slots.is_empty() {
                 let offered = || group.program.group_counts().offered - before;
-                await_for("offered", || offered() >= 3);
+                await_so("offered", || offered() >= 3);
             }
             let mut got = 0;
             if expected > 0 {
-                await_for("the host's", || {
+                await_so("the host's", || {
                     got += host_gets();
                     got >= expected
                 });
@@ -234,7 +207,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         drop(other);
         assert!(id().is_some() && !group.program.is_detached());
         drop(group);
-        await_for("the kernel lets go", || id().is_none());
+        await_so("the kernel lets go", || id().is_none());
     });
 }
 
@@ -246,12 +219,12 @@ fn each_queue_has_its_lane() {
             "link del vb",
             "link add va numtxqueues 3 numrxqueues 3 type veth peer name vb numtxqueues 3 numrxqueues 3",
         ] {
-            ip(line);
+            ip(line).unwrap();
         }
         let _ = index;
         let index = interface::index("vb").unwrap();
         for line in ["link set va up", "link set vb up"] {
-            ip(line);
+            ip(line).unwrap();
         }
         let device = Device::take_over(index).unwrap();
         let lanes = Lanes::of_device(index);
@@ -320,7 +293,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             far.send(&frame(len)).unwrap();
             let kept = usize::from(len.min(300));
             let mut found = Vec::new();
-            await_for("both", || {
+            await_so("both", || {
                 found.extend(frames(&mut records));
                 found.len() == 2
             });
@@ -345,7 +318,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         drop(group);
         other.sees_sent().unwrap();
         sender.send(&frame(60)).unwrap();
-        await_for("by the other's link", || !frames(&mut records).is_empty());
+        await_so("by the other's link", || !frames(&mut records).is_empty());
         drop(other);
         std::thread::sleep(Duration::from_millis(50));
         sender.send(&frame(60)).unwrap();
@@ -378,7 +351,7 @@ fn a_member_does_not_get_what_it_sends_itself() {
             other.send(&frame(len)).unwrap();
         }
         let mut found = Vec::new();
-        await_for("the other's", || {
+        await_so("the other's", || {
             found.extend(frames(&mut records).into_iter().map(|(_, len, _)| len));
             found.len() >= 3
         });

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::layout::Lanes;
-use crate::test_group::{DeviceRegistry, Group, enter_quiet, frame, next};
+use crate::test_group::{DeviceRegistry, Group, frame, next};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
-use std::process::Command;
+use fanpcap_testkit::netns::on_pair;
+use fanpcap_testkit::veth::ip;
 
 /// A silent socket on a device that is up, which stays open.
 fn silent(device: &str) -> BorrowedFd<'static> {
@@ -19,22 +20,6 @@ fn silent(device: &str) -> BorrowedFd<'static> {
     socket.as_fd()
 }
 
-fn on_pair(test: impl FnOnce() + Send + 'static) {
-    let run = move || {
-        enter_quiet();
-        ip("link add va type veth peer name vb");
-        ip("link set va up");
-        ip("link set vb up");
-        test();
-    };
-    std::thread::spawn(run).join().unwrap();
-}
-
-fn ip(line: &str) {
-    let done = Command::new("ip").args(line.split(' ')).status();
-    assert!(done.unwrap().success(), "{line}");
-}
-
 fn is_readable(port: &dyn Port) -> bool {
     let limit = Some(Duration::from_millis(20));
     events::poll(&[port.waits_on()], limit).unwrap()[0]
@@ -43,7 +28,7 @@ fn is_readable(port: &dyn Port) -> bool {
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_descriptor_is_readable_when_so_many_packets_have_come() {
-    on_pair(|| {
+    on_pair(|_| {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(2),
@@ -84,7 +69,7 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
-    on_pair(|| {
+    on_pair(|_| {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(1),
@@ -114,7 +99,7 @@ fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_device_that_goes_down_is_told() {
-    on_pair(|| {
+    on_pair(|_| {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(1),
@@ -125,14 +110,14 @@ fn a_device_that_goes_down_is_told() {
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Up);
         assert_eq!(port.link().unwrap(), LinkState::Up);
         assert!(!is_readable(&port));
-        ip("link set vb down");
+        ip("link set vb down").unwrap();
         assert!(is_readable(&port));
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
         assert_eq!(port.link().unwrap(), LinkState::Down);
         assert!(!is_readable(&port), "it is told once");
-        ip("link set vb up");
+        ip("link set vb up").unwrap();
         assert_eq!(port.link().unwrap(), LinkState::Up);
-        ip("link del vb");
+        ip("link del vb").unwrap();
         assert!(is_readable(&port));
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
         assert!(port.link().unwrap_err().to_string().contains("disappeared"));
@@ -142,7 +127,7 @@ fn a_device_that_goes_down_is_told() {
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_input_is_one_ring_with_its_port() {
-    on_pair(|| {
+    on_pair(|_| {
         let group = Group::of(
             "main = steer_flow",
             Lanes::for_queues(4),

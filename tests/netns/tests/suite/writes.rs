@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
 use fanpcap_netns::{DEVICE, Wire, ensure_each_once, on_wire, wait_for_shares};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::frames::ethernet;
 use fanpcap_testkit::{Capture, Direction, Member, Program, capture, member, traffic};
 
 use crate::two_wires::on_two_wires;
@@ -27,10 +28,8 @@ const WAYS: [(&str, &[&str]); 8] = [
 /// Frames of an ethertype for experiments, of all lengths.
 fn frames() -> Vec<Vec<u8>> {
     let frame = |len: usize| {
-        let mut frame = vec![2; 12];
-        frame.extend([0x88, 0xb5]);
-        frame.extend((14..len).map(|at| (at ^ len).to_le_bytes()[0]));
-        frame
+        let payload: Vec<u8> = (14..len).map(|at| (at ^ len).to_le_bytes()[0]).collect();
+        ethernet(0x88b5, &payload)
     };
     (60..=1514).map(frame).collect()
 }

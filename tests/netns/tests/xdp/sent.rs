@@ -7,22 +7,16 @@ use std::thread;
 use anyhow::{Result, anyhow, ensure};
 use fanpcap_netns::Wire;
 use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_testkit::frames::ethernet;
 use fanpcap_testkit::hosts::{DEVICE, Hosts};
 use fanpcap_testkit::veth::{self, ip};
 use fanpcap_testkit::{Direction, Program, Scratch, member, netns};
 
 use crate::scene::{start_as, tcpdump};
 
-/// A frame of an ethertype for experiments.
-fn frame(ethertype: [u8; 2]) -> Vec<u8> {
-    let mut frame = vec![2; 12];
-    frame.extend(ethertype);
-    frame.resize(100, 0);
-    frame
-}
-
-fn send(wire: &Wire, direction: Direction, ethertype: [u8; 2], count: usize) -> Result<()> {
-    let frame = frame(ethertype);
+/// Sends frames of an ethertype for experiments.
+fn send(wire: &Wire, direction: Direction, ethertype: u16, count: usize) -> Result<()> {
+    let frame = ethernet(ethertype, &[0; 86]);
     wire.send_bytes((0..count).map(|_| (direction, &frame[..])))
 }
 
@@ -32,8 +26,8 @@ fn what_a_filter_rejects_is_not_received_whoever_runs_it() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let member = start_as(wire, tcpdump(wire)?.arg("ether proto 0x88b5"))?;
         for direction in [Direction::Request, Direction::Reply] {
-            send(wire, direction, [0x88, 0xb6], 500)?;
-            send(wire, direction, [0x88, 0xb5], 10)?;
+            send(wire, direction, 0x88b6, 500)?;
+            send(wire, direction, 0x88b5, 10)?;
         }
         let members = vec![member];
         member::wait_for_packets(&members, 20)?;

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 use proptest::prelude::*;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use crate::identity::{NodeId, Revision};
 use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Span, Summary};
@@ -62,7 +64,7 @@ struct Node {
 }
 
 pub(super) struct Model {
-    random: u64,
+    random: Pcg64Mcg,
     now: u64,
     nodes: Vec<Node>,
     /// Owners of each used bucket, and in a union the heirs.
@@ -85,7 +87,7 @@ impl Model {
             analyzed,
         };
         let mut model = Self {
-            random: seed,
+            random: Pcg64Mcg::seed_from_u64(seed),
             now: START,
             nodes: Vec::new(),
             owners: std::array::from_fn(|bucket| bucket % nodes),
@@ -112,11 +114,7 @@ impl Model {
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % below
+        self.random.next_u64() % below
     }
 
     fn join(&mut self) {

@@ -8,11 +8,9 @@ use super::super::target::{
     QUEUE_MAPPING, SKB_LOAD_BYTES_RELATIVE, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI,
 };
 use super::{Made, Making};
-use fanpcap_bpf::assembler::Width;
-use fanpcap_bpf::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
+use fanpcap_bpf::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Width};
+use fanpcap_bpf::classic::ancillary::*;
 
-/// linux/filter.h: the first ancillary offset, as a 32-bit number.
-const SKF_AD_OFF: u32 = 0xffff_f000;
 const SKF_NET_OFF: u32 = 0xfff0_0000;
 const SKF_LL_OFF: u32 = 0xffe0_0000;
 
@@ -45,25 +43,25 @@ impl Emitter<'_> {
 
     fn ancillary(&mut self, filter: &Making<'_>, what: u32) -> Made {
         match what {
-            0 => self.big_endian_context(PROTOCOL),
-            4 => self.context(PACKET_TYPE),
-            8 => {
+            SKF_AD_PROTOCOL => self.big_endian_context(PROTOCOL),
+            SKF_AD_PKTTYPE => self.context(PACKET_TYPE),
+            SKF_AD_IFINDEX => {
                 self.context(IFINDEX);
                 self.asm.jump_if(If::Equal, R1, 0, filter.out);
             }
-            20 => self.context(MARK),
-            24 => self.context(QUEUE_MAPPING),
-            28 => self.asm.set(R1, ARPHRD_ETHER),
-            32 => self.context(HASH),
-            36 => self.helper(GET_SMP_PROCESSOR_ID),
-            40 => {
+            SKF_AD_MARK => self.context(MARK),
+            SKF_AD_QUEUE => self.context(QUEUE_MAPPING),
+            SKF_AD_HATYPE => self.asm.set(R1, ARPHRD_ETHER),
+            SKF_AD_RXHASH => self.context(HASH),
+            SKF_AD_CPU => self.helper(GET_SMP_PROCESSOR_ID),
+            SKF_AD_ALU_XOR_X => {
                 self.asm.set(R1, R7);
                 self.asm.alu(Op::Xor, R1, R8);
             }
-            44 => self.context(VLAN_TCI),
-            48 => self.context(VLAN_PRESENT),
-            56 => self.helper(GET_PRANDOM_U32),
-            60 => self.big_endian_context(VLAN_PROTO),
+            SKF_AD_VLAN_TAG => self.context(VLAN_TCI),
+            SKF_AD_VLAN_TAG_PRESENT => self.context(VLAN_PRESENT),
+            SKF_AD_RANDOM => self.helper(GET_PRANDOM_U32),
+            SKF_AD_VLAN_TPID => self.big_endian_context(VLAN_PROTO),
             _ => return Err(filter.refuse("an eBPF program can't ask the kernel for that")),
         }
         Ok(())

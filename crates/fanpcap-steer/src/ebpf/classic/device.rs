@@ -9,9 +9,7 @@ use fanpcap_bpf::Classic;
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, Operand, R0, R1, R2, R7, R8, R9, R10, Width,
 };
-
-/// linux/filter.h: the first ancillary offset, as a 32-bit number.
-const SKF_AD_OFF: u32 = 0xffff_f000;
+use fanpcap_bpf::classic::ancillary::*;
 
 /// linux/if_arp.h.
 const ARPHRD_ETHER: i32 = 1;
@@ -137,21 +135,23 @@ impl Emitter<'_> {
             return Err(filter.refuse("it asks for more than the frame"));
         };
         match (what, tag) {
-            (0, _) => self.protocol_of_frame(filter),
-            (4, _) => self.asm.set(R1, PACKET_HOST),
-            (8, _) => self.target.interface(&mut self.asm),
-            (28, _) => self.asm.set(R1, ARPHRD_ETHER),
-            (40, _) => {
+            (SKF_AD_PROTOCOL, _) => self.protocol_of_frame(filter),
+            (SKF_AD_PKTTYPE, _) => self.asm.set(R1, PACKET_HOST),
+            (SKF_AD_IFINDEX, _) => self.target.interface(&mut self.asm),
+            (SKF_AD_HATYPE, _) => self.asm.set(R1, ARPHRD_ETHER),
+            (SKF_AD_ALU_XOR_X, _) => {
                 self.asm.set(R1, R7);
                 self.asm.alu(Op::Xor, R1, R8);
             }
-            (44 | 48 | 60, None) => self.asm.set(R1, 0),
-            (44, Some(tag)) => {
+            (SKF_AD_VLAN_TAG | SKF_AD_VLAN_TAG_PRESENT | SKF_AD_VLAN_TPID, None) => {
+                self.asm.set(R1, 0)
+            }
+            (SKF_AD_VLAN_TAG, Some(tag)) => {
                 self.asm.set(R1, tag);
                 self.asm.alu(Op::And, R1, 0xffff);
             }
-            (48, Some(_)) => self.asm.set(R1, 1),
-            (60, Some(tag)) => {
+            (SKF_AD_VLAN_TAG_PRESENT, Some(_)) => self.asm.set(R1, 1),
+            (SKF_AD_VLAN_TPID, Some(tag)) => {
                 self.asm.set(R1, tag);
                 self.asm.alu(Op::Right, R1, 16);
             }

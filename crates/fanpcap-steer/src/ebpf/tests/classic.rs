@@ -2,25 +2,23 @@
 
 use super::frames::*;
 use super::*;
-
-const fn one(code: u16, jt: u8, jf: u8, k: u32) -> Classic {
-    Classic { code, jt, jf, k }
-}
+use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::classic::opcode::*;
 
 /// `udp dst port 2222`, as libpcap makes it.
 fn port_filter() -> Vec<Classic> {
     vec![
-        one(0x28, 0, 0, 12),
-        one(0x15, 0, 8, 0x0800),
-        one(0x30, 0, 0, 23),
-        one(0x15, 0, 6, 17),
-        one(0x28, 0, 0, 20),
-        one(0x45, 4, 0, 0x1fff),
-        one(0xb1, 0, 0, 14),
-        one(0x48, 0, 0, 16),
-        one(0x15, 0, 1, 2222),
-        one(0x06, 0, 0, 262_144),
-        one(0x06, 0, 0, 0),
+        Classic::new(LD_H_ABS, 12),
+        Classic::jump(JMP_JEQ_K, 0x0800, 0, 8),
+        Classic::new(LD_B_ABS, 23),
+        Classic::jump(JMP_JEQ_K, 17, 0, 6),
+        Classic::new(LD_H_ABS, 20),
+        Classic::jump(JMP_JSET_K, 0x1fff, 4, 0),
+        Classic::new(LDX_B_MSH, 14),
+        Classic::new(LD_H_IND, 16),
+        Classic::jump(JMP_JEQ_K, 2222, 0, 1),
+        Classic::keep(262_144),
+        Classic::keep(0),
     ]
 }
 
@@ -72,7 +70,11 @@ fn a_users_filter_comes_behind_the_program() {
     let other = ethernet(0x0800, &v4(17, 0, &udp(1112, 2222, &[])));
     assert_eq!(loaded.run(&other).unwrap(), 0);
     // It has its registers for itself.
-    let kept = [one(0x00, 0, 0, 7), one(0xb1, 0, 0, 14), one(0x16, 0, 0, 0)];
+    let kept = [
+        Classic::new(LD_IMM, 7),
+        Classic::new(LDX_B_MSH, 14),
+        Classic::new(RET_A, 0),
+    ];
     let web = Function::If(
         Box::new(Predicate::Port(crate::ir::Side::Source, 1111)),
         Box::new(Function::Pass),
@@ -88,37 +90,45 @@ fn operations_are_as_the_interpreter_has_them() {
     let a = 0x8765_4321_u32;
     let of = |code: u16, k: u32| {
         user(
-            &[one(0x00, 0, 0, a), one(code, 0, 0, k), one(0x16, 0, 0, 0)],
+            &[
+                Classic::new(LD_IMM, a),
+                Classic::new(code, k),
+                Classic::new(RET_A, 0),
+            ],
             &udp4(),
         )
     };
     for (code, k, expected) in [
-        (0x04, 0x8000_0000, a.wrapping_add(0x8000_0000)),
-        (0x14, 0xffff_ffff, a.wrapping_add(1)),
-        (0x24, 0x1_0001, a.wrapping_mul(0x1_0001)),
-        (0x34, 0xffff, a / 0xffff),
-        (0x94, 0xffff_fff1, a % 0xffff_fff1),
-        (0x44, 0xf, a | 0xf),
-        (0x54, 0xffff_0000, a & 0xffff_0000),
-        (0xa4, 0xffff_ffff, !a),
-        (0x64, 4, a << 4),
-        (0x74, 4, a >> 4),
-        (0x64, 36, a << 4),
-        (0x84, 0, a.wrapping_neg()),
+        (ALU_ADD_K, 0x8000_0000, a.wrapping_add(0x8000_0000)),
+        (ALU_SUB_K, 0xffff_ffff, a.wrapping_add(1)),
+        (ALU_MUL_K, 0x1_0001, a.wrapping_mul(0x1_0001)),
+        (ALU_DIV_K, 0xffff, a / 0xffff),
+        (ALU_MOD_K, 0xffff_fff1, a % 0xffff_fff1),
+        (ALU_OR_K, 0xf, a | 0xf),
+        (ALU_AND_K, 0xffff_0000, a & 0xffff_0000),
+        (ALU_XOR_K, 0xffff_ffff, !a),
+        (ALU_LSH_K, 4, a << 4),
+        (ALU_RSH_K, 4, a >> 4),
+        (ALU_LSH_K, 36, a << 4),
+        (ALU_NEG, 0, a.wrapping_neg()),
     ] {
         assert_eq!(of(code, k), expected, "{code:#x} {k:#x}");
         // The same by X.
         let by_x = [
-            one(0x01, 0, 0, k),
-            one(0x00, 0, 0, a),
-            one(code | 8, 0, 0, 0),
-            one(0x16, 0, 0, 0),
+            Classic::new(LDX_IMM, k),
+            Classic::new(LD_IMM, a),
+            Classic::new(code | X, 0),
+            Classic::new(RET_A, 0),
         ];
-        if code != 0x84 {
+        if code != ALU_NEG {
             assert_eq!(user(&by_x, &udp4()), expected, "{code:#x} by X {k:#x}");
         }
     }
-    let divided = [one(0x00, 0, 0, 7), one(0x3c, 0, 0, 0), one(0x06, 0, 0, 9)];
+    let divided = [
+        Classic::new(LD_IMM, 7),
+        Classic::new(ALU_DIV_K | X, 0),
+        Classic::keep(9),
+    ];
     assert_eq!(user(&divided, &udp4()), 0, "by zero");
 }
 
@@ -128,54 +138,54 @@ fn loads_are_of_the_frame() {
     let of = |code: u16, k: u32| {
         user(
             &[
-                one(0x01, 0, 0, 14),
-                one(code, 0, 0, k),
-                one(0x04, 0, 0, 1),
-                one(0x16, 0, 0, 0),
+                Classic::new(LDX_IMM, 14),
+                Classic::new(code, k),
+                Classic::new(ALU_ADD_K, 1),
+                Classic::new(RET_A, 0),
             ],
             &udp4(),
         )
     };
     let len = u32::try_from(udp4().len()).unwrap();
     for (code, k, expected) in [
-        (0x20, 26, 0x0a00_0001),
-        (0x28, 12, 0x0800),
-        (0x30, 14, 0x45),
-        (0x40, 12, 0x0a00_0001),
-        (0x48, 20, 1111),
-        (0x50, 9, 17),
-        (0x80, 0, len),
-        (0x30, len - 1, 0),
-        (0x28, 0xffff_f000, 0x0800),
-        (0x30, 0xfff0_0000, 0x45),
-        (0x28, 0xffe0_0000 + 12, 0x0800),
-        (0x20, 0xffff_f000 + 48, 0),
-        (0x20, 0xffff_f000 + 28, 1),
+        (LD_W_ABS, 26, 0x0a00_0001),
+        (LD_H_ABS, 12, 0x0800),
+        (LD_B_ABS, 14, 0x45),
+        (LD_W_IND, 12, 0x0a00_0001),
+        (LD_H_IND, 20, 1111),
+        (LD_B_IND, 9, 17),
+        (LD_W_LEN, 0, len),
+        (LD_B_ABS, len - 1, 0),
+        (LD_H_ABS, SKF_AD_OFF + SKF_AD_PROTOCOL, 0x0800),
+        (LD_B_ABS, 0xfff0_0000, 0x45),
+        (LD_H_ABS, 0xffe0_0000 + 12, 0x0800),
+        (LD_W_ABS, SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT, 0),
+        (LD_W_ABS, SKF_AD_OFF + SKF_AD_HATYPE, 1),
     ] {
         assert_eq!(of(code, k), expected + 1, "{code:#x} {k:#x}");
     }
     for (code, k) in [
-        (0x30, len),
-        (0x20, len - 3),
-        (0x40, len - 17),
-        (0x50, 0x7fff_ffff),
-        (0x20, 0x7fff_ffff),
+        (LD_B_ABS, len),
+        (LD_W_ABS, len - 3),
+        (LD_W_IND, len - 17),
+        (LD_B_IND, 0x7fff_ffff),
+        (LD_W_ABS, 0x7fff_ffff),
     ] {
         assert_eq!(of(code, k), 0, "{code:#x} {k:#x}");
     }
     let memory = [
-        one(0x00, 0, 0, 5),
-        one(0x02, 0, 0, 3),
-        one(0x01, 0, 0, 6),
-        one(0x03, 0, 0, 15),
-        one(0x60, 0, 0, 15),
-        one(0x61, 0, 0, 3),
-        one(0x0c, 0, 0, 0),
-        one(0x61, 0, 0, 9),
-        one(0x0c, 0, 0, 0),
-        one(0x07, 0, 0, 0),
-        one(0x87, 0, 0, 0),
-        one(0x16, 0, 0, 0),
+        Classic::new(LD_IMM, 5),
+        Classic::new(ST, 3),
+        Classic::new(LDX_IMM, 6),
+        Classic::new(STX, 15),
+        Classic::new(LD_MEM, 15),
+        Classic::new(LDX_MEM, 3),
+        Classic::new(ALU_ADD_K | X, 0),
+        Classic::new(LDX_MEM, 9),
+        Classic::new(ALU_ADD_K | X, 0),
+        Classic::new(MISC_TAX, 0),
+        Classic::new(MISC_TXA, 0),
+        Classic::new(RET_A, 0),
     ];
     assert_eq!(user(&memory, &udp4()), 11);
 }
@@ -183,30 +193,33 @@ fn loads_are_of_the_frame() {
 #[test]
 fn what_is_no_filter_is_refused() {
     for (code, why) in [
-        (vec![one(0x00, 0, 0, 1)], "it has no end"),
+        (vec![Classic::new(LD_IMM, 1)], "it has no end"),
         (vec![], "it has no end"),
         (
-            vec![one(0x15, 0, 5, 1), one(0x06, 0, 0, 0)],
+            vec![Classic::jump(JMP_JEQ_K, 1, 0, 5), Classic::keep(0)],
             "it jumps out of the filter",
         ),
         (
-            vec![one(0x05, 0, 0, u32::MAX), one(0x06, 0, 0, 0)],
+            vec![Classic::new(JMP_JA, u32::MAX), Classic::keep(0)],
             "it jumps out of the filter",
         ),
         (
-            vec![one(0xff, 0, 0, 1), one(0x06, 0, 0, 0)],
+            vec![Classic::new(0xff, 1), Classic::keep(0)],
             "it is unknown",
         ),
         (
-            vec![one(0x34, 0, 0, 0), one(0x06, 0, 0, 0)],
+            vec![Classic::new(ALU_DIV_K, 0), Classic::keep(0)],
             "it divides by zero",
         ),
         (
-            vec![one(0x60, 0, 0, 16), one(0x06, 0, 0, 0)],
+            vec![Classic::new(LD_MEM, 16), Classic::keep(0)],
             "it has no such memory",
         ),
         (
-            vec![one(0x20, 0, 0, 0xffff_f034), one(0x06, 0, 0, 0)],
+            vec![
+                Classic::new(LD_W_ABS, SKF_AD_OFF + SKF_AD_PAY_OFFSET),
+                Classic::keep(0),
+            ],
             "an eBPF program can't ask the kernel for that",
         ),
     ] {
@@ -225,11 +238,11 @@ fn the_longest_filters_are_taken_or_refused() {
         // A row of questions, each with a way out.
         let mut code = Vec::new();
         for number in 0..count {
-            code.push(one(0x28, 0, 0, number % 60));
-            code.push(one(0x15, 0, 1, number));
-            code.push(one(0x06, 0, 0, 1));
+            code.push(Classic::new(LD_H_ABS, number % 60));
+            code.push(Classic::jump(JMP_JEQ_K, number, 0, 1));
+            code.push(Classic::keep(1));
         }
-        code.push(one(0x06, 0, 0, 0));
+        code.push(Classic::keep(0));
         let program = with_filter(choice(Predicate::Pcap(0)), code);
         for object in [
             fanout_of(&program),

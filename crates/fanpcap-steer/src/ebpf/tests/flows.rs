@@ -193,22 +193,11 @@ fn a_flow_is_told_by_what_it_says() {
 #[ignore = "needs root: eBPF"]
 fn fragments_go_with_their_datagram() {
     let datagram = udp(1111, 2222, &[0; 40]);
-    let behind = |more: u16, at: u16, protocol: u8| {
-        let header = [
-            &[protocol, 0][..],
-            &((at << 3) | more).to_be_bytes(),
-            &[0, 0, 0, 9],
-        ]
-        .concat();
-        ethernet(0x86dd, &v6(44, &[&header[..], &datagram].concat()))
-    };
+    let six = |field: u16| ethernet(0x86dd, &v6(44, &fragment(17, field, &datagram)));
     let four = |fragment: u16| ethernet(0x0800, &v4(17, fragment, &datagram));
     let whole = [hash4(1111, 2222), finish(sum6(1111, 2222))];
     let bare = [hash4(0, 0), finish(sum6(0, 0))];
-    for (version, first, later) in [
-        (0, four(0x2000), four(0x2003)),
-        (1, behind(1, 0, 17), behind(0, 6, 17)),
-    ] {
+    for (version, first, later) in [(0, four(0x2000), four(0x2003)), (1, six(1), six(6 << 3))] {
         for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
             let loaded =
                 Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
@@ -258,10 +247,7 @@ fn a_datagram_on_two_vlans_is_two() {
 #[ignore = "needs root: eBPF"]
 fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
     let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(1111, 2222, &[0; 40])].concat();
-    let six = |field: u16, rest: &[u8]| {
-        let header = [&[60, 0][..], &field.to_be_bytes(), &[0, 0, 0, 9]].concat();
-        ethernet(0x86dd, &v6(44, &[&header, rest].concat()))
-    };
+    let six = |field: u16, rest: &[u8]| ethernet(0x86dd, &v6(44, &fragment(60, field, rest)));
     let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &udp6()].concat();
     let four = |field: u16, rest: &[u8]| ethernet(0x0800, &v4(17, field, rest));
     let first = four(0x2000, &udp(50000, 4789, &carried));

@@ -4,6 +4,7 @@
 use super::frames::*;
 use super::*;
 use crate::ir::{Comparison, Header, Key, Property};
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_ALL, PacketFanout, inject::Injector};
 use fanpcap_testkit::netns::within_new;
@@ -139,10 +140,6 @@ fn tags_beside_the_frame_are_its_outermost() {
     }
 }
 
-const fn one(code: u16, jt: u8, jf: u8, k: u32) -> Classic {
-    Classic { code, jt, jf, k }
-}
-
 /// Filters that take a frame if it has these bytes at an offset; behind X or not.
 fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
     let mut filters = Vec::new();
@@ -153,13 +150,13 @@ fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
                 .iter()
                 .fold(0, |sum, &byte| (sum << 8) | u32::from(byte));
             let k = u32::try_from(offset).unwrap();
-            let mode = if behind_x { 0x40 } else { 0x20 };
+            let mode = if behind_x { IND } else { ABS };
             let code = vec![
-                one(0x01, 0, 0, 3),
-                one(mode | size, 0, 0, if behind_x { k - 3 } else { k }),
-                one(0x15, 0, 1, value),
-                one(0x06, 0, 0, 1),
-                one(0x06, 0, 0, 0),
+                Classic::new(LDX_IMM, 3),
+                Classic::new(LD | mode | size, if behind_x { k - 3 } else { k }),
+                Classic::jump(JMP_JEQ_K, value, 0, 1),
+                Classic::keep(1),
+                Classic::keep(0),
             ];
             let text = format!("{len} at {offset}");
             filters.push(Filter { text, code });
@@ -175,10 +172,10 @@ fn pcap_filters_see_the_tag_in_the_bytes() {
     let frame: Vec<u8> = tagged().into_iter().take(22).chain(100..140).collect();
     let long = u32::try_from(frame.len()).unwrap();
     let length = vec![
-        one(0x80, 0, 0, 0),
-        one(0x15, 0, 1, long),
-        one(0x06, 0, 0, 1),
-        one(0x06, 0, 0, 0),
+        Classic::new(LD_W_LEN, 0),
+        Classic::jump(JMP_JEQ_K, long, 0, 1),
+        Classic::keep(1),
+        Classic::keep(0),
     ];
     let length = Filter {
         text: "length".to_owned(),

@@ -94,7 +94,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
             other.serve(&[]).unwrap();
             assert!(!host_gets());
             drop(other);
-            await_for("the kernel empties the engine's array", host_gets);
+            await_so("the kernel empties the engine's array", host_gets);
         }
         let device = take_over().unwrap();
         node.link.detach().unwrap();

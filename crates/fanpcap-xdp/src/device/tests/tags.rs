@@ -40,7 +40,7 @@ fn tagged(plain: &[u8], tag: [u16; 2]) -> Vec<u8> {
 /// The record of the frame of this length on the wire.
 fn await_frame(records: &mut Records, len: usize) -> Vec<u8> {
     let mut found = Vec::new();
-    await_for("the frame", || {
+    await_so("the frame", || {
         records.open();
         while let Some(frame) = records.next_frame().unwrap() {
             let is_ours = frame.wire_len() as usize == len;
@@ -85,8 +85,8 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
             println!("SKIP: the kernel does not tell tags");
             return;
         }
-        ip("link set va mtu 9000");
-        ip("link set vb mtu 9000");
+        ip("link set va mtu 9000").unwrap();
+        ip("link set vb mtu 9000").unwrap();
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
         let groups = ["main = steer_flow", "main = vlan >-> steer_flow"];
@@ -121,7 +121,7 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
                 assert_eq!(await_frame(&mut records, 77), frame(77));
             }
             if group_slots.iter().any(|it| it.0 == 4) {
-                await_for("dropped", || nowhere() > before);
+                await_so("dropped", || nowhere() > before);
             }
         }
     });
@@ -137,12 +137,12 @@ fn another_device_of_the_same_index_is_not_taken_for_the_links() {
         device.serve(&[(0, program(&group))]).unwrap();
         assert!(device.is_here(index));
         let own = netns::current().unwrap();
-        enter_quiet();
+        netns::enter_new().unwrap();
         let away = netns::current().unwrap();
         netns::enter(own.as_fd()).unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), away.as_raw_fd());
-        ip(&format!("link set vb netns {path}"));
-        ip(&format!("link add vb index {index} type veth peer name vc"));
+        ip(&format!("link set vb netns {path}")).unwrap();
+        ip(&format!("link add vb index {index} type veth peer name vc")).unwrap();
         assert_eq!(device.ifindex().unwrap(), index);
         assert!(!device.is_here(index));
         assert!(device.tags().is_none());

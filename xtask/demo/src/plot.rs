@@ -1,10 +1,11 @@
-//! The reader's CPU time for a packet as bars, from the table in docs/benchmarks.md.
+//! The README's plot: the reader's CPU time for a packet as bars, from the table in
+//! docs/benchmarks.md.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-
-use super::escaped;
 
 /// The heading of the table's first column.
 const TABLE: &str = "| CPU time of the reader, ns for a packet |";
@@ -32,8 +33,27 @@ struct Figure<'t> {
     most: f64,
 }
 
+/// Draws the plot from the table.
+pub(crate) fn run() -> Result<()> {
+    let path = source("docs/pictures/reader.svg");
+    fs::write(&path, reader(&benchmarks()?)?)?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// A path below the root of the source tree.
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn benchmarks() -> Result<String> {
+    fs::read_to_string(source("docs/benchmarks.md")).context("reading docs/benchmarks.md")
+}
+
 /// The plot of the page's table.
-pub(super) fn reader(page: &str) -> Result<String> {
+fn reader(page: &str) -> Result<String> {
     let (_, table) = page
         .split_once(TABLE)
         .context("docs/benchmarks.md: no table")?;
@@ -135,6 +155,27 @@ fn text(x: f64, y: f64, kind: &str, text: &str) -> String {
     };
     format!(
         "<text x=\"{x:.1}\" y=\"{y:.1}\" {look}>{}</text>",
-        escaped(text)
+        text.replace('&', "&amp;").replace('<', "&lt;")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plot_is_of_the_table() {
+        let drawn = reader(&benchmarks().unwrap()).unwrap();
+        let there = fs::read_to_string(source("docs/pictures/reader.svg")).unwrap();
+        assert!(drawn == there, "run: cargo run -p fanpcap-demo -- plot");
+    }
+
+    #[test]
+    fn the_readmes_pictures_are_there() {
+        let readme = fs::read_to_string(source("README.md")).unwrap();
+        for name in ["docs/pictures/top.svg", "docs/pictures/reader.svg"] {
+            assert!(readme.contains(&format!("({name})")), "{name}");
+            assert!(source(name).exists(), "{name}");
+        }
+    }
 }
