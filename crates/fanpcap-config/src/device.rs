@@ -1,6 +1,6 @@
 //! The device string of pcap_create(): engine prefix, several devices, virtual devices.
 
-use crate::engine::Engine;
+use crate::driver::Driver;
 
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     text: String,
-    engine: Option<Engine>,
+    engine: Option<Driver>,
     parts: Vec<Part>,
     /// The string named several devices.
     is_part: bool,
@@ -47,10 +47,10 @@ impl Device {
             return Device::new(text, None, vec![part]);
         }
         let (engine, names) = match text.split_once(':') {
-            None if Engine::named(text).is_some_and(Engine::names_group) => {
-                (Engine::named(text), "")
+            None if Driver::named(text).is_some_and(Driver::names_group) => {
+                (Driver::named(text), "")
             }
-            Some((prefix, names)) => match Engine::named(prefix) {
+            Some((prefix, names)) => match Driver::named(prefix) {
                 Some(engine) => (Some(engine), names),
                 None => (None, text),
             },
@@ -63,7 +63,7 @@ impl Device {
         Device::new(text, engine, parts)
     }
 
-    fn new(text: &str, engine: Option<Engine>, parts: Vec<Part>) -> Device {
+    fn new(text: &str, engine: Option<Driver>, parts: Vec<Part>) -> Device {
         Device {
             text: text.to_owned(),
             engine,
@@ -105,7 +105,7 @@ impl Device {
     /// then on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
-        self.engine.is_some_and(Engine::names_group)
+        self.engine.is_some_and(Driver::names_group)
             && self.parts.len() == 1
             && self.parts.iter().all(is_unnamed)
     }
@@ -124,7 +124,7 @@ impl Device {
     }
 
     /// The engine that the prefix asks for.
-    pub fn engine(&self) -> Option<Engine> {
+    pub fn engine(&self) -> Option<Driver> {
         self.engine
     }
 
@@ -139,7 +139,7 @@ impl Device {
         match self.parts.as_slice() {
             // This handle is never activated.
             _ if self.names_none() => ANY,
-            [part] if self.engine.is_none_or(Engine::is_ours) => &part.base,
+            [part] if self.engine.is_none_or(Driver::is_ours) => &part.base,
             _ => &self.text,
         }
     }
@@ -210,7 +210,7 @@ mod tests {
             .iter()
             .map(|part| (&*part.name, &*part.base))
             .collect();
-        assert_eq!(device.engine(), Engine::named("pfq"));
+        assert_eq!(device.engine(), Driver::named("pfq"));
         assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
         assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
         assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
@@ -229,7 +229,7 @@ mod tests {
             assert_eq!((device.names_none(), device.system_name()), (false, "eth1"));
             assert_eq!(
                 (device.text(), device.engine()),
-                (text, Engine::named("pfq"))
+                (text, Driver::named("pfq"))
             );
         }
         for text in ["pfq:eth0", "pfq:^", "tpacket:", ""] {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod report;
-pub mod engine;
+pub mod driver;
 pub mod device;
 pub mod mode;
 pub mod source;

@@ -1,7 +1,7 @@
 //! Properties of settings over generated files and variables; PROPTEST_CASES sets how many.
 
 use fanpcap_config::device::Device;
-use fanpcap_config::engine::Engine;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::Report;
@@ -276,7 +276,7 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
                 format!("driver@{}=xdp", device(n)),
                 Key::Driver,
                 on,
-                Value::Engine(Engine::named("xdp").unwrap()),
+                Value::Driver(Driver::named("xdp").expect("a row")),
             ),
         }
     })

@@ -27,9 +27,9 @@ impl Refusal {
 
     /// A refusal for lack of a part of the group or of the member.
     pub fn of_part(part: &'static str, error: io::Error) -> Self {
-        let slug = match error.kind() {
-            io::ErrorKind::PermissionDenied => "xdp-program-refused",
-            _ => "system-call-failed",
+        let slug = match error.kind() == io::ErrorKind::PermissionDenied {
+            true => "xdp-program-refused",
+            false => "system-call-failed",
         };
         Self::new(PartError { part, error }, slug)
     }

@@ -255,7 +255,7 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
 
 /// How many silent members the groups on a device have: an engine fills their rings.
 pub(crate) fn count_silent(ifindex: u32) -> usize {
-    let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_xdp(it);
+    let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_engine(it);
     // Unknown, it has not fallen.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }

@@ -146,8 +146,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the XDP engine fills the member's rings: the group has a registry.
-    pub fn is_on_xdp(&self) -> bool {
+    /// Whether an engine fills the member's rings: the group's engine has taken the device.
+    pub fn is_on_engine(&self) -> bool {
         let shared = self.shared.as_ref();
         shared.is_some_and(|numbers| numbers.len() == WITH_REGISTRY)
     }

@@ -27,9 +27,9 @@ impl RosterEntry {
         id(&self.socket)
     }
 
-    /// Whether the socket's group is on the XDP engine: its sockets are silent, and stay so.
-    pub fn is_on_xdp(&self) -> bool {
-        is_on_xdp(&self.socket)
+    /// Whether an engine fills the rings of the socket's group: its sockets are silent, and stay so.
+    pub fn is_on_engine(&self) -> bool {
+        is_on_engine(&self.socket)
     }
 
     /// Whether the socket is in this group, on any device.
@@ -135,8 +135,8 @@ fn id(socket: &PacketSocket) -> MemberId {
     MemberId::of_socket(socket.inode.into())
 }
 
-/// See [`RosterEntry::is_on_xdp`].
-pub(crate) fn is_on_xdp(socket: &PacketSocket) -> bool {
+/// See [`RosterEntry::is_on_engine`].
+pub(crate) fn is_on_engine(socket: &PacketSocket) -> bool {
     socket.fanout.is_some() && socket.protocol == ETH_P_SILENT
 }
 

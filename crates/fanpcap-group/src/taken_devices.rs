@@ -37,7 +37,7 @@ pub(crate) fn search(
             let pages = group_dir.pages().into_iter();
             let attached: Vec<Record> = pages
                 .map(|(_, record)| record)
-                .filter(Record::is_on_xdp)
+                .filter(Record::is_on_engine)
                 .collect();
             for record in &attached {
                 match take_over(record).and_then(open) {

@@ -267,7 +267,7 @@ fn mode(
 ) -> String {
     let told = modes.get(&(seen.socket.ifindex, group.id)).cloned();
     let mode = told.unwrap_or_else(|| kernel_mode(group));
-    match seen.is_on_xdp() {
+    match seen.is_on_engine() {
         true => format!("{mode} on xdp"),
         false => mode,
     }

@@ -107,7 +107,11 @@ impl From<XdpError> for Refusal {
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }
-            _ => false,
+            XdpError::Crowded { .. }
+            | XdpError::Unavailable(_)
+            | XdpError::Serve(_)
+            | XdpError::Program(_)
+            | XdpError::Memory { .. } => false,
         };
         Self {
             is_busy,

@@ -7,7 +7,7 @@ use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
 use crate::plan::{Plans, provide};
 use crate::several::{Failed, note_live, take_over};
 use crate::warnings::warn;
-use fanpcap_config::engine::Engine;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Group, GroupChoice, OnEngine, Plan, Steal};
 use fanpcap_group::join::JoinError;
 use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
@@ -19,7 +19,7 @@ pub const NOT_STOLEN: &str =
     "so the host would lose packets: write 'steal@DEVICE = force' if it may";
 
 /// Why a handle that has a group of its own on this engine joins no other.
-pub fn alone(engine: Engine) -> String {
+pub fn alone(engine: Driver) -> String {
     format!(
         "a handle on the engine {engine} joins a group by pcap_activate() alone: call pcap_fanout() \
          before that, or open another handle for the group and close this one then"

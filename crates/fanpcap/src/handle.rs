@@ -3,7 +3,7 @@
 
 use crate::request::Request;
 use fanpcap_bpf::Classic;
-use fanpcap_config::engine::Engine;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{GroupChoice, OnEngine, Steal};
 use fanpcap_config::steering::{PcapCompiler, Steering};
@@ -84,7 +84,7 @@ pub trait System: Copy + PartialEq {
 }
 
 /// What is known of a handle beside the system's library, and our reader in it.
-pub trait Life: Sized {
+pub trait Life: Copy {
     /// The requests for the handle; `None` if there are none.
     fn request(self) -> Option<Arc<Request>>;
 
@@ -137,7 +137,7 @@ pub trait Life: Sized {
 }
 
 /// A handle in its group.
-pub trait Member: Sized {
+pub trait Member: Copy {
     /// Does everything that its engine may refuse to a handle that is to join a group. The handle
     /// is not activated yet. `None`: gives up what was prepared.
     ///
@@ -228,7 +228,7 @@ pub struct Notes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedOfEngine {
     /// The engine.
-    pub engine: Engine,
+    pub engine: Driver,
     /// Whether the host loses the packets.
     pub steal: Steal,
     /// Packets that the host sends are captured too.

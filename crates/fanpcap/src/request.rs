@@ -2,7 +2,7 @@
 //! calls.
 
 use fanpcap_config::device::{ANY, Device};
-use fanpcap_config::engine::Engine;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
 use fanpcap_config::settings::{Environment, Explained, FanoutCall, Plan, Settings};
@@ -103,7 +103,7 @@ impl Request {
     /// A request for each device of a handle on several devices; `None` for a handle on one.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
-        let is_ours = self.device.engine().is_none_or(Engine::is_ours);
+        let is_ours = self.device.engine().is_none_or(Driver::is_ours);
         (is_ours && parts.len() > 1).then(|| {
             let settings = named_twice(&self.device).map_or_else(|| self.settings.clone(), Err);
             let of_part = |part| Self {

@@ -4,7 +4,7 @@
 
 use fanpcap::request::{named_twice, unreadable};
 use fanpcap_config::device::Device;
-use fanpcap_config::engine::Engine;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Settings};
@@ -244,7 +244,7 @@ fn of_xdp() -> BTreeMap<String, String> {
             "alone-on-xdp",
             format!(
                 "pcap_fanout: {}",
-                fanpcap::engine::alone(Engine::named("xdp").unwrap())
+                fanpcap::engine::alone(Driver::named("xdp").unwrap())
             ),
         ),
     ];

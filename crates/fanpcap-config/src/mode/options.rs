@@ -2,7 +2,7 @@
 //! one member, such as `+weight=3`.
 
 use super::{Mode, ModeKind};
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_steer::nearest::nearest;
 use fanpcap_steer::{Balance, GroupOptions};
@@ -208,7 +208,7 @@ fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fa
 
 /// The fault of a class in a group of the kernel's.
 pub(crate) fn class_needs_engine(class: u8) -> Fault {
-    let engines = Engine::of_devices();
+    let engines = Driver::of_devices();
     let message = format!(
         "'+class={class}' is for groups on the engine {engines}: the kernel gives a packet to one member of all"
     );

@@ -7,7 +7,7 @@ use super::keys::Key;
 use super::on_engine::{OnEngine, Steal};
 use super::value::Value;
 use crate::device::{Device, Part};
-use crate::engine::Engine;
+use crate::driver::Driver;
 
 /// One device of a handle, and the settings.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Settings {
 
 impl<'a> Asked<'a> {
     /// The engine of the device's name, else of settings.
-    pub(super) fn engine(&self) -> Option<Engine> {
+    pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
         self.device.engine().or_else(of_settings)
     }
@@ -92,8 +92,8 @@ impl<'a> Asked<'a> {
 
 impl Entry {
     /// The engine of the entry.
-    pub(super) fn engine(&self) -> Option<Engine> {
-        let Value::Engine(engine) = self.value else {
+    pub(super) fn engine(&self) -> Option<Driver> {
+        let Value::Driver(engine) = self.value else {
             return None;
         };
         Some(engine)
@@ -101,7 +101,7 @@ impl Entry {
 
     /// Whether the entry names an engine that this version has.
     pub(super) fn is_ours(&self) -> bool {
-        self.engine().is_some_and(Engine::is_ours)
+        self.engine().is_some_and(Driver::is_ours)
     }
 
     /// Whether the entry asks for what packet sockets do anyway.

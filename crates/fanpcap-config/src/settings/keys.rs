@@ -142,7 +142,7 @@ pub(super) static KEYS: [Row; 17] = [
         Takes::Number(1, 1 << 26),
     )
     .honoured(Honoured::OutsideGroups),
-    Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Engine)
+    Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver)
         .set_by(&["DRIVER"], None)
         .honoured(Honoured::OurEngines),
     Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnEngine),

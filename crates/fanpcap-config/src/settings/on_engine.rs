@@ -1,7 +1,7 @@
 //! The plan of a handle on an engine that takes devices, and the modes of its groups: each is a
 //! steering program.
 
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::fanout::{Fanout, Script};
 use crate::mode::{Mode, ModeKind};
 use crate::report::{Fault, quote};
@@ -33,7 +33,7 @@ impl Steal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnEngine {
     /// The engine.
-    pub engine: Engine,
+    pub engine: Driver,
     /// Whether the host loses the packets that the device receives.
     pub steal: Steal,
     /// Whether packets that the host sends are captured too.
@@ -46,7 +46,7 @@ pub struct OnEngine {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn program_of(mode: Mode, engine: Engine) -> Result<Script, Fault> {
+pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     let refuse = |why: &str| {
         let message = format!("mode {} {why}", quote(&mode.to_string()));
         Fault::new("mode-not-on-xdp", message).hint("write flow, or take driver tpacket")
@@ -74,7 +74,7 @@ pub(super) fn program_of(mode: Mode, engine: Engine) -> Result<Script, Fault> {
 ///
 /// # Errors
 /// As [`program_of`].
-pub(super) fn steered(fanout: Fanout, engine: Engine) -> Result<Fanout, Fault> {
+pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     match fanout {
         Fanout::Mode(mode) => program_of(mode, engine).map(Fanout::Program),
         Fanout::Program(script) if script.mode().defrag => {

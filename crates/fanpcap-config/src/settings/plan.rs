@@ -10,7 +10,7 @@ use super::placement::Placement;
 use super::value::Value;
 use super::{Settings, find};
 use crate::device::Device;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::fanout::{Fanout, Script};
 use crate::mode::ModeKind;
 use crate::mode::options::{class_needs_engine, not_classified};
@@ -81,7 +81,7 @@ impl Settings {
             return Err(self.no_device(device));
         }
         let mut choice = None;
-        let by_name = device.engine().is_some_and(Engine::is_rings);
+        let by_name = device.engine().is_some_and(Driver::is_rings);
         let mut tpacket = device.is_part() || device.is_fallback();
         let mut on_engine = None;
         let mut placement = None;
@@ -100,7 +100,7 @@ impl Settings {
             let joined = handle.choice()?;
             handle.refuse_unhonoured(joined.is_some())?;
             choice = choice.or(joined);
-            tpacket |= handle.asked.engine().is_some_and(Engine::is_rings);
+            tpacket |= handle.asked.engine().is_some_and(Driver::is_rings);
             on_engine = on_engine.or(handle.asked.on_engine());
             placement = placement.or(handle.asked.placement());
         }
@@ -234,7 +234,7 @@ impl<'a> Handle<'a> {
     }
 
     /// The mode of a group on an engine that takes devices.
-    fn steered(&self, group: Group, fanout: Fanout, engine: Engine) -> Result<Fanout, Report> {
+    fn steered(&self, group: Group, fanout: Fanout, engine: Driver) -> Result<Fanout, Report> {
         let entry = self.fanout_entry(group).ok().flatten();
         let of_call = self.call.is_some_and(|call| call.fanout.is_some());
         on_engine::steered(fanout, engine).map_err(|fault| match entry {
@@ -311,7 +311,7 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.asked.settings;
-        let is_on_engine = self.asked.engine().is_some_and(Engine::takes_devices);
+        let is_on_engine = self.asked.engine().is_some_and(Driver::takes_devices);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
             Honoured::OutsideGroups => joins,
@@ -340,7 +340,7 @@ impl Entry {
             | Value::YesNo(_)
             | Value::Steal(_)
             | Value::Cpus(_)
-            | Value::Engine(_)
+            | Value::Driver(_)
             | Value::Name(_) => Fanout::Mode(ModeKind::Hash.into()),
         }
     }
@@ -358,8 +358,8 @@ impl Entry {
 fn not_in_version(entry: &Entry) -> Report {
     let (is_variable, name) = (entry.is_variable(), &entry.name);
     let remove = if is_variable { "unset" } else { "remove" };
-    let absent = entry.engine().and_then(Engine::absent);
-    let (what, hint) = if let Value::Engine(engine) = entry.value {
+    let absent = entry.engine().and_then(Driver::absent);
+    let (what, hint) = if let Value::Driver(engine) = entry.value {
         let hint = format!("write tpacket, or {remove} {name}");
         (format!("driver '{engine}'"), hint)
     } else {
@@ -375,7 +375,7 @@ fn not_in_version(entry: &Entry) -> Report {
 fn needs_engine(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);
-    let engines = Engine::of_devices();
+    let engines = Driver::of_devices();
     let message = format!("{} needs driver {engines}", quote(name));
     let hint = format!("add 'driver@{device} = {engines}', or remove {name}");
     let fault = Fault::new("setting-needs-xdp", message).hint(hint);

@@ -1,7 +1,7 @@
 //! Values of settings: their types, parsing and checks.
 
 use super::on_engine::Steal;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::fanout::{Fanout, Script};
 use crate::mode::Mode;
 use crate::report::{Fault, offset_in, quote};
@@ -20,7 +20,7 @@ pub enum Value {
     /// A list of CPUs, as the first and last of each range.
     Cpus(Vec<(u32, u32)>),
     /// An engine.
-    Engine(Engine),
+    Driver(Driver),
     /// A fan-out mode.
     Mode(Mode),
     /// A steering program.
@@ -63,7 +63,7 @@ pub(super) enum Takes {
     /// A list of CPUs.
     Cpus,
     /// The name of an engine.
-    Engine,
+    Driver,
     /// A fan-out mode or a steering program.
     Fanout,
     /// A member's name.
@@ -79,7 +79,7 @@ impl Takes {
             Takes::YesNo => yes_no(text).map(Value::YesNo),
             Takes::Steal => steal(text).map(Value::Steal),
             Takes::Cpus => cpus(text).map(Value::Cpus),
-            Takes::Engine => engine(text).map(Value::Engine),
+            Takes::Driver => engine(text).map(Value::Driver),
             Takes::Fanout => Fanout::parse(written).map(Value::from),
             Takes::Name => member_name(text).map(Value::Name),
         }
@@ -161,10 +161,10 @@ fn steal(text: &str) -> Result<Steal, Fault> {
     }
 }
 
-fn engine(text: &str) -> Result<Engine, Fault> {
+fn engine(text: &str) -> Result<Driver, Fault> {
     let lower = text.to_ascii_lowercase();
-    Engine::named(&lower).ok_or_else(|| {
-        let names: Vec<&str> = Engine::all().map(Engine::name).collect();
+    Driver::named(&lower).ok_or_else(|| {
+        let names: Vec<&str> = Driver::all().map(Driver::name).collect();
         let near = nearest(&lower, names.clone()).map(str::to_owned);
         let otherwise = format!("the drivers are {}", names.join(", "));
         Fault::new("driver-unknown", format!("unknown driver {}", quote(text)))

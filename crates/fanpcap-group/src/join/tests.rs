@@ -102,7 +102,7 @@ fn records(ifindex: u32, membership: &Membership) -> Records {
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
         Ring::Records(records) => records,
-        _ => panic!("rings of records"),
+        Ring::V2(_) | Ring::V3(_) => panic!("rings of records"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One member: its page, and its socket. The command holds the socket, so that it can read what the
 //! member lost when the member dies.
 
-mod on_xdp;
+mod by_engine;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -213,7 +213,7 @@ impl Member {
     /// a later one. Or the XDP engine counted for it, whose counters go with the group's last
     /// member if they are not held, and nobody has written the last ones on its page.
     pub(super) fn lost_since(&self) -> Option<u64> {
-        let has_lost = match self.record.is_on_xdp() {
+        let has_lost = match self.record.is_on_engine() {
             true => !self.is_counted && !self.takeover().is_final,
             false => self.page.died_reading(),
         };
@@ -340,8 +340,8 @@ impl Member {
             return None;
         }
         let counted = link::packets(self.ifindex).ok();
-        if self.record.is_on_xdp() {
-            return Some(self.settled_on_xdp(rejecting.at_most(counted)));
+        if self.record.is_on_engine() {
+            return Some(self.settled_by_engine(rejecting.at_most(counted)));
         }
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));

@@ -135,5 +135,5 @@ impl Ledger {
 /// Whether the member's socket rejects packets that nobody counts: another member has read its
 /// ring. On XDP the engine counts what it gives to nobody.
 fn rejects_silently(member: &Member) -> bool {
-    member.has_taker() && !member.record().is_on_xdp()
+    member.has_taker() && !member.record().is_on_engine()
 }

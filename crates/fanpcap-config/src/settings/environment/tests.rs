@@ -2,7 +2,7 @@
 
 use super::super::Value;
 use super::*;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::mode::ModeKind;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -67,7 +67,7 @@ fn every_variable_with_its_target() {
             "pfq",
             Key::Driver,
             Target::All,
-            Value::Engine(Engine::named("pfq").unwrap()),
+            Value::Driver(Driver::named("pfq").unwrap()),
         ),
         (
             "PCAP_CHANNEL_eth0",

@@ -1,7 +1,7 @@
 //! What pcap.conf(5) may say of which handles, and the place of each refusal.
 
 use super::*;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::mode::{Mode, ModeKind};
 use crate::settings::Steal;
 
@@ -74,7 +74,7 @@ fn keys_of_devices_and_channels() {
             "driver@e = xdp",
             Key::Driver,
             device("e"),
-            Value::Engine(Engine::named("xdp").unwrap()),
+            Value::Driver(Driver::named("xdp").unwrap()),
         ),
         ("steal@e = yes", Key::Steal, device("e"), steal),
         ("outgoing@e = no", Key::Outgoing, device("e"), no.clone()),

@@ -1,7 +1,7 @@
 //! Values, and the manual page against the table.
 
 use super::*;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::settings::{Steal, file};
 
 const PAGE: &str = include_str!("../../../../../docs/man/pcap.conf.5");
@@ -55,7 +55,7 @@ fn the_manual_page_has_every_key_and_its_range() {
             assert!(has(text, &max.to_string()), "{:?}: {max}", row.key);
         }
     }
-    for engine in Engine::all() {
+    for engine in Driver::all() {
         let text = if engine.is_ours() { honoured } else { refused };
         assert!(has(text, engine.name()), "{engine}");
     }
@@ -164,7 +164,7 @@ fn words() {
     }
     assert_eq!(
         value(Key::Driver, "XDP"),
-        Ok(Value::Engine(Engine::named("xdp").unwrap()))
+        Ok(Value::Driver(Driver::named("xdp").unwrap()))
     );
     let fault = value(Key::Driver, "tpaket").unwrap_err();
     assert_eq!(fault.hint.as_deref(), Some("did you mean 'tpacket'?"));

@@ -3,7 +3,7 @@
 
 use super::{Asked, Compile, Handle, Plan};
 use crate::device::{ANY, Device, Part};
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::report::{Report, quote};
 use crate::settings::entry::{Entry, Target};
 use crate::settings::environment::{self, shell_name};
@@ -34,7 +34,7 @@ pub struct Origins {
     /// Of the upper bound of the snapshot length.
     pub caplen: Option<String>,
     /// Of the driver, with the driver.
-    pub driver: Option<(String, Engine)>,
+    pub driver: Option<(String, Driver)>,
 }
 
 /// A setting without effect.

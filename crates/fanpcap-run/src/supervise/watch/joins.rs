@@ -298,7 +298,7 @@ fn user(pid: u32) -> Option<u32> {
 fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
     let socket = &seen.socket;
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
-    (socket.protocol == ETH_P_ALL || seen.is_on_xdp()) && !seen.is_placeholder && is_there
+    (socket.protocol == ETH_P_ALL || seen.is_on_engine()) && !seen.is_placeholder && is_there
 }
 
 #[cfg(test)]

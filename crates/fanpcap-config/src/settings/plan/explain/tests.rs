@@ -45,7 +45,7 @@ fn each_value_has_the_place_that_it_is_from() {
     assert_eq!(told.origins.caplen, of(4));
     assert_eq!(
         told.origins.driver,
-        of(5).map(|place| (place, Engine::named("tpacket").unwrap()))
+        of(5).map(|place| (place, Driver::named("tpacket").unwrap()))
     );
     let joined = told.plan.unwrap().choice.unwrap();
     assert_eq!(joined.origin, "pcap.conf:2");

@@ -1,11 +1,10 @@
-//! The engines: what takes packets from a device. Planner, errors and manual know of them what this
-//! table says.
+//! The names of engines in settings, and what planner, errors and manual know of each: a table.
 
 use std::fmt;
 
-/// An engine, as the prefix of a device, `driver@DEV` and PCAP_DRIVER name it.
+/// The name of an engine: the prefix of a device, or the value of `driver@DEV` and PCAP_DRIVER.
 #[derive(Clone, Copy)]
-pub struct Engine(&'static Row);
+pub struct Driver(&'static Row);
 
 /// What is known of an engine.
 #[derive(Debug)]
@@ -56,10 +55,10 @@ const fn row(name: &'static str, kind: Kind) -> Row {
     }
 }
 
-impl Engine {
+impl Driver {
     /// All engines, in the order in which messages list them.
-    pub fn all() -> impl Iterator<Item = Engine> {
-        TABLE.iter().map(Engine)
+    pub fn all() -> impl Iterator<Item = Driver> {
+        TABLE.iter().map(Driver)
     }
 
     /// The name.
@@ -68,8 +67,8 @@ impl Engine {
     }
 
     /// The engine with this lower-case name.
-    pub fn named(name: &str) -> Option<Engine> {
-        Engine::all().find(|engine| engine.name() == name)
+    pub fn named(name: &str) -> Option<Driver> {
+        Driver::all().find(|engine| engine.name() == name)
     }
 
     /// How the engine takes packets.
@@ -107,27 +106,27 @@ impl Engine {
 
     /// The names of the engines that take devices, for messages.
     pub fn of_devices() -> String {
-        let takers = Engine::all().filter(|engine| engine.takes_devices());
-        let names: Vec<&str> = takers.map(Engine::name).collect();
+        let takers = Driver::all().filter(|engine| engine.takes_devices());
+        let names: Vec<&str> = takers.map(Driver::name).collect();
         names.join(" or ")
     }
 }
 
-impl PartialEq for Engine {
+impl PartialEq for Driver {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
     }
 }
 
-impl Eq for Engine {}
+impl Eq for Driver {}
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl fmt::Display for Engine {
+impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

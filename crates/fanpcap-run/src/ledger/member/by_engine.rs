@@ -1,4 +1,4 @@
-//! A member whose rings the XDP engine fills. The engine counts for it in maps of the group.
+//! A member whose rings an engine fills. The engine counts for it in maps of the group.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::Member;
 use crate::ledger::Account;
 
 impl Member {
-    /// Whether the XDP engine fills the member's rings, and its counters are not held yet.
+    /// Whether an engine fills the member's rings, and its counters are not held yet.
     pub(in crate::ledger) fn lacks_counters(&self) -> bool {
-        self.record.is_on_xdp() && self.counters.is_none()
+        self.record.is_on_engine() && self.counters.is_none()
     }
 
     /// Holds the counters of the member's group, if they are the group's in which it is: a later
@@ -23,9 +23,9 @@ impl Member {
         is_its
     }
 
-    /// The account of a member on XDP that has no takers: by the engine's counters where they are
+    /// The account of such a member that has no takers: by the engine's counters where they are
     /// held, else by what the page says. There the counters may be older than what was taken.
-    pub(super) fn settled_on_xdp(&mut self, uncounted_at_most: Option<u64>) -> Account {
+    pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();
         let on_page = self.record.counters;
