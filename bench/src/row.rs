@@ -1,4 +1,5 @@
-//! What a row of the table is: measures, goals, and how a round's values become one.
+//! What a row of the table is: its measures, its goals, and how the values of a round are combined
+//! into one value.
 
 use serde::Serialize;
 

@@ -20,7 +20,7 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(150);
 /// which the kernel hands over a partly filled block.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// Probes of which their rate tells whether the generator was on time.
+/// Least number of probes with which a run's rate shows whether the generator kept its schedule.
 const MANY: u64 = 1000;
 
 /// The parts of a trial.

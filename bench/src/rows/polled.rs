@@ -324,7 +324,7 @@ fn tune(wire: &Wire, cpus: &[usize]) -> Result<(Hold, usize)> {
 /// use too.
 const OFF_RATE: f64 = 0.1;
 
-/// Links that have been sent on.
+/// What one run measured, in which generators sent on all links at once.
 struct Run {
     /// Of each link in turn, a generator on each CPU.
     sent: Vec<Sent>,

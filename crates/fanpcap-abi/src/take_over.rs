@@ -34,17 +34,19 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader of the XDP engine in `p`, which has just been activated silently.
+/// Installs our reader of its engine in `p`, which has just been activated silently.
 ///
 /// # Errors
 /// Why that is impossible.
 pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
-    let (linktype, socket) = served.ok_or("the engine xdp takes Ethernet alone")?;
+    let engine = p.notes().on_engine.map_or("", |asked| asked.engine.name());
+    let (linktype, socket) =
+        served.ok_or_else(|| format!("the engine {engine} takes Ethernet alone"))?;
     let input = open(p, socket);
     let options = options(p, linktype);
     let reader = input.and_then(|input| Reader::new(input, &options));
-    let reader = reader.map_err(|error| format!("opening the engine xdp: {error}"))?;
+    let reader = reader.map_err(|error| format!("opening the engine {engine}: {error}"))?;
     match install(p, reader) {
         true => Ok(()),
         false => Err("this libpcap's handles can't be read by fanpcap".to_owned()),
@@ -166,7 +168,7 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     true
 }
 
-/// What a handle reads: the rings that the XDP engine fills, or its socket's ring.
+/// What a handle reads: the rings that an engine fills, or its socket's ring.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_engine.is_none() {

@@ -26,13 +26,15 @@ pub enum StoredFd {
     /// A member's socket, its page if it has one, and its rings if an engine fills its own; by the
     /// cookie of the socket.
     Member(u64),
-    /// Descriptors of the engine. The engine chooses the number.
+    /// Descriptors of the engine. The engine chooses the number, which is not that of [`NEXT`] in a
+    /// group's store.
     Engine(u64),
-    /// What the exchange of the group's BPF program that is under way needs.
-    Next,
     /// The write end of a group's lifeline. The registry of the group's device has the read end.
     GroupLifeline,
 }
+
+/// In a group's store: what the exchange of the group's BPF program that is under way needs.
+pub const NEXT: StoredFd = StoredFd::Engine(2);
 
 impl StoredFd {
     fn encode(self) -> [u8; LEN] {
@@ -43,7 +45,6 @@ impl StoredFd {
             Self::Member(cookie) => (4, cookie),
             Self::Engine(number) => (5, number),
             Self::GroupLifeline => (6, 0),
-            Self::Next => (7, 0),
         };
         let mut bytes = [kind; LEN];
         bytes[1..].copy_from_slice(&u64::to_le_bytes(number));
@@ -60,7 +61,6 @@ impl StoredFd {
             4 => Some(Self::Member(number)),
             5 => Some(Self::Engine(number)),
             6 => Some(Self::GroupLifeline),
-            7 => Some(Self::Next),
             _ => None,
         }
     }

@@ -22,5 +22,5 @@ mod engine;
 pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters};
 pub use ledger::Ledger;
 pub use member_io::{Ask, MemberIo};
-pub use on_device::{Counts, Next, OnDevice};
+pub use on_device::{Counts, Loader, Next, OnDevice};
 pub use refusal::{PartError, Refusal};

@@ -92,17 +92,11 @@ pub trait OnDevice: Debug + Send + Sync {
     /// When these are not rings of the group, or can't be mapped.
     fn remains(&self, rings: Vec<OwnedFd>, ifindex: u32, taken: u64) -> io::Result<Remains>;
 
-    /// Loads another steering program for the group. No packet meets it before
-    /// [`OnDevice::replace`].
+    /// Opens what loads another steering program for the group. The caller has the device's lock.
     ///
     /// # Errors
-    /// Why it can't be had.
-    fn load(
-        &self,
-        steering: &ForEngine,
-        table: BorrowedFd<'_>,
-        ifindex: u32,
-    ) -> Result<Next, Refusal>;
+    /// As [`OnDevice::check`].
+    fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>>;
 
     /// Makes the group, which has this number on the device, go on with what is behind the
     /// descriptors of [`Next`]. Each packet meets the former or the next steering program. It can
@@ -111,6 +105,16 @@ pub trait OnDevice: Debug + Send + Sync {
     /// # Errors
     /// Those of bpf(2) and of the descriptor stores. The group has its former program then.
     fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()>;
+}
+
+/// Loads steering programs for a group.
+pub trait Loader: Debug {
+    /// Loads one. No packet meets it before [`OnDevice::replace`]. That takes its time: the caller
+    /// needs no lock.
+    ///
+    /// # Errors
+    /// Why the steering program can't be loaded.
+    fn load(&self, steering: &ForEngine, table: BorrowedFd<'_>) -> Result<Next, Refusal>;
 }
 
 /// A steering program that is loaded for a group.

@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use crate::table::at;
 use fanpcap_config::fanout::Script;
 use fanpcap_engine::faults;
-use fanpcap_engine::fd_store::StoredFd;
+use fanpcap_engine::fd_store::{NEXT, StoredFd};
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::clock;
 use std::io;
@@ -49,7 +49,7 @@ pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) ->
     let mut all = vec![received.as_fd(), next.text, next.title];
     all.extend(others.iter().map(AsFd::as_fd));
     set(shared, BEGUN);
-    let put = shared.fd_store.put(StoredFd::Next, &all);
+    let put = shared.fd_store.put(NEXT, &all);
     let done = put.and_then(|()| {
         set(shared, next.digest);
         install(shared, next.digest)
@@ -90,7 +90,7 @@ fn set(shared: &Shared, value: u64) {
 /// Clears away an exchange that is done, or shall not be.
 fn clear(shared: &Shared) -> io::Result<()> {
     set(shared, BEGUN);
-    shared.fd_store.remove(StoredFd::Next)?;
+    shared.fd_store.remove(NEXT)?;
     faults::step();
     shared.table().set(at::EXCHANGE, 0);
     Ok(())
@@ -98,7 +98,7 @@ fn clear(shared: &Shared) -> io::Result<()> {
 
 /// Makes the next BPF program the group's. It can be done again from its beginning.
 fn install(shared: &Shared, digest: u64) -> io::Result<()> {
-    let next = shared.fd_store.find(StoredFd::Next)?;
+    let next = shared.fd_store.find(NEXT)?;
     let (Some(on_device), Some(mut programs)) = (&shared.on_device, next) else {
         return Ok(());
     };
@@ -155,13 +155,13 @@ mod tests {
     fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
         let shared = Shared::with_classes(fanpcap_engines::ENGINES[0], 1).unwrap();
         let next = shared.lifelines.as_fd();
-        shared.fd_store.put(StoredFd::Next, &[next]).unwrap();
+        shared.fd_store.put(NEXT, &[next]).unwrap();
         shared.table().set(at::EXCHANGE, word);
         let done = finish_by(&shared, &|digest| {
             assert_eq!(digest, 77);
             outcome.map_or(Ok(()), |kind| Err(kind.into()))
         });
-        let next = shared.fd_store.find(StoredFd::Next).unwrap();
+        let next = shared.fd_store.find(NEXT).unwrap();
         (
             done.is_ok(),
             shared.table().get(at::EXCHANGE),

@@ -94,7 +94,6 @@ impl<'a> Kernel<'a> {
                 StoredFd::Lifelines
                 | StoredFd::Lifeline(_)
                 | StoredFd::Engine(_)
-                | StoredFd::Next
                 | StoredFd::GroupLifeline => {}
             }
             socket.is_none() || program.is_none()

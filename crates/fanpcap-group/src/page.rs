@@ -89,7 +89,7 @@ impl Page {
     }
 
     /// The directory and the name for the group's rendezvous. The caller is the group's only
-    /// member, and holds its lock. RendezvousSockets of former members are removed.
+    /// member, and holds its lock. Sockets of former members for newcomers are removed.
     pub(crate) fn place_for_rendezvous(&self) -> (&Directory, String) {
         group_dir::rendezvous_sockets(&self.directory).for_each(|rendezvous| {
             // Best effort: nobody listens to it.

@@ -121,7 +121,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
             Journal::Nothing => return Ok(()),
             Journal::Join(slot) => return self.repair_join(slot),
             Journal::Balance => self.finish_balance(),
-            Journal::TakeoverStatus(slot, sums) => self.finish_takeover(slot, sums),
+            Journal::Vacate(slot, sums) => self.finish_vacating(slot, sums),
             Journal::Trim(slot) => return self.finish_trim(slot),
             Journal::Renumber => self.finish_renumbering(),
             Journal::Succeed(from, to) => self.finish_succession(from, to),

@@ -93,7 +93,7 @@ pub enum UnderWay {
     /// Buckets move.
     Balance,
     /// This slot becomes a placeholder.
-    TakeoverStatus(u8),
+    Vacate(u8),
     /// This slot, the last, is given up.
     Trim(u8),
     /// Slots get new numbers.
@@ -116,7 +116,7 @@ impl UnderWay {
                 }
             }
             Journal::Balance => Self::Balance,
-            Journal::TakeoverStatus(slot, _) => Self::TakeoverStatus(slot.0),
+            Journal::Vacate(slot, _) => Self::Vacate(slot.0),
             Journal::Trim(slot) => Self::Trim(slot.0),
             Journal::Renumber => Self::Renumber,
             Journal::Succeed(from, to) => Self::Succeed(from.0, to.0),

@@ -23,7 +23,7 @@ pub enum WeighError {
     /// What the members share can't be had, for these reasons.
     Unreachable(String),
     /// The group has no steering program, no such member, or none any more.
-    FinalCounters,
+    Gone,
     /// Nobody else in the group has a share of its packets.
     Last,
     /// The group is on several devices, and this is not the first.
@@ -37,7 +37,7 @@ impl fmt::Display for WeighError {
         match self {
             Self::Lock(error) => write!(f, "the group's lock: {error}"),
             Self::Unreachable(reasons) => f.write_str(reasons),
-            Self::FinalCounters => f.write_str("it has left the group"),
+            Self::Gone => f.write_str("it has left the group"),
             Self::Last => f.write_str("no other member would take its packets"),
             Self::Follows => {
                 f.write_str("shares are those of the group on the handles' first device")
@@ -52,7 +52,7 @@ impl std::error::Error for WeighError {
         match self {
             Self::Lock(error) => Some(error),
             Self::Failed(error) => Some(error),
-            Self::Unreachable(_) | Self::FinalCounters | Self::Last | Self::Follows => None,
+            Self::Unreachable(_) | Self::Gone | Self::Last | Self::Follows => None,
         }
     }
 }
@@ -160,7 +160,7 @@ fn on_device<T>(
     let lock = GroupLock::open(&outside)?;
     let (_guard, found) = found::take_and_find(&lock, &outside, ifindex)?;
     let shared = found.map_err(|error| WeighError::Unreachable(error.to_string()))?;
-    work(&shared.ok_or(WeighError::FinalCounters)?)
+    work(&shared.ok_or(WeighError::Gone)?)
 }
 
 /// Returns the cookie of the member's socket.
@@ -171,10 +171,10 @@ fn move_buckets(shared: &Shared, member: MemberId, weight: u16) -> Result<u64, W
     slots.repair()?;
     let mut rows = table.rows();
     let row = rows.find(|(_, row)| row.member == member.socket());
-    let (_, row) = row.ok_or(WeighError::FinalCounters)?;
+    let (_, row) = row.ok_or(WeighError::Gone)?;
     match slots.weigh(row.cookie, weight)? {
         Weighed::Done => Ok(row.cookie),
-        Weighed::FinalCounters => Err(WeighError::FinalCounters),
+        Weighed::Gone => Err(WeighError::Gone),
         Weighed::Last => Err(WeighError::Last),
     }
 }

@@ -12,7 +12,7 @@ use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
 use crate::registry::DeviceRegistry;
 use crate::rings::MemberRings;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
-use fanpcap_engine::{Ask, Counts, Ledger, MemberIo, Next, OnDevice, Refusal, faults};
+use fanpcap_engine::{Ask, Counts, faults, Ledger, Loader, MemberIo, Next, OnDevice, Refusal};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
 use fanpcap_linux::wait::clock;
@@ -184,18 +184,38 @@ impl OnDevice for OnXdp {
         Ok(Remains::of_records(records, taken))
     }
 
-    fn load(
-        &self,
-        steering: &ForEngine,
-        table: BorrowedFd<'_>,
-        ifindex: u32,
-    ) -> Result<Next, Refusal> {
-        let registry = self.registry(ifindex).map_err(XdpError::Serve)?;
+    fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>> {
+        let registry = self.registry(ifindex)?;
+        Ok(Box::new(LoaderOnXdp { group: self, registry }))
+    }
+
+    fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()> {
+        let (received, sent) = next.split_first().ok_or(io::ErrorKind::InvalidData)?;
+        let sent = sent.first().map(OwnedFd::try_clone).transpose()?;
+        let registry = self.registry(ifindex)?;
+        let former = registry.exchange(number, received.as_fd())?;
+        faults::step();
+        if let Some(Err(error)) = sent.map(|sent| self.program.replace_sent(sent)) {
+            registry.exchange(number, former.as_fd())?;
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// A group, and the registry of its device.
+#[derive(Debug)]
+struct LoaderOnXdp<'a> {
+    group: &'a OnXdp,
+    registry: DeviceRegistry,
+}
+
+impl Loader for LoaderOnXdp<'_> {
+    fn load(&self, steering: &ForEngine, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
+        let OnXdp { program, counts, .. } = self.group;
         let compile = |capture: &crate::Capture| steering.object(capture);
-        let given = self.counts.given(table);
-        let loaded = self
-            .program
-            .load_next(registry.device().maps(), &given, &compile);
+        let given = counts.given(table);
+        let loaded = program.load_next(self.registry.device().maps(), &given, &compile);
         let (received, sent) = loaded.map_err(XdpError::Program)?;
         let programs = [Some(received.as_fd()), sent.as_ref().map(AsFd::as_fd)];
         let programs = programs.iter().flatten().map(|it| it.try_clone_to_owned());
@@ -203,19 +223,6 @@ impl OnDevice for OnXdp {
             programs: programs.collect::<io::Result<_>>().map_err(of_store)?,
             counts: counts_by_them(&received),
         })
-    }
-
-    fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()> {
-        let (received, sent) = next.split_first().ok_or(io::ErrorKind::InvalidData)?;
-        let registry = self.registry(ifindex)?;
-        let former = registry.exchange(number, received.as_fd())?;
-        faults::step();
-        let sent = sent.first().map(OwnedFd::try_clone).transpose()?;
-        if let Some(Err(error)) = sent.map(|sent| self.program.replace_sent(sent)) {
-            registry.exchange(number, former.as_fd())?;
-            return Err(error);
-        }
-        Ok(())
     }
 }
 

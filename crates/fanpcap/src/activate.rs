@@ -128,7 +128,13 @@ fn receive<H: Handle>(
     }
     take_over(p, all)?;
     if is_one && plan.choice.is_none() {
-        return Ok(alone(p, plan.by_name && activated == 0));
+        let by_name = plan.by_name && activated == 0;
+        // It was to be on an engine, and its socket is silent.
+        if p.notes().part == PartState::Silent {
+            p.bind().map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
+            note_live(p, all);
+        }
+        return Ok(alone(p, by_name));
     }
     let mut groups = Vec::new();
     if !is_one {

@@ -127,7 +127,6 @@ pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) 
             steal: asked.steal,
             outgoing: asked.outgoing,
         });
-        notes.is_alone = plan.choice.is_none();
     });
     status
 }
@@ -149,6 +148,7 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
     let mut choices: Vec<GroupChoice> = Vec::new();
     for &part in all {
         let plan = plans.of(part).map_err(|status| (part, status))?;
+        part.note(|notes| notes.is_alone = plan.choice.is_none());
         let on_engine = plan.on_engine.as_ref();
         let chosen = on_engine.map(|asked| choice(part, plan, asked));
         let chosen =

@@ -228,7 +228,7 @@ fn under_way(change: UnderWay, now_ns: u64) -> String {
             format!("a newcomer joins into slot {slot}, pid {pid}, for {since} s")
         }
         UnderWay::Balance => "buckets move".to_owned(),
-        UnderWay::TakeoverStatus(slot) => format!("slot {slot} becomes a placeholder"),
+        UnderWay::Vacate(slot) => format!("slot {slot} becomes a placeholder"),
         UnderWay::Trim(slot) => format!("slot {slot} is given up"),
         UnderWay::Succeed(from, to) => format!("slot {to} takes over what slot {from} has"),
         UnderWay::Renumber => "slots get new numbers".to_owned(),

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// The most rendezvous_sockets of one group that a newcomer requests at.
+/// The most sockets of one group at which a newcomer asks for descriptors.
 const RENDEZVOUS_MAX: usize = 16;
 
 /// The most directories that [`GroupDir::sweep`] visits on each level.
@@ -54,7 +54,7 @@ pub(super) fn rendezvous_name(page: &str) -> String {
     format!("{page}{RENDEZVOUS}")
 }
 
-/// The names of sockets that may be rendezvous_sockets, which root or the process's own user has
+/// The names of sockets that may be rendezvous sockets, which root or the process's own user has
 /// made.
 pub(super) fn rendezvous_sockets(
     directory: &Directory,
@@ -66,7 +66,7 @@ pub(super) fn rendezvous_sockets(
     })
 }
 
-/// Removes the rendezvous_sockets of a group without pages.
+/// Removes the rendezvous sockets of a group without pages.
 fn remove_rendezvous(directory: &Directory) {
     // A rendezvous is made after its opener's page. So the page of each rendezvous that is listed
     // first is listed as well, if it is still there.
@@ -165,7 +165,7 @@ impl GroupDir {
         others.filter_map(open).collect()
     }
 
-    /// The group's directory, and the names of the rendezvous_sockets in it: the group's, and those
+    /// The group's directory, and the names of the rendezvous sockets in it: the group's, and those
     /// that former groups of its number have left.
     ///
     /// # Errors

@@ -36,7 +36,12 @@ pub(super) fn replace(
     if let Some(class) = class.filter(|_| !steering.classifies()) {
         return Err(EngineError::Unclassified { group, class });
     }
-    let next = on_device.load(at_device, shared.map(), shared.ifindex())?;
+    let loader = {
+        let _device_guard = guard.device_guard().map_err(EngineError::Lock)?;
+        let loader = on_device.loader(shared.ifindex());
+        loader.map_err(EngineError::Serve)?
+    };
+    let next = loader.load(at_device, shared.map())?;
     let text = sealed::create(steering.text()).map_err(EngineError::of_store)?;
     let title = sealed::create(shortened(steering.title())).map_err(EngineError::of_store)?;
     let counts = u64::from(next.counts);

@@ -16,13 +16,13 @@ impl<G: KernelOps> Slots<'_, G> {
         if matches!(self.table.row(slot).state, State::Dead | State::TakenOver) {
             let sums = self.table.gone().with(final_counters);
             let sums = self.table.prepare_gone(&sums);
-            self.note(Journal::TakeoverStatus(slot, sums));
-            self.finish_takeover(slot, sums);
+            self.note(Journal::Vacate(slot, sums));
+            self.finish_vacating(slot, sums);
         }
         self.trim()
     }
 
-    pub(super) fn finish_takeover(&mut self, slot: Slot, sums: u8) {
+    pub(super) fn finish_vacating(&mut self, slot: Slot, sums: u8) {
         self.kernel.step();
         self.table.set(at::SUMS_IN_USE, sums.into());
         self.set_state(slot, State::Vacant);

@@ -11,7 +11,7 @@ pub(crate) enum Weighed {
     /// Buckets have moved accordingly.
     Done,
     /// There is no such member, or none any more.
-    FinalCounters,
+    Gone,
     /// Without it nobody of its class would have a share.
     Last,
 }
@@ -28,7 +28,7 @@ impl<G: KernelOps> Slots<'_, G> {
         let member = slot.map(|slot| (slot, self.table.row(slot)));
         let member = member.filter(|(_, row)| matches!(row.state, State::Live | State::Newcomer));
         let Some((slot, row)) = member else {
-            return Ok(Weighed::FinalCounters);
+            return Ok(Weighed::Gone);
         };
         let mut rows = self.table.rows();
         let class = row.class;

@@ -14,7 +14,7 @@ pub(crate) enum Journal {
     /// Buckets move to those that are live by their rows.
     Balance,
     /// A slot becomes a placeholder, and the sums become these of the two.
-    TakeoverStatus(Slot, u8),
+    Vacate(Slot, u8),
     /// The last slot is given up.
     Trim(Slot),
     /// Slots get new numbers.
@@ -29,7 +29,7 @@ impl Journal {
             Self::Nothing => (0, 0, 0),
             Self::Join(slot) => (1, slot.0, 0),
             Self::Balance => (2, 0, 0),
-            Self::TakeoverStatus(slot, sums) => (3, slot.0, sums),
+            Self::Vacate(slot, sums) => (3, slot.0, sums),
             Self::Trim(slot) => (4, slot.0, 0),
             Self::Renumber => (5, 0, 0),
             Self::Succeed(from, to) => (6, from.0, to.0),
@@ -42,7 +42,7 @@ impl Journal {
         match step {
             1 => Self::Join(Slot(slot)),
             2 => Self::Balance,
-            3 => Self::TakeoverStatus(Slot(slot), more & 1),
+            3 => Self::Vacate(Slot(slot), more & 1),
             4 => Self::Trim(Slot(slot)),
             5 => Self::Renumber,
             6 => Self::Succeed(Slot(slot), Slot(more)),

@@ -66,6 +66,7 @@ pub(crate) struct State {
     pub(crate) digest: Option<u64>,
     pub(crate) stranger: Option<(String, u32)>,
     pub(crate) has_kernel_filter: bool,
+    pub(crate) cannot_bind: bool,
 }
 
 impl World {
@@ -113,6 +114,7 @@ impl World {
             digest: None,
             stranger: None,
             has_kernel_filter: true,
+            cannot_bind: false,
         });
         Fake {
             world: self,
@@ -214,7 +216,10 @@ impl System for Fake<'_> {
 
     fn bind(self) -> io::Result<()> {
         self.log("bind");
-        Ok(())
+        match self.change(|state| state.cannot_bind) {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(()),
+        }
     }
 
     fn kernel_filter(self) -> io::Result<Option<Filter>> {

@@ -241,3 +241,20 @@ fn an_application_that_wants_one_protocol_gets_packet_sockets() {
         assert_eq!(activate(p), status);
     }
 }
+
+#[test]
+fn a_socket_that_could_not_stand_in_does_so_at_the_next_call() {
+    let world = World::default();
+    let p = world.open("fx0", Some("driver@fx0 = xdp"));
+    p.change(|state| {
+        state.takes = Some(|_| Err(no_memory()));
+        state.cannot_bind = true;
+    });
+    assert_eq!(activate(p), ERROR);
+    p.change(|state| state.cannot_bind = false);
+    world.calls();
+    assert!(activate(p) >= 0);
+    let calls = world.calls();
+    assert!(calls.contains(&"0 bind".to_owned()), "{calls:?}");
+    assert_eq!(p.notes().on_engine, None);
+}
