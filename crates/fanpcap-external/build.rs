@@ -1,5 +1,5 @@
-//! A fingerprint of the command's sources, by which the command finds that another program, as
-//! `fanpcap-bench`, is of another build.
+//! Computes a fingerprint of the command's sources. By it the command recognises that another
+//! program, such as `fanpcap-bench`, comes from another build.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -60,7 +60,7 @@ impl Fingerprint {
         }
     }
 
-    /// Adds what lies below a directory, in the order of names.
+    /// Adds all files below a directory, in the order of their names.
     fn add_tree(&mut self, directory: &Path) -> io::Result<()> {
         let entries = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
         for path in entries.collect::<io::Result<BTreeSet<_>>>()? {

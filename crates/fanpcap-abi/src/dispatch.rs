@@ -1,4 +1,4 @@
-//! The function by which the system's library calls our reader, and the access to a handle's
+//! The function through which the system's library calls our reader, and access to a handle's
 //! reader.
 
 use crate::handles;
@@ -12,8 +12,8 @@ use std::ffi::c_int;
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
 
-/// Reads a handle for the system's pcap_dispatch() and its like. Callbacks may throw or longjmp, so
-/// nothing with a destructor lives here while one runs.
+/// Reads a handle for the system's pcap_dispatch() and similar functions. Callbacks may throw or
+/// longjmp, so no value with a destructor is live while a callback runs.
 ///
 /// # Safety
 /// As pcap_dispatch(3PCAP) asks. `p` has a reader.
@@ -25,7 +25,7 @@ pub(crate) unsafe extern "C-unwind" fn read(
 ) -> c_int {
     // SAFETY: pcap_dispatch() was called with an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    // SAFETY: a handle that is read is not closed, and its reader goes with it.
+    // SAFETY: a handle is not closed while it is read, and its reader lives as long as the handle.
     let (Some(reader), Some(callback)) = (unsafe { head::reader(p, read) }, callback) else {
         return ERROR;
     };
@@ -37,8 +37,8 @@ pub(crate) unsafe extern "C-unwind" fn read(
             return ended(p, end);
         }
         let header: *const Header = (&raw const packet).cast();
-        // SAFETY: a packet begins as a header, and has `caplen` bytes until the next one is asked
-        // for.
+        // SAFETY: a packet begins with a header. Its `caplen` bytes stay until the next packet is
+        // asked for.
         unsafe { callback(user, header, packet.data) };
     }
 }
@@ -55,13 +55,13 @@ fn ended(p: PcapHandle, end: End) -> c_int {
 impl PcapHandle {
     /// Runs `look` on the reader of a handle that our reader reads.
     pub(crate) fn with_reader<T>(self, look: impl FnOnce(&Reader) -> T) -> Option<T> {
-        // SAFETY: the handle is open while `look` runs, and its reader goes with it.
+        // SAFETY: the handle is open while `look` runs, and its reader lives as long as the handle.
         unsafe { head::reader(self, read) }.map(look)
     }
 
-    /// The descriptor on which an application waits by itself, if it is not that of the handle's
-    /// socket alone. In a group the handle takes its share by that. An application that waits
-    /// before it reads would get none else.
+    /// The descriptor on which an application can wait, if the socket alone does not suffice.
+    /// Asking for it gives the handle its share of the group's packets. Otherwise an application
+    /// that waits before its first read would never get any.
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;
         for part in several::all(self) {

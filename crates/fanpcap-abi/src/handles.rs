@@ -1,10 +1,10 @@
 //! The table of handles with requests, by their address.
 //!
-//! A handle without an entry is plain: nothing was configured for it or requested. libpcap's
-//! functions may be called in signal handlers and in forked children. So the table is locked only
-//! briefly, with signals blocked. A process that forks holds the lock, so that no other thread is
-//! in the middle of a change. Code that runs under the lock neither waits, allocates nor frees: see
-//! [`Lock::with`].
+//! A handle without an entry is plain: nothing was configured for it, and no call asked for
+//! anything. libpcap's functions may be called in signal handlers and in forked children. So the
+//! table is locked only briefly, with signals blocked. A process that forks holds the lock, so that
+//! no other thread is in the middle of a change. Code that holds the lock must not wait, allocate
+//! or free: see [`Lock::with`].
 
 pub(crate) mod breaks;
 mod list;
@@ -28,10 +28,8 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-/// The entry of one handle.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The handle's address.
     handle: usize,
     pub(crate) request: Arc<Request>,
     pub(crate) notes: Notes,
@@ -39,13 +37,12 @@ pub(crate) struct Entry {
     pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
-    /// What was prepared for a handle that is to join a group on the XDP engine.
+    /// The preparations of a handle that is to join a group on the XDP engine.
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
-    /// What the handle's settings have changed on its device.
+    /// Changes that the handle's settings have made to its device.
     pub(crate) placed: Option<Placed>,
-    /// The next entry in the table.
     next: Option<Box<Entry>>,
 }
 
@@ -70,7 +67,7 @@ static ENTRIES: Lock<List> = Lock::new(List::new());
 /// The number of entries. Calls on plain handles need no lock while it is 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the process has forked. The other process may then read the same handles.
+/// Whether the process has forked. The other process may read the same handles.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
@@ -82,7 +79,7 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Keeps other threads out of the table while a thread forks: the child has only that thread.
+/// Keeps other threads out of the table while a thread forks. Only that thread exists in the child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -98,7 +95,7 @@ fn insert(p: PcapHandle, request: Request) {
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
         // Under the lock, so that no fork comes between. Relaxed is enough: a thread that uses a
-        // handle got it from the thread that opened it, by means that order this store too.
+        // handle got it from the thread that opened it, and that hand-over orders this store too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -107,7 +104,7 @@ fn insert(p: PcapHandle, request: Request) {
     }
 }
 
-/// Runs `look` on a handle's entry, if it has one. `look` must neither wait, allocate nor free.
+/// Runs `look` on a handle's entry, if it has one. `look` must not wait, allocate or free.
 pub(crate) fn with<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
@@ -127,7 +124,7 @@ pub(crate) fn with_new<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> 
     }
 }
 
-/// Adds the entry of a new handle, or removes a stale one with its address.
+/// Adds the entry of a new handle. Removes a stale entry with the same address.
 pub(crate) fn handle_create(p: PcapHandle, request: Option<Request>) {
     drop(handle_close(p));
     if let Some(request) = request {
@@ -151,7 +148,6 @@ pub(crate) fn handle_close(p: PcapHandle) -> Option<Box<Entry>> {
     Some(removed)
 }
 
-/// The identity of a handle's member.
 pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
     with(p, |entry| {
         Some(Arc::clone(entry.member.as_ref()?.0.identity()))
@@ -159,17 +155,16 @@ pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
     .flatten()
 }
 
-/// A handle's part in its group's steering program, if there is one.
 pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steered().cloned()).flatten()
 }
 
-/// A handle's stake in its steered group, if it is in one.
 pub(crate) fn membership(p: PcapHandle) -> Option<Arc<Membership>> {
     with(p, |entry| entry.member.as_ref()?.0.membership().cloned()).flatten()
 }
 
-/// Records on a member's page when it rejects all packets. `None` for one without a share of them.
+/// The record on a member's page of when it rejects all packets. `None` for a member without a
+/// share.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     let of_member = |entry: &mut Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -181,8 +176,8 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, of_member).flatten()
 }
 
-/// This process's members of the group of `identity` that have a part in its steering program, `p`
-/// first. After a fork the other members may be read by the other process, and are left out.
+/// This process's members in the group `identity` that have a part in its steering program, `p`
+/// first. After a fork only `p`: the other process may read the other members.
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -197,7 +192,7 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     own.into_iter().map(|(_, own)| own).collect()
 }
 
-/// Whether an entry is that of `p`, or of a handle that no other process has by fork(2).
+/// Whether an entry is that of `p`, or the process has never forked and so shares no handle.
 fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
     entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }
@@ -240,8 +235,8 @@ pub(crate) fn nudge_readers() {
     });
 }
 
-/// Publishes the counters of this process's other members of the group of `identity`. Skips them
-/// after a fork, when the other process may read them: the kernel clears counters for both.
+/// Publishes the counters of the members that this process has in the group `identity`, except `p`.
+/// Does nothing after a fork: reading the kernel's counters clears them for the other process too.
 pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;

@@ -2,9 +2,9 @@
 //! library.
 //!
 //! A `pcap_t` begins with two function pointers (pcap-int.h, since 1.5): `read_op`, which reads the
-//! handle, and `next_packet_op`, which only savefiles use. Our function goes into the first word
-//! and its state into the second. So the system's pcap_dispatch(), pcap_loop(), pcap_next() and
-//! pcap_next_ex() call our function. A test at run time on a dead handle proves this layout.
+//! handle, and `next_packet_op`, which only savefiles use. We store our function in the first word
+//! and its state in the second. So the system's pcap_dispatch(), pcap_loop(), pcap_next() and
+//! pcap_next_ex() call our function. A test at run time on a dead handle verifies this layout.
 
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};
@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, from_mut, null_mut};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-/// `read_op`: reads at most so many packets.
+/// `read_op`: reads at most the given number of packets.
 pub(crate) type Read = unsafe extern "C-unwind" fn(*mut Pcap, c_int, Callback, *mut u8) -> c_int;
 
 #[repr(C)]
@@ -32,18 +32,17 @@ impl Head {
     }
 }
 
-/// The head of a handle.
 fn head(p: PcapHandle) -> Head {
     // SAFETY: the handle is open, and every pcap_t is longer than two words.
     unsafe { p.pointer().cast::<Head>().read() }
 }
 
-/// Installs `read` as the function that reads `p`, and `reader` as its state. Returns the function
-/// of the system's library. Returns `None` and changes nothing if the handle's head is not as
-/// expected, or if the system's library does not have this layout.
+/// Installs `read` as the function that reads `p`, with `reader` as its state. Returns the replaced
+/// function of the system's library. Returns `None` and changes nothing if the handle's head is not
+/// as expected, or if the system's library does not have this layout.
 ///
 /// # Safety
-/// No thread reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is
+/// No thread reads `p` meanwhile. `read` expects `reader` as its state. `reader` outlives `p` or is
 /// detached.
 pub(crate) unsafe fn attach(
     p: PcapHandle,
@@ -156,7 +155,7 @@ fn prove() -> bool {
     let user: *mut u8 = from_mut(&mut seen).cast();
     let fits = own.state.is_null() && system().holds(own.read);
     let answer = if fits {
-        // SAFETY: the handle is long enough for a head, and this function's alone.
+        // SAFETY: the handle is long enough for a head, and only this function has the handle.
         unsafe {
             p.pointer()
                 .cast::<Head>()
@@ -168,7 +167,7 @@ fn prove() -> bool {
         0
     };
     let kept = head(p).state == user.cast();
-    // SAFETY: the head is the one that the library has made: the handle is whole again.
+    // SAFETY: this restores the head that the library has made.
     unsafe { p.pointer().cast::<Head>().write(own) };
     let called = seen.p == p.pointer() && seen.max == MAX;
     // SAFETY: the handle is not used again.

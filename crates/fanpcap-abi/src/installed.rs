@@ -14,7 +14,7 @@ pub(crate) struct Installed {
     own: *const c_void,
 }
 
-// SAFETY: a reader may be used from any thread, and is owned by this alone.
+// SAFETY: a reader may be used from any thread, and only this value owns it.
 unsafe impl Send for Installed {}
 
 impl Installed {

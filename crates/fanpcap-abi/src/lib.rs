@@ -1,10 +1,10 @@
-//! The C ABI: libpcap.so.0.8, a drop-in replacement of the system's, plus `pcap/fanout.h`.
+//! The C ABI: libpcap.so.0.8, a drop-in replacement of the system's library, and `pcap/fanout.h`.
 //!
-//! Every handle of an application is one of the system's library. Most functions jump straight to
-//! that library (`system`). A table beside the handles has the state for fanout (`handles`). Only
-//! rare calls look it up: create, activate, statistics, close. A handle that our reader reads has a
-//! function of ours in its head (`head`, `dispatch`). Callbacks may longjmp or throw. Policy is in
-//! the crate `fanpcap`, which sees a handle through `life`.
+//! Every handle of an application is a handle of the system's library. Most functions jump straight
+//! to that library (`system`). A separate table holds the fanout state of handles (`handles`). Only
+//! rare calls look it up: create, activate, statistics, close. A handle that our reader reads has
+//! our function in its head (`head`, `dispatch`). Callbacks may longjmp or throw. Policy is in the
+//! crate `fanpcap`, which uses a handle through the traits in `life`.
 
 pub mod data;
 mod errbuf;

@@ -1,4 +1,4 @@
-//! Implements the traits of the crate `fanpcap` for a handle: with the system's library, our reader
+//! Implements the traits of the crate `fanpcap` for a handle, with the system's library, our reader
 //! and the group.
 
 use crate::handles::{self, Entry};
@@ -37,7 +37,7 @@ impl System for PcapHandle {
     }
 
     fn set(self, setting: Setting) {
-        // The caller has none of their errors: the handle is not activated.
+        // The setters can't fail here: the handle is not activated.
         let _ = match setting {
             Setting::Snaplen(bytes) => self.set(|of| of.pcap_set_snaplen, bytes),
             Setting::BufferSize(bytes) => self.set(|of| of.pcap_set_buffer_size, bytes),
@@ -174,7 +174,7 @@ impl Member for PcapHandle {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         let others = Others::of(self, together)?;
         let prepared = handles::with(self, |entry| entry.prepared.clone()).flatten();
-        // Without statistics, zeros are right.
+        // If statistics can't be read, zeros are right.
         let counted = self.statistics().unwrap_or_default();
         let member = join::join(JoinRequest {
             socket,
@@ -265,9 +265,9 @@ impl Member for PcapHandle {
 /// The other devices of a handle's group.
 enum Others {
     None,
-    /// They come after the handle's.
+    /// The handle is on the group's first device; these are the indices of the others.
     After(Vec<u32>),
-    /// The group's first device is another, with this stake.
+    /// The group's first device is another handle's, which has this membership.
     Before(Arc<Membership>),
 }
 
@@ -298,7 +298,7 @@ impl Others {
     }
 }
 
-/// What a handle that is activated asks of the engine that is to fill its rings.
+/// What an activated handle asks of the engine that will fill its rings.
 fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
     let notes = p.notes();
     let (asked, prepared) = notes.on_engine.zip(prepared)?;
@@ -314,7 +314,7 @@ fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
 }
 
 impl PcapHandle {
-    /// The index of the device; 0 for all devices, or none.
+    /// The index of the device; 0 for all devices, or if it has none.
     fn ifindex(self) -> u32 {
         let request = self.request();
         let device = request.as_ref().map(|request| request.system_name());

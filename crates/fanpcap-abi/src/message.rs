@@ -7,8 +7,9 @@ use fanpcap_linux::process::signal::Uncancelled;
 use std::ffi::{c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
-/// Runs the body of one of our entry points. A thread is cancelled only before or after it. A
-/// panic, which only a defect of ours can cause, becomes the result of `failed` with its message.
+/// Runs the body of one of our entry points. Cancellation of the thread waits until the body has
+/// returned. A panic, which only a defect of ours can cause, becomes the result of `failed` with
+/// its message.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
     let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -54,7 +55,7 @@ pub(crate) fn explain(p: PcapHandle, device: &str, status: c_int) -> String {
     let reason = unsafe { errbuf::string(reason) }.unwrap_or_default();
     let error = p.error();
     match status {
-        // A report on settings begins with its own place and needs the room.
+        // A report on settings begins with its own place, and leaves no room for the device.
         ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
         ERROR => format!("{device}: {error}"),
         NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {

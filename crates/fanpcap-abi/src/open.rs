@@ -35,7 +35,6 @@ fn pointer(p: Option<PcapHandle>) -> *mut Pcap {
     p.map_or(null_mut(), PcapHandle::pointer)
 }
 
-/// The requests for a new handle on `device`.
 fn request(device: &str) -> Option<Request> {
     if system().is_calling() {
         return None;
@@ -69,7 +68,7 @@ unsafe fn create(
     }
     // SAFETY: the caller vouches for the device's name.
     if request.system_name() == unsafe { name(device) } {
-        // Not to be changed where it isn't: the kernel allows bytes that are no UTF-8.
+        // Pass the name unchanged: the kernel allows bytes that are not UTF-8.
         // SAFETY: the caller vouches for device and buffer.
         return unsafe { create_by_name(device, Some(request), errbuf) };
     }
@@ -105,7 +104,7 @@ unsafe fn create_by_name(
     Some(p)
 }
 
-/// Creates a handle for each of the devices. Returns the handle on the first.
+/// Creates a handle for each of the devices. Returns the handle on the first device.
 ///
 /// # Safety
 /// `errbuf` is as libpcap asks.
@@ -150,7 +149,7 @@ pub unsafe extern "C" fn pcap_open_live(
         match (request(&name), system().pcap_open_live) {
             (_, None) => missing(errbuf, null_mut()),
             (None, Some(function)) => {
-                // SAFETY: the caller's promise, which is the function's too.
+                // SAFETY: the caller's promise, passed on.
                 let p = unsafe { function(device, snaplen, promisc, timeout, errbuf) };
                 // SAFETY: pcap_open_live() returns null or a handle.
                 if let Some(p) = unsafe { PcapHandle::opened(p) } {
@@ -191,7 +190,7 @@ unsafe fn set_and_activate(
     let said = match status {
         ..0 => message::explain(p, device, status),
         0 => return Some(p),
-        // The warning that came with the handle.
+        // The warning of pcap_activate().
         1.. => p.error(),
     };
     // SAFETY: the caller vouches for the buffer.

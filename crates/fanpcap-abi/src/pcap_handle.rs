@@ -10,11 +10,11 @@ use std::os::fd::BorrowedFd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PcapHandle(*mut Pcap);
 
-// SAFETY: a handle belongs to the process, not to a thread. Which of its functions threads may call
-// at the same time is the application's concern (pcap(3PCAP)).
+// SAFETY: a handle belongs to the process, not to a thread. The application must know which
+// functions threads may call at the same time (pcap(3PCAP)).
 unsafe impl Send for PcapHandle {}
 
-// SAFETY: a handle is a number to whoever does not call the library with it; see Send.
+// SAFETY: without a call of the library a handle is only a number; see Send.
 unsafe impl Sync for PcapHandle {}
 
 /// Declares safe methods for functions that take an open handle and numbers.
@@ -78,7 +78,6 @@ impl PcapHandle {
         fn selectable_fd = pcap_get_selectable_fd;
     }
 
-    /// Calls a setter of the system's library.
     pub(crate) fn set(self, setter: Setter, value: c_int) -> c_int {
         // SAFETY: the handle is open, and each setter in the library's table takes any number.
         setter(system()).map_or(ERROR, |function| unsafe { function(self.0, value) })
@@ -91,7 +90,6 @@ impl PcapHandle {
         unsafe { system::pcap_getnonblock(self.0, errbuf.as_mut_ptr()) == 1 }
     }
 
-    /// The handle's socket.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         let fd = self.fileno();
         // SAFETY: the handle's descriptor is open as long as the handle.
@@ -116,7 +114,6 @@ impl PcapHandle {
         }
     }
 
-    /// The handle's error text, by pcap_geterr(3PCAP).
     pub(crate) fn error(self) -> String {
         // SAFETY: the handle is open.
         let text = unsafe { system::pcap_geterr(self.0) };

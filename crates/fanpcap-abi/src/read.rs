@@ -22,7 +22,7 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
     if handle.with_reader(Reader::break_loop).is_some() {
         return;
     }
-    // The handle may get a reader later, or another thread is installing one.
+    // The handle may get a reader later, or another thread is installing one now.
     breaks::set(handle.address());
     fence(Ordering::SeqCst);
     if handle.with_reader(Reader::break_loop).is_some() {

@@ -1,4 +1,4 @@
-//! The setters of a handle that is not activated yet, for every device of the handle.
+//! The setters of handles that are not activated yet. They set the handle on every device.
 
 use crate::handles;
 use crate::message::guard_handle;
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int
     guard_handle(p, || set_timeout(p, timeout))
 }
 
-/// Sets the time-out, or a shorter one if several devices are merged.
+/// Sets the time-out; on several devices, which are merged, a shorter one.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
     let note = |part| {

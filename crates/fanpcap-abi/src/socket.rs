@@ -1,9 +1,10 @@
-//! The entry points that concern a handle's packet socket. The socket of a handle on the XDP engine
-//! is bound to a protocol that no frame carries. It receives nothing. The protocol of
-//! a frame that it sends is the one in the frame.
+//! The entry points that concern a handle's packet socket.
 //!
-//! An application that waits by itself, on the socket of a member of a group, would not learn that
-//! another member has died. So it gets the descriptor that [`PcapHandle::descriptor`] makes
+//! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so it
+//! receives nothing. A frame that it sends keeps the protocol in the frame.
+//!
+//! An application that itself waits on a group member's socket would not notice that another member
+//! has died. So it gets the descriptor that [`PcapHandle::descriptor`] returns
 //! (`docs/decisions/0041-waiting-by-oneself.md`).
 
 use crate::message::guard_handle;
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn pcap_fileno(p: *mut Pcap) -> c_int {
 pub unsafe extern "C" fn pcap_inject(p: *mut Pcap, data: *const c_void, len: usize) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let handle = unsafe { PcapHandle::new(p) };
-    // The system's library says what is wrong with a length.
+    // The system's library reports a wrong length.
     let is_len = (1..=c_int::MAX as usize).contains(&len);
     match handle.silent_socket().filter(|_| is_len) {
         Some(socket) => {
@@ -69,14 +70,14 @@ pub unsafe extern "C" fn pcap_sendpacket(p: *mut Pcap, data: *const u8, len: c_i
 }
 
 impl PcapHandle {
-    /// The handle's packet socket, if packets do not come by it.
+    /// The handle's packet socket, if the handle's packets do not come through it.
     fn silent_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_silent = self.with_reader(|reader| !reader.is_socket())?;
         self.socket().filter(|_| is_silent)
     }
 }
 
-/// Sends a frame, with the error text of the system's library (pcap-linux.c, `pcap_inject_linux`).
+/// Sends a frame. Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
 fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
     guard_handle(p, || match inject::send(socket, frame) {
         Ok(sent) => c_int::try_from(sent).unwrap_or(c_int::MAX),

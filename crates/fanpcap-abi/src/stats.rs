@@ -45,7 +45,7 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
-    // Before the counters: what comes in between counts.
+    // Read before the counters: packets that come in between count.
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {
@@ -56,7 +56,7 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     }
 }
 
-/// Adds the counters that our reader read from the socket without the system's library.
+/// Adds the counters that our reader has read from the socket itself.
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
@@ -100,7 +100,7 @@ fn lib_version() -> &'static CStr {
             .map_or(c"libpcap not found", |function| {
                 // SAFETY: the function has no preconditions.
                 let text = unsafe { function() };
-                // SAFETY: it returns a C string that stays.
+                // SAFETY: the function returns a C string that stays valid.
                 unsafe { CStr::from_ptr(text) }
             });
         let ours = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));

@@ -18,7 +18,7 @@ pub(crate) const NOT_ACTIVATED: c_int = -3;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 
-/// A function of the system's library that sets a number of a handle, in the table.
+/// A function of the system's library, in its table, that sets a number of a handle.
 pub(crate) type Setter =
     fn(&Symbols) -> Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
 
@@ -55,8 +55,9 @@ fn load() -> System {
 }
 
 /// The system's library, loaded at the first call. Threads that call first at the same time each
-/// load it. No lock is held meanwhile: the loader has its own lock, under which constructors may
-/// call us. If loading fails, for example for lack of descriptors, the next call tries again.
+/// load it. No lock is held meanwhile, because the loader has its own lock, and constructors that
+/// run under that lock may call us. If loading fails, for example for lack of descriptors, the next
+/// call tries again.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
     static MISSING: OnceLock<System> = OnceLock::new();

@@ -14,15 +14,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Link types whose packets are in the ring in the form that the application gets (pcap/dlt.h).
+/// Link types whose packets have the same form in the ring and in the application (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
 const RAW: c_int = 12;
 
-/// Packets are hardly ever longer. The reader cuts longer ones.
+/// The reader cuts packets that are longer, which are rare.
 const LONGEST: u32 = 65_535;
 
 /// Installs our reader in `p`, which has just been activated, if our reader supports such a handle.
-/// Otherwise the system's library reads it, and the application notices no difference but the cost.
+/// Otherwise the system's library reads the handle, and the application notices only the cost.
 pub(crate) fn take_over(p: PcapHandle) {
     let Some((linktype, socket)) = served(p) else {
         return;
@@ -67,7 +67,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
         return;
     };
     if let Some((_, socket)) = served(p) {
-        // The reader inserts a VLAN tag after the addresses, which counts for the length.
+        // The reader inserts a VLAN tag after the addresses, so it needs all of them. The tag
+        // counts too.
         let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
         // Best effort: the reader cuts what the kernel does not.
         if let Some(steered) = handles::steered(p) {
@@ -78,8 +79,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     }
 }
 
-/// Installs one reader for the handles of several devices, which have just been activated, in the
-/// first of them.
+/// Installs one reader for the handles on several devices, which have just been activated, in the
+/// first handle.
 ///
 /// # Errors
 /// Why that is impossible. The system's library can't read several devices either.
@@ -146,7 +147,8 @@ fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
     if fd < 0 || ![EN10MB, RAW].contains(&linktype) {
         return None;
     }
-    // SAFETY: the handle's socket is open as long as the handle, and its reader goes before that.
+    // SAFETY: the handle's socket is open as long as the handle, and the reader is dropped before
+    // that.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let is_packet = is_packet_socket(socket).unwrap_or(false);
     is_packet.then_some((linktype, socket))
@@ -168,7 +170,7 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     true
 }
 
-/// What a handle reads: the rings that an engine fills, or its socket's ring.
+/// The rings that a handle reads: those that an engine fills, or its socket's ring.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_engine.is_none() {
@@ -179,7 +181,7 @@ fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     rings.input(slot, socket, timeout(notes))
 }
 
-/// The time within which a packet is handed over; 0: each at once; `None`: no limit.
+/// The time within which a packet is delivered; 0: at once; `None`: no limit.
 fn timeout(notes: Notes) -> Option<Duration> {
     let milliseconds = notes.timeout.and_then(|it| u64::try_from(it).ok());
     match milliseconds.filter(|&it| it > 0) {

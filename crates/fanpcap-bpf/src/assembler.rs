@@ -1,5 +1,5 @@
-//! Assembles eBPF code from instructions and labels. Jumps go forward, but for those of loops, and
-//! unreachable code is omitted.
+//! Assembles eBPF code from instructions and labels. Jumps go forward, except at the end of loops.
+//! Unreachable code is omitted.
 //!
 //! ```
 //! use fanpcap_bpf::assembler::{Assembler, If, R0, R1};
@@ -36,7 +36,7 @@ pub struct Label(usize);
 pub struct Assembler {
     code: Vec<Instruction>,
     labels: Vec<Binding>,
-    /// In the order of their positions.
+    /// Bound labels, in the order of their positions.
     bound: Vec<Label>,
     jumps: Vec<(usize, Label)>,
     calls: Vec<(usize, Label)>,
@@ -54,20 +54,21 @@ struct Binding {
     used: bool,
 }
 
-/// Maximum number of instructions: the 16-bit offset of every jump suffices.
+/// Maximum number of instructions: 16-bit offsets suffice for all jumps.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
-/// Maximum number of conditional jumps. For each the verifier keeps a state to return to, 8192 at
-/// most (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for jumps that it simulates as mispredicted.
+/// Maximum number of conditional jumps. The verifier keeps a state to return to for each jump, and
+/// one more for a jump that it simulates as mispredicted. It keeps at most 8192
+/// (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
 pub const CONDITIONS_MAX: usize = 4_000;
 
 /// Maximum number of instructions if a function counts once for each call. A verifier that follows
-/// every call goes through these once or twice, up to 7 times at worst, and gives up at a million.
-/// A verifier that verifies each function once is limited by [`INSTRUCTIONS_MAX`]: it goes through
-/// each up to 14 times without `CAP_PERFMON`.
+/// every call visits each instruction once or twice, at worst 7 times, and gives up at a million
+/// visits. A verifier that checks each function once is limited by [`INSTRUCTIONS_MAX`]: it visits
+/// each instruction up to 14 times without `CAP_PERFMON`.
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
-    /// No code.
+    /// No code yet.
     pub fn new() -> Self {
         Self {
             code: Vec::new(),
@@ -88,9 +89,9 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label here. Omits a jump to the label that would be the last instruction: the kernel
-    /// removes such a jump too, but slowly. Turns a condition that jumps to the label over a jump
-    /// elsewhere into the contrary condition, which jumps elsewhere.
+    /// Binds a label here. Omits a last instruction that only jumps to the label: the kernel
+    /// removes such a jump too, but slowly. If a condition jumps to the label over a jump
+    /// elsewhere, inverts the condition and makes it jump elsewhere.
     pub fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();
@@ -114,7 +115,7 @@ impl Assembler {
     }
 
     fn push(&mut self, instruction: Instruction) {
-        // Beyond the limit no instruction is kept: memory stays bounded, and `finish` returns an
+        // No instruction beyond the limit is kept: memory stays bounded, and `finish` returns an
         // error.
         if self.live && self.code.len() <= INSTRUCTIONS_MAX {
             self.code.push(instruction);
@@ -141,7 +142,7 @@ impl Assembler {
         self.operate(ALU32, op as u8, target, source.into());
     }
 
-    /// Sets a register to a register or to a number, which is extended with its sign.
+    /// Sets a register to a register or to a number, which is sign-extended.
     pub fn set(&mut self, target: Register, source: impl Into<Operand>) {
         self.alu(Op::Move, target, source);
     }
@@ -164,7 +165,7 @@ impl Assembler {
         self.push(Instruction::new(0, 0, 0, 0, high));
     }
 
-    /// Loads a map, as an argument for a helper. `map` is its index in [`crate::Object::maps`].
+    /// Loads a map as an argument of a helper. `map` is its index in [`crate::Object::maps`].
     pub fn map(&mut self, target: Register, map: usize) {
         self.relocate(Relocation::Map(map));
         self.wide(target, PSEUDO_MAP_FD, 0, 0);
@@ -176,8 +177,8 @@ impl Assembler {
         self.wide(target, PSEUDO_MAP_VALUE, 0, offset);
     }
 
-    /// Subtracts the number of bytes before the buffer's own first byte, which the loader
-    /// determines.
+    /// Subtracts the number of frame bytes before the socket buffer's first byte. The loader fills
+    /// in the number.
     pub fn subtract_start(&mut self, target: Register) {
         self.relocate(Relocation::Start);
         self.alu(Op::Sub, target, 0);
@@ -189,7 +190,7 @@ impl Assembler {
         }
     }
 
-    /// Loads from memory at `base` + `at`, without sign.
+    /// Loads from memory at `base` + `at`, zero-extended.
     pub fn load(&mut self, width: Width, target: Register, base: Register, at: i16) {
         let code = 0x61 | width as u8;
         self.push(Instruction::new(code, target.0, base.0, at, 0));
@@ -211,18 +212,18 @@ impl Assembler {
         self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
     }
 
-    /// Adds to 64 bits of memory atomically, and sets `source` to their value before. Orders all
-    /// accesses before it with all accesses after it.
+    /// Adds to 64 bits of memory atomically, and sets `source` to their former value. A full
+    /// barrier for memory accesses.
     pub fn fetch_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, FETCH));
     }
 
-    /// Converts from network order: 16, 32 or 64 bits.
+    /// Converts from network byte order: 16, 32 or 64 bits.
     pub fn big_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xdc, target.0, 0, 0, bits));
     }
 
-    /// Converts from the order in which the lowest byte is the first: 16, 32 or 64 bits.
+    /// Converts from little-endian byte order: 16, 32 or 64 bits.
     pub fn little_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xd4, target.0, 0, 0, bits));
     }
@@ -242,8 +243,8 @@ impl Assembler {
         self.condition(JUMP64, what, left, right.into(), to);
     }
 
-    /// Jumps back to a label that is bound, if the comparison holds. Since Linux 5.3 the verifier
-    /// takes loops of which it sees the end.
+    /// Jumps back to a bound label, if the comparison holds. Since Linux 5.3 the verifier accepts
+    /// loops that it sees end.
     pub fn repeat_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
         if self.live {
             self.conditions += 1;
@@ -255,7 +256,7 @@ impl Assembler {
         }
     }
 
-    /// Compares the lower halves.
+    /// Compares the lower 32 bits.
     pub fn jump32_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
         self.condition(JUMP32, what, left, right.into(), to);
     }
@@ -276,17 +277,17 @@ impl Assembler {
         }
     }
 
-    /// Calls a helper of the kernel (enum bpf_func_id).
+    /// Calls a helper of the kernel (`enum bpf_func_id`).
     pub fn call(&mut self, helper: i32) {
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
-    /// Calls a function of the kernel by the number of its type.
+    /// Calls a kernel function by its BTF type id.
     pub fn call_kernel(&mut self, function: i32) {
         self.push(Instruction::new(CALL, 0, PSEUDO_KERNEL_CALL, 0, function));
     }
 
-    /// Calls a BPF function; its label may already be bound.
+    /// Calls a BPF function, whose label may already be bound.
     pub fn call_function(&mut self, function: Label) {
         if self.live {
             self.calls.push((self.code.len(), function));
@@ -318,7 +319,7 @@ const JUMP32: u8 = 0x06;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const FROM_REGISTER: u8 = 0x08;
-/// Of an atomic operation: the register gets the former value.
+/// In an atomic operation: the register gets the former value.
 const FETCH: i32 = 0x01;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;

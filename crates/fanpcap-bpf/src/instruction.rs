@@ -1,6 +1,6 @@
 //! eBPF: one instruction.
 
-/// One instruction of eBPF (linux/bpf.h, `struct bpf_insn`).
+/// One eBPF instruction (linux/bpf.h, `struct bpf_insn`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -11,9 +11,9 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// An instruction of its fields. Registers are 0 to 10.
+    /// An instruction from its fields. Registers are 0 to 10.
     pub const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
-        // The struct has two bit-fields of four bits, whose order is that of the machine's bytes.
+        // The struct has two bit-fields of four bits each, whose order is the machine's byte order.
         let registers = if cfg!(target_endian = "little") {
             (source << 4) | target
         } else {
@@ -37,13 +37,13 @@ impl Instruction {
         Self::new(0x95, 0, 0, 0, 0) // BPF_JMP | BPF_EXIT
     }
 
-    /// The two instructions that put a map into a register, as the helper `bpf_map_lookup_elem`
-    /// takes it. `fd` is the map's descriptor.
+    /// The two instructions that load a map into a register, as the helper `bpf_map_lookup_elem`
+    /// needs it. `fd` is the map's descriptor.
     pub const fn map(register: u8, fd: i32) -> [Self; 2] {
         Self::wide(register, PSEUDO_MAP_FD, fd, 0)
     }
 
-    /// The two instructions that put the address of byte `offset` of an array's row 0 into a
+    /// The two instructions that load the address of byte `offset` of an array's entry 0 into a
     /// register. `fd` is the array's descriptor.
     pub const fn map_value(register: u8, fd: i32, offset: i32) -> [Self; 2] {
         Self::wide(register, PSEUDO_MAP_VALUE, fd, offset)
@@ -56,7 +56,7 @@ impl Instruction {
         ]
     }
 
-    /// A call of a function of the same BPF program, which begins so many instructions behind the
+    /// Calls a function of the same BPF program, which begins `distance` instructions after the
     /// next one.
     pub const fn call_function(distance: i32) -> Self {
         Self::new(CALL, 0, PSEUDO_CALL, 0, distance)
@@ -74,7 +74,7 @@ impl Instruction {
         self.code
     }
 
-    /// The register that is written, compared or stored through.
+    /// The register that is written, compared, or a store's base.
     pub const fn target(self) -> u8 {
         let [low, high] = [self.registers & 15, self.registers >> 4];
         if cfg!(target_endian = "little") {
@@ -94,12 +94,12 @@ impl Instruction {
         }
     }
 
-    /// Bytes from an address, or instructions to jump over.
+    /// Bytes from an address, or instructions to skip.
     pub const fn offset(self) -> i16 {
         self.offset
     }
 
-    /// The operand in the instruction.
+    /// The immediate operand.
     pub const fn immediate(self) -> i32 {
         self.immediate
     }
@@ -115,10 +115,11 @@ impl Instruction {
     }
 }
 
-/// `BPF_LD | BPF_IMM | BPF_DW`, and what its source register then means.
+/// `BPF_LD | BPF_IMM | BPF_DW`, and the values of its source register.
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
-/// `BPF_JMP | BPF_CALL`, and what its source register means for a function of the same BPF program.
+/// `BPF_JMP | BPF_CALL`, and the value of its source register for a function of the same BPF
+/// program.
 const CALL: u8 = 0x85;
 const PSEUDO_CALL: u8 = 1;

@@ -1,38 +1,38 @@
 //! The interpreter of classic BPF.
 //!
-//! The machine is that of McCanne and Jacobson, "The BSD Packet Filter" (1993). What is no
-//! instruction, a jump out of the BPF program, a load from outside of the packet and a division by
-//! zero reject the packet.
+//! The machine is that of McCanne and Jacobson, "The BSD Packet Filter" (1993). The interpreter
+//! rejects the packet at an unknown instruction, a jump out of the BPF program, a load from outside
+//! the packet, or a division by zero.
 
 use crate::Classic;
 use crate::classic::{ancillary::SKF_AD_OFF, opcode::*};
 
-/// What a classic BPF program reads.
+/// A packet as a classic BPF program reads it.
 pub trait Packet {
-    /// Bytes of the packet on the wire.
+    /// The packet's length on the wire, in bytes.
     fn wire_len(&self) -> u32;
 
     /// The `N` bytes at `at`, if all of them were captured.
     fn bytes<const N: usize>(&self, at: u32) -> Option<[u8; N]>;
 
-    /// The register A after one of the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`):
-    /// `offset` counts from `SKF_AD_OFF`, `a` and `x` are the registers before it.
+    /// The register A after one of the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`).
+    /// `offset` counts from `SKF_AD_OFF`; `a` and `x` are the registers before the load.
     fn ancillary(&self, offset: u32, a: u32, x: u32) -> Option<u32> {
         let _ = (offset, a, x);
         None
     }
 }
 
-/// What a shift by 32 or more gives.
+/// The result of a shift by 32 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shifts {
     /// 0, as in libpcap's interpreter.
     Zero,
-    /// The shift modulo 32, as in the kernel's.
+    /// The shift modulo 32, as in the kernel.
     Modulo,
 }
 
-/// How many of the packet's bytes the BPF program keeps; 0 for none.
+/// How many bytes of the packet the BPF program keeps; 0: none.
 #[inline]
 pub fn run<P: Packet>(program: &[Classic], packet: &P, shifts: Shifts) -> u32 {
     let machine = Machine {
@@ -54,7 +54,7 @@ struct Machine<'p, P> {
 }
 
 impl<P: Packet> Machine<'_, P> {
-    /// Jumps go forward only, so this ends.
+    /// Jumps go only forward, so the loop ends.
     #[inline]
     fn run(mut self, program: &[Classic]) -> Option<u32> {
         let mut at = 0_usize;
@@ -142,7 +142,7 @@ impl<P: Packet> Machine<'_, P> {
             LDX_IMM => self.x = k,
             LDX_MEM => self.x = *self.memory.get(k as usize)?,
             LDX_W_LEN => self.x = self.packet.wire_len(),
-            // The length of IPv4's header.
+            // The length of the IPv4 header.
             LDX_B_MSH => self.x = u32::from(self.packet.bytes::<1>(k)?[0] & 0x0f) << 2,
             ST => *self.memory.get_mut(k as usize)? = self.a,
             STX => *self.memory.get_mut(k as usize)? = self.x,
@@ -161,7 +161,7 @@ impl<P: Packet> Machine<'_, P> {
         self.packet.bytes::<N>(at).map(number)
     }
 
-    /// No ancillary load, however large the sum.
+    /// Never an ancillary load, however large the sum.
     #[inline]
     fn indirect<const N: usize>(&self, k: u32) -> Option<u32> {
         let at = self.x.checked_add(k).filter(|&at| at < SKF_AD_OFF)?;

@@ -1,11 +1,11 @@
-//! A compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with what it is
-//! for.
+//! Lists a compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with notes on
+//! its purpose.
 
 use crate::{Instruction, Object, Relocation};
 use std::fmt::Write;
 
 impl Object {
-    /// One line for each instruction, and a line above each part.
+    /// One line for each instruction, and a line above each part with its purpose.
     pub fn listing(&self) -> String {
         let mut text = String::new();
         let mut notes = self.notes.iter().peekable();
@@ -14,7 +14,7 @@ impl Object {
             while let Some((_, note)) = notes.next_if(|(place, _)| *place <= at) {
                 let _ = writeln!(text, "; {note}");
             }
-            // The second half of a wide instruction has been shown with the first.
+            // The second half of a wide instruction was printed with the first.
             if std::mem::take(&mut wide) {
                 continue;
             }
@@ -81,7 +81,7 @@ fn reach(at: usize, distance: i32) -> i64 {
     i64::try_from(at).unwrap_or(0) + 1 + i64::from(distance)
 }
 
-/// `r` or, in 32 bits, `w`, and the operand.
+/// `r`, or `w` for 32 bits, and the operand.
 fn operands(instruction: Instruction, narrow: u8) -> (char, String) {
     let letter = if instruction.code() & 7 == narrow {
         'w'

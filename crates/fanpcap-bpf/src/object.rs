@@ -1,15 +1,16 @@
-//! A compiled eBPF program: its instructions, the maps it needs, and where their descriptors go.
+//! A compiled eBPF program: its instructions, the maps that it needs, and where map descriptors are
+//! inserted.
 
 use crate::Instruction;
 
-/// What an eBPF program is for (linux/bpf.h, `enum bpf_prog_type`).
+/// The type of an eBPF program (linux/bpf.h, `enum bpf_prog_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// A socket's filter, or the program of a fan-out group.
+    /// A socket filter, or the BPF program of a fan-out group.
     SocketFilter,
-    /// A device's traffic control (tcx).
+    /// Traffic control of a device (tcx).
     SchedCls,
-    /// A device's, before the kernel's own stack.
+    /// XDP: at a device, before the kernel's network stack.
     Xdp,
 }
 
@@ -23,7 +24,7 @@ impl ProgramKind {
         }
     }
 
-    /// The struct that the program is given (linux/bpf.h).
+    /// The BPF program's context struct (linux/bpf.h).
     pub const fn context(self) -> &'static str {
         match self {
             Self::SocketFilter | Self::SchedCls => "__sk_buff",
@@ -31,7 +32,7 @@ impl ProgramKind {
         }
     }
 
-    /// The capabilities that loading takes.
+    /// The capabilities that loading needs.
     pub const fn capabilities(self) -> &'static str {
         match self {
             Self::SocketFilter => "CAP_BPF",
@@ -40,19 +41,19 @@ impl ProgramKind {
     }
 }
 
-/// How a map keeps its values (linux/bpf.h, `enum bpf_map_type`).
+/// How a map stores its values (linux/bpf.h, `enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// Rows by index, zeros at first. Keys have 4 bytes.
+    /// Entries by index, zero at first. Keys have 4 bytes.
     Array,
-    /// The same, apart for each CPU.
+    /// An array with separate values for each CPU.
     PerCpuArray,
     /// Values by key.
     Hash,
-    /// The same. The kernel drops the least recently used value when there is no room.
+    /// A hash. The kernel drops the least recently used value when the map is full.
     LruHash,
     /// BPF programs by index, for tail calls. The kernel empties the map when no process has it
-    /// open any more.
+    /// open.
     ProgArray,
     /// Ring buffers by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`).
     RingArray,
@@ -72,30 +73,30 @@ impl MapKind {
     }
 }
 
-/// A map that the program needs.
+/// A map that a BPF program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
-    /// By which its maker and those who read it find it. The kernel is not told.
+    /// The name by which the map's maker and its readers find it. The kernel does not get it.
     pub name: &'static str,
-    /// How it keeps its values.
+    /// How the map stores its values.
     pub kind: MapKind,
     /// Bytes of a key.
     pub key_len: u32,
     /// Bytes of a value.
     pub value_len: u32,
-    /// Most values.
+    /// The most values.
     pub entries: u32,
-    /// Keys of the values that it begins with, one behind the other.
+    /// Keys of the initial values, one after the other.
     pub keys: Vec<u8>,
-    /// Those values, in the order of their keys.
+    /// The initial values, in the order of their keys.
     pub values: Vec<u8>,
-    /// Whether the loader is given the map; it creates the others. Processes can map a given array
-    /// into their memory (`BPF_F_MMAPABLE`).
+    /// Whether the caller gives the map to the loader, instead of the loader creating it. Processes
+    /// can map a given array into their memory (`BPF_F_MMAPABLE`).
     pub is_given: bool,
 }
 
 impl MapSpec {
-    /// A map that begins empty, or with zeros if it is an array.
+    /// A map that is empty at first; an array holds zeros.
     pub const fn new(
         name: &'static str,
         kind: MapKind,
@@ -115,13 +116,13 @@ impl MapSpec {
         }
     }
 
-    /// A table: an array that the loader is given, and that processes can map. It has `len` bytes
-    /// in rows of [`TABLE_ROW`].
+    /// A table: a given array that processes can map. It has `len` bytes in entries of
+    /// [`TABLE_ROW`] bytes.
     pub fn given(name: &'static str, len: u32) -> Self {
         Self::given_rows(name, MapKind::Array, TABLE_ROW, len.div_ceil(TABLE_ROW))
     }
 
-    /// A map that is addressed by index, and that the loader is given.
+    /// A given map, addressed by index.
     pub fn given_rows(name: &'static str, kind: MapKind, value_len: u32, entries: u32) -> Self {
         Self {
             is_given: true,
@@ -130,39 +131,39 @@ impl MapSpec {
     }
 }
 
-/// Bytes of a row of a table. The rows are contiguous. A BPF program looks a row up and selects
-/// bytes of it by shifts. Instead it could add the offset to the table's address. But without
-/// `CAP_PERFMON` the verifier then walks paths apart that differ in any number
+/// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
+/// selects bytes of it by shifts. It could add the offset to the table's address instead. But
+/// without `CAP_PERFMON` the verifier then walks paths separately that differ in any number
 /// (`explore_alu_limits`): 100 times the work for mode `flow`.
 pub const TABLE_ROW: u32 = 8;
 
-/// What an instruction lacks until the object is loaded. Maps are named by their index in
+/// What an instruction lacks until the object is loaded. A map is named by its index in
 /// [`Object::maps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocation {
-    /// The map; the first of the two instructions of [`Instruction::map`].
+    /// The map: the first instruction of [`Instruction::map`].
     Map(usize),
-    /// An address in the array's row 0; the first of the two of [`Instruction::map_value`]. The
-    /// second one's immediate is the offset in the row.
+    /// An address in the array's entry 0: the first instruction of [`Instruction::map_value`]. The
+    /// second one's immediate is the offset in the entry.
     Value(usize),
-    /// Bytes of the frame before those that the socket buffer begins with.
+    /// The number of frame bytes before the socket buffer's first byte.
     Start,
 }
 
 /// A compiled eBPF program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is for.
+    /// The program's type.
     pub kind: ProgramKind,
-    /// Its instructions, without what [`Object::relocations`] put in.
+    /// The instructions, before [`Object::relocations`] are filled in.
     pub instructions: Vec<Instruction>,
-    /// The indices at which functions begin, in rising order, without the main one's 0.
+    /// The indices at which functions begin, ascending, without the main function's 0.
     pub functions: Vec<u32>,
-    /// Its maps.
+    /// The maps.
     pub maps: Vec<MapSpec>,
-    /// By index of an instruction: what that instruction lacks.
+    /// By an instruction's index: what that instruction lacks.
     pub relocations: Vec<(usize, Relocation)>,
-    /// By index of an instruction, rising: what the code is for from there on.
+    /// By an instruction's index, ascending: the purpose of the code from there on.
     pub notes: Vec<(usize, String)>,
 }
 
@@ -173,8 +174,8 @@ impl Object {
         relocations.any(|&(_, what)| what == Relocation::Start)
     }
 
-    /// How many instructions there are if those of a function count with each call. A verifier that
-    /// follows calls goes through so many at least.
+    /// The number of instructions if a function's instructions count once for each call. A verifier
+    /// that follows calls visits at least so many.
     pub fn steps(&self) -> usize {
         let starts = self.functions.iter();
         let starts = starts.filter_map(|&at| usize::try_from(at).ok());
@@ -202,8 +203,8 @@ impl Object {
         steps[0]
     }
 
-    /// The instructions as the kernel takes them. `maps` are the descriptors of the maps, in their
-    /// order; `start` is the frame's bytes before the socket buffer.
+    /// The instructions for the kernel. `maps` are the maps' descriptors, in their order. `start`
+    /// is the number of frame bytes before the socket buffer.
     pub fn relocated(&self, maps: &[i32], start: i32) -> Vec<Instruction> {
         let mut code = self.instructions.clone();
         for &(at, what) in &self.relocations {
@@ -225,7 +226,7 @@ impl Object {
     }
 }
 
-/// Functions call functions so deep at most (MAX_CALL_FRAMES).
+/// The deepest nesting of function calls (MAX_CALL_FRAMES).
 const FRAMES_MAX: usize = 8;
 
 #[cfg(test)]

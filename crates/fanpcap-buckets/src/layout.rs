@@ -1,12 +1,12 @@
-//! Where the group's BPF program finds buckets and ranks in the table that all members map.
+//! Where the BPF program finds buckets and ranks in the table that all members map.
 //!
 //! All offsets are in bytes from the start of the table, an array of rows of eight bytes. Members
-//! store each entry whole. The BPF program loads the row that has the entry.
+//! store each entry in one write. The BPF program loads the row that contains the entry.
 
-/// Buckets of a group. A power of two, so that the BPF program masks the hash.
+/// Number of buckets of a group. A power of two, so that the BPF program can mask the hash.
 pub const BUCKETS: usize = 4096;
 
-/// Slots that an entry of one byte can name, and so the greatest number of ranks.
+/// Number of slots that a one-byte entry can name, and so the greatest number of ranks.
 pub const SLOTS: usize = 256;
 
 /// Offset of the owners of the buckets: one slot, a `u8`, for each of [`BUCKETS`].
@@ -19,40 +19,40 @@ pub const RANKS: usize = OWNERS + BUCKETS;
 /// a bucket for the first time.
 pub const RANK_COUNT: usize = RANKS + SLOTS;
 
-/// Offset of the seats: for each of [`SLOTS`] a `u64` that says who stands there, its stamp times
-/// 256 plus its number; 0: nobody to remember.
+/// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, the sticky id's stamp times 256
+/// plus its number. 0: no member to remember.
 pub const STICKY_IDS: usize = 4608;
 
-/// Offset of the holders of the numbers: for each of [`SLOTS`] numbers a `u64`, the stamp of who
-/// has it times 256 plus its slot; 0: nobody.
+/// Offset of the sticky ids' holders: for each of [`SLOTS`] numbers a `u64`, the stamp of the
+/// member that has the number times 256 plus that member's slot. 0: no member.
 pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 
-/// Offset of the group's own words, of which the BPF program reads none.
+/// Offset of the words that only members use. The BPF program reads none of them.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
 
-/// Offset of the loads: for each of [`BUCKETS`] two `u32`. In the first one the BPF program of a
-/// balanced group counts the bucket's packets, modulo 2^32. The second one is the members' own.
+/// Offset of the loads: for each of [`BUCKETS`] two `u32`. In the first the BPF program of a
+/// balanced group counts the bucket's packets, modulo 2^32. Only members use the second.
 pub const LOADS: usize = 65536;
 
 /// Size of the table in bytes.
 pub const SIZE: usize = LOADS + BUCKETS * 8;
 
-/// Classes of members: 0, the default class, to 63.
+/// Number of classes of members: 0, the default class, to 63.
 pub const CLASSES: usize = 64;
 
-/// Bytes of a class's part: its buckets, its ranks and their number, at [`OWNERS`], [`RANKS`] and
-/// [`RANK_COUNT`] from the part's beginning. The members of a class share out its buckets among
-/// themselves. A class without members has no ranks.
+/// Bytes of a class's part of the table: buckets, ranks and the number of ranks, at [`OWNERS`],
+/// [`RANKS`] and [`RANK_COUNT`] from the start of the part. The members of a class share out its
+/// buckets among themselves. A class without members has no ranks.
 pub const PART: usize = STICKY_IDS;
 
-/// The number of the part of all members but those of class 63, who get what is broadcast. Only its
-/// ranks count.
+/// Index of the part for all members except those of class 63: the members that get broadcast
+/// packets. Only its ranks are used.
 pub const EVERYBODY: usize = CLASSES;
 
 /// Size in bytes of the table of a group with classes.
 pub const SIZE_WITH_CLASSES: usize = part(EVERYBODY + 1);
 
-/// Offset of the part of a class. The default class's is the beginning of the table.
+/// Offset of the part of a class. The default class's part begins the table.
 pub const fn part(class: usize) -> usize {
     match class {
         0 => 0,

@@ -1,29 +1,29 @@
-//! Which buckets get another owner so that no owner has more than its share of the load.
+//! Which buckets get another owner, so that no owner has more than its share of the load.
 //!
-//! The rule is that of RSS++ (Barbette et al., CoNEXT 2019, section 3): the owner that has most too
-//! much gives its biggest bucket that fits to the owner that lacks most. Buckets are those of a
-//! group, or the entries of a NIC's indirection table.
+//! The rule is that of RSS++ (Barbette et al., CoNEXT 2019, section 3). The owner that exceeds its
+//! share most gives its biggest bucket that fits to the owner that lacks most. Buckets are those of
+//! a group, or the entries of a NIC's indirection table.
 
 #[cfg(test)]
 mod tests;
 
-/// An owner that is above its share by less than one part in so many is not overloaded: 2 %.
+/// An owner is overloaded if it exceeds its share by more than 1/50 (2 %).
 const EXACT: u64 = 50;
 
-/// One bucket in so many moves in a round at most.
+/// At most 1/10 of the buckets move in a round.
 const MOST: usize = 10;
 
-/// An owner that is above its share by one part in so many or more gets no new flows.
+/// An owner that exceeds its share by 1/16 or more gets no new flows.
 const NO_MORE: u64 = 16;
 
-/// What each bucket and each owner had to do since the last round.
+/// The load of each bucket and each owner since the last round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
     /// Packets of each bucket, below 2^44 in all.
     pub packets: &'a [u64],
     /// The owner of each bucket, an index of `weights`.
     pub owners: &'a [usize],
-    /// How much each owner is due, compared with the others. 0: it takes nothing.
+    /// How much each owner is due, compared with the others. 0: the owner gets nothing.
     pub weights: &'a [u16],
 }
 
@@ -32,7 +32,8 @@ pub struct Load<'a> {
 pub enum Moves<'a> {
     /// All buckets. Flows move with them.
     All,
-    /// Buckets without live flows, those that are true here. Their next flows go to another owner.
+    /// Only the buckets that are `true` here, those without live flows. Their next flows go to
+    /// another owner.
     Idle(&'a [bool]),
 }
 
@@ -45,31 +46,31 @@ pub struct Shift {
     pub to: usize,
 }
 
-/// What comes of a round.
+/// The result of a round.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Round {
     /// The buckets that get another owner, in the order in which they were chosen.
     pub shifts: Vec<Shift>,
-    /// Buckets that have more packets than the share of their owner: probably one flow each. No
-    /// owner can take such a bucket without being overloaded. They stay where they are.
+    /// Buckets with more packets than the share of their owner: probably one flow each. Any owner
+    /// of such a bucket would be overloaded, so these buckets do not move.
     pub elephants: Vec<usize>,
 }
 
 /// Levels the load of owners, a round at a time.
 #[derive(Debug, Default)]
 pub struct Leveling {
-    /// The owners that were given buckets in the last round. What they have counted is not yet
-    /// what they have to do, so they give nothing in this one.
+    /// The owners that got buckets in the last round. Their counters do not show their new load
+    /// yet, so they give nothing in this round.
     received: Vec<usize>,
 }
 
 impl Leveling {
-    /// Goes on after a round in which these owners were given buckets.
+    /// Continues after a round in which these owners got buckets.
     pub fn after(received: Vec<usize>) -> Self {
         Self { received }
     }
 
-    /// The next round. Nothing moves while no owner has more than 2 % too much.
+    /// The next round. Nothing moves unless an owner exceeds its share by more than 2 %.
     pub fn round(&mut self, load: &Load<'_>, moves: Moves<'_>) -> Round {
         let mut scales = Scales::new(load);
         let mut round = Round {
@@ -89,14 +90,14 @@ impl Leveling {
     }
 }
 
-/// By how much the busiest owner is above its share, in parts of 1000; 0 without any packet.
+/// How far the busiest owner exceeds its share, in parts of 1000; 0 without any packet.
 pub fn imbalance(load: &Load<'_>) -> u64 {
     let scales = Scales::new(load);
     let above = |owner: &Owner| owner.has.saturating_sub(owner.due) * 1000 / owner.due.max(1);
     scales.owners.iter().map(above).max().unwrap_or(0)
 }
 
-/// What each owner has, and what it is due.
+/// The load of each owner, and the load that it is due.
 struct Scales {
     owners: Vec<Owner>,
 }
@@ -104,7 +105,7 @@ struct Scales {
 struct Owner {
     has: u64,
     due: u64,
-    /// It gives nothing in this round.
+    /// The owner gives nothing in this round.
     rests: bool,
 }
 
@@ -134,7 +135,7 @@ impl Scales {
         (0..load.packets.len()).filter(is_elephant).collect()
     }
 
-    /// Gives buckets of owners that have too much to those that lack most.
+    /// Moves buckets from owners above their share to the owners that lack most.
     fn level(&mut self, load: &Load<'_>, most: usize) -> Vec<Shift> {
         let mut owners = load.owners.to_vec();
         let mut shifts = Vec::new();
@@ -142,7 +143,7 @@ impl Scales {
             let Some((from, to)) = self.ends() else {
                 break;
             };
-            // What came in this round stays: each bucket moves once.
+            // A bucket that moved in this round stays: each bucket moves once.
             let is_free = |&bucket: &usize| [owners[bucket], load.owners[bucket]] == [from; 2];
             let free = (0..owners.len()).filter(is_free);
             match self.biggest(free, load.packets, from, to) {
@@ -157,9 +158,9 @@ impl Scales {
         shifts
     }
 
-    /// Shares out the buckets without live flows, by what each owner can take of new flows: as much
-    /// as its load is below [`NO_MORE`]. Load comes with new flows only, so to move more because
-    /// the load is still there would go too far.
+    /// Shares out the buckets without live flows, by each owner's room for new flows: how far its
+    /// load is below the limit of [`NO_MORE`]. With an idle bucket no load moves, only later flows.
+    /// To move buckets until the load is level would move too many.
     fn share_out(&self, load: &Load<'_>, idle: &[bool], most: usize) -> Vec<Shift> {
         let mut shifts = Vec::new();
         let is_idle = |bucket: &usize| idle[*bucket];
@@ -169,7 +170,7 @@ impl Scales {
         if self.ends().is_none() || sum == 0 {
             return shifts;
         }
-        // Rounded up, so that the last ones find a place too.
+        // Rounded up, so that the last buckets get an owner too.
         let mut lacks = vec![0_i64; self.owners.len()];
         for (lack, owner) in lacks.iter_mut().zip(&self.owners) {
             *lack = i64::try_from((all * room(owner)).div_ceil(sum)).unwrap_or(0);
@@ -196,7 +197,7 @@ impl Scales {
         self.owners[owner].rests = true;
     }
 
-    /// The owner that has most too much, and the one that lacks most.
+    /// The owner that exceeds its share most, and the owner that lacks most.
     fn ends(&self) -> Option<(usize, usize)> {
         let excess = |owner: &Owner| owner.has.saturating_sub(owner.due + owner.due / EXACT);
         let lack = |owner: &Owner| owner.due.saturating_sub(owner.has);
@@ -208,8 +209,9 @@ impl Scales {
         Some((from, to))
     }
 
-    /// The biggest bucket that neither leaves `from` with less than its share nor gives `to` more
-    /// than its own. Else the smallest one, if `to` is then less above its share than `from` is.
+    /// The biggest bucket that neither leaves `from` below its share nor lifts `to` above its own.
+    /// If there is none, the smallest bucket, if `to` then exceeds its share by less than `from`
+    /// does.
     fn biggest(
         &self,
         buckets: impl Iterator<Item = usize>,

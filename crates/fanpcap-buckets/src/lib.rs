@@ -1,12 +1,12 @@
 //! How the buckets of a group are shared out among its members, with the fewest moves.
 //!
 //! A packet's hash selects a **bucket**, and a table says which **slot** owns the bucket. A slot is
-//! a position in the kernel's array of a group's sockets. When a member joins, leaves or gets
-//! another weight, [`plan`] says which buckets get another owner. All other buckets keep theirs,
-//! and so do the flows in them. Steering programs that name a member by number go by **rank**
-//! instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by what they had to do.
+//! a position in the kernel's array of a group's sockets. When a member joins, leaves or changes
+//! its weight, [`plan`] says which buckets get another owner. All other buckets keep their owner,
+//! and so do the flows in them. Steering programs that name a member by number use **ranks**
+//! instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by their measured load.
 //!
-//! This crate computes. The group's crate maps the table and stores the results.
+//! This crate only computes. `fanpcap-group` maps the table and stores the results.
 //!
 //! ```
 //! use fanpcap_buckets::{Owners, Share, Slot, layout, plan};

@@ -1,4 +1,4 @@
-//! Which buckets get another owner.
+//! Which buckets get another owner when members or weights change.
 
 use crate::layout::{BUCKETS, SLOTS};
 use crate::quota;
@@ -7,7 +7,7 @@ use crate::slot::{Counts, Ordered, Share, Slot};
 #[cfg(test)]
 mod tests;
 
-/// Who owns each bucket; `None` before the first member owns any.
+/// The owner of each bucket; `None` before the first member owns any bucket.
 pub type Owners = [Option<Slot>; BUCKETS];
 
 /// A bucket that gets another owner.
@@ -19,17 +19,18 @@ pub struct Move {
     pub to: Slot,
 }
 
-/// The fewest moves after which each slot owns its quota of the buckets, in the order of buckets.
+/// The fewest moves after which each slot owns its quota of the buckets, in bucket order.
 ///
 /// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights, rounded up or down.
 /// A slot without a share, or with weight 0, owns nothing afterwards. If a slot has several shares,
 /// the one with the greatest weight counts. If no share has a weight, nothing moves.
 ///
-/// With equal weights, a join moves buckets to the newcomer only, and a leave moves the leaver's
-/// only. With unequal weights, rounding may rarely move a bucket between others.
+/// With equal weights, a join moves buckets only to the newcomer, and a leave moves only the
+/// leaving member's. With unequal weights, rounding may rarely move others.
 ///
-/// The order of `shares` does not matter. Without owners, neighbouring buckets go to different
-/// slots. A slot that leaves and comes back takes nearly the same buckets from the others again.
+/// The order of `shares` does not matter. If no bucket has an owner yet, neighbouring buckets go to
+/// different slots. A slot that leaves and comes back gets nearly the same buckets from the others
+/// again.
 pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
     let mut owned = [0; SLOTS];
     for owner in owners.iter().flatten() {
@@ -47,15 +48,15 @@ pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
         .collect()
 }
 
-/// How much each slot has more in `counts` than in `others`, or 0.
+/// By how much `counts` exceeds `others`, for each slot; 0 if it does not.
 fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }
 
-/// Which buckets move: those without an owner, and of each slot as many as its surplus.
+/// Which buckets move: those without an owner, and from each slot as many as its surplus.
 ///
-/// A slot gives away those of its buckets for which the slot that lacks most draws the lowest lots.
-/// A newcomer's lots are the same whenever it comes, and spread over the table.
+/// A slot gives away those of its buckets that have the lowest [`lot`] for the slot that lacks
+/// most. A newcomer's lots are always the same, and spread over the table.
 fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCKETS] {
     let newcomer = Slot::all()
         .rev()
@@ -78,8 +79,8 @@ fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCK
     moving
 }
 
-/// The lot that a slot draws for a bucket: a number that looks random, different for each pair. The
-/// function is the finalizer of MurmurHash3, which maps each `u64` to another one.
+/// A pseudo-random number for a slot and a bucket, different for each pair. The function is the
+/// finalizer of MurmurHash3, a bijection of `u64`.
 fn lot(slot: Slot, bucket: usize) -> u64 {
     let mut hash = (slot.index() * BUCKETS + bucket) as u64;
     hash ^= hash >> 33;
@@ -89,13 +90,13 @@ fn lot(slot: Slot, bucket: usize) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The slots that lack buckets, each as often as it lacks one, interleaved: the turns of a slot are
-/// spread evenly over all turns.
+/// The slots that lack buckets, each as many times as it lacks one. The turns of a slot are spread
+/// evenly over all turns.
 fn turns(lacking: &Counts) -> impl Iterator<Item = Slot> {
     let mut turns = Ordered::new();
     for (slot, &lacks) in lacking.iter().enumerate() {
         for turn in 0..u64::from(lacks) {
-            // The middle of the turn's part of the whole, as a fraction of 2^40.
+            // The middle of the turn's interval of the whole, as a fraction of 2^40.
             turns.push((((2 * turn + 1) << 39) / u64::from(lacks), slot));
         }
     }

@@ -35,8 +35,8 @@ pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
     Some(due)
 }
 
-/// The weight of each slot. Of a slot's several shares the one with the greatest weight counts, so
-/// the sum is below 2^24, and times [`BUCKETS`] each weight is below 2^28.
+/// The weight of each slot. If a slot has several shares, the one with the greatest weight counts.
+/// So the sum is below 2^24, and each weight times [`BUCKETS`] is below 2^28.
 fn weights(shares: &[Share]) -> Counts {
     let mut weights = [0; SLOTS];
     for share in shares {

@@ -7,17 +7,16 @@ use crate::layout::SLOTS;
 pub struct Slot(pub u8);
 
 impl Slot {
-    /// The slot's place in an array of [`SLOTS`].
+    /// The slot's index in an array of [`SLOTS`] entries.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The slot with that place in an array of [`SLOTS`].
+    /// The slot with that index in an array of [`SLOTS`] entries.
     pub(crate) fn at(index: usize) -> Self {
         Self(index.to_le_bytes()[0])
     }
 
-    /// All slots in their order.
     pub(crate) fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..=u8::MAX).map(Self)
     }
@@ -26,7 +25,7 @@ impl Slot {
 /// What part of a group's buckets a slot is due: its weight over the sum of all weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// Whose share it is.
+    /// The slot.
     pub slot: Slot,
     /// How much the slot is due, compared with the others. A slot with weight 0 is due nothing.
     pub weight: u16,
@@ -35,6 +34,6 @@ pub struct Share {
 /// A number of buckets for each slot.
 pub(crate) type Counts = [u32; SLOTS];
 
-/// Indices of slots or buckets, ordered by a number. All lists that are sorted have this type, so
-/// that the library has the code of one sort.
+/// Indices of slots or buckets, ordered by a number. Every sorted list has this type, so that the
+/// library contains the code of only one sort.
 pub(crate) type Ordered = Vec<(u64, usize)>;

@@ -1,4 +1,4 @@
-//! What holds for every table and every set of shares, and along whole lives of groups.
+//! Properties of plans for every table and every set of shares, and over whole lives of groups.
 
 use fanpcap_buckets::layout::{BUCKETS, SLOTS};
 use fanpcap_buckets::{Move, Owners, Share, Slot, plan};
@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The weights above 0, of each slot the greatest.
+/// The weights above 0: for each slot the greatest.
 type Weights = BTreeMap<Slot, usize>;
 
 fn share(slot: u8, weight: u16) -> Share {
@@ -25,7 +25,6 @@ fn weights(shares: &[Share]) -> Weights {
     weights
 }
 
-/// How many buckets each slot owns.
 fn owned(owners: &Owners) -> [usize; SLOTS] {
     let mut owned = [0; SLOTS];
     for slot in owners.iter().flatten() {
@@ -42,7 +41,7 @@ fn moved(owners: &Owners, moves: &[Move]) -> Owners {
     owners
 }
 
-/// The fewest buckets that must be given to somebody, over all ways to round the quotas up or down.
+/// The fewest buckets that must move, over all ways to round the quotas up or down.
 fn fewest(owners: &Owners, weights: &Weights) -> Option<usize> {
     let total: usize = weights.values().sum();
     let missing = BUCKETS
@@ -51,7 +50,7 @@ fn fewest(owners: &Owners, weights: &Weights) -> Option<usize> {
             .map(|weight| weight * BUCKETS / total)
             .sum::<usize>();
     let owned = owned(owners);
-    // The fewest for the slots so far, by how many of them are rounded up.
+    // The fewest for the slots so far, indexed by how many of them are rounded up.
     let mut fewest = vec![None; missing + 1];
     fewest[0] = Some(0);
     for (slot, weight) in weights {
@@ -70,7 +69,7 @@ fn fewest(owners: &Owners, weights: &Weights) -> Option<usize> {
     fewest[missing]
 }
 
-/// Plans, holds the plan to what every plan must keep, and returns the table afterwards.
+/// Plans, checks the properties that every plan must have, and returns the table after the moves.
 fn settled(owners: &Owners, shares: &[Share]) -> Result<Owners, TestCaseError> {
     let moves = plan(owners, shares);
     let new = moved(owners, &moves);
@@ -101,7 +100,7 @@ fn settled(owners: &Owners, shares: &[Share]) -> Result<Owners, TestCaseError> {
 
 fn owners() -> impl Strategy<Value = Owners> {
     let owner = prop::option::weighted(0.9, any::<u8>().prop_map(Slot));
-    // Slots above the number of slots become lower ones: some tables have few owners.
+    // Slot numbers that are too large are reduced: some tables have few owners.
     (vec(owner, BUCKETS), 1..=255_u8).prop_map(|(drawn, slots)| {
         std::array::from_fn(|bucket| drawn[bucket].map(|slot| Slot(slot.0 % slots)))
     })

@@ -1,4 +1,4 @@
-//! Ranks: who keeps a rank, and that no more ranks change than must.
+//! Ranks: live slots keep their rank, and as few ranks change as possible.
 
 use fanpcap_buckets::{Slot, ranks};
 use proptest::collection::{btree_set, vec};
@@ -48,7 +48,7 @@ proptest! {
         prop_assert_eq!(new.iter().collect::<BTreeSet<_>>(), live.iter().collect());
         prop_assert_eq!(new.len(), live.len());
         for (rank, &slot) in new.iter().enumerate() {
-            // Who had this rank and lives keeps it.
+            // A live slot that had this rank keeps it.
             let had = old.get(rank).filter(|had| live.contains(had));
             prop_assert!(had.is_none_or(|&had| had == slot));
         }

@@ -146,13 +146,13 @@ savefile, are null. `left` is what was received but neither captured nor dropped
 /// Runs `fanpcap capture`.
 ///
 /// # Errors
-/// The library can't be loaded, a handle not opened or read, or the figures don't add up.
+/// The library can't be loaded, a handle can't be opened or read, or the figures don't add up.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     check_write(arguments.write.as_deref(), arguments.threads)?;
     session::run(arguments, &open(arguments.library.as_deref())?)
 }
 
-/// The library of this path, or our own.
+/// The library at `path`, or our own.
 fn open(path: Option<&Path>) -> Result<Library> {
     let path = match path {
         Some(path) => path.to_owned(),

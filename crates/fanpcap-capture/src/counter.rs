@@ -17,14 +17,14 @@ pub(crate) struct Counter {
     pub(crate) counts: Counts,
     last: Stats,
     savefile: Option<Savefile>,
-    /// Another command's part.
+    /// The other command's callback for each packet.
     pub(crate) each: Option<Each>,
     work_ns: u64,
     end: Break,
 }
 
 impl Counter {
-    /// At most `late_max` packets in the ring may be rejected by the filter in user space.
+    /// `late_max` is how many packets in the ring the filter may still reject in user space.
     pub(crate) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
         let counts = Counts {
             written: savefile.as_ref().map(Savefile::written),
@@ -41,7 +41,7 @@ impl Counter {
         }
     }
 
-    /// Runs one pcap_dispatch(3PCAP).
+    /// Calls pcap_dispatch(3PCAP) once.
     pub(crate) fn read(
         &mut self,
         handle: &mut Handle,

@@ -7,9 +7,9 @@ use fanpcap_pcap::Stats;
 /// Counters of a thread since it started, or the sum over several threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets handed to the callback.
+    /// Packets passed to the callback.
     pub captured: u64,
-    /// Their bytes on the wire.
+    /// Bytes of these packets on the wire.
     pub bytes: u64,
     /// CPU time of the thread in nanoseconds.
     pub cpu_ns: u64,
@@ -17,7 +17,7 @@ pub struct Counts {
     pub written: Option<u64>,
     /// The kernel's counters; `None` when a savefile is read.
     pub kernel: Option<Kernel>,
-    /// Packets that libpcap may reject after the kernel has let them through. They arrived before
+    /// Packets that libpcap may reject although the kernel let them through: they arrived before
     /// the filter was set.
     pub late_max: u64,
     /// The thread has read its ring to the end.
@@ -27,19 +27,19 @@ pub struct Counts {
 /// Packets that the kernel received and that were neither captured nor dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// Rejected by the filter in user space, after the kernel had let them through.
+    /// Rejected by the filter in user space, although the kernel had let them through.
     pub late: u64,
     /// Still in the ring.
     pub unread: u64,
-    /// Packets that no counter explains; negative when more packets left the ring than the kernel
-    /// counted.
+    /// Packets that no counter explains, including packets that left the ring in excess of the
+    /// kernel's count.
     pub off: u64,
 }
 
 /// The kernel's counters of a handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets that passed the filter, including dropped ones.
     pub received: u64,
     /// Of `received`: dropped because the ring was full.
     pub dropped: u64,
@@ -58,8 +58,8 @@ impl Kernel {
 }
 
 impl Counts {
-    /// Packets that the kernel received for the ring and that were neither captured nor dropped.
-    /// Negative when more packets left the ring than the kernel counted; `None` for a savefile.
+    /// Packets that the kernel received for the ring, but that were neither captured nor dropped.
+    /// Negative if more packets left the ring than the kernel counted; `None` for a savefile.
     pub fn left(&self) -> Option<i64> {
         let kernel = self.kernel?;
         let signed = |count| i64::try_from(count).ok();
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(rest(5, 5, true), is(5, 0, 0));
         assert_eq!(rest(6, 5, true), is(0, 0, 6));
         assert_eq!(rest(6, 5, false), is(0, 6, 0));
-        // More packets came out than went in: an error, whenever the reading ended.
+        // More packets came out than went in. That is an error, whenever the reading ended.
         assert_eq!(counts(11, 10, 0, 0).rest(), Some(is(0, 0, 1)));
         assert_eq!(Counts::default().rest(), None);
     }

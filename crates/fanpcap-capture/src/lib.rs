@@ -1,5 +1,5 @@
-//! `fanpcap capture`, and the threads that it reads handles in: each counts its packets and writes
-//! them to a savefile of its own.
+//! `fanpcap capture`, and the threads in which it reads handles. Each thread counts its packets and
+//! writes them to its own savefile.
 
 #![forbid(unsafe_code)]
 
@@ -20,5 +20,5 @@ pub use shared::ThreadCounts;
 pub use thread::{Done, Reader};
 pub use threads::Threads;
 
-/// Sees each packet of a thread.
+/// A callback that sees each packet of a thread.
 pub type Each = Box<dyn FnMut(&Header, &[u8]) + Send>;

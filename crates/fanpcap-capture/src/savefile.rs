@@ -1,4 +1,4 @@
-//! Savefiles: each thread writes what it captures.
+//! Savefiles: each thread writes the packets that it captures.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use pcap_file::{DataLink, Endianness, TsResolution};
 /// Placeholder for the thread's number in a file name.
 pub const THREAD: &str = "%i";
 
-/// Creates the threads' savefiles, each a file of its own.
+/// Creates the threads' savefiles, a separate file for each thread.
 #[derive(Debug, Default)]
 pub struct Savefiles {
     /// Device and inode of the file that is read.
@@ -24,7 +24,7 @@ pub struct Savefiles {
 }
 
 impl Savefiles {
-    /// No savefile may be `source`, the file that is read.
+    /// Prepares savefiles that must differ from `source`, the file that is read.
     pub fn beside(source: Option<&Path>) -> Result<Self> {
         let mut savefiles = Self::default();
         if let Some(source) = source {
@@ -46,8 +46,8 @@ impl Savefiles {
         made.with_context(|| format!("making {}", path.display()))
     }
 
-    /// Opens a file and compares its device and inode with the others before it truncates the file:
-    /// two names may be links to one file.
+    /// Opens a file and compares its device and inode with those of the others before truncating
+    /// it: two names may be links to the same file.
     fn open(&mut self, path: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         let file = options
@@ -74,8 +74,8 @@ impl Savefiles {
 /// Standard input as a file.
 const STDIN: &str = "/dev/stdin";
 
-/// Device and inode, which identify a file under any name. `None` for a device or a pipe, to which
-/// several threads may write.
+/// Device and inode, which identify a file under any name. `None` for a device or a pipe: several
+/// threads may write to it.
 fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
     facts.is_file().then(|| (facts.dev(), facts.ino()))
 }
@@ -86,7 +86,7 @@ fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
 pub struct Savefile<F = File> {
     path: PathBuf,
     file: F,
-    /// Bytes not yet in the file.
+    /// Bytes that are not yet in the file.
     held: Vec<u8>,
     /// Offsets in `held` where packets end.
     ends: Vec<usize>,
@@ -132,7 +132,7 @@ impl<F: Write> Savefile<F> {
         written.with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Complete packets in the file.
+    /// Number of complete packets in the file.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -165,7 +165,7 @@ fn header(handle: &Handle) -> PcapHeader {
     }
 }
 
-/// The link type's number in a file, for a DLT where the two differ on Linux (libpcap,
+/// The link type's number in a file. It differs from the DLT in these cases on Linux (libpcap,
 /// pcap-common.c, `map`).
 fn link_type(datalink: i32) -> u32 {
     match datalink {
@@ -178,7 +178,7 @@ fn link_type(datalink: i32) -> u32 {
     }
 }
 
-/// The low 32 bits: the format has no more.
+/// The low 32 bits. The format has no room for more.
 fn low(number: i64) -> u32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn of_a_full_disk_the_whole_packets_are_counted() {
-        // 24 bytes of header, packets of 16 and 4.
+        // 24 bytes of file header; packets with a header of 16 bytes and 4 bytes of data.
         let mut savefile = Savefile::new("full".into(), Disk(24 + 3 * 20 + 7), vec![0; 24]);
         let packet = Header {
             caplen: 4,
@@ -233,7 +233,7 @@ mod tests {
         let cause = error.downcast_ref::<io::Error>().unwrap();
         assert_eq!(cause.kind(), ErrorKind::StorageFull);
         assert_eq!(savefile.written(), 3);
-        // The writer must not try again: it would write packets behind half a packet.
+        // The writer must not try again: it would write packets after half a packet.
         savefile.flush().unwrap();
         assert_eq!(savefile.written(), 3);
     }

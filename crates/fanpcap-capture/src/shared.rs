@@ -1,4 +1,5 @@
-//! State that all threads share: the packets left to capture, and each thread's last counters.
+//! State that all threads share: the number of packets left to capture, and each thread's last
+//! counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use crate::counts::Counts;
 /// State shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Packets still to capture, all threads together; `None` without a limit.
+    /// Packets still to capture by all threads together; `None` without a limit.
     left: Option<AtomicU64>,
     /// Number of requests for counters so far.
     round: AtomicU64,
@@ -41,7 +42,7 @@ impl ThreadCounts {
 }
 
 impl Shared {
-    /// State without threads. `limit` bounds the packets of all threads together.
+    /// State without threads. `limit` is the maximum number of packets of all threads together.
     pub(crate) fn new(limit: Option<u64>) -> Self {
         Self {
             left: limit.map(AtomicU64::new),
@@ -59,7 +60,7 @@ impl Shared {
     }
 
     /// Asks the threads for their counters; `wake` ends their waits. A busy thread gets a moment to
-    /// answer; after that its previous answer counts.
+    /// answer. After that, its previous answer is used.
     pub(crate) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();
@@ -93,7 +94,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes one packet off the limit; false once the limit is reached.
+    /// Takes one packet from the limit. Returns false once the limit is reached.
     pub(crate) fn take(&self) -> bool {
         let Some(left) = &self.left else { return true };
         let one_less = |left: u64| left.checked_sub(1);

@@ -28,9 +28,9 @@ pub struct Reader {
     pub savefile: Option<Savefile>,
     /// Sees each packet that the thread reads.
     pub each: Option<Each>,
-    /// Packets that the filter may reject after the kernel has let them through.
+    /// Packets that the filter may reject although the kernel let them through.
     pub late_max: u64,
-    /// CPU time to spend on each packet.
+    /// CPU time to spend on each packet, in nanoseconds.
     pub work_ns: u64,
     /// Longest time that the kernel holds packets back.
     pub timeout: Duration,
@@ -56,7 +56,7 @@ impl Drop for EndsAll {
 }
 
 impl Reader {
-    /// Reads until the capture is to end.
+    /// Reads until the capture ends.
     pub(crate) fn run(mut self, shared: &Shared) -> Done {
         let _ends_all = EndsAll;
         let (savefile, end) = (self.savefile.take(), self.handle.breaker());
@@ -106,8 +106,9 @@ impl Reader {
         shared.tell(self.number, round, counts);
     }
 
-    /// Reads the kernel's counters for the last time, then as many packets from the ring as these
-    /// say, so that the counters add up. With a limit on packets, the rest stays in the ring.
+    /// Reads the kernel's counters for the last time. Then reads as many packets from the ring as
+    /// these counters say, so that the figures add up. With a limit on packets, the rest stays in
+    /// the ring.
     fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
         counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
@@ -117,7 +118,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the ring to its end; false after giving up. The kernel hands over a block that is not
+    /// Reads the ring to its end; false after giving up. The kernel passes on a block that is not
     /// full after one to two timeouts, and a timeout may be very long.
     fn drain(&mut self, counter: &mut Counter, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;

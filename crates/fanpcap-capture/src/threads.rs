@@ -1,4 +1,4 @@
-//! The threads, from the first one's start to the last one's end.
+//! The threads, from the first start to the last end.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +21,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// No threads yet. `limit` bounds the packets of all threads together.
+    /// No threads yet. `limit` is the maximum number of packets of all threads together.
     pub fn new(limit: Option<u64>) -> Self {
         Self {
             start_ns: clock::monotonic_ns(),
@@ -31,7 +31,7 @@ impl Threads {
         }
     }
 
-    /// Starts a thread under the next number.
+    /// Starts the thread with the next number.
     ///
     /// # Errors
     /// The system can't start another thread.
@@ -46,7 +46,7 @@ impl Threads {
         Ok(())
     }
 
-    /// The threads' counters, from those that answer in time.
+    /// The threads' counters. A thread that does not answer in time keeps its previous counters.
     pub fn ask(&self) -> Vec<ThreadCounts> {
         self.shared.ask(|| self.wake())
     }

@@ -1,5 +1,5 @@
-//! `fanpcap complete`: candidates for the last word of the command's own line, or of a line for
-//! another program.
+//! `fanpcap complete`: candidates for the last word of the `fanpcap` command line, or of another
+//! program's command line.
 
 use std::process::ExitCode;
 

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// What the command sends.
+/// The frames that the command sends.
 enum Traffic {
     /// The same frames in a loop.
     Pool(Pool, Faults),
@@ -128,7 +128,7 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     Ok(Plan { until, pace })
 }
 
-/// A stream replaces its pool while it sends; only the portable sender does that without a pause.
+/// A stream replaces its pool while sending. Only the portable sender does that without a pause.
 fn choice(arguments: &Arguments, stream: bool) -> Result<Choice> {
     Ok(match (arguments.live, arguments.portable || stream) {
         (true, false) => Choice::Live,

@@ -1,4 +1,4 @@
-//! `fanpcap group`: shows who has which part of a group, and gives members another part.
+//! `fanpcap group`: shows the shares of a group's members, and changes them.
 
 use std::process::ExitCode;
 use std::thread;
@@ -91,7 +91,6 @@ impl Group {
         Ok(Self { ifindex, shown })
     }
 
-    /// The member that is meant.
     fn member(&self, which: &str) -> Result<&Slot> {
         let Shown { group, mode, .. } = &self.shown;
         ensure!(
@@ -141,13 +140,13 @@ impl Group {
     }
 }
 
-/// How long members may take to answer: a busy one looks ten times a second.
+/// How long members may take to answer: a busy member checks ten times a second.
 const ANSWERS: Duration = Duration::from_millis(700);
 
-/// How often to look whether a ring is read.
+/// Interval of checks whether a ring has been read.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until a drained member has read its ring. Returns what is left in it.
+/// Waits until a drained member has read its ring. Returns the number of packets left in it.
 fn await_empty(drained: &Drained, limit: Duration) -> Option<u64> {
     let end = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! `fanpcap lang`: what a steering program is worth before it runs.
+//! `fanpcap lang`: checks, explains and tries steering programs before they run.
 
 mod source;
 mod check;
@@ -27,7 +27,7 @@ enum Verb {
     Try(try_out::Arguments),
 }
 
-/// Does it.
+/// Runs `fanpcap lang`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.verb {
         Verb::Check(arguments) => check::run(arguments),

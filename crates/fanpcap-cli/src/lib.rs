@@ -67,7 +67,7 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs a subcommand that is a program of its own.
+/// Runs a subcommand that is a separate program.
 fn external(verb: &str, arguments: &fanpcap_external::Arguments) -> Result<ExitCode> {
     let external = ExternalCommand::of(verb).context("a program of its own")?;
     external.run(arguments)
@@ -75,7 +75,7 @@ fn external(verb: &str, arguments: &fanpcap_external::Arguments) -> Result<ExitC
 
 fn run(words: Vec<OsString>) -> Result<ExitCode> {
     if let [_, help, of, more @ ..] = words.as_slice() {
-        // Such a program has its own options.
+        // A separate program has its own options.
         let external = ExternalCommand::of(of).filter(|_| help == "help");
         if let Some(external) = external {
             return external.help(more);

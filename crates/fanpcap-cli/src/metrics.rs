@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         textfile::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // On a terminal, characters of device names that act on the terminal are removed; a pipe gets
-    // the text unchanged.
+    // On a terminal, removes characters of device names that act on the terminal. A pipe gets the
+    // text unchanged.
     let text = match io::stdout().is_terminal() {
         true => text
             .split('\n')
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The metrics now.
+/// The present metrics.
 fn now(source: &mut Source) -> Result<String> {
     Ok(exposition::text(&families::of(&source.take()?)))
 }

@@ -1,4 +1,4 @@
-//! `fanpcap top`: shows who captures what, live.
+//! `fanpcap top`: shows live which applications capture how many packets.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints one interval, or intervals until the process is ended.
+/// Prints one interval, or intervals until the process ends.
 fn print(arguments: &Arguments, source: &mut Source, state: &State) -> Result<()> {
     let mut rates = Rates::default();
     rates.next(source.take()?);
@@ -108,7 +108,7 @@ fn json(view: View, state: &State) -> Result<String> {
     serde_json::to_string(&view).context("writing JSON")
 }
 
-/// An interval as a table, as wide as the terminal, or with all columns.
+/// An interval as a table: as wide as the terminal, or with all columns if there is none.
 fn text(view: &View, state: &State) -> String {
     let width = terminal::width().map_or(WIDE, usize::from);
     let rows = screen::rows(view, state, width);
@@ -158,7 +158,7 @@ mod tests {
         let line = json(view, &State::default()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         schema::check(&value).unwrap();
-        // The fixture has each kind of object, so the JSON must have each documented field.
+        // The fixture has an object of each kind, so the JSON must have each documented field.
         let mut missing = schema::documented();
         schema::walk(&value, "", &mut |path, _| {
             missing.remove(path);

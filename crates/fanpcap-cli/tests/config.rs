@@ -1,5 +1,5 @@
-//! `fanpcap config` in namespaces of its own: what an application gets, from where, and what is set
-//! in vain.
+//! `fanpcap config` in separate namespaces: the settings that an application gets, their origins,
+//! and settings without effect.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../docs/config-json.md");
 
 fn config(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
     let mut command = Command::new(COMMAND);
-    // Nothing of the machine's own settings.
+    // Ignore the machine's own settings.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().to_uppercase().starts_with("PCAP_") {
             command.env_remove(name);
@@ -185,7 +185,7 @@ fn it_says_what_the_library_does() {
             (&joined["group"], &joined["mode"])
         );
         assert_eq!(said["group"], 7);
-        // The ring is as large as is said, and the program is one that we read.
+        // The ring has the stated size, and the steering program is one that we can read.
         let ring = &joined["members"][0]["ring_bytes"];
         assert_eq!(&said["default_ring_bytes"], ring);
         Ok(())

@@ -16,7 +16,7 @@ mod schema;
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/group-json.md");
 
-/// The command on group 7 of `fgrp1`.
+/// Runs the command on group 7 of `fgrp1`.
 fn group(arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(COMMAND);
     command.args(["group", "fgrp1", "7"]).args(arguments);
@@ -29,7 +29,7 @@ fn group_json() -> Result<Value> {
     Ok(told)
 }
 
-/// What a command that succeeds or fails says.
+/// The output of a command that must succeed or fail.
 fn said(output: &Output, succeeds: bool) -> Result<String> {
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -56,7 +56,7 @@ fn within(test: impl FnOnce(&Scratch) -> Result<()> + Send) -> Result<()> {
     })
 }
 
-/// Waits until each of the slots has this state and owns so many buckets.
+/// Waits until each slot has this state and owns this many buckets.
 fn await_slots(expected: &[(&str, u64)]) -> Result<Value> {
     await_for("the slots", LIMIT, || {
         let told = group_json()?;
@@ -178,7 +178,7 @@ fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
     })
 }
 
-/// A newcomer that is stopped while it changes the group.
+/// A newcomer is stopped while it changes the group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
@@ -194,7 +194,7 @@ fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
         let newcomer = program.set("LD_PRELOAD", &object).spawn(scratch)?;
         let pid = newcomer.pid();
         let line = format!("process {pid}, which is stopped, has the group's lock");
-        // It also takes locks of its own.
+        // The newcomer also takes its own locks.
         let named = await_for("the newcomer to have the group's lock", LIMIT, || {
             let state = stat::Stat::of(pid).context("it has ended")?;
             if !state.is_stopped() {

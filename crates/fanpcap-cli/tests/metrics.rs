@@ -1,4 +1,4 @@
-//! `fanpcap metrics`: its text by a strict parser, on real members, by HTTP and as a file.
+//! `fanpcap metrics`: its text in a strict parser, on real members, over HTTP and as a file.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 /// A sample: labels and number.
 type Sample = (BTreeMap<String, String>, f64);
 
-/// Reads the text format 0.0.4, more strictly than Prometheus does: HELP, TYPE, then the samples of
-/// that family and no other, counters that end in `_total`, no series twice.
+/// Parses the text format 0.0.4 more strictly than Prometheus does: HELP, TYPE, then only samples
+/// of that family; counters end in `_total`; no series twice.
 fn parse(text: &str) -> Result<BTreeMap<String, Vec<Sample>>> {
     ensure!(
         text.is_empty() || text.ends_with('\n'),
@@ -67,7 +67,7 @@ fn sample(line: &str) -> Result<(&str, Sample)> {
     Ok((name, (labels, number.parse()?)))
 }
 
-/// A label's value up to its closing quote, and what follows.
+/// A label's value up to its closing quote, and the rest.
 fn quoted(text: &str) -> Result<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -147,12 +147,12 @@ fn a_file_is_written() {
     assert!(error.contains("no/fanpcap.prom"), "{error}");
 }
 
-/// A server, ended with the test.
+/// A server that ends with the test.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails when it has ended.
+        // Fails if the server has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -203,7 +203,7 @@ fn it_is_served_by_http() {
     );
     let (head, _) = ask("GET /other HTTP/1.1\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
-    // Who connects and says nothing keeps nobody waiting.
+    // A client that connects but sends nothing delays no other client.
     let idle: Vec<TcpStream> = (0..6).flat_map(|_| TcpStream::connect(address)).collect();
     let begun = Instant::now();
     let (head, _) = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! `fanpcap top` on real members: what it prints, and its screen in a terminal of its own.
+//! `fanpcap top` on real members: its output, and its screen in a separate terminal.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -24,8 +24,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const GROUP: u16 = 7;
 const FRAMES: u64 = 400;
 
-/// Two members of a group on `ftop1`, a program beside them that is not on our library, and a
-/// socket that sends to them.
+/// Two members of a group on `ftop1`, a program that does not use our library, and a socket that
+/// sends to them.
 struct Wire {
     scratch: Scratch,
     members: Vec<Member>,
@@ -45,7 +45,7 @@ fn on_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
         };
         let members = vec![start(0)?, start(1)?];
         member::wait_for_members(GROUP, 2)?;
-        // On the system's library: nothing but the kernel tells of it.
+        // On the system's libpcap: only the kernel reports it.
         let foreign = Program::tcpdump("ftop1", scratch.file("foreign.pcap"))?
             .set("LD_LIBRARY_PATH", "")
             .start(&scratch)?;
@@ -68,7 +68,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Has the members read their counters, as tcpdump does when it is asked for a summary.
+    /// Makes the members read their counters: tcpdump does so when it is asked for a summary.
     fn read_counters(&self) -> Result<()> {
         self.members
             .iter()
@@ -82,7 +82,6 @@ impl Wire {
     }
 }
 
-/// What a device has at `path`, of a whole view.
 fn device<'v>(view: &'v Value, name: &str) -> Result<&'v Value> {
     let mut devices = view["devices"].as_array().context("devices")?.iter();
     let found = devices.find(|device| device["device"] == name);
@@ -103,7 +102,7 @@ fn top(arguments: &[&str]) -> Result<Output> {
     Ok(output)
 }
 
-/// The group keeps the socket of a member that is gone, so that the other's flows stay.
+/// The group keeps the socket of a member that is gone, so that the flows of the other member stay.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_dead_member_of_a_steered_group_is_a_placeholder() {
@@ -407,7 +406,7 @@ fn without_a_reader_no_command_panics() {
         let output = command.stdout(closed()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-        // Standard error may have no reader either: a panic has the status 101.
+        // Standard error may have no reader either. A panic would give the status 101.
         let status = command.stderr(closed()).stdout(closed()).status().unwrap();
         assert!(
             [Some(0), Some(1), Some(2)].contains(&status.code()),
@@ -433,7 +432,7 @@ fn a_shell_that_asks_how_to_enable_is_told_the_line_alone() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
     assert!(output.stdout.starts_with(b"export LD_LIBRARY_PATH='"));
-    // Nobody reads: that is no error either.
+    // Without a reader, the command must not fail either.
     let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
     drop(reader);
     let output = asked(std::os::fd::OwnedFd::from(writer).into());

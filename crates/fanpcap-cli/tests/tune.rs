@@ -1,4 +1,4 @@
-//! `fanpcap tune` on veth devices: what it changes, and that everything comes back.
+//! `fanpcap tune` on veth devices: what it changes, and that it puts everything back.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -15,13 +15,13 @@ use fanpcap_testkit::{Veth, await_for, needs, netns};
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const DEVICE: &str = "ftun1";
 
-/// A pair with four queues in a namespace of its own. Its journals go with it.
+/// Creates a pair with four queues in a separate namespace, and removes its journals afterwards.
 fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         let number = fanpcap_linux::process::netns::inode()?.to_string();
         let journals = ["/run", "/dev/shm"]
             .map(|base| PathBuf::from(base).join("fanpcap-state/tune").join(&number));
-        // A namespace that is gone may have had the number, and have left some.
+        // A former namespace may have had the same number and left journals.
         for journals in &journals {
             let _ = fs::remove_dir_all(journals);
         }
@@ -119,7 +119,7 @@ fn polling_threads_are_placed_and_gone_afterwards() -> Result<()> {
         let done = said(&tune(&arguments)?, true)?;
         ensure!(done.matches(": done").count() >= 5, "{done}");
         ensure!(has("value threaded on")? && has("value feature.rx-gro on")?);
-        // A machine of one CPU has nothing else to choose.
+        // A machine with one CPU has no other choice.
         ensure!(facts()?.contains("value napi.1 "), "{done}");
         let again = said(&tune(&arguments)?, true)?;
         ensure!(again.contains("nothing to change"), "{again}");
@@ -219,7 +219,8 @@ fn the_device_of_the_default_route_is_refused_unless_forced() -> Result<()> {
             &tune(&[DEVICE, "--queues", "2", "--apply", "--force"])?,
             true,
         )?;
-        // The host sends on it: transmit queues are placed too, and merging stays as it is.
+        // The host sends through the device, so transmit queues are placed too, and merging does
+        // not change.
         ensure!(has(AFTER)? && !has("value xps.0")? && !has("value xps.1")?);
         said(&tune(&["--restore"])?, true)?;
         ip("addr del 192.0.2.1/24 dev ftun1")
@@ -236,7 +237,7 @@ fn a_command_is_measured_before_and_after() -> Result<()> {
         let after = done.find("after: 0 packets").context("after")?;
         ensure!(before < after && has(AFTER)?, "{done}");
         said(&tune(&["--restore"])?, true)?;
-        // It fails when it runs for the second time.
+        // The command fails on its second run.
         let second = "mkdir \"${TMPDIR:-/tmp}/fanpcap-tune-$PPID\"";
         let arguments = [DEVICE, "--queues", "2", "--apply", "--for", second];
         let failed = tune(&arguments)?;
@@ -298,7 +299,7 @@ fn errors_say_what_is_wrong() -> Result<()> {
 #[ignore = "needs root: a network namespace"]
 fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Result<()> {
     within(|| {
-        // As a container that shares /run/fanpcap can plant it.
+        // A container that shares /run/fanpcap can plant such a journal.
         let number = fanpcap_linux::process::netns::inode()?.to_string();
         let run = Directory::open(Path::new("/run"))?;
         let base = match run.is_in_memory()? {

@@ -1,4 +1,4 @@
-//! `fanpcap verify` on real packets: modes that keep flows together pass, others fail with
+//! `fanpcap verify` on real packets. Modes that keep flows together pass, others fail with
 //! examples, and without packets nothing is verified.
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ fn verify(arguments: &[&str]) -> Result<Output> {
     Ok(command.output()?)
 }
 
-/// The status and the JSON, with traffic of its own.
+/// The status and the JSON, with traffic that verify generates.
 fn verified(arguments: &[&str]) -> Result<(i32, Value)> {
     let output = verify(&[&["--generate", "fvr0", "--json"], arguments].concat())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -108,7 +108,7 @@ fn a_mode_that_splits_flows_fails_with_examples() -> Result<()> {
 #[ignore = "needs root: packets in a namespace"]
 fn directions_at_different_members_fail() -> Result<()> {
     within(|| {
-        // By the source address alone.
+        // Steers by the source address alone.
         let (status, told) = verified(&["--fanout", "main = ip >-> steer_field 26 4"])?;
         assert_eq!(status, 3, "{told}");
         assert_eq!(
@@ -138,7 +138,7 @@ fn without_packets_nothing_is_verified() -> Result<()> {
     })
 }
 
-/// Members that others already have in the group take their part, and are disturbed in nothing.
+/// Other members that are already in the group get their share undisturbed.
 #[test]
 #[ignore = "needs root: packets in a namespace"]
 fn settings_do_not_choose_the_group() -> Result<()> {

@@ -30,9 +30,9 @@ pub struct Device {
     text: String,
     engine: Option<Driver>,
     parts: Vec<Part>,
-    /// The string named several devices.
+    /// The device is one of several in the string.
     is_part: bool,
-    /// Packet sockets stand in for the engine.
+    /// Whether packet sockets replace the engine.
     is_fallback: bool,
 }
 
@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// One device of a string that names several, as a device string.
+    /// The device string of one device, for a string that names several.
     #[must_use]
     pub fn of_part(&self, part: &Part) -> Device {
         Device {
@@ -82,7 +82,7 @@ impl Device {
         }
     }
 
-    /// The device with packet sockets in the place of the engine.
+    /// The device with packet sockets instead of the engine.
     #[must_use]
     pub fn falling_back(self) -> Device {
         Device {
@@ -91,18 +91,18 @@ impl Device {
         }
     }
 
-    /// Whether the string named several devices, which are read together.
+    /// Whether the device is one of several in the string, which are read together.
     pub fn is_part(&self) -> bool {
         self.is_part
     }
 
-    /// Whether packet sockets stand in for the XDP engine.
+    /// Whether packet sockets replace the engine.
     pub fn is_fallback(&self) -> bool {
         self.is_fallback
     }
 
-    /// Whether the string names an engine that needs no device (`pfq`), and none. The handle is
-    /// then on its group's device.
+    /// Whether the string names an engine without a device, which is allowed for `pfq`. The handle
+    /// is then on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
         self.engine.is_some_and(Driver::names_group)
@@ -134,7 +134,7 @@ impl Device {
     }
 
     /// The name for the system's library: the interface of a virtual device, else the string
-    /// unchanged. So prefixes that the system's library knows itself (`dpdk:0`) keep working.
+    /// unchanged. So prefixes of the system's library (`dpdk:0`) still work.
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
             // This handle is never activated.
@@ -155,7 +155,7 @@ fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool 
 /// libpcap's name for all devices.
 pub const ANY: &str = "any";
 
-/// Devices of the system's library that take a `:NUMBER` of their own.
+/// Devices of the system's library with a `:NUMBER` that is not ours.
 const SYSTEM_DEVICES: [&str; 2] = ["nflog", "nfqueue"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The names of engines in settings, and what planner, errors and manual know of each: a table.
+//! The engines that settings can name, with their properties: a table.
 
 use std::fmt;
 
@@ -6,7 +6,6 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub struct Driver(&'static Row);
 
-/// What is known of an engine.
 #[derive(Debug)]
 struct Row {
     name: &'static str,
@@ -18,12 +17,13 @@ struct Row {
 /// How an engine takes packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// By packet sockets, whose rings are read (packet(7)).
+    /// Packet sockets, whose rings are read (packet(7)).
     Sockets,
-    /// From devices that it takes, into rings of its own. It runs steering programs and classes of
-    /// members, and may keep packets from the host. `fanpcap-engines` has the engine of this name.
+    /// The engine attaches to devices and has its own rings. It runs steering programs and classes
+    /// of members, and may keep packets from the host. `fanpcap-engines` has the engine of this
+    /// name.
     Devices,
-    /// This version has it not, for this reason.
+    /// This version does not have the engine, for this reason.
     Absent(&'static str),
 }
 
@@ -81,12 +81,12 @@ impl Driver {
         self.kind() == Kind::Sockets
     }
 
-    /// Whether the engine takes devices, and fills rings of its own.
+    /// Whether the engine attaches to devices and has its own rings.
     pub fn takes_devices(self) -> bool {
         self.kind() == Kind::Devices
     }
 
-    /// Why this version has not the engine; `None` if it has.
+    /// Why this version does not have the engine; `None` if it does.
     pub fn absent(self) -> Option<&'static str> {
         match self.kind() {
             Kind::Absent(reason) => Some(reason),
@@ -104,7 +104,7 @@ impl Driver {
         self.0.names_group
     }
 
-    /// The names of the engines that take devices, for messages.
+    /// The names of the engines that have their own rings, for messages.
     pub fn of_devices() -> String {
         let takers = Driver::all().filter(|engine| engine.takes_devices());
         let names: Vec<&str> = takers.map(Driver::name).collect();

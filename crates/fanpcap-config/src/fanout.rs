@@ -28,16 +28,14 @@ pub struct Script {
     mode: Mode,
     weight: Option<u16>,
     options: GroupOptions,
-    /// The class, and where its option begins.
+    /// The class, and the byte at which its option begins.
     class: Option<(u8, usize)>,
 }
 
 /// How a steering program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
-    /// By its text.
     Text,
-    /// By the path of a file with its text.
     File,
     /// By the name of a mode that is a steering program.
     Named(&'static str),
@@ -47,7 +45,7 @@ impl Fanout {
     /// Parses a mode, a steering program, or `file:PATH`.
     ///
     /// # Errors
-    /// A mistake in a mode, at its byte. Steering programs are not parsed yet.
+    /// A mistake in a mode, with its byte. Steering programs are not parsed yet.
     pub fn parse(source: Source) -> Result<Self, Fault> {
         let text = source.text();
         let (written, of) = if let Some(path) = path(text) {
@@ -90,7 +88,7 @@ impl Script {
         Self::of_title(DEFAULT)
     }
 
-    /// The steering program with this title, if its title is its name or has the whole of its text.
+    /// The steering program with this title, if the title is its name or contains its whole text.
     pub fn of_title(title: &str) -> Self {
         let source = |text| Source::new("the group", text);
         if named(title).is_some() {
@@ -114,18 +112,18 @@ impl Script {
         self.mode
     }
 
-    /// The weight of the member that brings the steering program, if one is given.
+    /// The weight of the member that asks for the steering program, if one is given.
     pub fn weight(&self) -> Option<u16> {
         self.weight
     }
 
-    /// The class of the member that brings the steering program, 1 to 63; `None`: the default
+    /// The class of the member that asks for the steering program, 1 to 63; `None`: the default
     /// class.
     pub fn class(&self) -> Option<u8> {
         self.class.map(|(class, _)| class)
     }
 
-    /// The report of a fault of the option that gives the class.
+    /// The report of a fault in the option that gives the class.
     pub(crate) fn blame_class(&self, fault: Fault) -> Report {
         self.blame(fault.shift(self.class.map_or(0, |(_, at)| at)))
     }
@@ -135,7 +133,7 @@ impl Script {
         self.options
     }
 
-    /// Returns the text of the steering program; reads the file if it is in one.
+    /// Returns the text of the steering program, and reads its file if there is one.
     ///
     /// # Errors
     /// When the file can't be read.
@@ -155,22 +153,22 @@ impl Script {
         }
     }
 
-    /// Returns the title for messages: the name, or the beginning of the text in one line; and
-    /// the group's options.
+    /// Returns the title for messages: the name, or the beginning of the text in one line, with the
+    /// group's options.
     pub(crate) fn title(&self, text: &str) -> String {
         let options = options::group_text(self.options);
         match self.written {
             Written::Named(name) => format!("{name}{options}"),
             Written::Text | Written::File => {
                 let words = text.split_whitespace();
-                // In front, as a long text is cut off.
+                // Options first, because a long text is cut.
                 let words = Some(options.as_str()).into_iter().chain(words);
                 words.collect::<Vec<_>>().join(" ").trim_start().to_owned()
             }
         }
     }
 
-    /// The text as [`Script::of_title`] reads it: behind the group's options, if it has some.
+    /// The text as [`Script::of_title`] reads it: the group's options, if any, and the text.
     pub(crate) fn whole(&self, text: &str) -> String {
         let mut whole = options::group_text(self.options);
         if !whole.is_empty() {
@@ -200,7 +198,7 @@ fn named(text: &str) -> Option<&'static str> {
     mode::program_named(head)
 }
 
-/// Whether a text is meant as a steering program, correct or not, rather than as a mode.
+/// Whether a text is meant as a steering program, even a wrong one, and not as a mode.
 fn is_program(text: &str) -> bool {
     let head = text.split('+').next().unwrap_or_default().trim();
     let first = head.split_whitespace().next().unwrap_or_default();
@@ -236,7 +234,6 @@ fn read(path: &str) -> Result<Source, Fault> {
     Ok(Source::new(path, &String::from_utf8_lossy(&bytes)).shown(is_shown))
 }
 
-/// The fault of a steering program that is too long.
 pub(crate) fn too_long() -> Fault {
     let message = format!("the program is longer than {PROGRAM_MAX} bytes");
     Fault::new("program-too-long", message).hint("shorten it")

@@ -1,5 +1,5 @@
-//! Settings: turns pcap.conf, the variables `PCAP_*` and the application's call into the plan of a
-//! handle.
+//! Settings: makes the plan of a handle from pcap.conf, the variables `PCAP_*` and the
+//! application's call.
 #![forbid(unsafe_code)]
 
 pub mod report;

@@ -29,7 +29,7 @@ pub enum ModeKind {
 }
 
 impl ModeKind {
-    /// All kinds of the kernel, in the order in which messages list them.
+    /// All kernel modes, in the order in which messages list them.
     pub const ALL: [ModeKind; 6] = [
         ModeKind::Hash,
         ModeKind::Lb,
@@ -65,7 +65,7 @@ impl ModeKind {
         }
     }
 
-    /// Whether a word is the name or alias of a kind of the kernel.
+    /// Whether a word is the name or alias of a kernel mode.
     pub(crate) fn is_name(word: &str) -> bool {
         ModeKind::named(&word.to_ascii_lowercase()).is_some()
     }
@@ -101,7 +101,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Parses `hash`, `LB + rollover` and the like. The fault has the byte of the wrong word.
+    /// Parses `hash`, `LB + rollover` and the like. The fault gives the byte of the wrong word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
         let name = text.split('+').next().unwrap_or_default();
         let options = Options::parse(ModeKind::parse(name)?, text)?;
@@ -196,14 +196,13 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     let near = named_elsewhere(lower).or_else(|| nearest(lower, names));
     let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
     match near {
-        // Mode flow is a steering program, which needs one capability more.
+        // Mode `flow` is a steering program, which needs CAP_BPF as well.
         Some("flow") => fault.hint("did you mean 'flow', or 'hash' (without CAP_BPF)?"),
         near => fault.nearest(near.map(str::to_owned), one_of()),
     }
 }
 
-/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls by this
-/// lower-case name.
+/// The mode for a lower-case name of PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`).
 fn named_elsewhere(lower: &str) -> Option<&'static str> {
     let name = PREFIXES.iter().find_map(|it| lower.strip_prefix(it))?;
     let kind = ModeKind::named(name).map(ModeKind::name);

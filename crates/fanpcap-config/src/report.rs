@@ -9,7 +9,7 @@ pub struct Place {
     pub source: String,
     /// Line number, from 1.
     pub line: usize,
-    /// Column in characters, from 1; one past the end if something is missing there.
+    /// Column in characters, from 1. If something is missing at the end, one past the end.
     pub column: usize,
     /// The line itself.
     pub text: String,
@@ -72,7 +72,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report as text of at most `limit` bytes, what matters most first:
+    /// The report as text of at most `limit` bytes, the most important part first:
     ///
     /// ```text
     /// /etc/pcap.conf:3:10: unknown mode 'hsah'; did you mean 'hash'?
@@ -110,8 +110,8 @@ impl Report {
 }
 
 impl Report {
-    /// The position alone, without the line or words of it: for a file that the process may read,
-    /// and not the user for whom it runs.
+    /// Keeps only the position, without words of the line: the process may read the file, but the
+    /// user for whom it runs may not.
     pub(crate) fn withheld(self) -> Report {
         let place = self.place.map(|place| Place {
             text: String::new(),
@@ -134,12 +134,12 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// A mistake in a text whose place only the caller knows.
+/// A mistake in a text. Only the caller knows the place of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Its section in docs/errors.md.
     pub slug: &'static str,
-    /// The byte of the text at which the caret goes.
+    /// The byte of the text under which the caret stands.
     pub offset: usize,
     /// What is wrong.
     pub message: String,
@@ -182,7 +182,7 @@ impl Fault {
         }
     }
 
-    /// The report of the fault in a line with this source and number.
+    /// The report of the fault, in line `line` of `source`.
     pub fn at(self, source: &str, line: usize, text: &str) -> Report {
         let place = Place::new(source, line, text, self.offset);
         self.report(place)
@@ -229,13 +229,13 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// Makes foreign text, such as the name of an application or a device, safe to print: no character
-/// acts on a terminal or hides.
+/// Makes foreign text, such as the name of an application or a device, safe to print. Replaces
+/// characters that control a terminal or are invisible.
 pub fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Replaces a character that acts on a terminal or hides, by one of the same width.
+/// Replaces a character that controls a terminal or is invisible by one of the same width.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -246,7 +246,7 @@ fn harmless(c: char) -> char {
     }
 }
 
-/// A long path without its middle.
+/// Shortens a long path in the middle.
 pub(crate) fn shorten(source: &str) -> String {
     let count = source.chars().count();
     if count <= SOURCE_HEAD + ELLIPSIS.len() + SOURCE_TAIL {

@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the environment and the config file that it or the machine names.
+    /// Reads the environment, and the config file that the environment names or the machine has.
     pub fn load(environment: &Environment) -> Result<Settings, Report> {
         let Some(path) = config_path(environment) else {
             return Settings::parse(environment, "", "");
@@ -65,7 +65,7 @@ impl Settings {
         config_path(environment)
     }
 
-    /// Whether nothing is set, so that the system's library handles every handle.
+    /// Whether nothing is set. The system's library then handles every handle.
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.file.is_empty()
     }
@@ -76,7 +76,7 @@ impl Settings {
             .and_then(|entry| entry.value.group())
     }
 
-    /// The environment's entry, or else the file's, for `key` and every handle.
+    /// The entry for `key` and every handle: the environment's, or else the file's.
     fn for_all(&self, key: Key) -> Option<&Entry> {
         let lists = [&self.environment, &self.file];
         lists
@@ -90,7 +90,7 @@ fn find<'a>(list: &'a [Entry], key: Key, target: &Target) -> Option<&'a Entry> {
         .find(|entry| entry.key == key && entry.target == *target)
 }
 
-/// PCAP_CONFIG, else the first of /etc/pcap.conf and $HOME/.pcap.conf that exists.
+/// The path in PCAP_CONFIG, else the first of /etc/pcap.conf and $HOME/.pcap.conf that exists.
 fn config_path(environment: &Environment) -> Option<PathBuf> {
     if let Some(path) = environment.value(CONFIG) {
         return Some(PathBuf::from(path));
@@ -104,8 +104,8 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
 }
 
 /// Whether root or the process's effective user owns the config file in a home. A process may run
-/// with another user's HOME, as sudo can keep it. That user must not control the process, and must
-/// not read a file through a link and our error messages.
+/// with another user's HOME, which sudo can keep. That user must not control the process. Nor may
+/// the user read a file through a symbolic link and our error messages.
 fn is_own_home(home: &Path, file: &Path) -> bool {
     let is_safe = |it: fs::Metadata| is_roots_or_own(&it) && it.mode() & WORLD_WRITES == 0;
     fs::metadata(home).is_ok_and(is_safe)
@@ -115,11 +115,11 @@ fn is_own_home(home: &Path, file: &Path) -> bool {
 
 /// The bit of a mode that lets every user write.
 const WORLD_WRITES: u32 = 0o002;
-/// The one for the group's.
+/// The same for the file's group.
 const GROUP_WRITES: u32 = 0o020;
 
-/// Why others than root and the process's effective user may change the machine's config file.
-/// Members of root's group may.
+/// Why the machine's config file is not trusted: users other than root and the process's effective
+/// user may change it. Members of root's group may.
 fn distrust(about: &fs::Metadata) -> Option<String> {
     let mode = about.mode() & 0o7777;
     let writes = match about.gid() {
@@ -132,9 +132,9 @@ fn distrust(about: &fs::Metadata) -> Option<String> {
     }
 }
 
-/// Reads the config file. Refuses pipes and terminals, which would give other settings each time
-/// that a handle is opened. /dev/null stands for no file. The machine's file is for all users.
-/// Returns also whether messages may show the file's lines.
+/// Reads the config file. Refuses pipes and terminals, whose content would differ each time a
+/// handle is opened. /dev/null stands for no file. The machine's file is for all users. Also
+/// returns whether messages may show the file's lines.
 fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
@@ -166,7 +166,7 @@ fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     Ok((text, directory::is_for_caller(&about)))
 }
 
-/// Adds the origin of the path and a hint.
+/// Adds the origin of the path, and a hint.
 fn unreadable(fault: Fault, environment: &Environment) -> Report {
     match environment.value(CONFIG) {
         Some(path) => fault
@@ -286,7 +286,7 @@ mod tests {
             };
             assert!(error.contains(&expected), "{error}");
         }
-        // Who names the file knows it.
+        // The file may be shown to a user who names it.
         let named = machine.environment(file.to_str().unwrap());
         assert_eq!(machine.group(&named), Some(1));
     }
@@ -308,7 +308,7 @@ mod tests {
 
     fn error_in_time(load: impl FnOnce() -> Result<(), Report> + Send + 'static) -> String {
         let (done, result) = std::sync::mpsc::channel();
-        // Nobody joins it, as it may wait for ever.
+        // The thread is not joined, because it may wait for ever.
         std::thread::spawn(move || done.send(load()));
         let limit = std::time::Duration::from_secs(60);
         let result = result.recv_timeout(limit).expect("it waits");
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: reads the kernel's log"]
     fn a_regular_file_that_blocks_is_an_error() {
-        // Reading it waits for the kernel's next message, where the caller may read it at all.
+        // A read of it waits for the kernel's next message, if the caller may read it at all.
         for error in errors(&Machine::new("blocks"), Path::new("/proc/kmsg")) {
             assert!(error.contains("cannot read "), "{error}");
             assert!(error.contains("(os error 11)"), "{error}");

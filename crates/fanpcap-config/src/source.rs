@@ -5,19 +5,19 @@ use crate::report::{Fault, Place, Report};
 /// The longest steering program, in bytes.
 pub const PROGRAM_MAX: usize = 64 * 1024;
 
-/// A text with its place. Two are equal when their texts are equal, wherever they are.
+/// A text with its place. Two sources are equal if their texts are, whatever their places.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,
     /// The surrounding text: lines of a file, a variable with its name, or an argument.
     whole: String,
-    /// Where each piece begins, in the text and in `whole`.
+    /// Where each piece of the text begins, in the text and in `whole`.
     pieces: Vec<(usize, usize)>,
     /// The name of the place in error messages.
     name: String,
     /// The number of the first line of `whole`.
     line: usize,
-    /// Whether messages must not show it.
+    /// Whether messages must not show the text.
     is_withheld: bool,
 }
 
@@ -30,7 +30,8 @@ impl PartialEq for Source {
 impl Eq for Source {}
 
 impl Source {
-    /// The `len` bytes of `whole` from `at` on. `whole` begins in line `line` of the place `name`.
+    /// The `len` bytes of `whole` from byte `at` on. `whole` begins in line `line` of the place
+    /// `name`.
     pub(crate) fn within(name: &str, line: usize, whole: &str, at: usize, len: usize) -> Self {
         Self {
             text: whole[at..at + len].to_owned(),
@@ -42,12 +43,12 @@ impl Source {
         }
     }
 
-    /// A text that is all of the place `name`.
+    /// A text that is the whole content of the place `name`.
     pub fn new(name: &str, text: &str) -> Self {
         Self::within(name, 1, text, 0, text.len())
     }
 
-    /// The same text, of which messages show lines only if `is_shown`.
+    /// The same text. Messages show its lines only if `is_shown`.
     pub(crate) fn shown(self, is_shown: bool) -> Self {
         Self {
             is_withheld: !is_shown,
@@ -55,7 +56,7 @@ impl Source {
         }
     }
 
-    /// An empty text, to which lines are added from line `line` on.
+    /// An empty text, to which lines are added. The first one has number `line`.
     pub(crate) fn lines_from(name: &str, line: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -78,7 +79,7 @@ impl Source {
         &self.text
     }
 
-    /// The place of the text's byte `offset`; at most one past its last word.
+    /// The place of the text's byte `offset`, but at most the end of its last word.
     fn place(&self, offset: usize) -> Place {
         let offset = offset.min(self.text.trim_end().len());
         let piece = self.pieces.iter().rev().find(|(from, _)| *from <= offset);
@@ -92,7 +93,6 @@ impl Source {
         Place::new(&self.name, line, shown, at - begin)
     }
 
-    /// The report of a fault in the text.
     pub(crate) fn blame(&self, fault: Fault) -> Report {
         let place = self.place(fault.offset);
         let report = fault.report(place);

@@ -13,7 +13,7 @@ use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
 
-/// A compiled steering program. Two are equal when they do the same.
+/// A compiled steering program. Two are equal if they do the same.
 #[derive(Debug)]
 pub struct Steering {
     code: Code,
@@ -22,7 +22,7 @@ pub struct Steering {
     options: GroupOptions,
 }
 
-/// What a steering program is compiled for.
+/// The code for one kind of engine.
 #[derive(Debug)]
 enum Code {
     Sockets(Box<Compiled>),
@@ -41,7 +41,7 @@ impl Steering {
     /// Compiles a steering program, for Ethernet.
     ///
     /// # Errors
-    /// A mistake in the program, at its line; or a reason against the whole program, at the place
+    /// A mistake in the steering program, with its line. If the whole program is unfit, the place
     /// that asks for it.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| {
@@ -51,7 +51,7 @@ impl Steering {
         Self::with(script, pcap, &compile)
     }
 
-    /// Compiles a steering program for a group on an engine that takes devices.
+    /// Compiles a steering program for a group on an engine other than packet sockets.
     ///
     /// # Errors
     /// As [`Steering::compile`].
@@ -87,7 +87,7 @@ impl Steering {
         }
     }
 
-    /// The steering program of a group on an engine that takes devices.
+    /// The compiled steering program of a group on an engine other than packet sockets.
     pub fn for_engine(&self) -> Option<&ForEngine> {
         match &self.code {
             Code::Sockets(_) => None,
@@ -103,45 +103,45 @@ impl Steering {
         }
     }
 
-    /// The name of the steering program, or the beginning of its text; and the options of its
+    /// The name of the steering program, or the beginning of its text, with the options of its
     /// groups.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The whole text, from which [`Script::of_title`] makes the same steering program.
+    /// The whole text. [`Script::of_title`] makes the same steering program from it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it gives packets to classes of members.
+    /// Whether the steering program gives packets to classes.
     pub fn classifies(&self) -> bool {
         self.for_engine().is_some_and(ForEngine::classifies)
     }
 
-    /// Which buckets move to level the loads of its groups' members.
+    /// Which buckets move, if its groups are balanced.
     pub fn balance(&self) -> Option<Balance> {
         self.options.balance
     }
 
-    /// Whether its groups have one device: a sticky group remembers flows of one, and a balanced
-    /// group counts the packets of one.
+    /// Whether its groups have only one device: a sticky group remembers the flows of one device,
+    /// and a balanced group counts the packets of one device.
     pub fn is_of_one_device(&self) -> bool {
         self.options != GroupOptions::default()
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
-    /// On an engine that takes devices the group's BPF program does it.
+    /// On other engines the group's BPF program does both.
     pub fn has_filter(&self) -> bool {
         self.compiled().is_some_and(|it| it.filter().is_some())
     }
 
-    /// Whether the members' filtering parts count.
+    /// Whether the members' filtering parts have counters.
     pub fn counts(&self) -> bool {
         self.compiled().is_some_and(|it| it.parts().counts())
     }
 
-    /// Whether the members' filtering part of `other` drops and counts the same packets.
+    /// Whether the filtering parts of both steering programs drop and count the same packets.
     pub fn filters_as(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|it| it.compiled().map(|it| it.parts().filtering()));
         own == others
@@ -163,7 +163,7 @@ fn balanced_classes() -> Fault {
     Fault::new("balance-and-classes", message).hint("leave one of them out")
 }
 
-/// Why a kernel fanout group can't run a correct steering program.
+/// Why a kernel group can't run a steering program that is otherwise correct.
 fn unfit(error: &EbpfError) -> Fault {
     match error {
         EbpfError::Unfit(unfit) => Fault::new("program-needs-hub", unfit.what.clone()),

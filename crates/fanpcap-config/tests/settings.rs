@@ -1,4 +1,4 @@
-//! Properties of settings over generated files and variables; PROPTEST_CASES sets how many.
+//! Properties of settings over generated files and variables. PROPTEST_CASES sets how many.
 
 use fanpcap_config::device::Device;
 use fanpcap_config::driver::Driver;
@@ -120,14 +120,14 @@ const ODD: [char; 20] = [
     '\u{1f980}',
 ];
 
-/// Which change a near-valid text gets, and where; most get none.
+/// How a near-valid text is changed, and where. Most texts are not changed.
 type Change = (u8, usize, usize);
 
 fn change() -> impl Strategy<Value = Change> {
     (0..10u8, 0..40usize, 0..ODD.len())
 }
 
-/// The text with a character gone, doubled, swapped with the next, or an odd one put in.
+/// The text with one character removed, doubled, swapped with the next, or inserted.
 fn changed(text: &str, (change, at, odd): Change) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     let at = at % (chars.len() + 1);
@@ -174,7 +174,7 @@ fn surroundings(variables: &[(String, String)]) -> Environment {
     }
 }
 
-/// A rejection has a place within its line and fits the buffer, with the caret under the place.
+/// A refusal has a place within its line, and fits the buffer with the caret under the place.
 fn check(report: &Report) -> Result<(), TestCaseError> {
     let place = report.place.as_ref().expect("a rejection has a place");
     let length = place.text.chars().count();
@@ -202,7 +202,7 @@ fn check(report: &Report) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The rejection, if any, is in the line of the text that it shows.
+/// A refusal, if any, is in the line of the text that it shows.
 fn check_file(text: &str) -> Result<(), TestCaseError> {
     if let Err(report) = file::parse(text, SOURCE) {
         check(&report)?;
@@ -213,7 +213,7 @@ fn check_file(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A valid assignment as text and as the entry that must come of it.
+/// A valid assignment, as text and as the entry that parsing must return.
 fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
     let device = |n: u16| format!("veth{}.{}", n % 50, n % 3);
     (0..8u8, any::<u16>(), 0..24u8).prop_map(move |(key, n, mode)| {
@@ -282,7 +282,7 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
     })
 }
 
-/// All modes, by number; the options that `rollover` does not have are left out.
+/// All modes, by number. The options that `rollover` does not have are left out.
 fn numbered(n: u8) -> Mode {
     let kind = ModeKind::ALL[usize::from(n % 6)];
     Mode {

@@ -1,4 +1,4 @@
-//! `fanpcap doctor`: what goes wrong with captures, before it does, and what mends it.
+//! `fanpcap doctor`: finds problems of captures before they occur, and the commands that fix them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Time between the two looks.
+/// Time between the two readings.
 const WHILE: Duration = Duration::from_secs(1);
 
 /// The exit status if packets are lost.
@@ -81,7 +81,7 @@ struct DoctorPage<'a> {
 /// Runs `fanpcap doctor`.
 ///
 /// # Errors
-/// The machine, or what another user gets, can't be looked at.
+/// The machine, or the findings of another user, can't be read.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asked = arguments.device.as_deref();
     let program = arguments.program.as_deref();
@@ -140,7 +140,7 @@ mod tests {
         include_str!("doctor/library.rs"),
     ];
 
-    /// The strings behind `before` in a source.
+    /// The strings that follow `before` in a source.
     fn behind<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
         let rests = source
             .match_indices(before)
@@ -165,7 +165,7 @@ mod tests {
     fn what_a_users_doctor_may_find_is_what_concerns_the_caller() {
         let [_, limits, privileges, _, _, _, settings, library] = SOURCES;
         let mut found = names(&[limits, privileges, settings, library]);
-        // An application that runs is looked at as root.
+        // A running application is examined as root.
         found.retain(|&it| it != "not-in-group");
         let mut taken = super::user::NAMES;
         taken.sort_unstable();

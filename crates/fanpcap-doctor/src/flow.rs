@@ -2,12 +2,12 @@
 
 use fanpcap_wire::{Endpoint, FlowKey, Frame, Ip, Layers};
 
-/// A packet's flow, and whether the packet goes from the flow's lower end to its higher one.
+/// A packet's flow, and whether the packet goes from the flow's lower end to its higher end.
 pub(crate) fn flow(frame: &[u8]) -> Option<(FlowKey, bool)> {
     flow_of(&layers(frame))
 }
 
-/// The layers of a frame that contains its VLAN tags.
+/// The layers of a frame that still has its VLAN tags.
 pub(crate) fn layers(frame: &[u8]) -> Layers<'_> {
     Layers::of(&Frame {
         bytes: frame,
@@ -19,7 +19,7 @@ pub(crate) fn layers(frame: &[u8]) -> Layers<'_> {
 pub(crate) fn flow_of(layers: &Layers<'_>) -> Option<(FlowKey, bool)> {
     let inner = layers.inner();
     let ip = inner.as_ref().and_then(Layers::ip).or(layers.ip())?;
-    // The header of a fragment or an ICMP error does not name its flow.
+    // A fragment or an ICMP error does not name its flow in its header.
     if ip.is_fragment() || ip.quoted().is_some() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What goes wrong with captures, and what mends it: `fanpcap doctor` looks, `fanpcap verify`
-//! captures on a device and checks the result, `fanpcap tune` sets a device up.
+//! Finds and fixes problems of captures: `fanpcap doctor` examines, `fanpcap verify` captures on a
+//! device and checks the result, `fanpcap tune` sets up a device.
 #![forbid(unsafe_code)]
 
 mod flow;

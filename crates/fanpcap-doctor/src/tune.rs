@@ -1,5 +1,5 @@
-//! `fanpcap tune`: shows how a device should receive for captures, sets it up so, and puts
-//! everything back.
+//! `fanpcap tune`: shows how a device should receive for captures, sets it up, and puts everything
+//! back.
 
 mod text;
 mod measure;
@@ -104,7 +104,7 @@ pub struct Arguments {
 /// Runs `fanpcap tune`.
 ///
 /// # Errors
-/// The device can't be read or changed, or what was changed can't be put back.
+/// The device can't be read or changed, or the changes can't be undone.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Some(name) = &arguments.device else {
         return put_back::all();
@@ -148,7 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     let mut page = text::facts(facts);
-    // Who may not read the journal may read the rest.
+    // A user who may not read the journal may still read the rest.
     if let Ok(journal) = Journal::open(device) {
         page += &text::journal(&journal, &apply::changed_since(device, &journal));
     }
@@ -166,8 +166,8 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What no plan changes, where the XDP engine captures what the host sends: it does so before the
-/// kernel or the NIC cuts that into segments.
+/// A note on what no plan changes: the XDP engine captures what the host sends before the kernel or
+/// the NIC segments it.
 fn unsegmented(device: &Device) -> Option<String> {
     let links = link::links().ok()?;
     let own = links.iter().find(|it| it.index == device.ifindex)?;
@@ -192,7 +192,7 @@ impl Tuning {
         Journal::open(&self.device).map_err(|error| anyhow!("{name}: {error}"))
     }
 
-    /// Undoes what a crash has left, plans, and makes the changes. Returns whether all were made.
+    /// Undoes what a crash has left, plans, and makes the changes. Returns whether all succeeded.
     fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
         let name = &self.device.name;
         let left = journal.recover(&Settings(&self.device));
@@ -262,7 +262,7 @@ impl Tuning {
     }
 }
 
-/// Waits until the process ends or a signal asks this one to.
+/// Waits until the process ends or a signal asks this process to end.
 fn await_end(process: &Process) -> Result<()> {
     while !stop::is_requested() {
         let ended = process.ends_within(Some(LOOK));
@@ -285,5 +285,5 @@ fn status(is_done: bool) -> ExitCode {
     }
 }
 
-/// How often to look for a signal.
+/// Interval of checks for a signal.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! `fanpcap verify`: a live check of a device: are flows split over members, are both directions
-//! together, does the ledger add up, is anything lost.
+//! `fanpcap verify`: a live check of a device. Are flows split over members, are both directions
+//! together, does the ledger add up, is anything lost?
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +67,7 @@ const FAILED: u8 = 3;
 /// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
 const SCHEMA: u32 = 1;
 
-/// How long members may take to find their shares, after the last has joined.
+/// How long members may take to get their shares after the last member has joined.
 const SETTLES: Duration = Duration::from_millis(500);
 
 /// Ethernet's link-layer type (`DLT_EN10MB`).
@@ -81,7 +81,7 @@ struct VerifyPage {
     group: Option<u16>,
     mode: Option<String>,
     seconds: f64,
-    /// Frames that verify has sent itself.
+    /// Frames that verify itself sent.
     generated_packets_total: Option<u64>,
     members: Vec<Share>,
     flows_total: usize,
@@ -141,8 +141,8 @@ struct Witness<'a> {
 #[derive(Debug, Default)]
 struct Watched {
     flows: Flows,
-    /// Packets with an earlier stamp do not count, because not all members had joined. Nanoseconds
-    /// since 1970; `None` until all have.
+    /// Packets with an earlier timestamp do not count, because not all members had joined. In
+    /// nanoseconds since 1970; `None` until all have joined.
     from_ns: Option<i128>,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Witness<'a> {
         Ok(())
     }
 
-    /// The group's mode, as a page tells it.
+    /// The group's mode, from a member page.
     fn mode_of(&self, group: u16) -> Option<String> {
         let index = interface::index(&self.arguments.interface);
         let is_it = |it: &&RosterEntry| it.is_in(group) && Some(it.socket.ifindex) == index;

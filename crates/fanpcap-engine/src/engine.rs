@@ -10,60 +10,60 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What takes packets from devices and puts them into members' rings. Devices are those of the
-/// calling thread's network namespace, by their index.
+/// An engine takes packets from devices and puts them into members' rings. A device is named by its
+/// index in the calling thread's network namespace.
 pub trait Engine: Debug + Sync {
-    /// The name, as the prefix of a device and `driver@DEVICE` have it.
+    /// The engine's name, as in `driver@DEVICE` and as the prefix of a device.
     fn name(&self) -> &'static str;
 
-    /// What the groups' tables call it, another for each engine.
+    /// The engine's number in the groups' tables. No two engines have the same.
     fn id(&self) -> u8;
 
-    /// Memory for the table of a new group, `len` zeros, which its members map, and what steers its
-    /// packets reads.
+    /// Creates the memory for a new group's table: `len` zeros. The members map it, and the
+    /// engine's BPF programs read it.
     ///
     /// # Errors
-    /// `EPERM` without the capability that it takes; `EMFILE` and the like.
+    /// `EPERM` without the capability that it needs; `EMFILE` and the like.
     fn new_table(&self, len: u32) -> io::Result<Table>;
 
-    /// Whether the device is free for the engine, as far as can be told without trying. Takes no
-    /// time and no capability: the caller has locks.
+    /// Checks whether the device is free for the engine, as far as this is known without trying.
+    /// Fast, and needs no capability: the caller holds locks.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the device is not free.
     fn check(&self, ifindex: u32) -> Result<(), Refusal>;
 
     /// Takes a device that no process has taken for this engine. The host still gets its packets.
-    /// The driver may take its time: the caller has no lock. Of several callers one has the device.
+    /// The driver may need a while, so the caller holds no lock. Only one caller gets the device.
     ///
     /// # Errors
-    /// Why the engine can't have it.
+    /// Why the engine can't take it.
     fn take(&self, ifindex: u32) -> Result<Box<dyn TakenDevice>, Refusal>;
 
-    /// Opens a taken device by the [`TakenDevice::descriptors`] of another process. The caller has
-    /// the device's lock.
+    /// Opens a taken device from the [`TakenDevice::descriptors`] of another process. The caller
+    /// holds the device's lock.
     ///
     /// # Errors
-    /// `NotFound` when the engine has lost the device; `InvalidData` when these are others.
+    /// `NotFound` when the engine has lost the device; `InvalidData` for other descriptors.
     fn open_device(
         &self,
         descriptors: Vec<OwnedFd>,
         ifindex: u32,
     ) -> io::Result<Box<dyn TakenDevice>>;
 
-    /// Opens a group's part of a device by the group's descriptor store and by what another member
-    /// has handed over, [`OnDevice::device_descriptors`].
+    /// Opens a group's part of a device, from the group's descriptor store and from the
+    /// [`OnDevice::device_descriptors`] of another member.
     ///
     /// # Errors
-    /// When these are not what they should be.
+    /// When a descriptor is of the wrong kind.
     fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>>;
 
-    /// The counters of a group, for who is no member of it and must know them when its last member
-    /// has ended. `process` is that of the member with this socket (`SO_COOKIE`) in this slot,
-    /// `pid` its number.
+    /// Opens a group's counters for a process that is not a member and must read them after the
+    /// group's last member has ended. `process`, with process id `pid`, is that of the member in
+    /// this slot with this socket (`SO_COOKIE`).
     ///
     /// # Errors
-    /// `NotFound` if the member is not there, or not yet; `EPERM` when the caller may not trace its
+    /// `NotFound` if the member is gone or not there yet; `EPERM` when the caller may not trace its
     /// process.
     fn watch_counters(
         &self,
@@ -76,16 +76,16 @@ pub trait Engine: Debug + Sync {
 
 /// A device that an engine has taken, for all groups on it.
 pub trait TakenDevice: Debug + Send + Sync {
-    /// What every member of every group on the device has, to hand it to newcomers of other groups.
+    /// Descriptors that all members of all groups on the device have, for newcomers.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Readable while a group on the device has no member any more, and the device still serves it.
+    /// Readable while the device still serves a group that has lost its last member.
     fn lifelines(&self) -> BorrowedFd<'_>;
 
-    /// Begins a group, to which no packets come yet.
+    /// Begins a group, which gets no packets yet.
     ///
     /// # Errors
-    /// Why it can't be had.
+    /// Why the group can't begin.
     fn begin(&self, group: &NewGroup<'_>) -> Result<Begun, Refusal>;
 }
 
@@ -107,16 +107,16 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// Its BPF program for received packets, if it is one that steers them.
+    /// Its BPF program for received packets, if that steers them.
     pub program: Option<OwnedFd>,
-    /// Whether that counts for the steering program.
+    /// Whether that BPF program counts for the steering program.
     pub counts: bool,
 }
 
-/// A group's counters, held by a process that is no member: nothing else is kept alive.
+/// A group's counters, held by a process that is not a member. It keeps nothing else alive.
 pub trait WatchedCounters: Debug + Send + Sync {
-    /// Packets for the slot, dropped ones included, and dropped ones, ever since the group began;
-    /// `None` where the member with this socket neither has the slot nor had it last.
+    /// Packets for the slot, dropped ones included; then dropped ones. Both since the group began.
+    /// `None` if the member with this socket neither has the slot nor was its last member.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
 
     /// Packets that came to the group.

@@ -1,7 +1,7 @@
-//! Where a test ends the process: each step of a change has a number. Nothing without the feature
-//! `faults`, which the library that users have is built without.
+//! Steps at which a test ends the process: each step of a change has a number. Does nothing without
+//! the feature `faults`, without which the released library is built.
 
-/// A step of a change is about to be made.
+/// Call before each step of a change.
 #[cfg(not(feature = "faults"))]
 pub fn step() {}
 
@@ -20,7 +20,7 @@ mod counted {
     /// The steps so far, and the one at which to end.
     static WORDS: OnceLock<Option<[Word; 2]>> = OnceLock::new();
 
-    /// Counts the step in the file that `FANPCAP_FAULTS` names, or ends at it as by kill -9.
+    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the last step.
     pub fn step() {
         let open = || {
             let path = env::var_os("FANPCAP_FAULTS")?;

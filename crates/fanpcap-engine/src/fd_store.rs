@@ -1,6 +1,6 @@
-//! The descriptor store: file descriptors that a group, or a device's registry, keeps for as long
-//! as it has a member. They lie in the queue of a Unix socket, and all members have both ends of
-//! that socket. The kernel closes the descriptors with the last process that has an end open.
+//! The descriptor store of a group, or of a device's registry, lasts as long as its members. Its
+//! descriptors lie in the queue of a Unix socket, and all members have both ends of that socket.
+//! The kernel closes the descriptors with the last process that has an end open.
 //!
 //! Every entry is in the queue at all times. `find` peeks. `remove` turns the queue round: it
 //! appends the entry at the head once more before it dequeues that entry. A process that dies in
@@ -20,11 +20,11 @@ pub enum StoredFd {
     /// The epoll instance that has all lifelines.
     Lifelines,
     /// The read end of a lifeline. The kernel reports a hang-up there when the lifeline's owner has
-    /// ended. Of a member: the cookie of its socket (`SO_COOKIE`). Of a group on a device: the word
-    /// of its group slot.
+    /// ended. The number is a member's socket cookie (`SO_COOKIE`), or in a device registry the
+    /// word of a group slot.
     Lifeline(u64),
-    /// A member's socket, its page if it has one, and its rings if an engine fills its own; by the
-    /// cookie of the socket.
+    /// A member's socket, its page if it has one, and its rings if an engine fills its own. The
+    /// number is the socket's cookie.
     Member(u64),
     /// Descriptors of the engine. The engine chooses the number, which is not that of [`NEXT`] in a
     /// group's store.
@@ -71,17 +71,17 @@ const LEN: usize = 9;
 const STEP: u32 = 9;
 const _: () = assert!(LEN == STEP as usize);
 
-/// Descriptors of an entry at most, as [`StoredFd::Member`] may have.
+/// The most descriptors of an entry: as many as [`StoredFd::Member`] may have.
 const DESCRIPTORS: usize = message::DESCRIPTORS_MAX;
 
-/// Entries that are read at most: two of each of 256 slots, and the group's own. A hostile member
+/// The most entries that are read: two for each of 256 slots, and the group's own. A hostile member
 /// could append more.
 const ENTRIES_MAX: u32 = 1024;
 
-/// Bytes for the messages of 256 members; the kernel charges 768 for each.
+/// Bytes for the messages of 256 members; the kernel charges 768 for a message.
 const SEND_BUFFER: u32 = 1 << 20;
 
-/// Bytes that three messages take at most: a newcomer's two entries, and the one that a removal
+/// The most bytes that three messages need: a newcomer's two entries, and the entry that a removal
 /// appends before it dequeues.
 const ROOM: u32 = 3 * 1024;
 
@@ -102,16 +102,16 @@ impl FdStore {
     /// `EMFILE` and the like.
     pub fn new() -> io::Result<Self> {
         let [into, out_of] = unix::pair()?;
-        // Best effort: less is enough for fewer members.
+        // Best effort: fewer members need less.
         let _ = unix::set_send_buffer(into.as_fd(), SEND_BUFFER);
         Ok(Self { into, out_of })
     }
 
-    /// The store with these two ends, which another member has handed over. Also returns the epoll
-    /// instance that has the lifelines.
+    /// Opens the store with these two ends, which another member has handed over. Also returns the
+    /// epoll instance of the lifelines.
     ///
     /// # Errors
-    /// `InvalidData` if the queue has no such instance: it is no store then.
+    /// `InvalidData` if the queue has no such instance: it is not a store then.
     pub fn of(into: OwnedFd, out_of: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let store = Self { into, out_of };
         let lifelines = store.find(StoredFd::Lifelines)?;
@@ -134,8 +134,8 @@ impl FdStore {
         if unix::send_room(self.into.as_fd())? < ROOM {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
         }
-        // The kernel limits descriptors in queues by user, and does not tell the count. So this
-        // puts more of them into another queue than a newcomer needs.
+        // The kernel limits the descriptors that a user has in queues, but does not show their
+        // number. So put more of them into another queue than a newcomer needs.
         let [into, _out_of] = unix::pair()?;
         let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
         message::send(into.as_fd(), &[0], &many)?;
@@ -145,8 +145,8 @@ impl FdStore {
     /// Appends duplicates of these descriptors.
     ///
     /// # Errors
-    /// `EAGAIN` where the queue is full (net.core.wmem_max), `QuotaExceeded` where the user has as
-    /// many descriptors in queues as a process may open (`RLIMIT_NOFILE`).
+    /// `EAGAIN` if the queue is full (net.core.wmem_max), `QuotaExceeded` if the user has as many
+    /// descriptors in queues as a process may open (`RLIMIT_NOFILE`).
     pub fn put(&self, entry: StoredFd, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         message::send(self.into.as_fd(), &entry.encode(), descriptors)
     }
@@ -154,7 +154,7 @@ impl FdStore {
     /// Returns duplicates of the descriptors of an entry; `None` if there is no such entry.
     ///
     /// # Errors
-    /// Those of recvmsg(2).
+    /// The errors of recvmsg(2).
     pub fn find(&self, wanted: StoredFd) -> io::Result<Option<Vec<OwnedFd>>> {
         let mut found = None;
         self.visit(&mut |entry, descriptors| {
@@ -170,7 +170,7 @@ impl FdStore {
     /// Calls `look` for each entry until it returns false.
     ///
     /// # Errors
-    /// Those of recvmsg(2).
+    /// The errors of recvmsg(2).
     pub fn visit(&self, look: &mut dyn FnMut(StoredFd, Vec<OwnedFd>) -> bool) -> io::Result<()> {
         for offset in (0..ENTRIES_MAX * STEP).step_by(LEN) {
             let Some((entry, descriptors)) = self.peek(offset)? else {
@@ -183,10 +183,10 @@ impl FdStore {
         Ok(())
     }
 
-    /// Removes an entry, if there is one, and the duplicates of others that a death has left.
+    /// Removes an entry, if there is one, and duplicates that a dead process has left.
     ///
     /// # Errors
-    /// Those of sendmsg(2) and recvmsg(2). Nothing but duplicates is removed then.
+    /// The errors of sendmsg(2) and recvmsg(2). Only duplicates are removed then.
     pub fn remove(&self, unwanted: StoredFd) -> io::Result<()> {
         let mut rest = Vec::new();
         self.visit(&mut |entry, _| {
@@ -278,7 +278,7 @@ mod tests {
             count += 2;
         }
         assert!(count > 10, "{count}");
-        // A death has left each of the first three twice.
+        // A dead process has left each of the first three twice.
         for cookie in 0..3 {
             store
                 .put(StoredFd::Member(cookie), &[pipe.write.as_fd()])
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_all_members_of_a_kernel_group() {
-        // What net.core.wmem_max gives by default, and what CAP_NET_ADMIN does.
+        // The buffer by default (net.core.wmem_max), and with CAP_NET_ADMIN.
         for bytes in [2 * 212_992, SEND_BUFFER] {
             let store = FdStore::new().unwrap();
             unix::set_send_buffer(store.into.as_fd(), bytes).unwrap();

@@ -1,7 +1,7 @@
-//! What an engine that fills rings by slots has counted for a whole group.
+//! The ledger of a group: what an engine that fills rings by slots has counted for it.
 
-/// What has become of the packets that came to a group, since it began. Where each packet goes to
-/// one member at most, `offered` is the sum of all others but `at_ns`.
+/// What has become of the packets that came to a group since it began. If no packet goes to several
+/// members, `offered` is the sum of all other fields except `at_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// When this was read, nanoseconds of `CLOCK_MONOTONIC`.

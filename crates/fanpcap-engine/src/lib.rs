@@ -1,13 +1,13 @@
-//! What every engine is to the groups whose members it serves: [`Engine`], [`TakenDevice`],
-//! [`OnDevice`] and [`MemberIo`]; and what engines and membership share, the store of descriptors
-//! and the directories of their state.
+//! The interface of engines to groups: [`Engine`], [`TakenDevice`], [`OnDevice`], [`MemberIo`].
+//! Also what engines and membership share: the descriptor store, and the directories of their
+//! state.
 //!
-//! An engine has two lifetimes. A device is taken once, for all groups on it: [`Engine::take`]. A
-//! group then begins there, [`TakenDevice::begin`], or is opened by what its members hand out,
-//! [`Engine::open_group`]. Each member has its own part: [`OnDevice::open`].
+//! A device is taken once, for all groups on it: [`Engine::take`]. A group then begins there,
+//! [`TakenDevice::begin`], or is opened from what its members hand out, [`Engine::open_group`].
+//! Each member has its own part: [`OnDevice::open`].
 //!
-//! The kernel frees all of it with the last process that has it open. Every call that changes
-//! something can be repeated by another process after a death in the middle of it.
+//! The kernel frees all of it with the last process that has it open. If a process dies during a
+//! call that changes something, another process can repeat the call.
 #![forbid(unsafe_code)]
 
 pub mod faults;

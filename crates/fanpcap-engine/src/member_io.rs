@@ -1,4 +1,4 @@
-//! A member's own part of an engine.
+//! What a member has of its engine: its rings.
 
 use fanpcap_bpf::Classic;
 use fanpcap_reader::Input;
@@ -20,17 +20,16 @@ pub struct Ask {
 
 /// A member's rings. No packet comes into them before [`MemberIo::admit`].
 pub trait MemberIo: Debug + Send + Sync {
-    /// Directs the packets of a slot into the rings from now on, unfiltered, but not what the
+    /// Directs a slot's packets into the rings from now on, unfiltered, except those that the
     /// member sends by its own `socket` (`SO_COOKIE`). The first packet wakes the reader. When this
-    /// returns, nothing comes into the rings that the slot had before.
+    /// returns, no more packets come into the slot's former rings.
     ///
     /// # Errors
-    /// Those of bpf(2). The slot may then take nothing.
+    /// The errors of bpf(2). The slot may then get no packets.
     fn admit(&self, slot: u8, socket: u64) -> io::Result<()>;
 
-    /// What a reader reads. `socket` is the handle's packet socket, which receives nothing and
-    /// stays open as long as the reader lives. `timeout` is the longest time until a packet is
-    /// handed over.
+    /// The reader's input. `socket` is the handle's packet socket, which receives nothing and stays
+    /// open as long as the reader lives. `timeout` is the longest time until a packet is delivered.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM` and the like.
@@ -41,8 +40,8 @@ pub trait MemberIo: Debug + Send + Sync {
         timeout: Option<Duration>,
     ) -> io::Result<Input>;
 
-    /// Runs a filter for the slot, under this number, which is not 0 and another for each filter.
-    /// Returns whether the engine runs it: else the reader must.
+    /// Sets the slot's filter, with this number, which is not 0 and differs for each filter.
+    /// Returns whether the engine runs the filter; if not, the reader must.
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool;
 
     /// The descriptors of the rings, for [`crate::OnDevice::remains`] in another process.

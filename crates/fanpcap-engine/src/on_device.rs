@@ -1,4 +1,4 @@
-//! A group's part of a device that an engine has taken.
+//! A group's part of a device that an engine has taken over.
 
 use crate::fd_store::{FdStore, StoredFd};
 use crate::ledger::Ledger;
@@ -19,12 +19,12 @@ pub trait OnDevice: Debug + Send + Sync {
     /// The engine's entries in the group's descriptor store.
     fn entries(&self) -> Vec<StoredFd>;
 
-    /// What the members of all groups on the device share, to hand it to newcomers.
+    /// The descriptors that the members of all groups on the device share, for newcomers.
     fn device_descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Gives the device's packets to the group from now on, until its last member is gone. Returns
-    /// the number of the group on the device. The caller has the device's lock, also for the next
-    /// three.
+    /// the group's number on the device. The caller holds the device's lock, also for the next
+    /// three functions.
     ///
     /// # Errors
     /// Why the device can't serve one more group.
@@ -33,7 +33,7 @@ pub trait OnDevice: Debug + Send + Sync {
     /// Makes the host lose the device's packets until the group with this number is gone.
     ///
     /// # Errors
-    /// Those of the descriptor stores.
+    /// The errors of the descriptor stores.
     fn steal(&self, number: u8, ifindex: u32) -> io::Result<()>;
 
     /// Checks that the device's packets still come to the engine.
@@ -42,7 +42,7 @@ pub trait OnDevice: Debug + Send + Sync {
     /// `NotFound` when somebody has detached the engine.
     fn check(&self, ifindex: u32) -> io::Result<()>;
 
-    /// Ends what the device still does for groups that have no member any more.
+    /// Ends what the device still does for groups that have lost their last member.
     ///
     /// # Errors
     /// As [`OnDevice::check`]. Another call completes it.
@@ -57,36 +57,36 @@ pub trait OnDevice: Debug + Send + Sync {
     /// Makes the rings of a member.
     ///
     /// # Errors
-    /// Why they can't be had.
+    /// Why the rings can't be made.
     fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal>;
 
-    /// Takes the rings of a slot away. When this returns, nothing comes into them any more.
+    /// Removes the rings of a slot. When this returns, no more packets come into them.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     fn dismiss(&self, slot: u8) -> io::Result<()>;
 
-    /// Puts nothing more into the rings of a slot, which stay there; what is under way may still
+    /// Ends the packets into the rings of a slot, but keeps the rings. Packets in flight may still
     /// come.
     fn stop(&self, slot: u8);
 
     /// Whether the device is gone, or somebody has detached the engine from it.
     fn is_detached(&self) -> bool;
 
-    /// Packets for a slot, dropped ones included, and dropped ones, ever since the group began.
+    /// Packets for a slot, dropped ones included; then dropped ones. Both since the group began.
     fn counted(&self, slot: u8) -> [u64; 2];
 
-    /// What has become of the packets that came to the group, up to now.
+    /// What has become of the packets that came to the group so far.
     fn ledger(&self) -> Ledger;
 
     /// The steering program's counters, and the fragments that may have left their flow.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     fn counters(&self) -> io::Result<(Counts, u64)>;
 
-    /// What a member has left unread in its rings, of which it had `taken` so many packets. The
-    /// engine puts nothing into them any more.
+    /// The unread packets in a member's rings, from which it has `taken` this many packets. The
+    /// engine puts no more into them.
     ///
     /// # Errors
     /// When these are not rings of the group, or can't be mapped.
@@ -98,12 +98,12 @@ pub trait OnDevice: Debug + Send + Sync {
     /// As [`OnDevice::check`].
     fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>>;
 
-    /// Makes the group, which has this number on the device, go on with what is behind the
-    /// descriptors of [`Next`]. Each packet meets the former or the next steering program. It can
-    /// be done again from its beginning. The caller has the device's lock.
+    /// Makes the group with this number on the device use the steering program behind the
+    /// descriptors of [`Next`]. Each packet meets the former or the next steering program. The call
+    /// can be repeated. The caller holds the device's lock.
     ///
     /// # Errors
-    /// Those of bpf(2) and of the descriptor stores. The group has its former program then.
+    /// The errors of bpf(2) and of the descriptor stores; the former steering program then stays.
     fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()>;
 }
 
@@ -120,8 +120,8 @@ pub trait Loader: Debug {
 /// A steering program that is loaded for a group.
 #[derive(Debug)]
 pub struct Next {
-    /// Its BPF programs: that for received packets, and maybe one for those that the host sends.
+    /// Its BPF programs: for received packets, and maybe for packets that the host sends.
     pub programs: Vec<OwnedFd>,
-    /// Whether it counts for the steering program.
+    /// Whether the BPF program counts for the steering program.
     pub counts: bool,
 }

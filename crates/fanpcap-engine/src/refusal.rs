@@ -10,13 +10,13 @@ pub struct Refusal {
     pub reason: Box<dyn Error + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,
-    /// Whether a program of this engine has the device: that of members that are about to go, or of
-    /// newcomers that nobody can see yet.
+    /// Whether a BPF program of this engine has the device, for members that are about to leave or
+    /// newcomers that no page shows yet.
     pub is_busy: bool,
 }
 
 impl Refusal {
-    /// A refusal for good.
+    /// A refusal that waiting does not end.
     pub fn new(reason: impl Error + Send + Sync + 'static, slug: &'static str) -> Self {
         Self {
             reason: Box::new(reason),
@@ -25,7 +25,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal for lack of a part of the group or of the member.
+    /// A refusal because a part of the group or of the member can't be made.
     pub fn of_part(part: &'static str, error: io::Error) -> Self {
         let slug = match error.kind() == io::ErrorKind::PermissionDenied {
             true => "xdp-program-refused",
@@ -47,7 +47,7 @@ impl Error for Refusal {
     }
 }
 
-/// A part of the group or of the member can't be made. Where that is a privilege, the text names
+/// A part of the group or of the member can't be made. If a privilege is missing, the text names
 /// it.
 #[derive(Debug)]
 pub struct PartError {

@@ -5,8 +5,8 @@
 //! version of the page layout has a root of its own, so that builds of different versions never
 //! read each other's pages.
 //!
-//! What only the administrator's commands need lies elsewhere, in `fanpcap-state` below a base. So
-//! containers can share the pages without it.
+//! State that only the administrator's commands need lies in `fanpcap-state` below a base. So
+//! containers can share the pages without that state.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -30,7 +30,7 @@ const NAME: &str = "fanpcap";
 const STATE: &str = "fanpcap-state";
 
 /// Version of the page layout and of the locks. Versions before 4 used flock(2) and had no
-/// directory for the version.
+/// directory of their own.
 const VERSION: &str = "v6";
 
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
@@ -193,8 +193,8 @@ impl Root {
     }
 }
 
-/// The base of the directories `names`, each below the one before: the first base where the deepest
-/// one that exists is in memory. Containers have each of them as a mount of its own.
+/// The base of the directories `names`, each inside the one before. Returns the first base whose
+/// deepest existing directory is in memory: containers may mount any of these directories.
 fn base(run: &Path, shm: &Path, names: &[&str]) -> io::Result<PathBuf> {
     let is_usable = |base: &Path| {
         let mut deepest = Directory::open(base)?;
@@ -307,8 +307,8 @@ fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
 /// Makes a subdirectory of this name.
 type Make = fn(&Directory, &OsStr) -> io::Result<()>;
 
-/// Makes a directory and exchanges it with the foreign file, which thereby gets the name of the new
-/// directory.
+/// Makes a directory and exchanges it with the foreign file, which gets the new directory's former
+/// name.
 fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Result<()> {
     let (own, now) = (OsStr::new(name), clock::monotonic_ns());
     // The time makes the name unpredictable, so no other user can have created it before.
@@ -319,7 +319,7 @@ fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Res
         .inspect_err(|_| _ = base.remove_directory(aside))?;
     let moved = base.about(aside)?;
     if moved.is_dir() && directory::is_trusted(&moved) {
-        // Another process of root's has made the directory first: put it back.
+        // Another process of root's made the directory first: put it back.
         base.exchange(own, aside)?;
         base.remove_directory(aside)?;
     }

@@ -1,4 +1,4 @@
-//! The engines of this build that take devices. A new engine is a crate and a line here.
+//! The engines of this build that take devices. To add an engine, add a crate and a line here.
 #![forbid(unsafe_code)]
 
 use fanpcap_engine::Engine;
@@ -8,10 +8,10 @@ use fanpcap_ring::{Position, Remains};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// All of them.
+/// All engines that take devices.
 pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 
-/// The engine with this number, which the tables of groups have.
+/// The engine with this number in groups' tables.
 pub fn numbered(id: u64) -> Option<&'static dyn Engine> {
     let mut all = ENGINES.into_iter();
     all.find(|engine| u64::from(engine.id()) == id)
@@ -22,7 +22,7 @@ pub fn named(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.into_iter().find(|engine| engine.name() == name)
 }
 
-/// What a packet socket reads, by its own ring.
+/// The input from a packet socket's own ring.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::open`].
@@ -30,7 +30,7 @@ pub fn of_socket(socket: BorrowedFd<'static>) -> io::Result<Input> {
     fanpcap_tpacket::open(socket)
 }
 
-/// What a member has left unread in the ring of its packet socket, which the roster `told` of.
+/// What is unread in the ring of a member's packet socket. `told` is the socket in packet diag.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::take_over`].

@@ -1,7 +1,7 @@
-//! Which build a program is of: the command runs `fanpcap-bench` and `fanpcap-cluster` only if they
-//! are of its own.
+//! Identifies the build that a program comes from. The `fanpcap` command runs `fanpcap-bench` and
+//! `fanpcap-cluster` only if they come from its own build.
 
-/// The version, and a fingerprint of the command's sources.
+/// The version and a fingerprint of the command's sources.
 pub const BUILD: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",

@@ -1,4 +1,4 @@
-//! Subcommands that are programs of their own, which lie beside the command or in PREFIX/libexec.
+//! Subcommands that are separate programs, either beside the command or in PREFIX/libexec.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +13,14 @@ use fanpcap_linux::file::directory;
 
 use crate::build::BUILD;
 
-/// A program of its own.
+/// A separate program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalCommand {
     /// The subcommand of `fanpcap`.
     verb: &'static str,
     /// The program's file name.
     name: &'static str,
-    /// Whether the program has the subcommand too, among others.
+    /// Whether the program implements several subcommands, this one among them.
     shares: bool,
 }
 
@@ -58,16 +58,16 @@ pub struct Arguments {
 }
 
 impl ExternalCommand {
-    /// The program of a subcommand; `None` if the subcommand is this program's own.
+    /// The program of a subcommand; `None` if `fanpcap` itself implements the subcommand.
     pub fn of(verb: impl AsRef<OsStr>) -> Option<Self> {
         let verb = verb.as_ref();
         EXTERNAL.into_iter().find(|it| verb == it.verb)
     }
 
-    /// Replaces this process by the program.
+    /// Replaces this process with the program.
     ///
     /// # Errors
-    /// The program is not installed, not to be trusted, of another build, or does not start.
+    /// The program is not installed, not trusted, from another build, or can't be started.
     pub fn run(self, arguments: &Arguments) -> Result<ExitCode> {
         let own: &[&str] = if self.shares { &[self.verb] } else { &[] };
         Err(self.replace(own, &arguments.words))
@@ -86,7 +86,7 @@ impl ExternalCommand {
         Err(self.replace(words, of))
     }
 
-    /// Prints the program's completions of the last word.
+    /// Prints the program's completions for the last word.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -99,13 +99,13 @@ impl ExternalCommand {
         Err(self.replace(own, words))
     }
 
-    /// Whether the program is there.
+    /// Whether the program is installed.
     pub fn is_installed(self) -> bool {
         self.places()
             .is_ok_and(|places| places.iter().any(|it| it.exists()))
     }
 
-    /// Runs the program to its end. What it prints is short.
+    /// Runs the program to its end and returns its output, which must be short.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -118,7 +118,7 @@ impl ExternalCommand {
         done.with_context(|| format!("starting {}", program.display()))
     }
 
-    /// Replaces this process by the program. Returns only if that fails.
+    /// Replaces this process with the program. Returns only if that fails.
     fn replace(self, first: &[&str], words: &[impl AsRef<OsStr>]) -> Error {
         match self.program() {
             Ok(program) => {
@@ -129,8 +129,8 @@ impl ExternalCommand {
         }
     }
 
-    /// Where the program may be: beside the command in the build tree, in PREFIX/libexec once
-    /// installed.
+    /// The possible paths of the program: beside the command in the build tree, and in
+    /// PREFIX/libexec after installation.
     fn places(self) -> Result<[PathBuf; 2]> {
         let command = env::current_exe().context("where this command is")?;
         let directory = command.parent().context("where this command is")?;
@@ -138,7 +138,6 @@ impl ExternalCommand {
         Ok(places.map(|place| place.join(self.name)))
     }
 
-    /// Path of the program.
     fn program(self) -> Result<PathBuf> {
         let Self { verb, name, .. } = self;
         let command = env::current_exe().context("where this command is")?;
@@ -157,8 +156,8 @@ impl ExternalCommand {
     }
 }
 
-/// Refuses a program that a user may change who may not change the command itself. Root and the
-/// calling user may change both.
+/// Refuses a program that can be changed by a user who can't change the command itself. Root and
+/// the calling user can change both.
 fn check_owners(program: &Path, command: &Path) -> Result<()> {
     let owner = fs::metadata(command).context("reading whose this command is")?;
     let place = program.parent().unwrap_or(program);
@@ -176,7 +175,7 @@ fn check_owners(program: &Path, command: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Build that the program prints; empty if the program is of a time that had no builds.
+/// The build that the program prints; empty if the program is too old to print one.
 fn build_of(program: &Path) -> Result<String> {
     let output = Command::new(program).arg("build").output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;
@@ -188,7 +187,7 @@ fn build_of(program: &Path) -> Result<String> {
     })
 }
 
-/// Refuses a program of another build, which may do something else than this command's manual says.
+/// Refuses a program from another build: it may differ from this command's manual.
 fn check_build(program: &Path, build: &str) -> Result<()> {
     let its = if build.is_empty() { "unknown" } else { build };
     ensure!(

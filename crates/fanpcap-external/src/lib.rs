@@ -1,5 +1,5 @@
-//! Subcommands of `fanpcap` that are programs of their own: they are found and run if they are of
-//! the command's build.
+//! Subcommands of `fanpcap` that are separate programs. They are located, and run only if they come
+//! from the command's own build.
 #![forbid(unsafe_code)]
 
 mod build;

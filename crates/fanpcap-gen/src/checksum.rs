@@ -1,12 +1,12 @@
-//! The internet checksum: of bytes (RFC 1071), and what becomes of it when bytes change (RFC 1624).
+//! The internet checksum of bytes (RFC 1071), and its update after a change (RFC 1624).
 
 /// A one's complement sum, not yet folded to 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes, two by two; an odd last one counts as if a zero followed. So only the last piece
-    /// of what is summed may have an odd length.
+    /// Adds bytes in pairs. A zero is appended to an odd last byte, so only the last of several
+    /// pieces may have an odd length.
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(2);
         for word in &mut words {
@@ -24,7 +24,7 @@ impl Sum {
         self
     }
 
-    /// The sum in 16 bits.
+    /// The sum folded to 16 bits.
     fn folded(self) -> u16 {
         let mut sum = self.0;
         while sum > 0xffff {
@@ -33,14 +33,13 @@ impl Sum {
         u16::try_from(sum).unwrap_or(0)
     }
 
-    /// The checksum: the sum's complement.
     pub(crate) fn checksum(self) -> u16 {
         !self.folded()
     }
 }
 
-/// What `checksum` becomes when `old` becomes `new` in what it covers; both have the same even
-/// length.
+/// The new value of `checksum` after the covered bytes `old` were replaced by `new`, of the same
+/// even length.
 pub(crate) fn updated(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     let mut sum = Sum::default().bytes(new).number(usize::from(!checksum));
     for word in old.chunks_exact(2) {

@@ -1,4 +1,4 @@
-//! Counts the fate of frames: by the device's counters, and by those of a veth pair's other end.
+//! Counts the fate of frames, by the counters of the device and of a veth's peer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -31,21 +31,21 @@ pub struct Counted {
     pub dropped: u64,
     /// Our frames that the device neither sent nor dropped by its own count: it refused them.
     pub refused: u64,
-    /// The other end of a veth pair, if its counters are readable.
+    /// The peer of a veth device, if its counters are readable.
     pub peer: Option<Peer>,
 }
 
-/// The other end of a veth pair.
+/// The peer of a veth device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Peer {
-    /// The device's name, where it is.
+    /// The device's name in its namespace.
     pub name: String,
-    /// The file of its network namespace, if that is another one.
+    /// The file of its network namespace, if that is a different one.
     pub namespace: Option<PathBuf>,
-    /// Packets that it received.
+    /// Packets that the peer received.
     pub received: u64,
-    /// Packets that it had no room for, or that no protocol or VLAN there accepts. Drivers differ
-    /// in whether these are among the received ones.
+    /// Packets that the peer had no room for, or that no protocol or VLAN there accepts. It depends
+    /// on the driver whether `received` includes these.
     pub dropped: u64,
 }
 
@@ -56,8 +56,7 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// Counters are final after the first time without a change, and after the second in any case;
-/// both in nanoseconds.
+/// Nanoseconds. Counters are final once unchanged for [`QUIET`], or after [`LONGEST`] in any case.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 
@@ -80,8 +79,8 @@ impl Counting {
         })
     }
 
-    /// The packets counted until now, of which `sent` frames should be; waits for counters that
-    /// lag.
+    /// The packets counted until now. `sent` is how many frames they should include. Waits for
+    /// counters that lag behind.
     ///
     /// # Errors
     /// The device is gone.
@@ -100,7 +99,7 @@ impl Counting {
             if left + dropped >= sent || now > begin + LONGEST {
                 break;
             }
-            // Counters that have not changed at all may be updated once a second.
+            // Counters that have not changed at all may be updated only once a second.
             if left + dropped > 0 && now > changed + QUIET {
                 break;
             }
@@ -147,7 +146,7 @@ impl End {
     }
 }
 
-/// The other end of a veth pair: in this namespace, in a named one, or in another process' one.
+/// A veth's peer: in this namespace, in a named one, or in the namespace of a process.
 fn peer_of(link: &Link) -> Option<End> {
     let ifindex = link.peer.filter(|_| link.kind == "veth")?;
     let Some(number) = link.peer_namespace else {
@@ -158,7 +157,7 @@ fn peer_of(link: &Link) -> Option<End> {
     };
     let mut seen = BTreeSet::new();
     for path in namespaces() {
-        // Most processes share a namespace; permissions forbid access to others' ones.
+        // Most processes share a namespace. Permissions forbid access to those of other users.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Datagrams as frames: all headers, the payload, the checksums; whole, or in fragments.
+//! Datagrams as frames, whole or in fragments: all headers, the payload and the checksums.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,18 +8,17 @@ use crate::headers::{self, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, TCP, Tcp, UDP
 use crate::pool::{Frame, payload};
 use crate::random::scatter;
 
-/// What one datagram is to be.
+/// The properties of one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
-    /// Its ends.
     pub(crate) flow: Flow,
-    /// It goes from the destination's MAC address to the source's.
+    /// The datagram is an answer: it goes from the destination's MAC address to the source's.
     pub(crate) answer: bool,
-    /// Its place among all; identifications come from it.
+    /// Its number among all datagrams. Identifications are derived from it.
     pub(crate) number: u64,
-    /// The length of its frame, or of each but the last of its fragments.
+    /// The length of the frame, or of each fragment except the last.
     pub(crate) len: usize,
-    /// It comes as fragments.
+    /// The datagram is sent as fragments.
     pub(crate) fragmented: bool,
 }
 
@@ -27,7 +26,7 @@ pub(crate) struct Datagram {
 #[derive(Debug)]
 pub(crate) struct Layers<'a> {
     description: &'a Description,
-    /// Where the IP header is that the flow's addresses are in.
+    /// The offset of the IP header that contains the flow's addresses.
     ip: usize,
     /// Payload for any frame.
     pattern: Vec<u8>,
@@ -44,7 +43,7 @@ const TUNNEL: [Ipv4Addr; 2] = [
     Ipv4Addr::new(192, 168, 100, 2),
 ];
 impl<'a> Layers<'a> {
-    /// Those of `description`.
+    /// The layers of `description`.
     pub(crate) fn of(description: &'a Description) -> Self {
         let outer = MAC_LEN + VLAN_LEN * description.vlans.len();
         let tunnel = description.vxlan.map_or(0, |_| VXLAN_LEN + MAC_LEN);
@@ -55,7 +54,6 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The frames of a datagram, in order.
     pub(crate) fn frames(&self, datagram: &Datagram) -> Vec<Frame> {
         let transport = if datagram.flow.tcp { 20 } else { 8 };
         let data = self.ip + header_len(datagram);
@@ -127,7 +125,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// The length of the IP header, with that for fragments of IPv6.
+/// The length of the IP header, including IPv6's fragment header.
 fn header_len(datagram: &Datagram) -> usize {
     match (datagram.flow.source.0.is_ipv4(), datagram.fragmented) {
         (true, _) => 20,
@@ -136,8 +134,8 @@ fn header_len(datagram: &Datagram) -> usize {
     }
 }
 
-/// What follows the IP header in each frame of the datagram. But for the last, pieces are multiples
-/// of eight bytes, and the first one has the whole transport header.
+/// The lengths of the pieces after the IP header, one for each frame of the datagram. All pieces
+/// except the last are multiples of eight bytes, and the first contains the whole transport header.
 fn piece_lens(datagram: &Datagram, data: usize, transport: usize) -> Vec<usize> {
     let room = datagram.len.saturating_sub(data);
     if datagram.fragmented {
@@ -148,7 +146,7 @@ fn piece_lens(datagram: &Datagram, data: usize, transport: usize) -> Vec<usize> 
     }
 }
 
-/// Ports, lengths and so on, with a checksum of 0.
+/// Writes the transport header, with a checksum of 0.
 fn write_transport(bytes: &mut [u8], flow: &Flow, total: usize, datagram: &Datagram) {
     let ports = (flow.source.1, flow.destination.1);
     if !flow.tcp {
@@ -167,7 +165,7 @@ fn write_transport(bytes: &mut [u8], flow: &Flow, total: usize, datagram: &Datag
     header.write(bytes);
 }
 
-/// The transport checksum, over all pieces.
+/// Writes the transport checksum, computed over all pieces.
 fn check_transport(frames: &mut [Frame], data: usize, total: usize, datagram: &Datagram) {
     let flow = &datagram.flow;
     let ends = (flow.source.0, flow.destination.0);
@@ -183,7 +181,7 @@ fn protocol(flow: &Flow) -> u8 {
     if flow.tcp { TCP } else { UDP }
 }
 
-/// The IP header of a piece that `before` bytes of the datagram come before.
+/// Writes the IP header of a piece; `before` is the number of bytes of the datagram before it.
 fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
     let flow = &datagram.flow;
     let protocol = protocol(flow);
@@ -209,12 +207,12 @@ fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
             };
             header.write(packet);
         }
-        // A flow's two prefixes are of one family, which the description's check has seen.
+        // A flow's two prefixes are of the same family: the description was checked for that.
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
     }
 }
 
-/// Outer IPv4 and UDP, VXLAN. The inner frame is there already.
+/// Writes the outer IPv4, UDP and VXLAN headers. The inner frame is there already.
 fn write_tunnel(packet: &mut [u8], network: u32, datagram: &Datagram) {
     let [one, other] = TUNNEL;
     let ends = if datagram.answer {
@@ -231,7 +229,7 @@ fn write_tunnel(packet: &mut [u8], network: u32, datagram: &Datagram) {
     };
     header.write(packet);
     let udp = &mut packet[20..];
-    // The source port tells flows apart, as RFC 7348 wants it.
+    // The source port depends on the flow, as RFC 7348 recommends.
     let entropy = (datagram.flow.source.1 ^ datagram.flow.destination.1) | 0xc000;
     headers::write_udp((entropy, VXLAN_PORT), udp.len(), udp);
     put(udp, 8, &[0x08, 0, 0, 0]);

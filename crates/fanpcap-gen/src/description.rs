@@ -40,7 +40,7 @@ pub struct Description {
     /// Destination addresses of IPv6 flows.
     pub destinations6: Prefix,
     /// The payload begins with the frame's number, four bytes in network order, and its complement.
-    /// Frames without room for it and later fragments have none.
+    /// Frames without room for that have no stamp, nor do later fragments.
     pub stamp: bool,
 }
 

@@ -23,7 +23,7 @@ impl Device {
     /// Finds the device `name`.
     ///
     /// # Errors
-    /// The device does not exist, or takes no Ethernet frames.
+    /// The device does not exist, or does not accept Ethernet frames.
     pub fn find(name: &str) -> Result<Self> {
         let found =
             interface::find(name).map_err(|error| anyhow!("looking for the device: {error}"))?;
@@ -49,9 +49,9 @@ impl Device {
         })
     }
 
-    /// The longest length of a frame that begins like this one, in bytes without the check
-    /// sequence. The kernel does not count the Ethernet header, nor one 802.1Q tag if it comes
-    /// first (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
+    /// The greatest length of a frame with the same first bytes as this one, without the check
+    /// sequence. The kernel does not count the Ethernet header, nor one 802.1Q tag directly after
+    /// it (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
     pub fn longest(&self, frame: &[u8]) -> usize {
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         self.mtu as usize + 14 + if tagged { 4 } else { 0 }
@@ -67,7 +67,7 @@ impl Device {
         format!("{} refuses them{advice}", self.name)
     }
 
-    /// Checks that the device takes frames of all lengths in the pool.
+    /// Checks that the device accepts frames of all lengths in the pool.
     pub(crate) fn check(&self, pool: &Pool) -> Result<()> {
         ensure!(!pool.is_empty(), "there is no frame to send");
         if pool.longest() <= self.longest(&[]) {
@@ -100,7 +100,7 @@ pub(crate) enum State {
     NoCarrier,
 }
 
-/// The state by the device's flags.
+/// The state according to the device's flags.
 pub(crate) fn state(flags: u32) -> State {
     if flags & IFF_UP == 0 {
         State::Down

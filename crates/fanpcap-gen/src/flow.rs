@@ -1,4 +1,4 @@
-//! Flows: the addresses and ports that a number stands for.
+//! Flows: the addresses and ports of each flow number.
 
 use std::net::IpAddr;
 
@@ -9,24 +9,24 @@ use crate::random::scatter;
 /// One of a description's flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// Where its frames come from.
+    /// Source address and port of the flow's frames.
     pub(crate) source: (IpAddr, u16),
-    /// Where they go.
+    /// Destination address and port.
     pub(crate) destination: (IpAddr, u16),
     /// TCP rather than UDP.
     pub(crate) tcp: bool,
 }
 
-/// Source ports from here up; as many as there are.
+/// The lowest source port, and the number of source ports.
 const FIRST_PORT: u64 = 1024;
 pub(crate) const PORTS: u64 = 65536 - FIRST_PORT;
 
-/// The discard service: no analyser takes payload of ours for a protocol that it knows.
+/// The discard service, so that no analyser decodes our payload as a known protocol.
 const DESTINATION_PORT: u16 = 9;
 
 impl Flow {
-    /// Flow `number` of a description. No two have the same source, as long as the description was
-    /// found to have room for them.
+    /// Flow `number` of a description. No two flows have the same source, provided that the
+    /// description was checked to have room for them.
     pub(crate) fn of(description: &Description, number: u64) -> Self {
         let v4 = match description.families {
             Families::V4 => true,
@@ -62,7 +62,7 @@ impl Flow {
     }
 }
 
-/// As many flows as have a source of their own within `sources`.
+/// The number of flows that can have different sources within `sources`.
 pub(crate) fn room(sources: &Prefix) -> u64 {
     sources.hosts().saturating_mul(PORTS)
 }

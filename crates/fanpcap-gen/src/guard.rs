@@ -1,4 +1,4 @@
-//! Which devices must not be flooded by mistake.
+//! Refuses devices that must not be flooded by mistake.
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_linux::interface;
@@ -10,7 +10,7 @@ use crate::route::carries_default_route;
 /// not flood them.
 ///
 /// # Errors
-/// The message says why. With `force` only that there is no such device.
+/// The message says why. With `force`, the only error is that there is no such device.
 pub fn guard(device: &str, force: bool) -> Result<()> {
     let index = interface::find(device).context("looking for the device")?;
     let index = index.with_context(|| format!("there is no device {device} here"))?;

@@ -1,4 +1,4 @@
-//! The one maker of headers: each layer's around what it carries, with the lengths that follow.
+//! Writes all headers: each layer around its payload, with the lengths.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,9 +14,9 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// IP's protocol number of IPv6's fragment header.
 pub const FRAGMENT: u8 = 44;
-/// IPv4's flag of a datagram that must not be fragmented, in the field of its offset.
+/// IPv4's flag of a datagram that must not be fragmented, in the fragment offset field.
 pub const DONT_FRAGMENT: u16 = 0x4000;
-/// IPv4's flag of a fragment that others follow, in the field of its offset.
+/// IPv4's flag of a fragment that is not the last, in the fragment offset field.
 pub const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// An Ethernet frame.
@@ -24,19 +24,19 @@ pub fn ethernet(destination: [u8; 6], source: [u8; 6], kind: u16, payload: &[u8]
     [&destination[..], &source, &kind.to_be_bytes(), payload].concat()
 }
 
-/// What follows the type of a VLAN tag: its number, the next type and the payload.
+/// The bytes after a VLAN tag's type: the VLAN's number, the next type and the payload.
 pub fn tag(vlan: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
     [&vlan.to_be_bytes()[..], &kind.to_be_bytes(), payload].concat()
 }
 
-/// An IPv4 header without options (RFC 791). Its checksum is right.
+/// An IPv4 header without options (RFC 791), with a correct checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4 {
     /// Sender and receiver.
     pub ends: (Ipv4Addr, Ipv4Addr),
-    /// What it carries.
+    /// The protocol of the payload.
     pub protocol: u8,
-    /// The number that fragments of a datagram have in common.
+    /// The number that all fragments of a datagram share.
     pub identification: u16,
     /// Flags, and the offset in units of eight bytes.
     pub fragment: u16,
@@ -66,7 +66,7 @@ impl Ipv4 {
     }
 }
 
-/// Writes the checksum of an IPv4 header with its options.
+/// Writes the checksum of an IPv4 header, including its options.
 pub fn seal(packet: &mut [u8]) {
     let len = packet
         .first()
@@ -77,15 +77,15 @@ pub fn seal(packet: &mut [u8]) {
     put(packet, 10, &checksum.to_be_bytes());
 }
 
-/// An IPv6 header, with the header of a fragment behind it, if it is of one (RFC 8200).
+/// An IPv6 header, followed by the fragment header if the packet is a fragment (RFC 8200).
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6 {
     /// Sender and receiver.
     pub ends: (Ipv6Addr, Ipv6Addr),
-    /// What it carries.
+    /// The protocol of the payload.
     pub protocol: u8,
-    /// The number that fragments of a datagram have in common, the offset in bytes, and whether
-    /// more fragments follow.
+    /// For a fragment: the number that all fragments of a datagram share, the offset in bytes, and
+    /// whether more fragments follow.
     pub fragment: Option<(u32, u16, bool)>,
 }
 
@@ -128,7 +128,7 @@ pub fn udp(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// Writes UDP's header before a payload; `len` counts the bytes of both, in all fragments.
+/// Writes a UDP header before a payload; `len` is the length of both, over all fragments.
 pub(crate) fn write_udp(ports: (u16, u16), len: usize, datagram: &mut [u8]) {
     put(datagram, 0, &ports.0.to_be_bytes());
     put(datagram, 2, &ports.1.to_be_bytes());
@@ -141,7 +141,7 @@ pub(crate) fn write_udp(ports: (u16, u16), len: usize, datagram: &mut [u8]) {
 pub struct Tcp {
     /// Sender and receiver.
     pub ports: (u16, u16),
-    /// Sequence number and acknowledged number.
+    /// Sequence number and acknowledgment number.
     pub numbers: (u32, u32),
     /// PSH is 8, ACK is 16.
     pub flags: u8,
@@ -175,13 +175,13 @@ pub fn complete(ends: (IpAddr, IpAddr), protocol: u8, segment: &mut [u8]) {
     put(segment, checksum_at(protocol), &checksum);
 }
 
-/// Where TCP and UDP have their checksum.
+/// The offset of the checksum in a TCP or UDP header.
 pub(crate) fn checksum_at(protocol: u8) -> usize {
     if protocol == TCP { 16 } else { 6 }
 }
 
-/// The checksum of a segment of `len` bytes, which comes in pieces. In UDP, 0 means that there is
-/// none: the other zero means 0 (RFC 768).
+/// The checksum of a segment of `len` bytes, given in pieces. In UDP, 0 means that there is no
+/// checksum, so a checksum of 0 is sent as 0xffff (RFC 768).
 pub(crate) fn checksum(
     ends: (IpAddr, IpAddr),
     protocol: u8,
@@ -207,7 +207,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, content: &[u8]) {
     bytes[at..at + content.len()].copy_from_slice(content);
 }
 
-/// A length as headers have it.
+/// A length as a 16-bit header field.
 pub(crate) fn short(len: usize) -> [u8; 2] {
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }

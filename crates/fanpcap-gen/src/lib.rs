@@ -1,13 +1,13 @@
-//! Traffic for tests and measurements: frames, made from a description or a capture file, and their
-//! sending.
+//! Traffic for tests and measurements: makes frames from a description or a capture file, and sends
+//! them.
 //!
 //! A [`Pool`] is a list of frames, made by [`Description::pool`] or read by [`Replay`]. A
-//! [`Sender`] sends frame `i % pool.len()` as its frame `i`, as a [`Plan`] says: how fast, and
-//! until when. What arrives is the same for both ways to send:
+//! [`Sender`] sends frame `i % pool.len()` as its frame `i`. A [`Plan`] gives the rate and the end.
+//! Both ways to send deliver the same frames:
 //!
 //! * live frames: an eBPF program within the kernel takes the frames from a map and sends them. It
-//!   is several times as fast as any reader, and not possible everywhere;
-//! * portable: sendmmsg(2) on a packet socket, past the queueing discipline.
+//!   is several times as fast as any reader, but not possible everywhere;
+//! * portable: sendmmsg(2) on a packet socket, bypassing the queueing discipline.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

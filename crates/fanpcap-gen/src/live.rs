@@ -15,10 +15,10 @@ use fanpcap_linux::process::netns;
 use crate::pool::{POOL_LIMIT, Pool};
 use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};
 
-/// Maximum frames per call: the set-up of a call costs some 15 us.
+/// Maximum frames per call: the set-up of a call costs about 15 us.
 pub(crate) const MOST: u64 = 16_384;
 
-/// A pool in maps and the BPF program that sends it.
+/// A pool in maps, and the BPF program that sends it.
 #[derive(Debug)]
 pub(crate) struct Live {
     program: LoadedProgram,
@@ -28,7 +28,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Loads both for a device of the calling thread's namespace.
+    /// Loads the pool and the BPF program, for a device of the calling thread's namespace.
     pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self> {
         try_out(pool.template())?;
         let state = Map::array("state", 1, STATE_LEN).map_err(missing("making a map"))?;
@@ -59,8 +59,8 @@ impl Live {
             .map_err(|error| anyhow!("writing a map: {error}"))
     }
 
-    /// Sends the next `count` frames, [`MOST`] at most. Returns how many were sent: all, unless
-    /// `stop` is set.
+    /// Sends the next `count` frames, at most [`MOST`]. Returns the number of frames sent, which is
+    /// `count` unless `stop` is set.
     pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64> {
         let begin = self.made()?;
         let mut made = 0;
@@ -96,8 +96,8 @@ impl Live {
     }
 }
 
-/// Checks that the kernel has live frames, and takes frames of this length. The limit depends on
-/// the size of kernel structs, so the kernel must be asked.
+/// Checks that the kernel supports live frames of this length. The limit depends on the size of
+/// kernel structs, so only the kernel knows it.
 fn try_out(template: &[u8]) -> Result<()> {
     let program =
         LoadedProgram::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
@@ -156,7 +156,7 @@ fn load(pool: &Pool) -> Result<Map> {
     Ok(slots)
 }
 
-/// Bytes per call that fills a map.
+/// Maximum bytes per call that fills a map.
 const CHUNK: usize = 1 << 20;
 
 fn missing(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -177,7 +177,7 @@ fn signed(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// Keeps the BPF program attached to a device in a namespace of its own.
+/// Keeps the BPF program attached to a device in a separate namespace.
 #[derive(Debug)]
 struct Kept {
     _attached: Attached,
@@ -185,9 +185,8 @@ struct Kept {
 }
 
 /// Without a device, the kernel adds a BPF program to the XDP dispatcher for each run and removes
-/// it afterwards. Each time the kernel waits tens of ms for all readers of the old dispatcher. So
-/// the BPF program is attached to the loopback device of a namespace of its own, where no packet
-/// arrives.
+/// it afterwards. Each time it waits tens of ms for all readers of the old dispatcher. So the BPF
+/// program is attached to the loopback device of a separate namespace, where no packet arrives.
 fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;

@@ -23,13 +23,13 @@ pub enum Rate {
 /// The times at which frames are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each frame as soon as the one before it has gone.
+    /// Each frame immediately after the one before it.
     Top,
     /// Evenly at the rate. Frames that are due within 100 us may be sent together, when the last of
     /// them is due.
     Even(Rate),
     /// Evenly, but frames that are due within this many nanoseconds may be sent together, which
-    /// leaves more of the core to others.
+    /// leaves more CPU time to others.
     Bursts(Rate, u64),
     /// At the rate, with exponentially distributed gaps (a Poisson process), from a seed.
     Poisson(Rate, u64),
@@ -94,14 +94,14 @@ impl fmt::Display for Rate {
 }
 
 /// Times of a sequence of frames, in nanoseconds after the first. The times of even frames are
-/// computed from the sum of all earlier ones, so that rounding errors do not add up.
+/// computed from the total of all earlier frames, so that rounding errors do not add up.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pace: Pace,
     frames: u64,
     /// Bits of all frames so far.
     bits: u64,
-    /// For Poisson: the time so far; for recorded: the captured time.
+    /// For Poisson: the time so far. For recorded: the captured time.
     elapsed: f64,
     recorded: u64,
     random: Pcg64Mcg,
@@ -109,7 +109,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule whose first frame is due at once.
+    /// A schedule whose first frame is due immediately.
     pub(crate) fn new(pace: Pace) -> Self {
         let seed = match pace {
             Pace::Poisson(_, seed) => seed,
@@ -131,8 +131,7 @@ impl Schedule {
         self.due
     }
 
-    /// The shortest time between two wake-ups in nanoseconds: more frequent ones cost more than
-    /// they are worth.
+    /// The shortest useful time between two wake-ups, in nanoseconds.
     pub(crate) fn rest(&self) -> u64 {
         match self.pace {
             Pace::Even(_) => 100_000,
@@ -141,7 +140,7 @@ impl Schedule {
         }
     }
 
-    /// Moves on by one frame, of `len` bytes and captured `gap` ns before its successor.
+    /// Advances by one frame of `len` bytes that was captured `gap` ns before its successor.
     pub(crate) fn advance(&mut self, len: usize, gap: u64) {
         self.frames += 1;
         self.bits += 8 * len as u64;

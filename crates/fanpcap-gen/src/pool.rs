@@ -1,23 +1,23 @@
 //! Pools: the frames that a sender sends, in order and repeatedly. A pool stores only those bytes
-//! of a frame that differ from the others.
+//! of a frame that differ from the other frames.
 
 use anyhow::{Result, ensure};
 
-/// Maximum memory of a pool in bytes, and of the kernel's copy of it.
+/// Maximum size in bytes of a pool, and of the kernel's copy of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
-/// The first bytes of each frame are always copied from the frame's own entry: a receiver may have
+/// Minimum number of first bytes that are copied from each frame's own entry. A receiver may have
 /// changed the headers in place, and the sender uses the memory again.
 const OWN_LEN: usize = 128;
 
-/// A frame, and which of its bytes are its own.
+/// A frame, and which of its bytes are particular to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// All bytes.
     pub(crate) bytes: Vec<u8>,
-    /// From this offset on the bytes are those of [`payload`].
+    /// From this offset on, the bytes are those of [`payload`].
     pub(crate) head: usize,
-    /// Offset of the stamp, which is that of frame 0 for now.
+    /// Offset of the stamp, which is still that of frame 0.
     pub(crate) stamp: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Pool {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Whether the pool has no frames.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -81,7 +81,7 @@ impl Pool {
         frame
     }
 
-    /// Writes the frame with this number into `frame`, in place of its contents.
+    /// Writes frame `number` into `frame`, replacing its contents.
     pub(crate) fn write_frame(&self, number: u64, frame: &mut Vec<u8>) {
         frame.clear();
         let Some(slot) = self.slot(number) else {
@@ -96,7 +96,6 @@ impl Pool {
         }
     }
 
-    /// Length of frame `number`.
     pub(crate) fn frame_len(&self, number: u64) -> usize {
         self.slot(number).map_or(0, |slot| slot.len as usize)
     }
@@ -171,7 +170,7 @@ impl Pool {
     }
 }
 
-/// A frame's stamp: its number in network order and the complement. Together they add nothing to a
+/// A frame's stamp: its number in network order, and the complement. Together they do not change a
 /// checksum.
 pub(crate) fn stamp(number: u64) -> [u8; 8] {
     let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
@@ -183,7 +182,7 @@ fn short(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Collects frames that are [`payload`] behind their headers.
+/// Collects frames that have [`payload`] after their headers.
 #[derive(Debug)]
 pub(crate) struct Synthetic {
     pool: Pool,
@@ -207,7 +206,6 @@ impl Synthetic {
             .push(&frame.bytes[..frame.head], len, frame.stamp.unwrap_or(0))
     }
 
-    /// The pool.
     pub(crate) fn finish(mut self) -> Pool {
         self.pool.template = (0..self.longest).map(payload).collect();
         self.pool

@@ -1,4 +1,4 @@
-//! The portable way: sendmmsg(2) on a packet socket, past the queueing discipline.
+//! The portable way: sendmmsg(2) on a packet socket, bypassing the queueing discipline.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use crate::pool::Pool;
 /// Maximum frames per call.
 pub(crate) const MOST: u64 = BATCH as u64;
 
-/// Pause after a full queue, in nanoseconds; and the time after which a device that takes no frame
-/// is given up.
+/// Pause after a full queue, and time after which a device that accepts no frame is given up, both
+/// in nanoseconds.
 const PAUSE: u64 = 20_000;
 const PATIENCE: u64 = 2_000_000_000;
 
@@ -24,7 +24,6 @@ pub(crate) struct Portable {
 }
 
 impl Portable {
-    /// Opens a device.
     pub(crate) fn open(device: &str) -> io::Result<Self> {
         Ok(Self {
             socket: Injector::open_bypass(device)?,
@@ -32,9 +31,9 @@ impl Portable {
         })
     }
 
-    /// Sends frames `first` to `first + count`, [`MOST`] at most. Returns how many were sent: all,
-    /// unless `stop` is set or the device takes no more. The next call meets the device's error
-    /// again.
+    /// Sends frames `first` to `first + count`, at most [`MOST`]. Returns the number of frames
+    /// sent, which is `count` unless `stop` is set or the device fails. Then the next call returns
+    /// the error.
     pub(crate) fn send(
         &mut self,
         pool: &Pool,
@@ -74,7 +73,7 @@ impl Portable {
     }
 }
 
-/// Frames that were sent are counted before the error is returned.
+/// Returns how many frames were sent before the error, if any. Then the next call fails again.
 fn told(sent: usize, error: io::Error) -> io::Result<u64> {
     if sent == 0 {
         Err(error)

@@ -32,12 +32,12 @@ impl Prefix {
         }
     }
 
-    /// Whether its addresses are of IPv4.
+    /// Whether these are IPv4 addresses.
     pub fn is_v4(&self) -> bool {
         self.address.is_ipv4()
     }
 
-    /// The number of addresses in use, a power of two: all, but 2^32 at most.
+    /// The number of addresses in use, a power of two: all addresses, but at most 2^32.
     pub(crate) fn hosts(&self) -> u64 {
         let width = if self.is_v4() { 32 } else { 128 };
         1 << u32::from(width - self.len).min(32)

@@ -6,11 +6,11 @@ use fanpcap_linux::bpf::Map;
 /// Parameters of the BPF program.
 #[derive(Debug)]
 pub(crate) struct Shape<'a> {
-    /// One row of [`STATE_LEN`] bytes: frames made, the next slot, frames that could not be made.
+    /// One entry of [`STATE_LEN`] bytes: frames made, the next slot, frames that could not be made.
     pub(crate) state: &'a Map,
-    /// A row for each frame: [`ROW_HEAD`] bytes, then the frame's first `own_len` bytes.
+    /// An entry for each frame: [`ROW_HEAD`] bytes, then the frame's first `own_len` bytes.
     pub(crate) slots: &'a Map,
-    /// Number of rows.
+    /// Number of entries.
     pub(crate) len: i32,
     /// Maximum bytes to copy.
     pub(crate) own_len: i32,
@@ -28,15 +28,15 @@ const MADE: i16 = 0;
 const SLOT: i16 = 8;
 const FAILED: i16 = 16;
 
-/// Head of a row, four 32-bit numbers: the frame's length less the greatest length, the number of
-/// bytes to copy, the offset of the stamp or 0, and 0.
+/// Head of an entry, four 32-bit numbers: the frame's length minus the greatest length, the number
+/// of bytes to copy, the offset of the stamp or 0, and 0.
 pub(crate) const ROW_HEAD: i16 = 16;
 const SHORTER: i16 = 0;
 const COPIED: i16 = 4;
 const STAMP: i16 = 8;
 
-/// The BPF program. Pages still contain what earlier runs wrote; the kernel resets their length. A
-/// single core runs the BPF program, so it needs no atomic instructions.
+/// The BPF program. Pages still contain the bytes of earlier runs, but the kernel resets their
+/// length. A single core runs the BPF program, so it needs no atomic instructions.
 pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
     take_slot(&mut code, shape);
@@ -63,7 +63,7 @@ pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     code.finish()
 }
 
-/// Writes the row's bytes to the frame.
+/// Writes the entry's bytes to the frame.
 fn write(code: &mut Code, own_len: i32) {
     code.push(load_u32(ARG4, ROW, COPIED));
     code.fail(IF_GREATER, ARG4, own_len);
@@ -76,7 +76,7 @@ fn write(code: &mut Code, own_len: i32) {
     code.fail(UNLESS_EQUAL, RESULT, 0);
 }
 
-/// Writes `len` bytes of the row to the frame, word by word: in less time than the helper.
+/// Writes `len` bytes of the entry to the frame, word by word. This is faster than the helper.
 fn write_words(code: &mut Code, len: i16) {
     code.push(load_u32(ARG1, CONTEXT, DATA));
     code.push(load_u32(ARG2, CONTEXT, DATA_END));
@@ -97,7 +97,7 @@ fn write_words(code: &mut Code, len: i16) {
     }
 }
 
-/// The longest beginning of a frame that is written word by word.
+/// The greatest length that is written word by word.
 const WORDS_MAX: i16 = 128;
 
 /// Takes the next slot and the frame's number.
@@ -122,7 +122,7 @@ fn take_slot(code: &mut Code, shape: &Shape<'_>) {
     code.push(copy(ROW, RESULT));
 }
 
-/// The number in network order, and its complement.
+/// Writes the stamp: the number in network order, and its complement.
 fn stamp(code: &mut Code) {
     code.push(load_u32(ARG2, ROW, STAMP));
     code.jump(IF_EQUAL, ARG2, 0, 10);
@@ -143,7 +143,7 @@ pub(crate) fn drop_all() -> Vec<Instruction> {
     vec![Instruction::set(RESULT, XDP_DROP), Instruction::exit()]
 }
 
-/// Instructions; some jump to the end, which counts a failure.
+/// Instructions. Some jump to the end, which counts a failure.
 #[derive(Default)]
 struct Code(Vec<Step>);
 
@@ -179,7 +179,7 @@ impl Code {
         });
     }
 
-    /// Fails if the address in `left` is beyond the one in `right`.
+    /// Fails if the address in `left` is beyond the address in `right`.
     fn fail_beyond(&mut self, left: u8, right: u8) {
         self.0.push(Step::Fail {
             condition: IF_GREATER_REGISTER,

@@ -1,15 +1,15 @@
-//! Numbers that only a seed decides: what a seed means must not change with the version of a crate.
+//! Numbers that depend only on a seed. They must not change with the version of a crate.
 
 use rand::RngCore;
 use rand_pcg::Pcg64Mcg;
 
-/// A source of numbers; `stream` tells apart those that one seed is used for.
+/// A source of numbers; `stream` distinguishes several uses of the same seed.
 pub(crate) fn source(seed: u64, stream: u64) -> Pcg64Mcg {
     // The state of this generator is odd, so `new` loses the lowest bit; hence the shift.
     Pcg64Mcg::new((u128::from(scatter(seed)) << 64) | (u128::from(scatter(stream ^ seed)) << 1))
 }
 
-/// Less than `end`, all equally likely but for a bias of `end` / 2^64.
+/// A number less than `end`. All are equally likely, except for a bias of `end` / 2^64.
 pub(crate) fn below(random: &mut Pcg64Mcg, end: u64) -> u64 {
     let product = u128::from(random.next_u64()) * u128::from(end);
     u64::try_from(product >> 64).unwrap_or(0)
@@ -23,7 +23,7 @@ pub(crate) fn shuffle<T>(random: &mut Pcg64Mcg, items: &mut [T]) {
     }
 }
 
-/// Scatters consecutive numbers over all; no two to the same (splitmix64).
+/// Scatters consecutive numbers over the whole range, without collisions (splitmix64).
 pub(crate) fn scatter(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -19,12 +19,12 @@ pub struct Record {
     pub time: u64,
     /// The captured bytes, including the link-layer header.
     pub bytes: Vec<u8>,
-    /// Its length on the wire, without a check sequence, in bytes.
+    /// The length on the wire in bytes, without a check sequence.
     pub len: u32,
 }
 
 impl Record {
-    /// Whether the capture has only a part of the packet.
+    /// Whether the capture contains only a part of the packet.
     pub fn is_shortened(&self) -> bool {
         self.len as usize > self.bytes.len()
     }
@@ -37,7 +37,7 @@ pub struct Records {
     format: Format,
     last_time: u64,
     done: bool,
-    /// Packets so far.
+    /// Number of packets so far.
     count: u64,
     cut: bool,
     /// Bytes of the check sequence at the end of each packet.
@@ -62,7 +62,7 @@ impl Records {
     /// Opens a file of Ethernet frames.
     ///
     /// # Errors
-    /// The file can't be read, is no capture file, or has another link type.
+    /// The file can't be read, is not a capture file, or has another link type.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let unreadable = |error| anyhow!("{name}: {error}");
@@ -106,7 +106,8 @@ impl Records {
         })
     }
 
-    /// Whether the file ends within a packet, as far as it was read. That packet is left out.
+    /// Whether the file ends within a packet, as far as it was read. The partial packet is left
+    /// out.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -123,7 +124,7 @@ impl Records {
                     return Ok(None);
                 };
                 let packet = packet.map_err(malformed)?;
-                // A device appends its own check sequence.
+                // Remove it: a device appends its own check sequence.
                 let frame_len = packet.orig_len.saturating_sub(self.check_len);
                 let mut bytes = packet.data.into_owned();
                 if self.check_len > 0 {
@@ -169,7 +170,7 @@ fn packet(block: Block<'_>) -> Option<Found> {
     match block {
         Block::EnhancedPacket(block) => Some(Found {
             interface: block.interface_id,
-            // The crate takes the file's units for nanoseconds.
+            // The crate passes the file's units as if they were nanoseconds.
             ticks: u64::try_from(block.timestamp.as_nanos()).ok(),
             original_len: block.original_len,
             simple: false,
@@ -198,8 +199,8 @@ fn packet(block: Block<'_>) -> Option<Found> {
     }
 }
 
-/// The record, or the number of a link type other than Ethernet. A packet without a time gets that
-/// of the packet before.
+/// The record, or the number of a link type other than Ethernet. A packet without a timestamp gets
+/// the timestamp of the packet before it.
 fn finish(
     mut found: Found,
     interface: &InterfaceDescriptionBlock<'_>,
@@ -208,7 +209,7 @@ fn finish(
     if interface.linktype != DataLink::ETHERNET {
         return Err(interface.linktype.into());
     }
-    // A simple packet block ends with padding to four bytes.
+    // A simple packet block is padded to four bytes.
     if found.simple {
         found.bytes.truncate(found.original_len as usize);
     }

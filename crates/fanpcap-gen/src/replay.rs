@@ -21,7 +21,7 @@ pub struct Replay {
     limit: Option<Limit>,
     faults: Faults,
     turn: u32,
-    /// A packet that was read for the next pool.
+    /// A packet that was read ahead, for the next pool.
     ahead: Option<Record>,
     /// Packets read in this loop.
     number: u64,
@@ -36,18 +36,18 @@ pub struct Replay {
 pub struct Limit {
     /// The device with the limit.
     pub device: Device,
-    /// Leave longer packets out, instead of an error.
+    /// Leave longer packets out, instead of failing.
     pub skip: bool,
 }
 
 /// Defects of a replayed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Packets of which the file has only the beginning; that beginning is sent.
+    /// Packets of which the file has only the first bytes; these are sent.
     pub shortened: u64,
-    /// Packets that were left out because they are too long for the device.
+    /// Packets that were left out because the device does not accept their length.
     pub skipped: u64,
-    /// The file ends within a packet, which is left out.
+    /// The file ends within a packet; that packet is left out.
     pub cut: bool,
 }
 
@@ -80,7 +80,7 @@ impl Pool {
     }
 }
 
-/// The packet with this number, unless it is left out.
+/// Packet number `packet`, unless it is left out.
 fn checked(
     record: Record,
     path: &Path,
@@ -111,7 +111,7 @@ fn checked(
 }
 
 impl Replay {
-    /// Opens a file for a number of loops, endless without one. With `moving`, each loop after the
+    /// Opens a file for a number of loops; `None` means endless. With `moving`, each loop after the
     /// first has other addresses, see [`move_addresses`].
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Replay {
         })
     }
 
-    /// The next packets, some MiB of them; `None` after the last loop.
+    /// The next packets, up to some MiB; `None` after the last loop.
     ///
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.
@@ -216,14 +216,15 @@ impl Replay {
         Ok(None)
     }
 
-    /// Defects of the file so far, over all loops.
+    /// Defects found in the file so far, over all loops.
     pub fn faults(&self) -> Faults {
         self.faults
     }
 }
 
-/// Length of an Ethernet header; a device takes no shorter frame.
+/// Length of an Ethernet header. A device accepts no shorter frame.
 const SHORTEST: usize = 14;
 
-/// Bytes of one pool of several. The sender pauses while a pool is read, so pools must be small.
+/// Bytes of a pool when there are several. The sender pauses while a pool is read, so pools must be
+/// small.
 const CHUNK: usize = 16 << 20;

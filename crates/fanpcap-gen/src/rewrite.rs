@@ -4,15 +4,15 @@ use crate::checksum::updated;
 use crate::headers::{IPV4, IPV6};
 
 /// Changes the last 16 bits of an Ethernet frame's IP addresses by `turn`, and updates the
-/// checksums. An address always becomes the same one, so flows stay flows, in both directions. In
-/// 65535 consecutive turns, an address becomes a different one each time. Multicast, broadcast,
-/// loopback and unspecified addresses stay, and so do frames that are not IP behind at most two
-/// VLAN tags.
+/// checksums. The same address always becomes the same new address, so flows stay flows, in both
+/// directions. In 65535 consecutive turns, an address becomes a different one each time. Multicast,
+/// broadcast, loopback and unspecified addresses do not change, nor do frames other than IP after
+/// at most two VLAN tags.
 pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;
     };
-    // Multiplication by an odd factor maps different numbers to different ones.
+    // Multiplication by an odd factor maps different numbers to different numbers.
     let mask = u16::try_from(turn.wrapping_mul(0x9e37) & 0xffff).unwrap_or(0);
     match family {
         IPV4 => move_v4(&mut frame[ip..], mask.to_be_bytes()),
@@ -44,7 +44,7 @@ fn move_v4(packet: &mut [u8], mask: [u8; 2]) {
     let old = header[12..20].to_vec();
     let mut new = old.clone();
     for address in new.chunks_exact_mut(4) {
-        // Loopback, unspecified, multicast and beyond.
+        // Loopback, unspecified, multicast and higher addresses.
         if !matches!(address[0], 0 | 127 | 224..) {
             change(&mut address[2..], mask);
         }
@@ -74,7 +74,7 @@ fn move_v6(packet: &mut [u8], mask: [u8; 2]) {
     }
 }
 
-/// The transport protocol behind IPv6's extension headers, and its offset; `None` in a later
+/// The transport protocol after IPv6's extension headers, and its offset; `None` in a later
 /// fragment (RFC 8200, section 4).
 fn transport6(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, 40);
@@ -104,7 +104,7 @@ fn change(bytes: &mut [u8], mask: [u8; 2]) {
     }
 }
 
-/// The checksums of TCP, UDP, UDP-Lite and ICMPv6 cover the addresses.
+/// Updates the checksums of TCP, UDP, UDP-Lite and ICMPv6, which cover the addresses.
 fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new: &[u8]) {
     let place = match protocol {
         6 => at + 16,
@@ -112,7 +112,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
         58 => at + 2,
         _ => return,
     };
-    // UDP's 0 means that there is no checksum.
+    // In UDP, 0 means that there is no checksum.
     if protocol == 17 && packet.get(place..place + 2) == Some(&[0, 0]) {
         return;
     }
@@ -122,7 +122,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
     }
 }
 
-/// Updates a checksum; does nothing if the packet was cut before it.
+/// Updates a checksum, unless the packet was cut before it.
 fn update(packet: &mut [u8], place: usize, old: &[u8], new: &[u8]) {
     if let Some(checksum) = packet.get_mut(place..place + 2) {
         let before = u16::from_be_bytes([checksum[0], checksum[1]]);

@@ -1,4 +1,4 @@
-//! The devices that carry the default route: they must not be flooded by mistake.
+//! The devices that carry the default route. They must not be flooded by mistake.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,17 +11,17 @@ use fanpcap_linux::netlink::{
 /// A device through which a default route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Carrier {
-    /// Its name.
+    /// The device's name.
     pub(crate) name: String,
-    /// Whether it is the queried device or above it: a bridge, bond or VRF above its ports, or a
-    /// VLAN above its device. Otherwise the queried device is above it, or both are above a common
-    /// device: VLANs, macvlans, ipvlans, macsec.
+    /// Whether the carrier is the queried device or above it: a bridge, bond or VRF above its
+    /// ports, or a VLAN above its device. Otherwise the queried device is above the carrier, or
+    /// both are above a common device: VLANs, macvlans, ipvlans, macsec.
     pub(crate) is_above: bool,
 }
 
-/// The device of a default route of the calling thread's network namespace, if the frames of device
-/// `ifindex` may leave by the same device. All tables and all next hops count, see
-/// [`route::default_devices`]. Where a tunnel's packets leave is not known.
+/// The device of a default route in the calling thread's network namespace, if frames of device
+/// `ifindex` may leave through it. All tables and next hops count, see [`route::default_devices`].
+/// It is unknown through which device a tunnel's packets leave.
 ///
 /// # Errors
 /// The kernel does not list its routes or its devices.
@@ -45,7 +45,7 @@ fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32,
         .filter(|(_, reach)| !reach.is_disjoint(&own))
         .map(|(device, reach)| (device, reach.contains(&ifindex)));
     let first = shared.next()?;
-    // Prefer the simplest reason.
+    // Prefer the simplest explanation.
     let above = shared.find(|(_, is_above)| *is_above);
     Some(above.filter(|_| !first.1).unwrap_or(first))
 }
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn what_stands_on_a_carrier_or_beside_it_sends_by_it() {
-        // Two VLANs and a macvlan on a bond; a device apart; a macvlan of one in another namespace.
+        // Two VLANs and a macvlan on a bond; a separate device; a macvlan of a device in another
+        // namespace.
         let mut foreign = device(7, "macvlan", None, Some(3));
         foreign.peer_namespace = Some(0);
         let links = [

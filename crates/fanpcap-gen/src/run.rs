@@ -1,4 +1,4 @@
-//! Plans, and the state of a run that follows one.
+//! Plans, and the state of a run that follows a plan.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::pace::{Pace, Schedule};
 use crate::pool::Pool;
 
-/// What to send, and when.
+/// The end and the pace of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The end.
@@ -19,8 +19,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether the plan sends this many frames, and nearly at once. Slower plans need no live
-    /// frames.
+    /// Whether the plan sends this many frames nearly at once. Slower plans need no live frames.
     pub(crate) fn is_quick(&self, pool: &Pool, frames: u64) -> bool {
         let mut schedule = Schedule::new(self.pace);
         for number in 0..frames {
@@ -30,10 +29,10 @@ impl Plan {
     }
 }
 
-/// In nanoseconds; 64 frames at 6400 a second.
+/// Nanoseconds: the time of 64 frames at 6400 a second.
 const AT_ONCE: u64 = 10_000_000;
 
-/// The end of sending; `stop` ends it in any case.
+/// The end of a run; `stop` ends it in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// After this many frames.
@@ -42,7 +41,7 @@ pub enum Until {
     Elapsed(Duration),
     /// After this many frames or this time, whichever comes first.
     First(u64, Duration),
-    /// Only by `stop`.
+    /// Only when `stop` is set.
     Stopped,
 }
 
@@ -69,26 +68,26 @@ impl Until {
 /// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Frames handed to the device; [`crate::Counting`] counts those that it took.
+    /// Frames passed to the device; [`crate::Counting`] counts those that it accepted.
     pub frames: u64,
-    /// Their bytes, without check sequences.
+    /// Bytes of these frames, without check sequences.
     pub bytes: u64,
-    /// From the first frame until the one after the last would have been due, if that was within
-    /// 100 ms of the last.
+    /// Time from the first frame until the frame after the last would have been due, if that is
+    /// within 100 ms.
     pub nanoseconds: u64,
-    /// The thread's CPU time meanwhile; includes the delivery to a peer on the same machine.
+    /// The thread's CPU time meanwhile, including delivery to a veth's peer on the same machine.
     pub cpu_ns: u64,
-    /// Lateness of the last frame, or of the first that was not sent; 0 at top speed. It grows when
-    /// the pace can't be kept.
+    /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. It grows if the
+    /// pace can't be kept.
     pub late_ns: u64,
 }
 
-/// The longest sleep, so that `stop` is noticed; the interval between checks of the device; the
-/// interval between calls of `watch`.
+/// The longest sleep, so that `stop` is noticed. It is also the interval between checks of the
+/// device. The second value is the interval between calls of `watch`.
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
 
-/// A run that is bounded by time ends at most this much later.
+/// A run with a time limit ends at most this much later.
 const LATE: u64 = 10_000_000;
 
 /// One run of a plan.
@@ -97,7 +96,7 @@ pub(crate) struct Run {
     /// Start, by the monotonic clock.
     pub(crate) start: u64,
     cpu: u64,
-    /// Time when frames were last handed over.
+    /// Time when frames were last passed to the device.
     last: u64,
     /// Time of the last call of `watch`.
     pub(crate) told: u64,
@@ -117,9 +116,8 @@ pub(crate) struct Run {
 pub(crate) enum Due {
     /// Send this many frames, with this many bytes.
     Now {
-        /// Frames.
         frames: u64,
-        /// Bytes of them.
+        /// Bytes of these frames.
         bytes: u64,
     },
     /// Wait until this time, in nanoseconds after the start.
@@ -129,7 +127,7 @@ pub(crate) enum Due {
 }
 
 impl Run {
-    /// Starts now, after `already` sent frames.
+    /// Starts now, after `already` frames have been sent.
     pub(crate) fn new(plan: &Plan, already: u64, pool: &Pool) -> Self {
         let mut run = Self {
             schedule: Schedule::new(plan.pace),
@@ -194,7 +192,7 @@ impl Run {
         Due::Now { frames, bytes }
     }
 
-    /// Counts `sent` of `frames` frames, which have `bytes` bytes together.
+    /// Counts `sent` of `frames` frames. All `frames` together have `bytes` bytes.
     pub(crate) fn count(&mut self, pool: &Pool, sent: u64, frames: u64, bytes: u64) {
         let all = sent == frames;
         self.sent.frames += sent;
@@ -206,7 +204,6 @@ impl Run {
         self.place += sent;
     }
 
-    /// The result so far.
     pub(crate) fn so_far(&self) -> Sent {
         let elapsed = self.elapsed();
         Sent {
@@ -221,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Waits until the last frame's time is over.
+    /// Waits until the last frame's time has passed.
     pub(crate) fn finish(self, stop: &AtomicBool) -> Sent {
         let late_ns = self.so_far().late_ns;
         let over = self.schedule.due().min(self.end);

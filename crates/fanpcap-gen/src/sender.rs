@@ -1,4 +1,4 @@
-//! Senders: send a pool on a device by a plan.
+//! Senders: send a pool on a device according to a plan.
 
 use std::fmt;
 use std::io;
@@ -15,13 +15,13 @@ use crate::portable::{self, Portable};
 use crate::run::{Due, Plan, Run, Sent, TELL, TICK};
 use crate::watch::{PROBES, Shown, Watch, takes_none};
 
-/// How frames get to the device.
+/// The way in which frames reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// A BPF program in the kernel makes and sends them.
+    /// A BPF program in the kernel makes and sends the frames.
     LiveFrames,
-    /// sendmmsg(2) past the queueing discipline.
+    /// sendmmsg(2), bypassing the queueing discipline.
     Portable,
 }
 
@@ -37,16 +37,16 @@ impl fmt::Display for Way {
 /// Choice of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Live frames where they work, else the portable way, also for fewer frames and for rates
-    /// below 6400 a second. The device's counters show for the first 64 frames whether it takes
-    /// live frames, and for all frames from time to time. A device that does not count what it
-    /// takes gets the first frames twice.
+    /// Live frames if they work, otherwise the portable way. The portable way is also used for few
+    /// frames and for rates below 6400 a second. The device's counters show whether it accepts live
+    /// frames: at the first 64 frames, and then from time to time. A device that does not count the
+    /// frames that it accepts gets the first frames twice.
     Auto,
-    /// Live frames, or an error, also when most don't leave the device. Frames that the device
-    /// refuses are lost.
+    /// Live frames, or an error, also if most of them don't leave the device. Frames that the
+    /// device refuses are lost.
     Live,
-    /// Live frames, without checking whether they leave the device: for the speed of the generator
-    /// alone.
+    /// Live frames, without checking whether they leave the device, to measure only the generator's
+    /// speed.
     Unwatched,
     /// The portable way.
     Portable,
@@ -79,7 +79,7 @@ impl Sender {
     /// Opens `device` for the frames of `pool`.
     ///
     /// # Errors
-    /// The device takes no such frames, or the way to it can't be opened.
+    /// The device does not accept such frames, or the way to it can't be opened.
     pub fn open(device: &str, pool: Pool, choice: Choice) -> Result<Self> {
         let device = Device::find(device)?;
         device.check(&pool)?;
@@ -111,7 +111,7 @@ impl Sender {
         })
     }
 
-    /// The way that frames take.
+    /// The way in which frames are sent.
     pub fn way(&self) -> Way {
         match self.route {
             Route::Live(_) => Way::LiveFrames,
@@ -133,7 +133,8 @@ impl Sender {
     /// set.
     ///
     /// # Errors
-    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
+    /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
+    /// frames.
     pub fn send(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<Sent> {
         self.send_watched(plan, stop, &mut |_| ())
     }
@@ -141,7 +142,8 @@ impl Sender {
     /// Like [`Sender::send`]; calls `watch` about once a second with the result so far.
     ///
     /// # Errors
-    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
+    /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
+    /// frames.
     pub fn send_watched(
         &mut self,
         plan: &Plan,
@@ -151,12 +153,13 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, then each that `more` returns, until there are no more; or until the
-    /// plan's end or `stop`, as [`Sender::send_watched`] does. Frames that are due while `more`
-    /// runs are late.
+    /// Sends the pool once, and then each pool that `more` returns, until there are no more. Ends
+    /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
+    /// while `more` runs are late.
     ///
     /// # Errors
-    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
+    /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
+    /// frames.
     pub fn send_stream(
         &mut self,
         plan: &Plan,
@@ -174,7 +177,7 @@ impl Sender {
         watch: &mut dyn FnMut(&Sent),
         mut more: Option<More<'_>>,
     ) -> Result<Sent> {
-        // Without this, sleeps last up to 50 us longer, which only affects gaps.
+        // If this fails, sleeps last up to 50 us longer, which only affects gaps.
         let _ = wake_on_time();
         self.sent = Sent::default();
         let mut watching = Watch::start(&self.device)?;
@@ -196,7 +199,7 @@ impl Sender {
             }
         }
         if matches!(&ended, Err(error) if error.is::<io::Error>()) {
-            // An error of the device, such as gone or down, explains more than the call's error.
+            // An error of the device, such as gone or down, is more helpful than the call's error.
             ended = watching.counters().map(drop).and(ended);
         }
         self.sent = if ended.is_ok() {
@@ -240,7 +243,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Tries a device that may refuse live frames: its counters show whether it takes the first
+    /// Tries a device that may refuse live frames: its counters show whether it accepts the first
     /// frames. If not, changes to the portable way. Returns the number of frames sent.
     fn first(
         &mut self,

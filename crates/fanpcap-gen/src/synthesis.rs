@@ -10,8 +10,8 @@ use crate::pool::{Pool, Synthetic};
 use crate::random;
 
 impl Description {
-    /// Makes the frames: a whole number of rounds through all flows, and enough rounds for the
-    /// proportions of lengths.
+    /// Makes the frames: whole rounds through all flows, and enough rounds for the proportions of
+    /// the lengths.
     ///
     /// # Errors
     /// No frames match the description, or they need more than [`crate::POOL_LIMIT`].
@@ -104,7 +104,7 @@ impl Description {
         Ok(())
     }
 
-    /// Number of datagrams in whole rounds: of flows, answers, lengths and fragmented datagrams.
+    /// Number of datagrams that completes all rounds: of flows, answers, lengths and fragments.
     fn datagrams(&self) -> u64 {
         let rounds = if self.answers { 2 } else { 1 };
         let every = u64::from(self.fragments.unwrap_or(1));
@@ -121,18 +121,18 @@ impl Description {
     }
 }
 
-/// Approximate minimum of datagrams that differ in more than the flow.
+/// Approximate minimum number of datagrams that differ in more than their flow.
 const VARIETY: u64 = 4096;
 
 /// A round of this many flows is enough.
 const MANY: u64 = 1 << 16;
 
 const SHORTEST: u16 = 14;
-/// Maximum length of a frame, beyond any device's; the sender checks the device's MTU.
+/// Maximum length of a frame, more than any device accepts. The sender checks the device's MTU.
 const LONGEST: u16 = u16::MAX;
 /// Two fragments of this length and one of half the length are less than 64 KiB.
 const LONGEST_FRAGMENT: u16 = 26_000;
-/// No pool has room for more datagrams.
+/// More datagrams than fit into any pool.
 const MOST: u64 = 1 << 22;
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {

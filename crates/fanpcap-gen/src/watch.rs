@@ -9,8 +9,8 @@ use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::device::{Device, State, state};
 
-/// Number of frames for a trial: other traffic moves the counters too, but rarely by this many at
-/// once.
+/// Number of frames for a trial. Other traffic changes the counters too, but rarely by this many at
+/// a time.
 pub(crate) const PROBES: u64 = 64;
 
 /// Result of the trial.
@@ -20,19 +20,19 @@ pub(crate) enum Shown {
     Taken,
     /// The device refused the frames.
     Refused,
-    /// Other traffic moves the counters as much.
+    /// Other traffic changes the counters as much.
     Hidden,
 }
 
-/// A device, its counters before the first frame, and the frames handed to it since.
+/// A device, its counters before the first frame, and the frames passed to it since.
 #[derive(Debug)]
 pub(crate) struct Watch {
     name: String,
     ifindex: u32,
     before: Counters,
-    /// Nanoseconds until the counters include a frame.
+    /// Nanoseconds until the counters include a sent frame.
     settle: u64,
-    /// Numbers of frames handed over, with their times.
+    /// Times, and the number of frames passed to the device until then.
     handed: VecDeque<(u64, u64)>,
 }
 
@@ -44,15 +44,15 @@ impl Watch {
             name: device.name.clone(),
             ifindex: device.index,
             before: counters.map_err(|error| gone(&device.name, error))?,
-            // Virtual devices count at once; some drivers read their hardware's counters every
-            // other second.
+            // Virtual devices count immediately. Some drivers read their hardware's counters only
+            // every other second.
             settle: if device.kind.is_empty() { LATE } else { SOON },
             handed: VecDeque::new(),
         })
     }
 
-    /// Waits until the counters include the frames just handed over, `bytes` bytes together. Then
-    /// waits as long again, during which the counters should not change.
+    /// Waits until the counters include the frames just passed to the device, `bytes` bytes
+    /// together. Then waits as long again; meanwhile the counters should not change.
     pub(crate) fn first(&self, frames: u64, bytes: u64) -> Result<Shown> {
         let begin = monotonic_ns();
         let mut now = self.counters()?;
@@ -74,8 +74,8 @@ impl Watch {
         })
     }
 
-    /// Checks the device after `frames` live frames altogether. Fails if the device is gone.
-    /// Returns how many frames are missing from its counters by now, if most of them are.
+    /// Checks the device after `frames` live frames in all. Fails if the device is gone. Returns
+    /// how many frames its counters lack by now, if they lack most of them.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
@@ -101,7 +101,7 @@ impl Watch {
         Ok((expected >= PROBES && missing > expected / 2).then_some(missing))
     }
 
-    /// The counters; fails if the device is gone or down. The portable way counts its own frames.
+    /// The counters. Fails if the device is gone or down. The portable way counts its own frames.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let link = link::get(self.ifindex).map_err(|error| gone(&self.name, error))?;
         match state(link.flags) {
@@ -120,13 +120,14 @@ fn gone(name: &str, error: io::Error) -> Error {
     }
 }
 
-/// Whether counters tell of so many frames and of their bytes. Of what the device dropped it counts
-/// no bytes. The device's own error, while sending: an [`io::Error`] behind the words.
+/// The device's error while sending. The [`io::Error`] is its source.
 pub(crate) fn takes_none(error: io::Error) -> Error {
     let text = format!("the device takes no frames: {error}");
     Error::new(error).context(text)
 }
 
+/// Whether the counters include this many frames and their bytes. A device does not count the bytes
+/// of frames that it dropped.
 fn accounts(before: &Counters, now: &Counters, frames: u64, bytes: u64) -> bool {
     let since = |now: u64, before: u64| now.saturating_sub(before);
     let dropped = since(now.tx_dropped, before.tx_dropped).min(frames);
@@ -158,7 +159,7 @@ mod tests {
             accounts(&before, &now, 64, 64 * 1000)
         };
         assert!(told(64, 64_000, 0) && told(70, 65_000, 0));
-        // A few others; many short ones; few long ones.
+        // A few other packets; many short packets; few long packets.
         assert!(!told(5, 500, 0) && !told(200, 18_000, 0) && !told(10, 64_000, 0));
         assert!(told(60, 60_000, 4) && told(0, 0, 64) && !told(0, 0, 60));
     }

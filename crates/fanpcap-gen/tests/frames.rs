@@ -1,4 +1,4 @@
-//! Every frame of every description parses, its checksums hold, and it says what was described.
+//! Every frame of every description parses, has correct checksums, and matches the description.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
 use fanpcap_gen::{Description, Families, Lengths, Pool, Transports};
 use proptest::prelude::*;
 
-/// One datagram as it was received, put together again.
+/// A received datagram, reassembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Datagram {
     ends: [IpAddr; 2],
@@ -21,7 +21,7 @@ struct Datagram {
     pieces: usize,
 }
 
-/// What a description's frames turned out to be.
+/// The properties of a description's frames, as received.
 #[derive(Debug, Default)]
 struct Seen {
     datagrams: Vec<Datagram>,
@@ -62,8 +62,8 @@ fn look_at(pool: &Pool, count: u64) -> Seen {
     seen
 }
 
-/// Adds a packet, or a fragment of one, to what was received. Fragments come in order, one datagram
-/// after the other.
+/// Adds a packet, or a fragment of one, to the received datagrams. Fragments come in order, one
+/// datagram after another.
 fn take(packet: &SlicedPacket<'_>, parts: &mut Option<Datagram>, all: &mut Vec<Datagram>) {
     let net = packet.net.as_ref().unwrap();
     let payload = net.ip_payload_ref().unwrap();
@@ -117,7 +117,8 @@ fn take(packet: &SlicedPacket<'_>, parts: &mut Option<Datagram>, all: &mut Vec<D
     }
 }
 
-/// Whether the transport checksum holds: the sum with the pseudo-header is all ones (RFC 1071).
+/// Whether the transport checksum is correct: the sum with the pseudo-header is all ones (RFC
+/// 1071).
 fn holds(datagram: &Datagram) -> bool {
     let mut bytes = Vec::new();
     for end in datagram.ends {
@@ -359,7 +360,7 @@ fn every_so_manieth_datagram_is_fragmented_again_and_again() {
         };
         let pool = description.pool().unwrap();
         let whole = look_at(&pool, pool.len() as u64).datagrams;
-        // So the first one of the second round comes as it does in the first.
+        // So the first datagram of the second round is the same as in the first round.
         assert_eq!(whole.len() % every as usize, 0, "{flows} {every}");
         assert_eq!(whole.len() % flows as usize, 0, "{flows} {every}");
         assert_eq!(whole.last().unwrap().pieces, 3);

@@ -25,7 +25,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
 use pcap_file::{DataLink, Endianness};
 
-/// A file that is removed with the test.
+/// A file that is removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -168,8 +168,8 @@ fn bits_about_check_sequences_are_no_link_type() {
     let file = Scratch::new("checked.pcap");
     write_pcap(&file.0, &[vec![1; 64]], 1);
     let mut content = fs::read(&file.0).unwrap();
-    // PcapWriter is big-endian here; the link type is the header's last word: four bytes of check
-    // sequence, or a number of them that is not told.
+    // PcapWriter writes big-endian here. The link type is the header's last word. Its upper bits
+    // say: four bytes of check sequence, or an unknown number.
     let big = content[0] == 0xa1;
     for (link, len) in [(0x2400_0001_u32, 60), (0x1000_0001, 64)] {
         let bytes = if big {
@@ -363,7 +363,7 @@ fn what_has_no_address_to_move_stays() {
         let before = frame.clone();
         move_addresses(&mut frame, 5);
         assert_eq!(frame, before);
-        // Cut IPv4 and IPv6 must not make it panic.
+        // Truncated IPv4 and IPv6 must not cause a panic.
         for kind in [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00]] {
             if let Some(place) = frame.get_mut(12..14) {
                 place.copy_from_slice(&kind);

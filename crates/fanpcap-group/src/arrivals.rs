@@ -1,4 +1,4 @@
-//! Watches the pages of a group as they come and go. A handle may live shorter than the time
+//! Watches the pages of a group as they come and go. A handle may be open for less time than passes
 //! between two looks at the roster.
 
 use crate::page::MemberId;
@@ -56,7 +56,7 @@ impl Arrivals {
             empty: BTreeSet::new(),
         };
         let root = arrivals.netns.parent().unwrap_or(Path::new("/"));
-        // With the mode that the first member would use.
+        // With the mode that the first member would give it.
         DirBuilder::new().recursive(true).mode(0o755).create(root)?;
         arrivals.changes.watch(root)?;
         if arrivals.netns.exists() {
@@ -100,7 +100,7 @@ impl Arrivals {
     }
 
     fn look_into_netns(&mut self, news: &mut News) {
-        // A member makes this directory for its page. If the directory is gone, that page has come
+        // A member makes this directory for its page. If the directory is gone, the page has come
         // and gone.
         news.unseen |= self.changes.watch(&self.netns).is_err();
         for group_dir in entries(&self.netns) {

@@ -1,5 +1,5 @@
-//! Whether all that a steered group's members share agrees: the table, the kernel's group, the
-//! fd_store and the pages. For tests that kill members in the middle of a change.
+//! Checks that all that a steered group's members share agrees, for tests that kill members.
+//! Compares the table, the kernel's group, the descriptor store and the pages.
 
 use crate::found;
 use crate::page::MemberId;
@@ -10,8 +10,8 @@ use fanpcap_buckets::Slot;
 use fanpcap_engine::fd_store::StoredFd;
 use std::fmt::Debug;
 
-/// Checks the group of a device. All its members must be idle meanwhile. Returns how many members
-/// it has, and how many placeholders.
+/// Checks a group on a device. All its members must be idle meanwhile. Returns the numbers of its
+/// members and of its placeholders.
 ///
 /// # Errors
 /// What differs.
@@ -45,7 +45,7 @@ pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
     Ok((live.len(), rows.len() - live.len()))
 }
 
-/// The kernel's group has the sockets of all rows, and no others.
+/// Checks that the kernel's group has the sockets of all rows, and no others.
 fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), String> {
     let roster = Roster::look().map_err(|error| error.to_string())?;
     let in_kernel = sorted(roster.ids(ifindex, group).map(MemberId::socket));
@@ -53,8 +53,8 @@ fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), St
     same("sockets and rows", in_kernel, in_table)
 }
 
-/// The fd_store has the sockets of all rows, the lifelines of those that live, and what is the
-/// group's. One deposit may be there twice, after a death within a removal.
+/// Checks that the descriptor store has the sockets of all rows, the lifelines of living members,
+/// and the group's own entries. One entry may be there twice, after a death during a removal.
 fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     let text = |deposit: StoredFd| format!("{deposit:?}");
     let mut entries = Vec::new();
@@ -82,7 +82,7 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     same("fd_store and rows", entries, expected)
 }
 
-/// Each member has its share of the buckets, to one.
+/// Checks that each member has its share of the buckets; one bucket more or less is allowed.
 fn even(shared: &Shared, slots: &[u8]) -> Result<(), String> {
     let buckets = shared.table().part(0).buckets;
     let owners = buckets

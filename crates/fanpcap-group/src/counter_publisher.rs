@@ -10,7 +10,6 @@ use crate::table::{State, at};
 use fanpcap_engine::Counts;
 use std::sync::Arc;
 
-/// The publisher of one member.
 pub(crate) struct CounterPublisher {
     shared: Arc<Shared>,
     /// The cookie of the member's socket.

@@ -1,10 +1,10 @@
-//! The exchange of a group's BPF program, where an engine runs it, for another while packets come.
-//! Each packet meets the one or the other; the maps, and so rings and counters, are the same.
+//! Exchanges a group's BPF program for another while packets come, where an engine runs it. Each
+//! packet meets one of the two. Both use the same maps, so rings and counters stay.
 //!
-//! All that it needs is in the group's descriptor store before it begins. The word [`at::EXCHANGE`]
-//! of the table says how far it has come: 0, [`BEGUN`], or the digest of the next steering program.
-//! Who dies within it leaves that to the next holder of the group's lock, who undoes an exchange
-//! that has only begun, and completes one whose digest is there.
+//! All that the exchange needs is in the group's descriptor store before it begins. The table's
+//! word [`at::EXCHANGE`] shows its progress: 0, [`BEGUN`], or the digest of the next steering
+//! program. If a process dies during an exchange, the next holder of the group's lock ends it:
+//! undoes it at [`BEGUN`], and completes it if the digest is there.
 
 use crate::guard::DeviceGuard;
 use crate::member_descriptors::MemberDescriptors;
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) struct Next<'a> {
     /// The digest of the steering program.
     pub(crate) digest: u64,
-    /// The engine's BPF programs, that for received packets first.
+    /// The engine's BPF programs. The first is for received packets.
     pub(crate) programs: &'a [OwnedFd],
     /// Text and title of the steering program, in files.
     pub(crate) text: BorrowedFd<'a>,
@@ -34,15 +34,14 @@ pub(crate) struct Next<'a> {
 /// A value of [`at::EXCHANGE`].
 const BEGUN: u64 = 1;
 
-/// Whether an exchange is under way.
 pub(crate) fn is_under_way(shared: &Shared) -> bool {
     shared.table().get(at::EXCHANGE) != 0
 }
 
-/// Exchanges the group's BPF program. The caller has the group's guard and the registry's.
+/// Exchanges the group's BPF program. The caller holds the group's guard and the registry's.
 ///
 /// # Errors
-/// What the engine and the descriptor stores say. The group has its former BPF program then.
+/// Errors of the engine and of the descriptor stores. The group then has its former BPF program.
 pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) -> io::Result<()> {
     shared.fd_store.ensure_room()?;
     let (received, others) = next.programs.split_first().ok_or_else(invalid)?;
@@ -54,15 +53,15 @@ pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) ->
         set(shared, next.digest);
         install(shared, next.digest)
     });
-    // Best effort: the next holder of the lock clears it away.
+    // Best effort: the next holder of the lock removes what is left.
     let _ = clear(shared);
     done
 }
 
-/// Completes or undoes the exchange that is under way. The caller is as that of [`exchange`].
+/// Completes or undoes the exchange under way. The caller holds the guards of [`exchange`].
 ///
 /// # Errors
-/// As [`exchange`]. What is left to do is the next holder's then.
+/// As [`exchange`]. The next holder of the lock does what is left to do.
 pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
     finish_by(shared, &|digest| install(shared, digest))
 }
@@ -70,9 +69,9 @@ pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
 fn finish_by(shared: &Shared, install: &dyn Fn(u64) -> io::Result<()>) -> io::Result<()> {
     let digest = shared.table().get(at::EXCHANGE);
     if digest != BEGUN {
-        // To undo it may be impossible: the device may have the next program already.
+        // Undoing may be impossible: the device may have the next BPF program already.
         if let Err(error) = install(digest) {
-            // Where the device is gone, nothing is left to exchange.
+            // If the device is gone, nothing is left to exchange.
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(error);
             }
@@ -87,7 +86,7 @@ fn set(shared: &Shared, value: u64) {
     faults::step();
 }
 
-/// Clears away an exchange that is done, or shall not be.
+/// Removes an exchange that is done or undone.
 fn clear(shared: &Shared) -> io::Result<()> {
     set(shared, BEGUN);
     shared.fd_store.remove(NEXT)?;
@@ -96,7 +95,7 @@ fn clear(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the next BPF program the group's. It can be done again from its beginning.
+/// Makes the next BPF program the group's. The call can be repeated.
 fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     let next = shared.fd_store.find(NEXT)?;
     let (Some(on_device), Some(mut programs)) = (&shared.on_device, next) else {
@@ -113,7 +112,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
-    // Best effort: errors would show another title.
+    // Best effort: without it errors would show another title.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
     let title = title.unwrap_or_default();
     let balance = Script::of_title(&title).options().balance;
@@ -124,7 +123,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// How many descriptors there are at least: BPF program, text, title.
+/// The least number of descriptors: BPF program, text, title.
 const PARTS: usize = 3;
 
 fn invalid() -> io::Error {
@@ -150,8 +149,8 @@ fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whether a completer succeeds to whom an exchange is left that has come as far as `word`, and
-    /// what it leaves: the table's word, and whether the deposit is there.
+    /// Ends an exchange that has come as far as `word`. Returns whether that succeeds, and what it
+    /// leaves: the table's word, and whether the store has the entry.
     fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
         let shared = Shared::with_classes(fanpcap_engines::ENGINES[0], 1).unwrap();
         let next = shared.lifelines.as_fd();
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(left_after(77, None), (true, 0, false));
         let gone = Some(io::ErrorKind::NotFound);
         assert_eq!(left_after(77, gone), (true, 0, false));
-        // One that has only begun is undone.
+        // An exchange that has only begun is undone.
         assert_eq!(left_after(BEGUN, refused), (true, 0, false));
     }
 }

@@ -1,8 +1,8 @@
 //! How a newcomer finds what the members of its group share.
 //!
-//! A member of the same process has it at hand. Another process's descriptors are duplicated by
-//! pidfd_getfd(2), where the kernel lets the newcomer trace that process. Else a member that waits
-//! or reads hands them out at the group's rendezvous.
+//! A member of the same process has what is shared in memory. The descriptors of another process
+//! are duplicated by pidfd_getfd(2), if the kernel lets the newcomer trace that process. Else a
+//! member that waits or reads hands them out at the group's rendezvous.
 
 use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
@@ -24,29 +24,29 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-/// Makes of descriptors that a member has handed over what the members of the group of a key share.
+/// Opens what the members of a group share, from a member's descriptors and the group's key.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
 /// How long members may take to answer a newcomer at the rendezvous.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 
-/// How long one socket may take to go, and all of them.
+/// How long one socket may take to close, and how long all of them.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 const ALL_GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a device may take to be free when no socket is left.
+/// How long a device may take to become free after the last socket has closed.
 const FREED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often who waits looks.
+/// The interval between looks while waiting.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
-/// Why what a group's members share can't be had.
+/// Why a newcomer can't get what a group's members share.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// No member that lives shows it on a page: its sockets, so many, are being closed, or they are
-    /// another program's. Why, in words.
+    /// No living member's page shows it. This many sockets are being closed, or belong to another
+    /// library. Why, in words.
     Pageless(usize, String),
-    /// Its members don't hand it out: why, in words.
+    /// The members don't hand it out. Why, in words.
     Refused(String),
 }
 
@@ -58,11 +58,11 @@ impl fmt::Display for FindError {
     }
 }
 
-/// What the members of a group share; `None` when it has none.
+/// What the members of a group share; `None` when the group has no members.
 pub(crate) type Found = Result<Option<Arc<Shared>>, FindError>;
 
-/// Sockets that are being closed. The kernel closes those of a process one after the other, and
-/// waits for all CPUs before each of them is gone (`packet_release` in net/packet/af_packet.c).
+/// Sockets that are being closed. The kernel closes the sockets of a process one after the other,
+/// and waits for all CPUs before each is gone (net/packet/af_packet.c, `packet_release()`).
 #[derive(Debug)]
 pub(crate) struct Leaving {
     begin: Instant,
@@ -80,12 +80,13 @@ impl Leaving {
         }
     }
 
-    /// Waits anew, as somebody else is on the way.
+    /// Starts to wait again, because another newcomer is on its way.
     pub(crate) fn renew(&mut self) {
         self.fewest = usize::MAX;
     }
 
-    /// Notes how many are left. False when none has gone for long: they are not being closed.
+    /// Notes how many sockets are left. Returns false when nothing closes them: their number has
+    /// not fallen for too long, or 60 seconds have passed.
     pub(crate) fn goes_on(&mut self, left: usize) -> bool {
         let within = match left {
             0 => FREED_WITHIN,
@@ -99,7 +100,7 @@ impl Leaving {
     }
 }
 
-/// What this process has of groups: the network namespace, the group, and what is shared.
+/// What this process shares with its groups, by the inode number of the network namespace.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
 /// Remembers what a member of this process shares, for its other members.
@@ -107,7 +108,7 @@ pub(crate) fn remember(shared: &Arc<Shared>) {
     let Ok(netns) = netns::inode() else {
         return;
     };
-    // Whoever has it locked may have forked: others find the group by its pages.
+    // The thread that had it locked may have forked: then others find the group by its pages.
     let _ = KNOWN.try_with(|known| {
         known.retain(|(_, shared)| shared.strong_count() > 0);
         known.push((netns, Arc::downgrade(shared)));
@@ -151,8 +152,8 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Found {
     Ok(found.map(Arc::new))
 }
 
-/// The group's turn, and what [`find`] finds. Without the turn it waits for sockets that are being
-/// closed.
+/// The group's guard, and what [`find`] finds. Drops the guard while it waits for sockets that are
+/// being closed.
 ///
 /// # Errors
 /// As [`GroupLock::take`].
@@ -172,8 +173,8 @@ pub(crate) fn take_and_find(
     }
 }
 
-/// What [`find`] finds of other processes' groups, as `open` makes it of the descriptors and the
-/// group's key. Members may take `for_members` to answer.
+/// What [`find`] finds of other processes' groups. `open` makes the result from the descriptors and
+/// the group's key. Members may take `for_members` to answer.
 ///
 /// # Errors
 /// [`FindError`].
@@ -188,7 +189,7 @@ pub(crate) fn search<T>(
     let mut request = DescriptorRequest::at(identity.group_dir());
     loop {
         let mut pages = identity.pages();
-        // Those of newcomers that wait for the lock show nothing yet.
+        // The pages of newcomers that wait for the lock show nothing yet.
         pages.retain(|(member, it)| *member != identity.id() && it.shared.is_some());
         let (mut lives, mut reason) = (false, None);
         for (_, record) in &pages {
@@ -226,12 +227,12 @@ pub(crate) fn search<T>(
     }
 }
 
-/// Nothing tells which processes they are of, and so what limits these have.
+/// Nothing shows the processes of these sockets, and so neither their limits.
 const PAGELESS: &str =
     "no member has a page of this version of fanpcap, which takes a file (LimitFSIZE=)";
 
-/// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
-/// shows none.
+/// What `open` makes of duplicates of the descriptors on a member's page; `None` if the page shows
+/// none.
 pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Result<Option<T>> {
     let Some(numbers) = &record.shared else {
         return Ok(None);
@@ -242,7 +243,7 @@ pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Resu
     open(descriptors, key).map(Some)
 }
 
-/// How many members the kernel's group has but this one.
+/// The number of other members in the kernel's group.
 fn count_others(identity: &Identity, ifindex: u32) -> usize {
     let roster = Roster::look().unwrap_or_default();
     let members = roster.members(identity.group());
@@ -253,10 +254,10 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
     others.count()
 }
 
-/// How many silent members the groups on a device have: an engine fills their rings.
+/// The number of silent members, whose rings an engine fills, in groups on a device.
 pub(crate) fn count_silent(ifindex: u32) -> usize {
     let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_engine(it);
-    // Unknown, it has not fallen.
+    // If unknown, the number counts as not fallen.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }
 

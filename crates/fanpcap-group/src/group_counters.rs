@@ -1,5 +1,5 @@
-//! What a group whose rings an engine fills has counted, for who is no member and must know it when
-//! the group's last member has been killed: the counters' maps would go with that member.
+//! The counters of a group on an engine, for a process that is not a member. The process can still
+//! read them when the last member was killed, with which the maps would go.
 
 use crate::found;
 use crate::page::MemberId;
@@ -12,7 +12,7 @@ use fanpcap_linux::bpf;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
 
-/// The counters of one group, and the table that says whose they are.
+/// The counters of one group, and the table that names their members.
 #[derive(Debug)]
 pub struct GroupCounters {
     table: bpf::Table,
@@ -20,8 +20,8 @@ pub struct GroupCounters {
 }
 
 impl GroupCounters {
-    /// Those of the group of a member with this page on a device, which keeps nothing alive but the
-    /// maps.
+    /// Opens the counters of a member's group on a device, from the member's page. Keeps only the
+    /// maps alive.
     ///
     /// # Errors
     /// `NotFound` if the member is not in its slot, or not yet; `EPERM` when the caller may not
@@ -44,8 +44,8 @@ impl GroupCounters {
         Ok(Self { table, counters })
     }
 
-    /// What was counted for a member since it came: packets for it, dropped ones included, and
-    /// dropped ones. `None` when its slot is another's.
+    /// Packets for a member since it came, dropped ones included; then dropped ones. `None` when
+    /// its slot is another member's.
     pub fn counted(&self, member: MemberId) -> Option<[u64; 2]> {
         let table = shared::table(&self.table);
         let (slot, cookie) = place(table, member)?;

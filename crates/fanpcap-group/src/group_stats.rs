@@ -12,7 +12,7 @@ pub struct GroupStats {
     /// Sockets of living members, of all processes.
     pub members: Option<u64>,
     /// Sums over the members, if each member has published its counters. In a group with a steering
-    /// program also over the members that are gone.
+    /// program they include the members that are gone.
     pub counters: Option<MemberCounters>,
     /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
@@ -28,14 +28,14 @@ pub struct GroupStats {
 /// The members of a steered group that are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
-    /// Those whose sockets are in the group still.
+    /// Members whose sockets are still in the group.
     pub(crate) sockets: Vec<MemberId>,
-    /// Sums over all; `None` while those of one are not known.
+    /// Sums over all of them; `None` while the counters of one are unknown.
     pub(crate) counters: Option<MemberCounters>,
 }
 
 impl Default for Departed {
-    /// In a group of another mode no socket outlives its member, and nobody counts for the gone.
+    /// In a group of another mode no socket outlives its member, and no member counts for others.
     fn default() -> Self {
         Self {
             sockets: Vec::new(),
@@ -45,7 +45,7 @@ impl Default for Departed {
 }
 
 impl GroupStats {
-    /// Sums up these members, which the roster lists, by these pages.
+    /// Sums up the pages of these members, which the roster lists.
     pub(crate) fn of(
         mut members: Option<Vec<MemberId>>,
         pages: Vec<(MemberId, Record)>,

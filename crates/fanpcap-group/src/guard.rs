@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A group's lock, opened. A process that has dropped its privileges could not open it again.
+/// A group's lock, opened once: a process that has dropped its privileges could not open it again.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLock(
     /// The file with all locks, and the bytes that are the locks of the group, of the device's
@@ -54,17 +54,17 @@ impl GroupLock {
         }
     }
 
-    /// Waits for the lock, ten seconds at most; one second if the process that holds it is stopped.
+    /// Waits for the lock for ten seconds, or one second if the process that holds it is stopped.
     ///
     /// # Errors
-    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another holds it for longer;
+    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds it for longer;
     /// [`SteerError::Pages`] when the lock can't be taken.
     pub(crate) fn take(&self) -> Result<GroupGuard, SteerError> {
         self.wait_for(GROUP, || self.try_take())
     }
 
-    /// Waits for one of the locks. On a busy machine many may wait, and each holds the lock for a
-    /// while.
+    /// Waits for one of the locks. On a busy machine many members may wait, and each holds the lock
+    /// for a while.
     fn wait_for<T>(
         &self,
         which: usize,
@@ -89,8 +89,8 @@ impl GroupLock {
         }
     }
 
-    /// Announces a newcomer to the device that no page shows yet, until the result is dropped.
-    /// `None` if no other process can see the lock.
+    /// Announces a newcomer to the device, which no page shows yet, until the result is dropped.
+    /// `None` if other processes can't see the lock.
     pub(crate) fn arrive(&self) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), numbers[NEWCOMERS]);
@@ -98,7 +98,7 @@ impl GroupLock {
     }
 
     /// Claims a slot of the group for this newcomer, until the result is dropped. `None` if another
-    /// newcomer has claimed it, or if no other process can see the lock.
+    /// newcomer has claimed it, or if other processes can't see the lock.
     pub(crate) fn claim(&self, slot: u8) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), page::hash(numbers[GROUP], &[b'/', slot]));
@@ -116,7 +116,7 @@ impl GroupLock {
         locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
     }
 
-    /// The process of an announced newcomer to the device that is stopped, if all of them are.
+    /// A stopped process among the newcomers to the device, if all of them are stopped.
     pub(crate) fn stopped_newcomer(&self) -> Option<Stat> {
         let (file, numbers) = self.0.as_ref()?;
         let newcomers = lock::holders(file, numbers[NEWCOMERS]);
@@ -124,7 +124,7 @@ impl GroupLock {
         newcomers.into_iter().next().filter(|_| all_are)
     }
 
-    /// Takes the lock; `None` if another holds it.
+    /// Takes the lock; `None` if another member holds it.
     ///
     /// # Errors
     /// [`SteerError::Pages`].
@@ -153,8 +153,8 @@ impl GroupGuard {
         GroupLock::open(identity)?.take()
     }
 
-    /// Waits for the lock of the device's registry, as [`GroupLock::take`] does. It is the last
-    /// lock that a thread takes.
+    /// Waits for the lock of the device's registry, as [`GroupLock::take`] does. A thread that
+    /// holds this lock takes no further lock.
     ///
     /// # Errors
     /// As [`GroupLock::take`].
@@ -162,7 +162,7 @@ impl GroupGuard {
         self.lock.wait_for(REGISTRY, || self.try_device_guard())
     }
 
-    /// Takes the lock of the device's registry; `None` if another holds it.
+    /// Takes the lock of the device's registry; `None` if another process holds it.
     ///
     /// # Errors
     /// [`SteerError::Pages`].
@@ -171,8 +171,7 @@ impl GroupGuard {
             Some((file, numbers)) => {
                 !lock::try_take_byte(file, numbers[REGISTRY]).map_err(SteerError::Pages)?
             }
-            // Without pages there are no members but in this process, and `Thread` excludes its
-            // threads.
+            // Without pages all members are in this process, and `Thread` excludes its threads.
             None => false,
         };
         Ok((!is_taken).then_some(DeviceGuard(self)))
@@ -180,7 +179,7 @@ impl GroupGuard {
 }
 
 /// The process that has held the lock of a group, or of its device's registry, for longer than a
-/// change takes; `None` if there is none, or if it is not known.
+/// change takes; `None` if there is none, or if it is unknown.
 pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
     let lock = GroupLock::open(&Identity::outside(group, ifindex)).ok()?;
     let (file, numbers) = lock.0?;
@@ -197,7 +196,7 @@ pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
         .find_map(|it| holder(numbers[it]))
 }
 
-/// Nearly all changes take less time.
+/// Nearly all changes are faster.
 const CHANGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The right to change a device's registry, until it is dropped.
@@ -212,8 +211,8 @@ impl Drop for DeviceGuard<'_> {
     }
 }
 
-/// A newcomer's claim that no page and no table shows yet: on a device, for which other newcomers
-/// wait, or on a slot, which they leave alone. It ends with the process.
+/// A newcomer's claim that no page and no table shows yet: on a device, where other newcomers wait
+/// for it, or on a slot, which they leave alone. It ends with the process.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<File>, u32);
 
@@ -226,7 +225,7 @@ impl Drop for Claim {
 impl Drop for GroupGuard {
     fn drop(&mut self) {
         if let Some((file, numbers)) = &self.lock.0 {
-            // A child that was forked meanwhile has a copy of the descriptor, which keeps the lock.
+            // A child forked meanwhile has a copy of the descriptor, which would keep the lock.
             let _ = lock::release_byte(file, numbers[GROUP]);
         }
     }
@@ -237,8 +236,8 @@ fn is_elsewhere(kind: io::ErrorKind) -> bool {
     [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&kind)
 }
 
-/// The process of which a thread holds a guard; 0: none. A forked child finds the number of its
-/// parent here: no thread of the child holds one then.
+/// The process whose thread holds a guard; 0: none. A forked child finds its parent's process id
+/// here, and so knows that none of its own threads holds a guard.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// The lock among the threads of a process. The thread's signals are blocked: a handler that leaves
@@ -255,7 +254,7 @@ impl Thread {
         let other = TAKEN.load(Ordering::Relaxed);
         let is_free = other != own;
         let take = || TAKEN.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed);
-        // Make the value only when the lock is taken: dropping a value releases the lock.
+        // Make the value only when the lock is taken: its drop releases the lock.
         (is_free && take().is_ok()).then(|| Self { _signals: signals })
     }
 }
@@ -266,7 +265,7 @@ impl Drop for Thread {
     }
 }
 
-/// How long to wait for a lock, and after how long to look who holds it.
+/// How long to wait for a lock, and when to look which process holds it.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 pub(crate) const LOOKED_AFTER: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(1);
@@ -275,7 +274,7 @@ const STEP: Duration = Duration::from_millis(1);
 mod tests {
     use super::*;
 
-    /// One test, because the lock is the process's.
+    /// One test, because all threads share the lock.
     #[test]
     fn one_thread_holds_the_lock_and_a_parents_is_free() {
         let first = Thread::take().unwrap();
@@ -284,14 +283,14 @@ mod tests {
         }
         drop(first);
         let again = Thread::take().unwrap();
-        // The state that a child finds that was forked while another thread held the lock.
+        // The state in a child that was forked while another thread held the lock.
         TAKEN.store(std::process::id() + 1, Ordering::Relaxed);
         assert!(Thread::take().is_some());
         drop(again);
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
     }
 
-    /// Without the lock among threads, which tests beside this one take.
+    /// Does not use the lock among threads, which tests beside this one take.
     #[test]
     fn a_lock_is_waited_for_and_who_has_it_is_named() {
         let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Which member of which group a handle is.
+//! Identifies a handle as a member of a group.
 
 use crate::group_stats::{Departed, GroupStats};
 use crate::namespace::Namespace;
@@ -18,7 +18,7 @@ pub struct Identity {
     id: MemberId,
     /// The group directory; `None` where there are no pages.
     group_dir: Option<GroupDir>,
-    /// That of the group's device.
+    /// The network namespace of the group's device.
     namespace: Namespace,
 }
 
@@ -36,7 +36,7 @@ impl Identity {
         }
     }
 
-    /// For who is no member of the group: nothing is made for it.
+    /// For a process that is not a member of the group: makes no directory.
     pub fn outside(group: u16, ifindex: u32) -> Self {
         Self {
             group,
@@ -49,7 +49,7 @@ impl Identity {
         }
     }
 
-    /// The same with the number of the whole group, where this is its part on a further device.
+    /// Sets the number of the whole group, if this group is its part on a further device.
     pub(crate) fn known_as(self, whole: Option<u16>) -> Self {
         let known_as = whole.unwrap_or(self.known_as);
         Self { known_as, ..self }
@@ -60,8 +60,8 @@ impl Identity {
         self.group
     }
 
-    /// The number by which the application knows the group. A group on several devices has a number
-    /// of the kernel's on each, and is known by the first.
+    /// The number by which the application knows the group. A group on several devices has a kernel
+    /// group on each, and is known by the number of the first.
     pub fn known_group(&self) -> u16 {
         self.known_as
     }
@@ -87,8 +87,8 @@ impl Identity {
             && self.group_dir == other.group_dir
     }
 
-    /// Returns name and process id of a member of another application, by its page. Two different
-    /// applications rarely share a stream on purpose. The process id is no proof: in another
+    /// Returns the name and process id of a member that runs another executable, from its page. Two
+    /// applications rarely share a stream on purpose. The process id proves nothing: in another
     /// container it may equal our own.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
@@ -117,7 +117,6 @@ impl Identity {
         group_dir.map(GroupDir::pages).unwrap_or_default()
     }
 
-    /// The interface index of the group's device.
     pub(crate) fn ifindex(&self) -> u32 {
         self.ifindex
     }

@@ -43,13 +43,14 @@ pub struct JoinRequest<'a> {
     pub socket: BorrowedFd<'a>,
     /// The group.
     pub choice: &'a GroupChoice,
-    /// The protocol that the handle captures, `ETH_P_*`. A silent handle is bound to another one.
+    /// The protocol that the handle captures, `ETH_P_*`; not the one to which a silent handle is
+    /// bound.
     pub protocol: u16,
     /// What the system's library has counted on the socket.
     pub before: MemberCounters,
-    /// What its device is for the group.
+    /// The part of its device in the group.
     pub per_device: PerDevice<'a>,
-    /// What it asks of the engine that is to fill its rings; the group has a steering program then.
+    /// What it asks of the engine that shall fill its rings; the group then has a steering program.
     /// `None`: its packet socket has the ring.
     pub engine: Option<EngineAsk<'a>>,
 }
@@ -58,11 +59,11 @@ pub struct JoinRequest<'a> {
 ///
 /// A silent handle (bound to [`ETH_P_SILENT`]) first gets a filter that rejects all packets, and is
 /// then bound to its protocol. So it receives nothing before it is in the group. A newcomer that is
-/// not silent receives a copy of every packet until it has joined. When joining fails, a silent
-/// handle is silent again.
+/// not silent receives a copy of every packet until it has joined. If joining fails, a silent
+/// handle is bound to [`ETH_P_SILENT`] again.
 ///
 /// # Errors
-/// Each says what the group is and what to do.
+/// Each message says what the group is and what to do.
 pub fn join(request: JoinRequest<'_>) -> Result<Member, JoinError> {
     let _arriving = request.engine.and_then(|it| it.prepared.arriving());
     let (fd, choice) = (request.socket, request.choice);
@@ -99,8 +100,8 @@ pub fn join(request: JoinRequest<'_>) -> Result<Member, JoinError> {
         return Err(engine::unsteered(&newcomer).into());
     }
     let member = |number| Member::new(newcomer.identity(number), 0, request.before, None);
-    // Create the page first. An observer of the group's pages can then hold the newcomer before it
-    // gets its first packet.
+    // Create the page first. An observer of the group's pages can then open the newcomer's page
+    // before the newcomer gets its first packet.
     let early = newcomer.early(member);
     newcomer.take(early.as_ref(), None, &mut |address| newcomer.enter(address))?;
     newcomer.joined(early, member)
@@ -153,13 +154,13 @@ impl Newcomer<'_> {
         identity.known_as(self.per_device.number())
     }
 
-    /// The newcomer's class. The members of one handle have the same, since both directions of a
-    /// flow go to one handle.
+    /// The newcomer's class. All members of one handle have the same class, since both directions
+    /// of a flow go to one handle.
     fn class(&self) -> u8 {
         self.lead().map_or(self.choice.class, Membership::class)
     }
 
-    /// The stake of the handle's first member, where this is another of the handle's.
+    /// The membership of the handle's first member, if this is another of its members.
     fn lead(&self) -> Option<&Membership> {
         match self.per_device {
             PerDevice::Behind(lead) => Some(lead),
@@ -191,7 +192,7 @@ impl Newcomer<'_> {
         )
     }
 
-    /// Whether the host loses the device's packets, unless somebody there uses the device.
+    /// Whether the host loses the device's packets, unless the host or a container uses the device.
     fn takes_from_host(&self) -> bool {
         self.engine.is_some_and(|it| it.steal == Steal::Yes)
     }
@@ -207,7 +208,7 @@ impl Newcomer<'_> {
 
     /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
     /// `enter` enters the group, bound to an address. On a silent socket the filter is attached
-    /// before the group's first packet arrives. The page of `early` notes when the newcomer began
+    /// before the group's first packet arrives. The page of `early` records when the newcomer began
     /// to join, and what the device counted while the newcomer rejected packets of its share.
     fn take(
         &self,
@@ -219,8 +220,7 @@ impl Newcomer<'_> {
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On an engine nothing comes to the socket, and the page tells of the joining when it is
-        // done.
+        // On an engine the socket gets no packets, and the page shows the join when it is done.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
@@ -265,8 +265,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Binds the silent socket to its protocol and enters the group. Binds it to [`ETH_P_SILENT`]
-    /// again if that fails.
+    /// Binds the silent socket to its protocol and enters the group. If that fails, binds it to
+    /// [`ETH_P_SILENT`] again.
     fn enter_bound(
         &self,
         rejections: Option<&Rejections>,
@@ -277,7 +277,7 @@ impl Newcomer<'_> {
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        // Not earlier: bind(2) takes as long as the kernel waits for packets in flight.
+        // Not earlier: bind(2) waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
         let entered = begun.and_then(|()| enter(address));
         if entered.is_err() {
@@ -302,9 +302,9 @@ impl Newcomer<'_> {
         })
     }
 
-    /// On the loopback device a packet comes twice, and the reader drops what goes out. Under `lb`
-    /// the kernel drops that before it deals packets out in turns, so that all members have their
-    /// share of the others, unless the group began without that (Linux 5.11).
+    /// On the loopback device a packet comes twice, and the reader drops the outgoing copy. Under
+    /// `lb` the kernel must drop outgoing copies before it deals packets out in turn: else some
+    /// members get fewer of the others. Not so if the group began without that flag (Linux 5.11).
     fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
         let deals_out = self.fanout.mode == ModeKind::Lb.kernel_type();
         if deals_out && interface::index("lo") == Some(address.ifindex) {
@@ -321,8 +321,8 @@ impl Newcomer<'_> {
         packet::join(self.fd, self.fanout)
     }
 
-    /// Attaches the filtering part, then enters the group. The order matters: a socket can't leave
-    /// its group when attaching fails.
+    /// Attaches the filtering part, then enters the group, since a socket can't leave its group if
+    /// attaching fails.
     fn enter_with(&self, attach: Attach<'_>, enter: Enter<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
         let entered = attach().and_then(|()| enter(self.bound));
@@ -333,7 +333,6 @@ impl Newcomer<'_> {
         entered
     }
 
-    /// The socket's filter.
     fn filter(&self) -> Result<Option<Filter>, JoinError> {
         let program = ModeKind::Program.kernel_type();
         Filter::of(self.fd).map_err(|error| match packet::fanout(self.fd) {
@@ -398,8 +397,8 @@ fn wanted(group: Group, mode: Mode) -> PacketFanout {
     }
 }
 
-/// The highest number that no packet socket's group has, nor is in `others`. People take low ones.
-/// Without packet diag the kernel says whether it is free.
+/// The highest number that no packet socket's group has and that is not in `others`: people choose
+/// low numbers. Without packet diag only the join shows whether it is free.
 fn free_number(others: &[u16]) -> Option<u16> {
     let roster = Roster::look().unwrap_or_default();
     let is_used = |number| roster.members(number).next().is_some();

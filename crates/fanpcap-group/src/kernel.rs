@@ -1,4 +1,4 @@
-//! The kernel and the fd_store, as the changes of a group's slots use them.
+//! The kernel and the descriptor store, as the changes of a group's slots use them.
 
 use crate::member_descriptors::MemberDescriptors;
 use crate::page::MemberId;
@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The socket may not enter. Who lets it enter keeps the reason, so that the changes of slots are
-/// compiled once for newcomers and members.
+/// The socket may not enter. `Entering::enter` keeps the reason, so that the changes of slots are
+/// compiled only once for newcomers and members.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
@@ -24,11 +24,11 @@ pub(crate) struct Refused;
 pub(crate) struct Entering<'a> {
     pub(crate) cookie: u64,
     pub(crate) socket: BorrowedFd<'a>,
-    /// The member's page, by a description of its own: the lock on the page is another's.
+    /// The member's page, opened again: the first description has the page's lock.
     pub(crate) page: Option<BorrowedFd<'a>>,
-    /// The end of the lifeline that the fd_store gets.
+    /// The end of the lifeline that the descriptor store gets.
     pub(crate) lifeline: BorrowedFd<'a>,
-    /// Its rings, where an engine fills rings of its own.
+    /// Its rings; empty on packet sockets.
     pub(crate) rings: &'a [BorrowedFd<'a>],
     /// Enters the kernel's group, and directs the slot's packets into the rings.
     pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), Refused>,
@@ -40,14 +40,14 @@ pub(crate) struct Kernel<'a> {
     entering: Option<Entering<'a>>,
 }
 
-/// How long a process that ends may take to let go of its socket, after its lifeline has hung up.
+/// How long an ending process may take to close its socket after its lifeline has hung up.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+/// How long packets in flight take at most, if the kernel can't wait for them.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 impl<'a> Kernel<'a> {
-    /// For changes by a member.
+    /// For a change by a member.
     pub(crate) fn of(shared: &'a Shared) -> Self {
         Self {
             shared,
@@ -74,15 +74,14 @@ impl<'a> Kernel<'a> {
         Ok(found.and_then(|descriptors| descriptors.into_iter().next()))
     }
 
-    /// Whether a socket is in a group.
     fn is_in_a_group(&self, member: u64) -> io::Result<bool> {
         let roster = self.shared.namespace.roster()?;
         let socket = roster.find(MemberId::of_socket(member));
         Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
     }
 
-    /// Gives the group the BPF program that it has: the kernel waits for packets that are in the
-    /// one before (af_packet.c, `__fanout_set_data_bpf()`).
+    /// Attaches the group's BPF program again: the kernel then waits for packets that are in the
+    /// former one (af_packet.c, `__fanout_set_data_bpf()`).
     fn set_program_again(&self) -> io::Result<()> {
         let mut socket = None;
         let mut program = None;
@@ -129,7 +128,7 @@ impl KernelOps for Kernel<'_> {
             .put(StoredFd::Lifeline(it.cookie), &[it.lifeline])?;
         let socket = [Some(it.socket), it.page];
         let mut socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
-        // Without a page nobody could read them on.
+        // Without a page no other member could read them.
         socket.extend(it.rings.iter().filter(|_| it.page.is_some()));
         faults::step();
         shared.fd_store.put(StoredFd::Member(it.cookie), &socket)
@@ -147,7 +146,7 @@ impl KernelOps for Kernel<'_> {
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
         let socket = self.socket(cookie)?;
         let is_in = |socket: OwnedFd| packet::fanout(socket.as_fd());
-        // Outside of a group all is 0; the mode of a steered group is not.
+        // Outside of a group all fields are 0; a steered group's mode is not 0.
         socket
             .map(|it| is_in(it).map(|has| has.mode != 0))
             .transpose()
@@ -173,7 +172,7 @@ impl KernelOps for Kernel<'_> {
         let mut living = Vec::new();
         self.shared.fd_store.visit(&mut |deposit, descriptors| {
             if let (StoredFd::Lifeline(cookie), Some(end)) = (deposit, descriptors.first()) {
-                // One that can't be asked counts as alive.
+                // A lifeline that can't be polled counts as alive.
                 if !pipe::has_hung_up(end.as_fd()).unwrap_or(false) {
                     living.push(cookie);
                 }
@@ -193,7 +192,7 @@ impl KernelOps for Kernel<'_> {
 
     fn told(&mut self) -> io::Result<Vec<u64>> {
         let mut told = Vec::new();
-        // A socket that can't be asked has no news.
+        // A socket that can't be polled has no error.
         let has_news = |socket: BorrowedFd<'_>| wait::has_error(socket).unwrap_or(false);
         self.shared.fd_store.visit(&mut |deposit, descriptors| {
             if let (StoredFd::Member(cookie), Some(socket)) = (deposit, descriptors.first()) {
@@ -225,7 +224,7 @@ impl KernelOps for Kernel<'_> {
     }
 
     fn refuse(&mut self, cookie: u64) -> io::Result<()> {
-        // Best effort: the group's BPF program gives the socket nothing any more.
+        // Best effort: the group's BPF program gives the socket no more packets.
         if let Some(socket) = self.socket(cookie)? {
             let _ = Filter::reject_all().attach(socket.as_fd());
         }
@@ -235,7 +234,7 @@ impl KernelOps for Kernel<'_> {
     fn is_half_full(&mut self, cookie: u64) -> bool {
         let descriptors = MemberDescriptors::of(self.shared, cookie);
         let remains = descriptors.and_then(|it| it.remains(self.shared));
-        // Of a ring that nobody could read on, nothing is gained by waiting.
+        // If nobody can read the ring, waiting is useless.
         remains.is_none_or(|remains| remains.is_half_full())
     }
 

@@ -1,5 +1,6 @@
-//! The group that another follows. One group over several devices is a kernel group on each device.
-//! The first one's table says which member owns each bucket, and so which slot does in the others.
+//! The lead: the group that another follows. A group over several devices is a kernel group on
+//! each. The first group's table says which member owns each bucket, and so which slot in the
+//! others.
 
 use crate::table::{DEVICE_GROUPS_MAX, Journal, Row, Table, at};
 use fanpcap_buckets::Slot;
@@ -9,14 +10,14 @@ use std::sync::atomic::{Ordering, fence};
 /// Slots by bucket, and by rank.
 pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
 
-/// What the table of the lead says, between two of its changes.
+/// The content of the lead's table, between two changes.
 #[derive(Debug)]
 pub(crate) struct Lead {
     generation: u64,
     classes: Vec<OfClass>,
-    /// Of each slot that has or keeps a share, its socket.
+    /// For each slot that has or keeps a share, its socket.
     cookies: [Option<u64>; SLOTS],
-    /// The sockets of members that are there or awaited.
+    /// The sockets of members that are alive or awaited.
     members: Vec<u64>,
 }
 
@@ -29,7 +30,7 @@ struct OfClass {
 }
 
 impl Lead {
-    /// `None` while a change of it is under way. The caller has not its lock.
+    /// Reads the lead; `None` while it changes. The caller does not hold the lead's lock.
     pub(crate) fn of(table: Table<'_>) -> Option<Self> {
         let generation = table.get(at::GENERATION);
         let is_idle = table.journal() == Journal::Nothing;
@@ -53,24 +54,24 @@ impl Lead {
             cookies,
             members: members.map(|(_, row)| row.cookie).collect(),
         };
-        // All has been read before the generation is compared.
+        // Compare the generation only after all has been read.
         fence(Ordering::Acquire);
         let is_same = table.get(at::GENERATION) == generation;
         (is_idle && is_same && table.journal() == Journal::Nothing).then_some(lead)
     }
 
-    /// Whether the member of a row in the table of a group that follows has a share in the lead.
+    /// Whether the member of this row, in a following group's table, has a share in the lead.
     pub(crate) fn has_share(&self, row: &Row) -> bool {
         row.lead != 0 && self.cookies.contains(&Some(row.lead))
     }
 
-    /// Whether that member is gone from the lead.
+    /// Whether the member of this row is gone from the lead.
     pub(crate) fn has_lost(&self, row: &Row) -> bool {
         row.lead != 0 && !self.members.contains(&row.lead)
     }
 
-    /// Of each bucket of a class, and of each rank, the slot in `table` whose member it belongs to.
-    /// `None` where that member has no share here.
+    /// For each bucket of a class, and for each rank, the slot in `table` of its member. `None` if
+    /// that member has no share here.
     pub(crate) fn owners_in(&self, table: Table<'_>, class: u8) -> Both {
         let mut here = [None; SLOTS];
         for (slot, row) in holders(table) {
@@ -85,7 +86,7 @@ impl Lead {
         both.unwrap_or_default()
     }
 
-    /// Whether a table has these owners already.
+    /// Whether a table already has these owners.
     pub(crate) fn is_followed_by(&self, table: Table<'_>) -> bool {
         table.get(at::FOLLOWED) == self.generation
     }
@@ -119,7 +120,7 @@ impl Table<'_> {
     }
 }
 
-/// Whether a table has other owners than the lead's has had since.
+/// Whether the lead has changed since the table got its owners.
 pub(crate) fn is_behind(table: Table<'_>, lead: Table<'_>) -> bool {
     table.get(at::FOLLOWED) != lead.get(at::GENERATION)
 }

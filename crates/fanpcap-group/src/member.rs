@@ -1,4 +1,4 @@
-//! A member of a group: its page, its counters and its stake.
+//! A member of a group: its page, its counters and its membership.
 
 use crate::identity::Identity;
 use crate::membership::Membership;
@@ -28,7 +28,7 @@ pub struct Member {
     page: Result<Page, [Word; WORDS]>,
     /// The member's part in the group's steering program, if there is one.
     steered: Option<Arc<Steered>>,
-    /// The member's stake in its group, where that has a steering program.
+    /// The membership, if the group has a steering program.
     membership: Option<Arc<Membership>>,
 }
 
@@ -39,7 +39,7 @@ pub struct OwnMember {
     pub steered: Arc<Steered>,
     /// The member's identity.
     pub identity: Arc<Identity>,
-    /// What it shares with the others.
+    /// What the member shares with the others.
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -83,7 +83,7 @@ impl Member {
         }
     }
 
-    /// The member has entered its group with this stake.
+    /// The member has entered its group with this membership.
     pub(crate) fn hold(&mut self, membership: Membership) {
         if let Some((_, io)) = membership.io() {
             self.words()[at::RING_BYTES].set(io.bytes() as u64);
@@ -91,19 +91,19 @@ impl Member {
         self.membership = Some(Arc::new(membership.with_page(self.words())));
     }
 
-    /// The member's stake in its group, where that has a steering program.
+    /// The membership, if the group has a steering program.
     pub fn membership(&self) -> Option<&Arc<Membership>> {
         self.membership.as_ref()
     }
 
-    /// The member's handle is about to be closed: its share of the packets goes to others.
+    /// The member's handle is about to be closed: gives its share of the packets to others.
     pub fn depart(&self) {
         if let Some(membership) = &self.membership {
             membership.depart();
         }
     }
 
-    /// The member as one of the process's that a replacement of the steering program concerns.
+    /// The member, for a replacement of the steering program.
     pub fn own(&self) -> Option<OwnMember> {
         Some(OwnMember {
             steered: Arc::clone(self.steered.as_ref()?),
@@ -112,13 +112,13 @@ impl Member {
         })
     }
 
-    /// The member's page, for who takes over its ring.
+    /// The member's page, for a member that takes over its ring.
     pub(crate) fn reopen_page(&self) -> Option<File> {
         self.page.as_ref().ok()?.reopen().ok()
     }
 
-    /// Shows on the page which descriptors of the process are what the members share, and whether
-    /// the host loses the device's packets ([`STEALS`]).
+    /// Shows on the page the descriptors of what the members share, and whether the host loses the
+    /// device's packets ([`STEALS`]).
     pub(crate) fn show_shared(&self, shared: &Shared, steals: bool) {
         let numbers = shared.descriptors();
         let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
@@ -127,8 +127,8 @@ impl Member {
         self.words()[at::SHARED].set(own);
     }
 
-    /// Opens the rendezvous of the group, whose first member this is. Where that fails, as without
-    /// a page, the group is found by pidfd_getfd(2) alone.
+    /// Opens the rendezvous of the group, whose first member this is. If that fails, as without a
+    /// page, newcomers find the group only by pidfd_getfd(2).
     pub(crate) fn open_rendezvous(&self, shared: &Shared) {
         if let Ok(page) = &self.page {
             let _ = shared.open_rendezvous(page);

@@ -1,5 +1,4 @@
-//! A member's descriptors in the group's descriptor store: its socket, its page, and its rings if
-//! the engine fills its own.
+//! A member's descriptors in the group's descriptor store: its socket, page, and rings if any.
 
 use crate::page::MemberId;
 use crate::record::{NOT_READ_BY_US, WORDS, at};
@@ -26,8 +25,8 @@ pub(crate) struct MemberDescriptors {
 }
 
 impl MemberDescriptors {
-    /// Finds those of the member whose socket has this cookie; `None` if the member has no page.
-    /// The caller holds the group's lock.
+    /// Finds the descriptors of the member whose socket has this cookie; `None` if the member has
+    /// no page. The caller holds the group's lock.
     pub(crate) fn of(shared: &Shared, cookie: u64) -> Option<Self> {
         let descriptors = shared.fd_store.find(StoredFd::Member(cookie)).ok()??;
         Self::from(cookie, descriptors)
@@ -53,17 +52,17 @@ impl MemberDescriptors {
         }
     }
 
-    /// Claims the ring of a living member that was never read. `None` if its application reads it,
-    /// or the system's library does.
+    /// Claims the ring of a living member whose application has never read it. `None` if the
+    /// application reads it by now, or if the system's library does.
     pub(crate) fn borrow(&self) -> Option<Claims> {
         let is_ours = self.words[at::TAKEN].get() != NOT_READ_BY_US;
         Claims::on(&self.words[at::LOOKED_NS]).filter(|_| is_ours)
     }
 
-    /// How far its readers have come.
+    /// How far the ring has been read.
     fn position(&self) -> Position {
         let position = self.published().get();
-        // Of who died in between, the claim tells.
+        // If a reader died in between, its claim has the number.
         let claimed = borrowed::claimed(self.words[at::LOOKED_NS].get());
         let claimed = claimed.filter(|_| position.taken != NOT_READ_BY_US);
         Position {
@@ -72,7 +71,7 @@ impl MemberDescriptors {
         }
     }
 
-    /// Where its reader stands, if it is ours, has a block or frame to read, and may be stuck.
+    /// The position of our reader, if its ring has unread packets: it may be stuck.
     pub(crate) fn unread(&self) -> Option<Position> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;
@@ -84,7 +83,7 @@ impl MemberDescriptors {
         Some(position).filter(|_| is_known && found.contains(&true))
     }
 
-    /// What is unread; `None` where that is not known. Maps the ring.
+    /// What is unread in the ring; `None` if unknown. Maps the ring.
     pub(crate) fn remains(&self, shared: &Shared) -> Option<Remains> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;

@@ -1,5 +1,4 @@
-//! A member's stake in a steered group: its slot and its lifeline, and what its reader does for the
-//! others.
+//! Membership in a steered group: slot and lifeline, and what a member's reader does for others.
 
 use crate::exchange;
 use crate::group_stats::Departed;
@@ -27,70 +26,70 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After how long to try again what another member, which holds the group's lock, has prevented.
+/// How long to wait before the next try when another member holds the group's lock.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// The same after an error.
+/// How long to wait after an error.
 const FAILED: Duration = Duration::from_millis(100);
 
-/// How often a member looks whether the device still has the engine that fills its rings: nobody
-/// tells when somebody detaches that.
+/// How often a member checks that the device still has the engine that fills its rings: the kernel
+/// does not report it when somebody detaches the engine.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How often a member looks whether others have joined: nobody tells, and these may find it silent.
+/// How often a member checks whether others have joined, which may find it silent.
 const ALONE_NS: u64 = 2_000_000_000;
 
-/// How often, and after how long, to try at once to follow the lead, which another member may
-/// prevent.
+/// How often, and at which interval, to try at once to follow the lead. Another member may prevent
+/// it.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
 /// How long to wait for another reader to take the frame that it has claimed.
 const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
-/// What a member has of its group. The group notices that it ends: the lifeline hangs up. It must
-/// end after the member's socket is closed, since the others may then close the last duplicate.
+/// A member's part in its group. When it ends, its lifeline hangs up, and the group notices. It
+/// must end after the member's socket is closed: others may then close the last duplicate.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
-    /// What the members of the group share that this group follows.
+    /// What the members of the followed group share.
     lead: Option<Arc<Shared>>,
     /// The member's socket, by `SO_COOKIE`.
     cookie: u64,
     lock: GroupLock,
     /// The process that joined. A forked child may have a copy.
     pid: u32,
-    /// Whether the group is to be looked after, whatever the descriptor says: the first time, and
-    /// after another member or an error has prevented it.
+    /// Whether to look after the group even if no descriptor is ready: at first, and after another
+    /// member or an error has prevented it.
     is_due: AtomicBool,
-    /// How often the socket has told that the device went down, where the table has not got it.
+    /// How often the socket has reported that the device went down, but the table lacks it.
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// When the application looked for packets, how many were taken, and how many of these others
-    /// had before it looked, on the member's page.
+    /// Words of the member's page: when the application looked for packets, how many were taken,
+    /// and how many of these other members took before it first looked.
     looked: Option<[Word; 3]>,
-    /// How many frames others had read from the ring before the application did, until the reader
-    /// takes it.
+    /// How many frames other members had read from the ring before the application did, until the
+    /// reader fetches this number.
     skipped: AtomicU64,
     /// The application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// The application looks for packets for the first time: members that nobody reads are to give
+    /// The application looks for packets for the first time: members that nobody reads shall give
     /// up their share.
     is_first: AtomicBool,
-    /// The group's steering program gives packets to several members.
+    /// The group's steering program gives a packet to several members.
     copies: bool,
-    /// The member's slot and its rings, where an engine fills rings of its own. The slot stays the
-    /// member's as long as it lives.
+    /// The member's slot and its rings, where an engine fills rings of its own. The member keeps
+    /// the slot as long as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
-    /// Nobody writes to it.
+    /// Only kept open: nothing is written.
     _lifeline: OwnedFd,
 }
 
-/// The rings that a member has inherited, and after how long it tries again what did not succeed.
+/// The rings that a member takes over, and when to try again what did not succeed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
-/// A member can't look after its group now. A library has nobody to tell why; it tries again.
+/// A member can't look after its group now. A library can't report why; it tries again.
 struct Failed;
 
 impl From<SteerError> for Failed {
@@ -132,14 +131,15 @@ impl Membership {
         }
     }
 
-    /// The stake of a member whose rings an engine fills. If the group's steering program `copies`
-    /// packets, handles that nobody reads keep their share: who reads late expects its own copies.
+    /// Adds the slot and the rings of a member on an engine. If the group's steering program
+    /// `copies` packets, handles that nobody reads keep their share: a late reader expects its own
+    /// copies.
     pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
         (self.io, self.copies) = (io, copies);
         self
     }
 
-    /// The stake of a member with a page of these words.
+    /// The membership of a member whose page has these words.
     pub(crate) fn with_page(self, words: &[Word; WORDS]) -> Self {
         let looked = [at::LOOKED_NS, at::TAKEN, at::BORROWED].map(|at| words[at].clone());
         Self {
@@ -148,14 +148,13 @@ impl Membership {
         }
     }
 
-    /// The member's slot and its rings, where an engine fills rings of its own.
+    /// The member's slot and its rings; `None` on packet sockets.
     pub fn io(&self) -> Option<(u8, &dyn MemberIo)> {
         let (slot, io) = self.io.as_ref()?;
         Some((slot.0, &**io))
     }
 
-    /// What has become of the packets that came to the member's group, up to now, where its engine
-    /// tells.
+    /// What has become of the packets that came to the group so far, where its engine counts them.
     pub fn ledger(&self) -> Option<Ledger> {
         self.shared.on_device.as_ref().map(|it| it.ledger())
     }
@@ -167,7 +166,6 @@ impl Membership {
         Some(MemberCounters { received, dropped })
     }
 
-    /// What the member shares with the others.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -177,7 +175,6 @@ impl Membership {
         self.cookie
     }
 
-    /// The group's lock.
     pub(crate) fn lock(&self) -> &GroupLock {
         &self.lock
     }
@@ -192,7 +189,7 @@ impl Membership {
             let is_member = matches!(row.state, State::Live | State::Newcomer | State::Free);
             if !is_member {
                 departed.sockets.push(MemberId::of_socket(row.member));
-                // The sums have those of placeholders only.
+                // The sums contain only the counters of placeholders.
                 is_known &= row.state == State::Vacant;
             }
         }
@@ -203,8 +200,8 @@ impl Membership {
         departed
     }
 
-    /// The member's handle is about to be closed: its buckets go to others at once. Without the
-    /// lock they go when the others notice.
+    /// Gives the member's buckets to others at once: its handle is about to be closed. If another
+    /// member holds the lock, the others move the buckets when they notice.
     pub(crate) fn depart(&self) {
         if self.pid != std::process::id() {
             return;
@@ -217,9 +214,9 @@ impl Membership {
         }
     }
 
-    /// Writes the last counters of a member that departs on its page, if an engine has counted for
-    /// it and no other member is left: the counters go with the group. Nothing comes to its
-    /// slot any more, unless a successor is awaited.
+    /// Writes the final counters of a departing member to its page, if an engine has counted for it
+    /// and no other member is left: the engine's counters go with the group. Its slot gets no more
+    /// packets, unless a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -235,7 +232,7 @@ impl Membership {
         }
     }
 
-    /// The member's share compared with the others'; `None` if the others have given it up.
+    /// The member's weight; `None` if the others have removed it from the table.
     pub fn weight(&self) -> Option<u16> {
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie)?;
@@ -249,23 +246,22 @@ impl Membership {
         slot.map_or(0, |slot| table.row(slot).class)
     }
 
-    /// Whether the group gives the member packets, or will without another look of its own.
+    /// Whether the member has a share, or needs no further look to get one.
     pub fn has_share(&self) -> bool {
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie);
         slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
     }
 
-    /// The application has asked for the descriptor to wait on: the first time, the member takes
-    /// its share at once. That counts as no look at its packets: who has only asked may never read.
+    /// The application has asked for the descriptor to wait on. The first time, the member takes
+    /// its share at once. This is no look for packets: the application may never read.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.change(|slots| slots.begin_share(self.cookie));
         }
     }
 
-    /// The application looks for packets. When it does for the first time, nobody else reads the
-    /// ring any more.
+    /// The application looks for packets. From its first look on, no other member reads the ring.
     fn note_look(&self) {
         let Some([looked, taken, by_others]) = &self.looked else {
             return;
@@ -274,7 +270,7 @@ impl Membership {
             return;
         };
         by_others.set(frames);
-        // The frame that was claimed last may be on its way.
+        // Another reader may not have finished the frame that it claimed last.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
             thread::yield_now();
@@ -283,8 +279,8 @@ impl Membership {
         self.is_first.store(!self.copies, Ordering::Relaxed);
     }
 
-    /// Takes at once the share of a member that the system's library reads: its first look for
-    /// packets is not noticed. It reads no ring of the dead, and so waits for nobody who does.
+    /// Takes the share at once, for a member that the system's library reads: its first look for
+    /// packets can't be noticed. It reads no ring of the dead, so it waits for no other reader.
     pub fn begin_share_unread(&self) {
         self.change(|slots| {
             slots.give_up_shares(self.cookie)?;
@@ -292,8 +288,8 @@ impl Membership {
         });
     }
 
-    /// Changes the group's slots as soon as nobody else does. Best effort: another try would fail
-    /// as well.
+    /// Changes the group's slots as soon as no other member does. Best effort: another try would
+    /// fail too.
     fn change(&self, change: impl FnOnce(&mut Slots<'_, Kernel<'_>>) -> io::Result<bool>) {
         if let Ok(_guard) = self.lock.take() {
             let mut kernel = Kernel::of(&self.shared);
@@ -301,13 +297,13 @@ impl Membership {
         }
     }
 
-    /// The group's slots. The caller has the lock.
+    /// The group's slots. The caller holds the lock.
     fn slots<'a, G: KernelOps>(&'a self, kernel: &'a mut G) -> Slots<'a, G> {
         let lead = self.lead.as_ref().map(|lead| lead.table());
         Slots::new(self.shared.table(), kernel).behind(lead)
     }
 
-    /// Whether the group that this one follows has changed since.
+    /// Whether the followed group has changed since.
     fn is_behind(&self) -> bool {
         let lead = self.lead.as_ref();
         lead.is_some_and(|lead| lead::is_behind(self.shared.table(), lead.table()))
@@ -327,12 +323,12 @@ impl Membership {
             || self.shared.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// After how many nanoseconds to look after the others, where there are any.
+    /// After how many nanoseconds to look after other members, if that is needed.
     fn due_ns(&self) -> Option<u64> {
         slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns())
     }
 
-    /// Looks after the group, or says after how long to try again.
+    /// Looks after the group. On failure, says when to try again.
     fn try_look_after(&self) -> LookedAfter {
         match self.look_after() {
             Ok(Some((inherited, again))) => (inherited, again),
@@ -341,8 +337,8 @@ impl Membership {
         }
     }
 
-    /// Takes the member's share, and that of the gone; `None` when another holds the lock. Says
-    /// after how long to try again what did not succeed.
+    /// Takes the member's share, and takes over from members that are gone. `None` when another
+    /// member holds the lock. Says when to try again what did not succeed.
     fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(guard) = self.lock.try_take()? else {
             return Ok(None);
@@ -378,8 +374,8 @@ impl Membership {
         Ok(Some((inherited, again)))
     }
 
-    /// Completes the exchange of the group's BPF program that its author has not, and ends what the
-    /// device does for groups that are gone. False when another has the device's guard.
+    /// Completes an exchange of the group's BPF program that its author left unfinished. Ends what
+    /// the device does for groups that are gone. False if another process holds the device's guard.
     fn clear_device(&self, guard: &GroupGuard) -> Result<bool, Failed> {
         let Some(on_device) = &self.shared.on_device else {
             return Ok(true);
@@ -398,9 +394,9 @@ impl Membership {
         Ok(true)
     }
 
-    /// Vacates the slots whose rings this member has read to the end, or gives these back.
+    /// Vacates the slots whose rings this member has read to the end. Gives back borrowed rings.
     fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        // Nobody else locks it; a fork may have left it locked in the child.
+        // No other thread locks it, but a fork may have left it locked in the child.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };
@@ -414,8 +410,8 @@ impl Membership {
         Ok(())
     }
 
-    /// The ring of the gone member in a slot, or of one that is not read. One that can't be read is
-    /// given up, and so is one of another class.
+    /// Takes over the ring in a slot, of a member that is gone or never read. Gives up a ring that
+    /// can't be read, or that belongs to another class.
     fn take_over(&self, slot: Slot) -> Option<Takeover> {
         let table = self.shared.table();
         let row = table.row(slot);
@@ -423,7 +419,7 @@ impl Membership {
             let borrowed = takeover::borrow(&self.shared, &self.read_out, slot);
             if borrowed.is_none() {
                 let mut kernel = Kernel::of(&self.shared);
-                // A row that stays as it is is its owner's, who has looked by now.
+                // If the row stays as it is, its owner has looked by now, and keeps its ring.
                 let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
             }
             return borrowed;
@@ -438,7 +434,7 @@ impl Membership {
                 let cookie = self.shared.table().row(slot).cookie;
                 let mut kernel = Kernel::of(&self.shared);
                 let mut slots = self.slots(&mut kernel);
-                // Its row stays as it is; the next who attends tries again.
+                // If this fails, the row stays as it is, and the next member tries again.
                 let _ = slots.vacate(cookie, &unknown);
                 None
             }
@@ -453,14 +449,14 @@ impl GroupTasks for Membership {
 
     fn attend(&self) -> TaskResult {
         self.note_look();
-        // First, as a newcomer holds the group's lock while it requests. A forked child may answer
-        // as well: it hands out the same.
+        // Answer first, as a newcomer holds the group's lock while it waits. A forked child may
+        // answer as well: it hands out the same descriptors.
         let answered = self.shared.answer();
         let (mut inherited, mut again) = match self.is_wanted() {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
-        // A busy reader would try again after a tenth of a second only, and flows be split so long.
+        // A busy reader would try again a tenth of a second later, and flows be split until then.
         for _ in 0..FOLLOW_TRIES {
             if !self.is_behind() {
                 break;
@@ -472,9 +468,9 @@ impl GroupTasks for Membership {
         }
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
-        // The lead's change goes on, or another member's.
+        // A change of the lead, or of another member, is still under way.
         let again = again.or(self.is_behind().then_some(BUSY));
-        // Packets that no member gets are counted too.
+        // The engine also counts packets that no member gets.
         self.shared.renew_ledger();
         let on_device = self.shared.on_device.as_ref();
         let own_ns = on_device.map_or(ALONE_NS, |_| AT_DEVICE_NS);

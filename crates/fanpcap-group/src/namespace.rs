@@ -1,5 +1,5 @@
-//! The network namespace of a member's device: the member's threads may leave it. Packet diag tells
-//! of the namespace in which its socket was opened, so each process keeps one for each namespace.
+//! The network namespace of a member's device, which the member's threads may leave. Packet diag
+//! reads the namespace in which its socket was opened, so a process keeps one socket for each.
 
 use crate::roster::Roster;
 use fanpcap_linux::netlink::diag::Diag;
@@ -11,21 +11,20 @@ use std::sync::{Arc, Weak};
 /// A network namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
-    /// None where the kernel gave no socket: then the calling thread's namespace counts.
+    /// `None` if the kernel gave no socket: then the calling thread's namespace is read.
     diag: Option<Arc<Diag>>,
 }
 
-/// What this process has of them, by the namespace's inode.
+/// The namespaces that this process has, by inode number.
 static KEPT: Lock<Vec<(u64, Weak<Diag>)>> = Lock::new(Vec::new());
 
 impl Namespace {
-    /// The calling thread's.
     pub(crate) fn here() -> Self {
         let diag = netns::inode().ok().and_then(kept);
         Self { diag }
     }
 
-    /// Reads its roster.
+    /// Reads the namespace's roster.
     ///
     /// # Errors
     /// As [`Roster::look`].
@@ -47,7 +46,7 @@ fn kept(inode: u64) -> Option<Arc<Diag>> {
         kept.push((inode, Arc::downgrade(&diag)));
         Some(diag)
     };
-    // Whoever has it locked may have forked.
+    // The thread that had it locked may have forked.
     KEPT.try_with(find)
         .unwrap_or_else(|| Some(Arc::new(Diag::open().ok()?)))
 }

@@ -1,6 +1,6 @@
-//! Member pages. Each member of a direct group publishes on its page what the kernel does not show
-//! to others: its mode with options, its steering program, and counters that only the socket's
-//! owner can read.
+//! Member pages: what members publish because the kernel does not show it to others. A page has the
+//! member's mode with options, its steering program, and counters that only the socket's owner can
+//! read.
 //!
 //! A page is the file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` with one record.
 //! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
@@ -8,7 +8,7 @@
 //! and its finder removes it. Only a process that may write a page can lock it.
 //!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
-//! after the page of the member that opened it. It goes with the group's last page.
+//! after the page of the member that opened it. It is removed with the group's last page.
 
 mod member_id;
 mod content;
@@ -42,7 +42,7 @@ const ATTEMPTS: usize = 8;
 /// A member's own page. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Page {
-    /// The group directory, open: the page can then be removed when no descriptor is left to open.
+    /// The open group directory: without free descriptors the page can still be removed.
     directory: Directory,
     group_dir: GroupDir,
     name: String,
@@ -77,7 +77,7 @@ impl Page {
         })
     }
 
-    /// The file once more, for who takes over the member's ring. This description has no part in
+    /// Opens the file again, for a member that takes over the ring. This description has no part in
     /// the lock.
     ///
     /// # Errors
@@ -88,11 +88,11 @@ impl Page {
         file.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The directory and the name for the group's rendezvous. The caller is the group's only
-    /// member, and holds its lock. Sockets of former members for newcomers are removed.
+    /// The directory and the name for the group's rendezvous. Removes rendezvous sockets of former
+    /// members. The caller is the group's only member, and holds its lock.
     pub(crate) fn place_for_rendezvous(&self) -> (&Directory, String) {
         group_dir::rendezvous_sockets(&self.directory).for_each(|rendezvous| {
-            // Best effort: nobody listens to it.
+            // Best effort: nobody listens on it.
             let _ = self.directory.remove_file(&rendezvous);
         });
         (&self.directory, group_dir::rendezvous_name(&self.name))

@@ -31,7 +31,7 @@ pub struct Running {
     pub digest: u64,
     /// Its name, or the beginning of its text.
     pub title: String,
-    /// Whether this member is the last that attached the steering program to the group. Only that
+    /// Whether this member was the last to attach the steering program to the group. Only that
     /// member counts late fragments.
     pub has_set: bool,
     /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: they
@@ -91,7 +91,6 @@ pub(crate) fn shortened(title: &str) -> &str {
     &title[..end.unwrap_or(0)]
 }
 
-/// Encodes a title as words of a page.
 pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
     let mut bytes = [[0; 8]; TITLE_WORDS];
     for (to, from) in bytes
@@ -133,11 +132,11 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
-    /// Which descriptors of the process are what the members of its group share, and the registry's
-    /// where the group has one.
+    /// The process's descriptors of what the members of its group share, and of the registry if the
+    /// group has one.
     pub shared: Option<Vec<RawFd>>,
     /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused
-    /// where the host or a container uses the device. The library looks when the member joins.
+    /// where the host or a container uses the device. The library checks it at the join.
     pub steals: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,

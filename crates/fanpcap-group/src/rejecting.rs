@@ -98,8 +98,8 @@ impl Rejections {
         BeforeJoining(self.counted())
     }
 
-    /// Notes that the member is in the group, and rejected nothing as it joined. Noted earlier, the
-    /// group would seem to have a member while none gets its packets.
+    /// Notes that the member is in the group, and rejected nothing as it joined. If noted earlier,
+    /// the group would seem to have a member while none gets its packets.
     pub(crate) fn is_in(&self, since: BeforeJoining) {
         self.since.set(0);
         self.joined_at.set(since.0);
@@ -111,14 +111,14 @@ impl Rejections {
         self.since.set(0);
     }
 
-    /// Notes that the member has joined, and that the time of its joining is unknown.
+    /// Notes that the member has joined at an unknown time.
     pub(crate) fn are_unknown(&self) {
         self.rejected.set(UNKNOWN);
         self.joined_at.set(UNKNOWN);
     }
 
-    /// Notes that the member has entered its group and has no share of the packets yet: what it
-    /// rejects is lost to nobody.
+    /// Notes that the member has entered its group but has no share yet: the packets that it
+    /// rejects are not lost.
     pub(crate) fn lack_share(&self) {
         self.since.set(0);
     }

@@ -1,5 +1,5 @@
-//! The rendezvous of a steered group: a Unix socket beside the member pages, at which a newcomer
-//! asks for the group's descriptors.
+//! The rendezvous of a steered group, at which a newcomer asks for the group's descriptors. It is a
+//! Unix socket beside the member pages.
 //!
 //! All members have this socket, and the epoll instance of the lifelines watches it. So any member
 //! that waits or reads answers. Only root and the user who opened the socket get an answer.
@@ -52,7 +52,7 @@ impl Rendezvous {
     /// Listens beside the page of the group's first member, which holds the group's lock.
     ///
     /// # Errors
-    /// Those of bind(2) and listen(2).
+    /// The errors of bind(2) and listen(2).
     pub(crate) fn open(&self, page: &Page) -> io::Result<()> {
         let (directory, name) = page.place_for_rendezvous();
         named::listen(
@@ -67,7 +67,7 @@ impl Rendezvous {
     /// Sends these descriptors to all newcomers that wait.
     ///
     /// # Errors
-    /// Those of accept(2). Newcomers may still wait then.
+    /// The errors of accept(2). Newcomers may still wait then.
     pub(crate) fn answer(&self, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
         for _ in 0..=NEWCOMERS_MAX {
             match named::accept(self.as_fd()) {
@@ -85,7 +85,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Whether the newcomer is root's, or of the user who opened the socket.
+    /// Whether root or the user who opened the socket runs the newcomer.
     fn admits(&self, newcomer: BorrowedFd<'_>) -> bool {
         let user = |fd| unix::peer(fd).map(|peer| peer.user);
         let pair = user(newcomer).and_then(|it| Ok((it, user(self.as_fd())?)));
@@ -168,7 +168,6 @@ impl<'a> DescriptorRequest<'a> {
         self.reason = NoAnswer::Error(error);
     }
 
-    /// Waits for an answer.
     pub(crate) fn wait(&self, limit: Duration) {
         let waiting: Vec<_> = self.waiting.iter().map(AsFd::as_fd).collect();
         if events::poll(&waiting, Some(limit)).is_err() {
@@ -202,7 +201,6 @@ impl<'a> DescriptorRequest<'a> {
     }
 }
 
-/// Receives the answer.
 fn receive(rendezvous: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, NoAnswer> {
     let mut bytes = [0; ANSWER.len()];
     let message = match message::receive(rendezvous, &mut bytes, WITH_REGISTRY) {

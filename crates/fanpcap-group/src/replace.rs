@@ -2,7 +2,7 @@
 //!
 //! On packet sockets any member may attach the steering part to the group. The filtering part is in
 //! each member's own filter, which only its own process can change. The new program's digest goes
-//! to the group's table, with which newcomers compare, and its title to the pages of all members.
+//! to the group's table, where newcomers compare it. Its title goes to the pages of all members.
 
 mod on_device;
 
@@ -18,16 +18,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Copies the descriptor of a member's socket; `None` where the handle has been closed. A copy
-/// keeps a closed socket in its group, where it loses its share. So [`replace`] copies as late as
-/// possible.
+/// Duplicates the descriptor of a member's socket; `None` if the handle has been closed. A
+/// duplicate keeps a closed socket in its group, where its share is lost. So [`replace`] duplicates
+/// as late as possible.
 pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 
-/// Replaces a group's steering program, in the caller's turn. `members` are all members that the
-/// process has in the group, at least one. Changes nothing if one of them can't be changed.
+/// Replaces a group's steering program, under the group's `guard`. `members` are all members that
+/// the process has in the group, at least one. Changes nothing if a member can't be changed.
 ///
 /// # Errors
-/// Each says why.
+/// [`ProgramError`], which says why.
 pub fn replace(
     guard: &GroupGuard,
     members: &[OwnMember],
@@ -39,7 +39,7 @@ pub fn replace(
     };
     let group = first.identity.group();
     if let Some(device) = &first.shared.on_device {
-        // Another namespace's device may have the index of the group's.
+        // A device in another namespace may have the same index.
         first
             .identity
             .members()
@@ -75,7 +75,7 @@ pub fn replace(
             .shared
             .keep_program(Some(program.as_fd()), steering.text())
     });
-    // Best effort: without it who takes a ring over waits longer for packets in flight.
+    // Best effort: without it a member that takes over a ring waits longer for packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);
     // From here on, a failure for one member does not stop the others.
@@ -89,19 +89,18 @@ pub fn replace(
 }
 
 /// The first of `switching` has attached the group's steering program. Takes the late fragments
-/// from the member that did so before.
+/// from the member that had attached the former one.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;
     };
     let own = rest.iter().map(|one| one.own.steered.demote());
-    // Best effort: a page that can't be written has been truncated and is no page any more.
+    // Best effort: a page that can't be written has been truncated, and is no page any more.
     let others = pages.iter().map(|page| page.demote().unwrap_or(0));
     let late = own.chain(others).fold(0, u64::saturating_add);
     giver.own.steered.take_over(late);
 }
 
-/// Loads the new filters of each member.
 fn prepared<'a>(
     members: &'a [OwnMember],
     steering: &Steering,
@@ -120,7 +119,7 @@ struct Switching<'a> {
     socket: OwnedFd,
 }
 
-/// Copies the sockets of the members whose handles are still open.
+/// Duplicates the sockets of members whose handles are still open.
 fn switching<'a>(
     prepared: Vec<(&'a OwnMember, Prepared)>,
     copy: CopySocket<'_>,
@@ -143,7 +142,7 @@ struct Change<'a> {
     identity: &'a Identity,
     /// All members of the calling process.
     own: Vec<MemberId>,
-    /// Whether the new program drops and counts as the old one.
+    /// Whether the new program drops and counts as the old program does.
     filters_alike: bool,
 }
 
@@ -189,7 +188,7 @@ impl Change<'_> {
     }
 }
 
-/// Whether one of these members has none of these pages.
+/// Whether one of these members has no page.
 fn lack_pages(members: &[MemberId], pages: &[OtherPage]) -> bool {
     let has_page = |member| pages.iter().any(|page| page.id == member);
     !members.iter().all(|&member| has_page(member))

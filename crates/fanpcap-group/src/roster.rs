@@ -27,7 +27,7 @@ impl RosterEntry {
         id(&self.socket)
     }
 
-    /// Whether an engine fills the rings of the socket's group: its sockets are silent, and stay so.
+    /// Whether an engine fills the rings of the socket's group: then its sockets stay silent.
     pub fn is_on_engine(&self) -> bool {
         is_on_engine(&self.socket)
     }
@@ -55,7 +55,7 @@ impl Roster {
         Ok(Self { sockets })
     }
 
-    /// That of the network namespace in which packet diag was opened.
+    /// Reads the roster of the network namespace in which packet diag was opened.
     ///
     /// # Errors
     /// As [`Roster::look`].
@@ -117,8 +117,8 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
-/// The pages of a group whose sockets are open. Reads pages first: a newcomer has its page before
-/// it is in the group.
+/// The pages of a group's members whose sockets are open. Reads the pages first: a newcomer has its
+/// page before it is in the group.
 pub(crate) fn open_pages(ifindex: u32, group: u16) -> impl Iterator<Item = (MemberId, Record)> {
     let pages = GroupDir::of(ifindex, group).map(|directory| directory.pages());
     let roster = Roster::look();
@@ -144,7 +144,6 @@ fn is_in(socket: &PacketSocket, group: u16) -> bool {
     socket.fanout.is_some_and(|has| has.id == group)
 }
 
-/// Interface index and number of a group.
 type GroupKey = (u32, u16);
 
 fn group(socket: &PacketSocket) -> Option<GroupKey> {
@@ -174,8 +173,8 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
     entries
 }
 
-/// Marks the sockets without a page in groups whose members share a table. These groups take no
-/// member without a page, and keep the sockets of dead ones.
+/// Marks the sockets without a page in groups whose members share a table. Such a group admits no
+/// member without a page, and keeps the sockets of dead members.
 fn mark_placeholders(entries: &mut [RosterEntry]) {
     let shares = |entry: &&RosterEntry| {
         let page = entry.page.as_ref();

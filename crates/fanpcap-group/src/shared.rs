@@ -1,5 +1,5 @@
-//! What all members of a steered group share: the table, the fd_store, the lifelines and the
-//! rendezvous. The first member makes them, the kernel frees them with the last.
+//! What a steered group's members share: table, descriptor store, lifelines and rendezvous. The
+//! first member makes them, and the kernel frees them with the last.
 
 use crate::namespace::Namespace;
 use crate::page::Page;
@@ -18,13 +18,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
-/// Bytes of the table's map, and of one with parts for classes of members.
+/// Bytes of the table's map, without and with parts for classes.
 const TABLE_LEN: u32 = 98_304;
 const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
-/// The length of the table of a group whose engine has classes of members, or of packet sockets.
+/// Bytes of the table of a group: on an engine with classes, or on packet sockets.
 fn table_len(has_classes: bool) -> u32 {
     if has_classes {
         TABLE_LEN_WITH_CLASSES
@@ -33,21 +33,21 @@ fn table_len(has_classes: bool) -> u32 {
     }
 }
 
-/// Table, fd_store, lifelines and rendezvous of one group, in one process.
+/// Table, descriptor store, lifelines and rendezvous of one group, in one process.
 #[derive(Debug)]
 pub(crate) struct Shared {
     map: bpf::Table,
     pub(crate) fd_store: FdStore,
-    /// Readable while a lifeline has hung up, or a newcomer requests.
+    /// Readable while a lifeline has hung up, or a newcomer sends a request.
     pub(crate) lifelines: Epoll,
     rendezvous: Rendezvous,
-    /// That of the group's device.
+    /// The network namespace of the group's device.
     pub(crate) namespace: Namespace,
     /// The group's part of its device, where an engine fills the members' rings.
     pub(crate) on_device: Option<Box<dyn OnDevice>>,
 }
 
-/// Which group a table is of.
+/// The key of a group, as its table has it.
 pub(crate) fn group_key(ifindex: u32, group: u16) -> u64 {
     (u64::from(ifindex) << 16) | u64::from(group)
 }
@@ -59,7 +59,7 @@ pub(crate) fn group_of(key: u64) -> (u32, u16) {
 }
 
 impl Shared {
-    /// That of a new group of packet sockets.
+    /// Makes what the members of a new group on packet sockets share.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
@@ -68,7 +68,7 @@ impl Shared {
         Self::with_table(key, map)
     }
 
-    /// That of a new group whose rings an engine fills, without the engine's part.
+    /// Makes what the members of a new group on an engine share, without the engine's part.
     ///
     /// # Errors
     /// As [`Shared::new`].
@@ -93,7 +93,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// What another member has handed over, in the order of [`Shared::descriptors`].
+    /// Opens what another member has handed over, in the order of [`Shared::descriptors`].
     ///
     /// # Errors
     /// When a descriptor is not what it should be.
@@ -123,8 +123,8 @@ impl Shared {
         }
     }
 
-    /// The map, both ends of the descriptor store, which has the lifelines, and the rendezvous;
-    /// then what the members of all groups on the device share, where an engine has taken that.
+    /// The map, both ends of the descriptor store (which has the lifelines), and the rendezvous.
+    /// Then what the members of all groups on the device share, if an engine has taken the device.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.fd_store.ends();
         let mut all = vec![self.map.as_fd(), into, out_of, self.rendezvous.as_fd()];
@@ -132,26 +132,26 @@ impl Shared {
         all
     }
 
-    /// The engine that fills the members' rings, where one does.
+    /// The engine that fills the members' rings; `None` on packet sockets.
     pub(crate) fn engine(&self) -> Option<&'static dyn Engine> {
         self.on_device.as_ref()?;
         fanpcap_engines::numbered(self.table().get(at::ENGINE))
     }
 
-    /// What the members of all groups on the device share, where an engine has taken that.
+    /// What the members of all groups on the device share, if an engine has taken the device.
     pub(crate) fn device_descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let on_device = self.on_device.as_ref();
         on_device.map_or_else(Vec::new, |it| it.device_descriptors())
     }
 
-    /// Packets for the member in a slot since it came, dropped ones included, and dropped ones; as
-    /// the engine that fills its rings has counted them.
+    /// Packets for a slot's member since it came, dropped ones included; then dropped ones. As
+    /// counted by the engine that fills its rings.
     pub(crate) fn counted(&self, slot: Slot) -> Option<[u64; 2]> {
         let now = self.on_device.as_ref()?.counted(slot.0);
         Some(since(self.table(), slot, now))
     }
 
-    /// Notes what was counted for a slot before the member that is to have it.
+    /// Notes what was counted for a slot before its next member came.
     pub(crate) fn note_counted_before(&self, slot: Slot) {
         let counted = self.on_device.as_ref().map(|it| it.counted(slot.0));
         for (at, count) in (before_at(slot)..).zip(counted.into_iter().flatten()) {
@@ -162,13 +162,13 @@ impl Shared {
     /// Opens the group's rendezvous beside the page of its first member.
     ///
     /// # Errors
-    /// As [`Rendezvous::open`], and what epoll says.
+    /// As [`Rendezvous::open`], and the error of epoll_ctl(2).
     pub(crate) fn open_rendezvous(&self, page: &Page) -> io::Result<()> {
         self.rendezvous.open(page)?;
         self.lifelines.add(self.rendezvous.as_fd(), true)
     }
 
-    /// Hands what the members share to those who request. Needs no lock.
+    /// Answers newcomers' requests with what the members share. Needs no lock.
     ///
     /// # Errors
     /// As [`Rendezvous::answer`].
@@ -176,7 +176,7 @@ impl Shared {
         self.rendezvous.answer(&self.descriptors())
     }
 
-    /// Keeps the group's BPF program, if it has one, and its text for newcomers that bring none.
+    /// Keeps the group's BPF program, if any, and the steering program's text for newcomers.
     ///
     /// # Errors
     /// As [`FdStore::put`] and [`FdStore::remove`].
@@ -188,12 +188,12 @@ impl Shared {
         // Best effort: without the text a newcomer must bring the steering program.
         let text = sealed::create(text).ok();
         let text = text.as_ref().map(AsFd::as_fd);
-        // The text is the second, also where there is no BPF program.
+        // The text is the second descriptor, also where there is no BPF program.
         let kept: Vec<BorrowedFd<'_>> = program.or(text).into_iter().chain(text).collect();
         self.keep(&kept)
     }
 
-    /// Keeps the group's BPF program, and the file with its text.
+    /// Keeps the group's BPF program, and the file with the steering program's text.
     ///
     /// # Errors
     /// As [`Shared::keep_program`].
@@ -202,20 +202,20 @@ impl Shared {
         self.fd_store.put(StoredFd::Program, program)
     }
 
-    /// The text of the group's steering program, where it was kept.
+    /// The text of the group's steering program, if it was kept.
     pub(crate) fn program_text(&self) -> Option<String> {
         let kept = self.fd_store.find(StoredFd::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
     }
 
-    /// Publishes what has become of the packets that came to the group, where an engine tells.
+    /// Publishes what has become of the packets that came to the group, if an engine counts them.
     pub(crate) fn publish_ledger(&self) {
         if let Some(on_device) = &self.on_device {
             self.table().publish_ledger(&|| on_device.ledger());
         }
     }
 
-    /// The same if the published figures are old.
+    /// As [`Shared::publish_ledger`], but only if the published figures are old.
     pub(crate) fn renew_ledger(&self) {
         if self.table().has_old_ledger(clock::monotonic_ns()) {
             self.publish_ledger();
@@ -232,13 +232,12 @@ impl Shared {
         self.map.as_fd()
     }
 
-    /// The table.
     pub(crate) fn table(&self) -> Table<'_> {
         table(&self.map)
     }
 }
 
-/// What was counted for a slot since its member came, of what has been counted by `now`.
+/// What was counted for a slot since its member came; `now` is what was counted in all.
 pub(crate) fn since(table: Table<'_>, slot: Slot, now: [u64; 2]) -> [u64; 2] {
     let before = before_at(slot);
     std::array::from_fn(|which| now[which].wrapping_sub(table.get(before + which)))
@@ -249,7 +248,7 @@ fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }
 
-/// The group's own of the descriptors that a member has handed over, and the others.
+/// Splits the descriptors that a member has handed over: the group's own, and the others.
 fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<OwnedFd>)> {
     let mut all = descriptors.into_iter();
     let own: Vec<OwnedFd> = all.by_ref().take(DESCRIPTORS).collect();
@@ -258,8 +257,8 @@ fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<O
     Ok((own, all.collect()))
 }
 
-/// The table of the group alone, of what a member has handed over. Takes no lock: the fd_store is
-/// not looked into.
+/// Opens only the table of what a member has handed over. Needs no lock, since it does not read the
+/// descriptor store.
 ///
 /// # Errors
 /// When it is not the table of this group.
@@ -272,7 +271,6 @@ pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf
     }
 }
 
-/// The table in a map.
 pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
     let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
     let bytes = map.bytes();

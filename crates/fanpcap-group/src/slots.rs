@@ -1,21 +1,21 @@
-//! How the members of a steered group come and go: the changes of its slots.
+//! How members of a steered group come and go: the changes of its slots.
 //!
-//! The kernel's array of a group's sockets has no holes. A socket that is closed takes the last one
-//! into its place, and all that follows from a position changes (net/packet/af_packet.c,
-//! `__fanout_unlink()`). So the socket of a member that is gone stays: the fd_store has a
-//! duplicate, and the slot is a placeholder. A newcomer enters at the array's end; the placeholder
-//! is closed, and the kernel moves the newcomer into the slot. Nobody else's slot changes.
+//! The kernel's array of a group's sockets has no holes. When a socket is closed, the last one
+//! moves into its position, and all that depends on positions changes (net/packet/af_packet.c,
+//! `__fanout_unlink()`). So the socket of a member that is gone stays: the descriptor store has a
+//! duplicate, and the slot is a placeholder. A newcomer enters at the array's end. Then the
+//! placeholder is closed, and the newcomer moves into the slot. No other member's slot changes.
 //!
 //! On the XDP engine members have classes. Each class has buckets and ranks of its own, which its
-//! members share out among themselves, and inherits the rings of its own members (`classes`).
+//! members share, and only they take over each other's rings (`classes`).
 //!
 //! A group may follow another (`following`). The members of a balanced group level their loads
 //! (`rounds`).
 //!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
 //!
-//! Every change is made by whoever holds the group's lock. Who dies within one leaves its journal;
-//! the next holder of the lock completes the change before any other.
+//! Whoever makes a change holds the group's lock. A member that dies during a change leaves its
+//! journal; the next holder of the lock first completes that change.
 
 mod relinked;
 mod classes;
@@ -37,7 +37,7 @@ use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;
 
-/// What the changes do outside of the table: to the kernel's array, and to the fd_store.
+/// What the changes do outside of the table: to the kernel's array, and to the descriptor store.
 pub(crate) trait KernelOps {
     /// Why the kernel does not let a socket into the group.
     type Refused;
@@ -48,56 +48,56 @@ pub(crate) trait KernelOps {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     fn now_ns(&self) -> u64;
 
-    /// Puts the newcomer's lifeline and then its socket into the fd_store.
+    /// Puts the newcomer's lifeline, then its socket, into the descriptor store.
     fn deposit(&mut self) -> io::Result<()>;
 
-    /// The newcomer's socket enters the group, at the array's end. Where an engine fills rings by
-    /// slots, what comes to `slot` goes into the newcomer's.
+    /// Lets the newcomer's socket enter the group, at the array's end. Where an engine fills rings
+    /// by slots, packets for `slot` go into the newcomer's rings.
     fn enter(&mut self, slot: Slot) -> Result<(), Self::Refused>;
 
-    /// Where an engine fills rings by slots, nothing comes to this one any more.
+    /// Where an engine fills rings by slots, ends the packets for this slot.
     fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
-    /// Whether a socket has entered the group; `None` for one that is not in the fd_store.
+    /// Whether a socket has entered the group; `None` if it is not in the descriptor store.
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
-    /// Takes a socket out of the fd_store. That of a member that is gone leaves the group by that,
-    /// or it is an error: another process has it. `member`: the socket's inode.
+    /// Removes a socket from the descriptor store. If its member is gone, the socket must leave the
+    /// group: else another process has it, which is an error. `member`: the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
-    /// Takes a lifeline out of the fd_store.
+    /// Removes a lifeline from the descriptor store.
     fn cut(&mut self, cookie: u64) -> io::Result<()>;
 
-    /// The sockets of those members whose lifelines are in the fd_store and have not hung up.
+    /// The sockets of members whose lifelines are in the descriptor store and have not hung up.
     fn living(&mut self) -> io::Result<Vec<u64>>;
 
-    /// Waits until the packets that are on their way to slots of before are in their rings.
+    /// Waits until packets in flight to the slots' former owners are in their rings.
     fn settle(&mut self) -> io::Result<()>;
 
-    /// The sockets, of members and of the newcomer, at which the news that the device was down
-    /// waits.
+    /// The sockets, of members and of the newcomer, on which `ENETDOWN` is pending: the device was
+    /// down.
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
     /// The group's sockets in the order in which the kernel links them after the device was down;
-    /// `None` where slots are no positions of its array.
+    /// `None` where slots are not positions of the kernel's array.
     fn order(&mut self) -> io::Result<Option<Vec<u64>>>;
 
-    /// Has a socket in the fd_store reject all packets from now on.
+    /// Makes a socket in the descriptor store reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
 
-    /// Whether the ring of a socket in the fd_store is half full, or can't be read by others.
+    /// Whether the ring of a socket in the descriptor store is half full or unreadable.
     fn is_half_full(&mut self, cookie: u64) -> bool;
 
-    /// The sockets in the fd_store in whose rings something is unread, each with a number that
-    /// changes when its reader takes something.
+    /// The sockets in the descriptor store whose rings have unread packets, each with a number that
+    /// changes when its reader takes a packet.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 
-    /// Has others read the ring of a socket in the fd_store, until its owner reads. False where its
-    /// owner has read it, or nobody else can.
+    /// Lets other members read the ring of a socket in the descriptor store, until its owner does.
+    /// Returns false if its owner has read it, or if others can't.
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
 
-/// A group's slots, in the hands of whoever holds its lock.
+/// A group's slots, for a holder of its lock.
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
@@ -115,7 +115,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Completes the change that its author has not.
+    /// Completes a change that its author left unfinished.
     pub(crate) fn repair(&mut self) -> io::Result<()> {
         match self.table.journal() {
             Journal::Nothing => return Ok(()),
@@ -129,7 +129,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives a newcomer its share. True if it had none.
+    /// Gives a newcomer its share. Returns true if it had none.
     pub(crate) fn begin_share(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -151,9 +151,10 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(is_newcomer)
     }
 
-    /// A member is about to close its handle: its share and its ring go to others, or are kept for
-    /// its successor. Who takes the ring gives the share away. Members without a share have it at
-    /// once where only these are left: nobody looks, and the ring's filter may not be theirs.
+    /// A member is about to close its handle: its share and its ring go to others, or wait for its
+    /// successor. The member that takes the ring gives the share away. If its class has only
+    /// members without a share left, they get it at once: none of them looks, and the ring's filter
+    /// may not be theirs.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -176,14 +177,14 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives away the buckets of members that are gone, and has `own` read the rings that nobody
-    /// reads, of these and of members that never read theirs. Returns the slots of these rings;
-    /// nothing more comes into them.
+    /// Gives away the buckets of members that are gone. Makes `own` read the rings that nobody
+    /// reads: of these, and of members that never read theirs. Returns the slots of these rings,
+    /// which get no more packets.
     pub(crate) fn take_over(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
-        // One time for both: of a ring that is taken later, nobody would give the buckets away.
+        // One time for both: nobody would give away the buckets of a ring that is taken later.
         let now_ns = self.kernel.now_ns();
         self.share_out(own, now_ns);
         let orphans = self.orphans_for(own, now_ns);
@@ -202,9 +203,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(inherited)
     }
 
-    /// The ring of one that is gone gets no packet any more, and the member `own` is to read it,
-    /// unless another does since that one lived. Members of other classes only stop the hang-up.
-    /// Returns whether it is.
+    /// Ends the packets into the ring of a member that is gone. The member `own` shall read the
+    /// ring, unless another member has read it since its owner lived. Members of other classes only
+    /// cut the lifeline. Returns whether `own` shall read.
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
@@ -236,11 +237,11 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(!is_read)
     }
 
-    /// Members that are gone or not read, and whose rings no living member reads, as far as they
-    /// are for the member `own` to look after.
+    /// Members that are gone or not read, whose rings no living member reads, and which the member
+    /// `own` shall look after.
     fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
         let table = self.table;
-        // The lead has ended the wait for it since: it has its buckets yet.
+        // The lead has just ended the wait for its successor: its buckets are not given away yet.
         let is_new = |row: &Row| row.keeps() && classes::may_inherit(table, own, row);
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
             State::Dead => !is_new(row) && classes::until_due(table, own, row, now_ns) == Some(0),
@@ -253,7 +254,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         table.rows().filter(is_for_it).collect()
     }
 
-    /// Gives away the buckets of those that are gone and whose rings are for the member `own`.
+    /// Gives away the buckets of members that are gone and whose rings `own` shall read.
     fn share_out(&mut self, own: u64, now_ns: u64) {
         self.give_away(classes::to_share_out(self.table, own, now_ns));
     }
@@ -280,8 +281,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Marks members whose lifelines have hung up. They keep their buckets: who reads the ring of
-    /// one gives them away. Returns the sockets of those that live.
+    /// Marks members whose lifelines have hung up. They keep their buckets: the member that takes
+    /// the ring gives them away. Returns the sockets of living members.
     fn mark_gone(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.kernel.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
@@ -296,8 +297,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(living)
     }
 
-    /// Whether the member takes its share now, if it has none: not while another is to take what
-    /// one that is gone has left.
+    /// Whether the member may take its share now, if it has none: not while another member shall
+    /// take what a member that is gone has left.
     pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let slot = self.table.slot_of(own);
@@ -318,8 +319,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Moves as few buckets as possible, so that each owner has its share of its class's. In a
-    /// group that follows another, the buckets go to the members that own them there.
+    /// Moves as few buckets as possible, so that each owner has its share of its class's buckets.
+    /// In a group that follows another, each bucket goes to the member that owns it in the lead.
     fn finish_balance(&mut self) {
         let lead = self.lead.and_then(Lead::of);
         let classes = self.table.used_classes();
@@ -342,8 +343,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish();
     }
 
-    /// Moves the buckets and ranks of all classes. A class without members has no ranks, and so its
-    /// packets have no member.
+    /// Moves the buckets and ranks of all classes. A class without members has no ranks, so nobody
+    /// gets its packets.
     fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
         let mut moved = 0;
         for &class in classes {
@@ -362,8 +363,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.table.note_moved(moved, self.kernel.now_ns());
     }
 
-    /// Moves no bucket of the dead whose rings nobody has taken: they would get to somebody before
-    /// what is in the ring. Returns how many have moved.
+    /// Moves no bucket of a dead member whose ring nobody has taken: later packets would arrive
+    /// before those in the ring. Returns how many buckets have moved.
     fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
         let part = self.table.part(class);
         let mut moves = rounds::plan(self.table, part, shares);
@@ -377,7 +378,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         moves.len()
     }
 
-    /// Gives ranks to all of a class that have or keep a share, and to nobody else.
+    /// Gives ranks to all members of a class that have or keep a share, and to no others.
     fn set_ranks(&mut self, class: u8) {
         self.set_ranks_of(self.table.part(class), &classes::holders(self.table, class));
     }
@@ -393,7 +394,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.change_row(slot, &Row { state, ..row });
     }
 
-    /// A new state of what stands in a slot begins.
+    /// Writes a slot's row, whose new state begins now.
     fn change_row(&mut self, slot: Slot, row: &Row) {
         self.kernel.step();
         let since_ns = self.kernel.now_ns();
@@ -405,7 +406,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.table.set_journal(journal);
     }
 
-    /// A change is complete.
+    /// Ends a change that is complete.
     fn finish(&mut self) {
         self.kernel.step();
         self.table.open_seats();

@@ -1,5 +1,4 @@
-//! A member's part in its group's steering program: the BPF programs that it has loaded, and their
-//! counters.
+//! A member's part in its group's steering program: its loaded BPF programs and their counters.
 //!
 //! If the steering program has a filtering part, the member attaches it in place of its socket's
 //! filter. The member loads the filtering part alone when it joins, and again together with the
@@ -34,8 +33,8 @@ use state::State;
 #[derive(Debug)]
 pub struct Steered(Mutex<State>);
 
-/// The counters of a group whose BPF program steers, filters and counts. One member at a time
-/// publishes them. These functions allocate and free nothing: signal handlers call them.
+/// The counters of a group whose BPF program steers, filters and counts. Only one member at a time
+/// publishes them. These functions allocate and free nothing, since signal handlers call them.
 pub(crate) trait Whole: Send + Sync {
     /// The counters, and the late fragments; `None` when another member publishes them.
     fn counted(&self) -> Option<(Counts, u64)>;
@@ -43,7 +42,7 @@ pub(crate) trait Whole: Send + Sync {
     /// Whether they may change.
     fn changes(&self) -> bool;
 
-    /// Publishes what else the group has counted, if this member is to publish it.
+    /// Publishes the group's other counters, if this member publishes them.
     fn tell(&self);
 }
 
@@ -87,8 +86,7 @@ impl Steered {
         }))
     }
 
-    /// For a member on an engine where the group's BPF program steers, filters and counts: loads
-    /// nothing.
+    /// For a member on an engine whose BPF program steers, filters and counts: loads nothing.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }
@@ -109,7 +107,7 @@ impl Steered {
         }
     }
 
-    /// The group's steering program; `None` where the state is locked for longer than a second.
+    /// The group's steering program; `None` if the state stays locked for longer than a second.
     pub fn steering(&self) -> Option<Arc<Steering>> {
         self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
@@ -135,7 +133,7 @@ impl Steered {
         })
     }
 
-    /// Adds the late fragments that earlier setters counted.
+    /// Adds the late fragments that former owners of the steering part counted.
     pub(crate) fn take_over(&self, late: u64) {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);

@@ -1,10 +1,9 @@
-//! The table of a steered group: which slot owns each bucket, who stands in each slot, and which
-//! change of both is under way.
+//! The table of a steered group: owners of buckets, members in slots, and the change under way.
 //!
 //! The table is one value of a BPF array that all members map. The group's BPF program reads its
 //! first part ([`layout`]). The members write all of it, and change it only while they hold the
-//! group's lock. What another member wrote is not trusted further than that: no value of the table
-//! can make a reader of it panic or leave the table.
+//! group's lock. A member does not trust what others wrote: no value in the table can make it panic
+//! or read outside of the table.
 
 mod journal;
 mod part;
@@ -23,31 +22,31 @@ pub(crate) use part::{Classes, Part};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use sums::FinalCounters;
 
-/// The table, wherever it is mapped.
+/// The table, in any mapping of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
-    /// The part of the default class.
+    /// The buckets and ranks of the default class.
     pub(crate) default: Part<'a>,
-    /// The parts of the other classes.
+    /// The buckets and ranks of the other classes.
     pub(crate) classes: Classes<'a>,
-    /// Of each slot, the seat of who stands there and has packets; 0: nobody.
+    /// For each slot, the sticky id of the member there that gets packets; 0: nobody.
     pub(crate) sticky_ids: &'a [AtomicU64],
-    /// Of each number, the stamp of the seat that has it, and the slot; 0: nobody.
+    /// For each sticky id's number, the stamp of the member with it, and its slot; 0: nobody.
     pub(crate) holders: &'a [AtomicU64],
-    /// Of each bucket, the packets that the BPF program of a balanced group has counted, and the
-    /// members' note of them (`loads`).
+    /// For each bucket, the packets that the BPF program of a balanced group has counted, and the
+    /// count that the members last noted (`loads`).
     pub(crate) loads: &'a [AtomicU32],
-    /// The members' own words, from [`layout::OWN`] on.
+    /// Words that only the members use, from [`layout::OWN`] on.
     pub(crate) words: &'a [AtomicU64],
 }
 
-/// The members' own words: indices, and what they hold.
+/// Indices of the words that only the members use.
 pub(crate) mod at {
     use super::{BUCKETS, ROW, SLOTS};
 
     /// [`super::MAGIC`].
     pub(crate) const MAGIC: usize = 0;
-    /// The group that the table is of: interface index, then the group's number in 16 bits.
+    /// Which group this table belongs to: interface index, then the group's number in 16 bits.
     pub(crate) const GROUP: usize = 1;
     /// The change under way, [`super::Journal`]; 0: none.
     pub(crate) const JOURNAL: usize = 2;
@@ -57,75 +56,74 @@ pub(crate) mod at {
     pub(crate) const GENERATION: usize = 4;
     /// Buckets that the last change moved.
     pub(crate) const MOVED: usize = 5;
-    /// When they moved, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When these buckets moved, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const MOVED_NS: usize = 6;
-    /// Which of the two [`SUMS`] holds.
+    /// Which of the two [`SUMS`] is valid.
     pub(crate) const SUMS_IN_USE: usize = 7;
-    /// Twice the sums of all final counters.
+    /// Two places for the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
-    /// The socket of the placeholder that a newcomer replaces, or that is given up: cookie (0: the
-    /// newcomer comes last), and inode.
+    /// The socket of the placeholder that a newcomer replaces, or that is given up: its cookie (0:
+    /// the newcomer gets the last position), and its inode.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
     /// Digest of the group's steering program; 0: it has none yet.
     pub(crate) const DIGEST: usize = 26;
-    /// How often the device went down, as far as the slots have the numbers of after.
+    /// How often the device went down, as far as the slots have followed the kernel's new order.
     pub(crate) const DOWNS: usize = 27;
-    /// When to look at the rings of those that are awaited, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When to look at the rings of awaited members, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
     /// When to look for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const CHECK_NS: usize = 29;
-    /// Which group this is, however its number was used before: the cookie of its first socket.
+    /// Identifies the group, whoever had its number before: the cookie of its first socket.
     pub(crate) const ID: usize = 30;
-    /// The [`ID`] of the group whose owners this group's are; 0: it has owners of its own.
+    /// The [`ID`] of the group that this group follows; 0: it follows none.
     pub(crate) const FOLLOWS: usize = 31;
     /// The row of the newcomer of a join under way.
     pub(crate) const NEWCOMER: usize = 32;
     /// Rows of all slots.
     pub(crate) const ROWS: usize = 40;
-    /// Copies of the rows, buckets and ranks, and new numbers of slots, while slots are renumbered.
+    /// Copies of rows, buckets and ranks, and the new numbers, while slots are renumbered.
     pub(crate) const OLD_ROWS: usize = ROWS + SLOTS * ROW;
     pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
     pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
     pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
-    /// Of each slot, how far the reader of an unread ring had come (0: there was none), and since
+    /// For each slot, how far the reader of an unread ring had come (0: none was seen), and since
     /// when, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
-    /// In a group that follows another, the [`GENERATION`] of that one that its owners are of.
+    /// In a group that follows another: the [`GENERATION`] of its owners in that group.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
-    /// How many groups follow this one, and their keys. The number in a key is 0 until it is
+    /// How many groups follow this group, and their keys. The number in a key is 0 until it is
     /// chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
-    /// How many members have been succeeded by others of their names, and in the upper half part of
+    /// How many members have been succeeded by others with their names. The upper half is part of
     /// the last successor's cookie.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
-    /// Of each slot, what an engine that fills rings by slots had counted there before its member
-    /// came: packets for it, and of these dropped ones.
+    /// For each slot, what an engine that fills rings by slots had counted there before the present
+    /// member came: packets for the slot, and the dropped ones among them.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
-    /// What such an engine had counted for the whole group when a member last told it.
+    /// What such an engine had counted for the whole group when a member last published it.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
-    /// The group's group_slot in its device's registry.
+    /// The group's group slot in its device's registry.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// Whether the group's BPF program counts what members publish, where an engine runs it.
+    /// Whether the group's BPF program counts what members publish, if an engine runs it.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
-    /// The exchange of the group's BPF program that is under way, as `crate::exchange` says.
+    /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
-    /// Whether the group is balanced: 1, and 2 where live flows move; 0: it is not.
+    /// Whether the group is balanced: 1; 2 if live flows move too; 0: no.
     pub(crate) const BALANCE: usize = EXCHANGE + 1;
     /// When the next round of a balanced group is due, and when the last one was, nanoseconds of
     /// `CLOCK_MONOTONIC`.
     pub(crate) const ROUND_NS: usize = BALANCE + 1;
     pub(crate) const ROUNDED_NS: usize = ROUND_NS + 1;
-    /// What the last round found: how many rounds there were, by how much the busiest member was
-    /// above its share, in parts of 1000, and elephants.
+    /// What the last round found: the number of rounds so far; the busiest member's load above its
+    /// share, in parts of 1000; elephants.
     pub(crate) const ROUNDS: usize = ROUNDED_NS + 1;
     pub(crate) const IMBALANCE: usize = ROUNDS + 1;
     pub(crate) const ELEPHANTS: usize = IMBALANCE + 1;
-    /// The slots that were given buckets in the last round, a bit for each.
+    /// The slots that got buckets in the last round, one bit each.
     pub(crate) const RECEIVED: usize = ELEPHANTS + super::ELEPHANTS_MAX;
-    /// The engine that fills the members' rings, by its number.
+    /// The id of the engine that fills the members' rings.
     pub(crate) const ENGINE: usize = RECEIVED + SLOTS / 64;
-    /// How many words there are.
     pub(crate) const END: usize = ENGINE + 1;
 }
 
@@ -135,7 +133,7 @@ pub(crate) const ROW: usize = 8;
 /// Words of a ledger.
 pub(crate) const LEDGER_WORDS: usize = 7;
 
-/// The most groups that follow one: a handle has 64 devices at most.
+/// The most groups that follow one group: a handle has at most 64 devices.
 pub(crate) const DEVICE_GROUPS_MAX: usize = 63;
 
 /// The most elephants that a round names.
@@ -151,21 +149,21 @@ fn row_at(slot: Slot) -> usize {
     at::ROWS + usize::from(slot.0) * ROW
 }
 
-/// What stands in a slot.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing: the kernel's array ends before it.
+    /// Nothing: the kernel's array ends before this slot.
     #[default]
     Free,
-    /// A newcomer: it owns no bucket until it looks for packets.
+    /// A newcomer. It owns no bucket until its application looks for packets.
     Newcomer,
     /// A member with its share.
     Live,
     /// A member that is gone. Nobody reads its ring yet.
     Dead,
-    /// A member that is gone, whose ring another reads.
+    /// A member that is gone, whose ring another member reads.
     TakenOver,
-    /// A placeholder: a gone member's socket, whose ring is read out.
+    /// A placeholder: the socket of a member that is gone, whose ring has been read to the end.
     Vacant,
     /// A member that is gone and has promised a successor. It keeps its buckets, and its ring goes
     /// on filling.
@@ -187,34 +185,33 @@ impl State {
     }
 }
 
-/// What the table says of a slot.
+/// The table's row for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
-    /// [`at::DOWNS`] modulo 256, as its socket has told the member.
+    /// [`at::DOWNS`] modulo 256, as far as the socket has reported them to the member.
     pub(crate) downs: u8,
-    /// Its share among all; 0: none. Of one that is dead: 0 when its buckets are given away.
+    /// The member's weight; 0: no share. For a dead member 0 means that its buckets are given away.
     pub(crate) weight: u16,
     /// The member's class, 0 to 63.
     pub(crate) class: u8,
-    /// The member's process, as the process counts itself.
+    /// The member's process id, in the process's own PID namespace.
     pub(crate) pid: u32,
     /// The socket in the slot, by `SO_COOKIE`.
     pub(crate) cookie: u64,
-    /// The member whose socket it is or was.
+    /// The member whose socket this is or was.
     pub(crate) member: u64,
-    /// The cookie of the member that reads its ring in its place; 0: nobody does. A member's own
-    /// cookie: of one that lives, that others are to read its ring; of one that is awaited or dead,
-    /// that its lifeline is cut.
+    /// The cookie of the member that reads this ring; 0: none does. A member's own cookie means:
+    /// while it lives, others shall read its ring; when it is awaited or dead, its lifeline is cut.
     pub(crate) taker: u64,
-    /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
-    /// Which name the member goes by, as a digest; 0: none.
+    /// The digest of the member's name; 0: it has none.
     pub(crate) name: u64,
-    /// By what a sticky group remembers the member (`seats`): a stamp, and in the lowest byte a
-    /// number. A successor gets that of its predecessor.
+    /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
+    /// gets its predecessor's.
     pub(crate) sticky_id: u64,
-    /// In a group that follows another: the cookie of the member's socket in that one.
+    /// In a group that follows another: the cookie of the member's socket in that group.
     pub(crate) lead: u64,
 }
 
@@ -235,17 +232,17 @@ impl Row {
         ]
     }
 
-    /// Whether a member has the slot, or is awaited for it.
+    /// Whether a member has the slot, or the slot waits for a successor.
     pub(crate) fn is_occupied(&self) -> bool {
         matches!(self.state, State::Live | State::Newcomer | State::Awaited)
     }
 
-    /// Whether it owns its share of the buckets.
+    /// Whether the member owns its share of the buckets.
     pub(crate) fn owns(&self) -> bool {
         matches!(self.state, State::Live | State::Awaited) && self.weight > 0
     }
 
-    /// Whether it keeps the share that it had, and gets no more: until somebody takes its ring.
+    /// Whether a dead member keeps its share, which it does until somebody takes its ring.
     pub(crate) fn keeps(&self) -> bool {
         self.state == State::Dead && self.weight > 0
     }
@@ -272,19 +269,19 @@ impl Row {
     }
 }
 
-/// Bits of a process's number in a row; the kernel's own are up to 2^22 (`PID_MAX_LIMIT`). The
-/// class is above them.
+/// Bits of a process id in a row; the kernel's go up to 2^22 (`PID_MAX_LIMIT`). The class is in the
+/// bits above.
 const PID_BITS: u32 = 26;
 const PID_MAX: u32 = (1 << PID_BITS) - 1;
 
 impl<'a> Table<'a> {
-    /// Makes a table of zeros that of a new group.
+    /// Makes a table of zeros the table of a new group.
     pub(crate) fn begin(&self, group: u64) {
         self.set(at::GROUP, group);
         self.set(at::MAGIC, MAGIC);
     }
 
-    /// Whether it is the table of this group.
+    /// Whether this is the table of this group.
     pub(crate) fn is_of(&self, group: u64) -> bool {
         self.get(at::MAGIC) == MAGIC && self.get(at::GROUP) == group
     }
@@ -310,13 +307,12 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Sockets in the kernel's array, as the members know it.
+    /// Sockets in the kernel's array, as the table has it.
     pub(crate) fn positions(&self) -> usize {
         usize::try_from(self.get(at::POSITIONS)).map_or(SLOTS, |count| count.min(SLOTS))
     }
 
-    /// What the table says of a slot.
-    // It has many callers, each of which would have the code of it: the library's size.
+    // Not inlined, as it has many callers: the library stays smaller.
     #[inline(never)]
     pub(crate) fn row(&self, slot: Slot) -> Row {
         Row::decode(self.words_at(row_at(slot)))
@@ -333,19 +329,17 @@ impl<'a> Table<'a> {
         slots.map(move |slot| (slot, self.row(slot)))
     }
 
-    /// Notes that so many buckets have moved.
+    /// Notes how many buckets have moved, and when.
     pub(crate) fn note_moved(&self, buckets: usize, now_ns: u64) {
         self.set(at::MOVED, buckets as u64);
         self.set(at::MOVED_NS, now_ns);
     }
 
-    /// The slot of a socket.
     pub(crate) fn slot_of(&self, cookie: u64) -> Option<Slot> {
         let mut rows = self.rows();
         rows.find_map(|(slot, row)| (row.cookie == cookie).then_some(slot))
     }
 
-    /// The newcomer of a join under way.
     pub(crate) fn newcomer(&self) -> Row {
         Row::decode(self.words_at(at::NEWCOMER))
     }

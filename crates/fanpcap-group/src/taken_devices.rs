@@ -1,5 +1,5 @@
-//! How a newcomer finds a device that its engine has taken: any member of any group there has it,
-//! in its own process or another. The ways are those to what a group shares (`crate::found`).
+//! How a newcomer finds a device that its engine has taken. Any member of any group on it has the
+//! device, in this process or another. The ways are the same as in `crate::found`.
 
 use crate::page::GroupDir;
 use crate::record::{DESCRIPTORS, Record};
@@ -11,15 +11,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long members may take to answer at their rendezvous. Meanwhile those that end are gone.
+/// How long members may take to answer at their rendezvous. Ending members are gone by then.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 
-/// The device, as the engine has taken it; `None` when no member of another process has it. The
-/// caller has the device's guard.
+/// Finds the device that the engine has taken; `None` when no member of another process has it. The
+/// caller holds the device's guard.
 ///
 /// # Errors
-/// Why it can't be had, in words.
+/// Why it can't be reached, in words.
 pub(crate) fn search(
     engine: &dyn Engine,
     ifindex: u32,
@@ -68,14 +68,14 @@ pub(crate) fn search(
     }
 }
 
-/// Duplicates of what a member's page shows of its device.
+/// Duplicates of the device's descriptors that a member's page shows.
 fn take_over(record: &Record) -> io::Result<Vec<OwnedFd>> {
     let process = Process::open(record.pid)?;
     let numbers = record.shared.iter().flatten().skip(DESCRIPTORS);
     numbers.map(|number| process.duplicate(*number)).collect()
 }
 
-/// The device's among the descriptors that a member has handed out at its group's rendezvous.
+/// The device's descriptors, of those that a member has handed out at its group's rendezvous.
 fn of_answer(descriptors: Vec<OwnedFd>) -> Option<Vec<OwnedFd>> {
     let device: Vec<OwnedFd> = descriptors.into_iter().skip(DESCRIPTORS).collect();
     (!device.is_empty()).then_some(device)

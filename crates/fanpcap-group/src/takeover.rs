@@ -1,5 +1,5 @@
-//! The takeover of a ring: a living member reads the ring of a dead one, or of one that its
-//! application has never read, and settles the dead member's final counters.
+//! The takeover of a ring, of a dead member or of one whose application has never read it. A living
+//! member reads the ring, and settles the dead member's final counters.
 
 use crate::member_descriptors::MemberDescriptors;
 use crate::record::{BEFORE, at};
@@ -13,14 +13,14 @@ use fanpcap_reader::Takeover;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-/// Members whose rings have been read to the end, by the cookies of their sockets. The final
-/// counters are those of a dead member, whose slot must be vacated; `None` for a member that lives.
+/// Members whose rings have been read to the end, by the cookies of their sockets. A dead member
+/// has final counters, and its slot must be vacated; a living member has `None`.
 pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
 
-/// Takes over the ring of a dead member, into which the kernel puts nothing any more. Notes it in
-/// `read_out` when the ring has been read to the end. The caller holds the group's lock. `own` is
-/// the member that takes it over. That member has its own copies of packets that go to several
-/// members, unless it is the dead member's successor: so the copies in the ring are skipped.
+/// Takes over the ring of a dead member, which gets no more packets. Adds it to `read_out` when the
+/// ring has been read to the end. The caller holds the group's lock. `own` takes the ring over.
+/// Where packets go to several members, `own` has its own copies, unless it is the dead member's
+/// successor: so copies in the ring are skipped.
 ///
 /// # Errors
 /// The dead member's final counters, when its ring can't be read.
@@ -57,7 +57,7 @@ pub(crate) fn take_over(
 }
 
 /// Takes over the ring of a living member whose application has never read it, from where the
-/// reader before stopped. `None` if the application reads it by now. The caller holds the group's
+/// former reader stopped. `None` if the application reads it by now. The caller holds the group's
 /// lock.
 pub(crate) fn borrow(
     shared: &Shared,
@@ -66,7 +66,7 @@ pub(crate) fn borrow(
 ) -> Option<Takeover> {
     let descriptors = MemberDescriptors::of(shared, shared.table().row(slot).cookie)?;
     let claims = descriptors.borrow()?;
-    // The reader has its own copies.
+    // The member `own` has its own copies.
     let remains = descriptors.remains(shared)?.without_copies();
     let cookie = descriptors.cookie;
     Some(Takeover {
@@ -119,7 +119,7 @@ impl MemberDescriptors {
         let taken = taken.map(|own| own.saturating_sub(earlier));
         let all = taken.map(|own| own.saturating_add(inherited));
         let unread = all.map(|all| received.saturating_sub(dropped).saturating_sub(all));
-        // A member that died while it read the kernel's counters has lost that reading.
+        // A member that died while it read the kernel's counters has lost what it read.
         let has_lost = shared.on_device.is_none() && word(at::READING) != 0;
         let is_known = has_counted && all.is_some() && !has_lost;
         FinalCounters {
@@ -134,8 +134,8 @@ impl MemberDescriptors {
     }
 
     /// Updates the page with the last counts. The kernel clears a socket's counters when they are
-    /// read, so they are added. An engine's counters are totals, so they replace what the page
-    /// says: the member must be dead, or it would add its own last reading to them.
+    /// read, so they are added. An engine's counters are totals, so they replace those on the page.
+    /// Then the member must be dead, or it would add its own last reading to them.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if shared.on_device.is_some() {

@@ -1,6 +1,6 @@
-//! How far the takeover of a dead member has come, on the dead member's page: how many packets it
-//! had taken itself, and whether its counters are final. Packets that others took before its
-//! application read the handle do not count as its own.
+//! How far the takeover of a dead member has come, as the member's page shows. The page says how
+//! many packets the member took itself, and whether its counters are final. Packets that others
+//! took before its application read the handle are not its own.
 //!
 //! The kernel clears a socket's counters when they are read. So the member that takes over adds
 //! them to the dead member's page. Processes that hold the page read them there: `fanpcap run` has
@@ -15,10 +15,10 @@ use std::sync::atomic::{Ordering, fence};
 /// The takeover of a dead member's ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeoverStatus {
-    /// Whether a member has taken the ring over. The socket rejects all packets since then.
+    /// Whether a member has taken the ring over. Since then the socket rejects all packets.
     pub has_begun: bool,
-    /// Packets that others have taken from the ring: before its application read it, or after its
-    /// death.
+    /// Packets that others have taken from the ring: before its application read it, or after the
+    /// member's death.
     pub inherited: u64,
     /// Whether the page's counters are final: no member takes packets from the ring any more.
     pub is_final: bool,
@@ -38,36 +38,35 @@ impl HeldPage {
 }
 
 /// Whether a steered group of the calling thread's network namespace has a living member, which may
-/// take over the rings of dead ones.
+/// take over dead members' rings.
 pub fn may_be_taken_over(ifindex: u32, group: u16) -> bool {
     let pages = GroupDir::of(ifindex, group).map(|group_dir| group_dir.records());
     let mut records = pages.unwrap_or_default().into_iter();
     records.any(|record| record.shared.is_some())
 }
 
-/// Marks the begin of a takeover: the packets that were taken until now are the owner's.
+/// Marks the beginning of a takeover: the packets that were taken so far are the owner's.
 pub(crate) fn begin(words: &[Word; WORDS]) {
     if words[at::OWN_TAKEN].get() == 0 {
         words[at::OWN_TAKEN].set(words[at::TAKEN].get().saturating_add(1));
     }
 }
 
-/// Marks the counters on the page as final.
 pub(crate) fn end(words: &[Word; WORDS]) {
     // Release: a process that sees IS_FINAL = 1 also sees the final counters.
     fence(Ordering::Release);
     words[at::IS_FINAL].set(1);
 }
 
-/// Packets that the owner of a ring has taken, and packets that others have taken before and after
-/// it, by the words of its page. `None` if the system's library has read the member.
+/// Packets that a ring's owner has taken, and packets that others have taken before and after that,
+/// from the words of its page. `None` if the system's library has read the member.
 pub(crate) fn taken(word: impl Fn(usize) -> u64) -> (Option<u64>, u64) {
     let all = word(at::TAKEN);
     if all == NOT_READ_BY_US {
         return (None, 0);
     }
     let until_end = word(at::OWN_TAKEN).checked_sub(1).unwrap_or(all);
-    // The packet that was claimed last may not have been taken yet.
+    // A reader may not have taken the packet that it claimed last.
     let before = borrowed::claimed(word(at::LOOKED_NS)).unwrap_or_else(|| word(at::BORROWED));
     let own = until_end.saturating_sub(before);
     (Some(own), all.saturating_sub(own))

@@ -1,4 +1,4 @@
-//! A steered group as people see it: what its table says. Who looks needs no membership, writes
+//! A steered group as its table shows it, for processes that are not members. Reading it writes
 //! nothing and takes no lock.
 
 use crate::found::{self, FindError, STEP};
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The table of a steered group, as long as it is kept.
+/// The table of a steered group, mapped by this process.
 #[derive(Debug)]
 pub struct GroupTable {
     map: bpf::Table,
@@ -26,46 +26,46 @@ pub struct GroupTable {
 /// What the table says at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Sockets in the kernel's array: one for each slot that follows.
+    /// Sockets in the kernel's array: one for each of these slots.
     pub places: Vec<Place>,
     /// Sums over the members that are gone.
     pub gone: FinalCounters,
-    /// Members that others of their names have succeeded.
+    /// Members that others with their names have succeeded.
     pub takeovers: u64,
     /// Changes of slots or buckets so far.
     pub changes: u64,
     /// The last change of buckets.
     pub moved: Option<Moved>,
-    /// What has become of the packets that came to a group on XDP, as a member has told it last.
+    /// What became of packets that came to a group on XDP, as a member last published it.
     pub ledger: Option<Ledger>,
     /// What the last round of a balanced group found.
     pub leveled: Option<Leveled>,
-    /// The change under way, which whoever makes it may have died in.
+    /// The change under way. Its author may have died.
     pub under_way: Option<UnderWay>,
 }
 
-/// A slot, and who stands there.
+/// A slot, and its member.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its number, which is the socket's position in the kernel's array.
+    /// The slot's number, which is the socket's position in the kernel's array.
     pub slot: u8,
-    /// What stands there.
+    /// The slot's state.
     pub state: State,
-    /// The member whose socket it is or was.
+    /// The member whose socket this is or was.
     pub member: MemberId,
-    /// The member's process, as the process counts itself.
+    /// The member's process id, in the process's own PID namespace.
     pub pid: u32,
-    /// Buckets that it owns.
+    /// Buckets that the slot owns.
     pub buckets: usize,
-    /// Its share among the others; 0: it was drained.
+    /// The member's weight; 0: it was drained.
     pub weight: u16,
     /// The class whose buckets these are.
     pub class: u8,
-    /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
-    /// The slot of the member that reads its ring in its place.
+    /// The slot of the member that reads this ring instead of its owner.
     pub taker: Option<u8>,
-    /// Which name the member goes by, as a digest; 0: none.
+    /// The digest of the member's name; 0: it has none.
     pub name: u64,
 }
 
@@ -98,7 +98,7 @@ pub enum UnderWay {
     Trim(u8),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot takes over what the first one has.
+    /// The second slot gets all that the first slot has.
     Succeed(u8, u8),
 }
 
@@ -124,25 +124,25 @@ impl UnderWay {
     }
 }
 
-/// The digest by which [`Place::name`] has a member's name. Of members with one name, the first
-/// has it.
+/// The digest of a member's name, as in [`Place::name`]. Of several members with one name, the
+/// first has this digest.
 pub fn name_digest(name: &str) -> u64 {
     digest(name)
 }
 
-/// Looks at most, until the table has not changed meanwhile.
+/// The most readings until the table stays unchanged meanwhile.
 const LOOKS: usize = 8;
 
-/// How long who looks waits for sockets that are being closed.
+/// How long to wait for sockets that are being closed.
 const FOR_SOCKETS: Duration = Duration::from_millis(300);
 
 impl GroupTable {
-    /// The table of a group in the calling thread's network namespace, which a newcomer would find
-    /// in the same way. Members may take so long to answer at the group's rendezvous. `None` when
-    /// the group has no steering program or no member.
+    /// Finds the table of a group in the calling thread's network namespace, as a newcomer would.
+    /// Members may take `for_members` to answer at the group's rendezvous. `None` when the group
+    /// has no steering program or no member.
     ///
     /// # Errors
-    /// Why it can't be had, in words.
+    /// Why the table can't be found, in words.
     pub fn find(ifindex: u32, group: u16, for_members: Duration) -> Result<Option<Self>, String> {
         let outside = Identity::outside(group, ifindex);
         let (wait, end) = (FOR_SOCKETS + for_members, Instant::now() + FOR_SOCKETS);
@@ -156,7 +156,7 @@ impl GroupTable {
         Ok(map.map(|map| Self { map, key }))
     }
 
-    /// The table of the group of a member with this page, if its process can be traced now.
+    /// The table of the group of the member with this page, if the caller may trace its process.
     pub fn of_member(ifindex: u32, group: u16, record: &Record) -> Option<Self> {
         let key = group_key(ifindex, group);
         let map = found::take_over(record, key, shared::table_alone);
@@ -166,7 +166,7 @@ impl GroupTable {
         })
     }
 
-    /// What the table says; `None` once it is another group's.
+    /// Reads the table; `None` once the table belongs to another group.
     pub fn look(&self) -> Option<View> {
         let table = shared::table(&self.map);
         let mut view = None;
@@ -184,7 +184,7 @@ impl GroupTable {
 
 fn read(table: Table<'_>) -> View {
     let mut owned = [0; SLOTS];
-    // Before a member owns any, the table has zeros.
+    // Before a member owns a bucket, the table has zeros.
     let parts = table.used_classes().into_iter().map(|it| table.part(it));
     for part in parts.filter(Part::has_ranks) {
         for owner in part.buckets {

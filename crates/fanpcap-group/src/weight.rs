@@ -1,4 +1,4 @@
-//! Another weight for a member of a steered group, given by who is no member: 0 drains it.
+//! Changes the weight of a member of a steered group, from outside of the group: 0 drains it.
 
 use crate::found;
 use crate::guard::GroupLock;
@@ -15,18 +15,18 @@ use fanpcap_linux::file::shared::Word;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Why a member has not got another weight.
+/// Why a member's weight can't be changed.
 #[derive(Debug)]
 pub enum WeighError {
-    /// The group's lock can't be had.
+    /// The group's lock can't be taken.
     Lock(SteerError),
-    /// What the members share can't be had, for these reasons.
+    /// What the members share can't be reached, for these reasons.
     Unreachable(String),
-    /// The group has no steering program, no such member, or none any more.
+    /// The group has no steering program, or the member is not in it, or not any more.
     Gone,
-    /// Nobody else in the group has a share of its packets.
+    /// No other member of the group has a share of its packets.
     Last,
-    /// The group is on several devices, and this is not the first.
+    /// The group is on several devices, and this device is not the first.
     Follows,
     /// A system call failed.
     Failed(io::Error),
@@ -69,18 +69,18 @@ impl From<io::Error> for WeighError {
     }
 }
 
-/// A member that was drained: nothing comes into its ring any more.
+/// A member that was drained: its ring gets no more packets.
 #[derive(Debug)]
 pub struct Drained {
     /// The words of its page; `None` without a page.
     words: Option<[Word; WORDS]>,
-    /// The packets that came into its ring; `None` where the page tells them.
+    /// The packets that came into its ring; `None` if the page has the number.
     given: Option<u64>,
 }
 
 impl Drained {
-    /// Packets in its ring that nobody has taken; `None` where that is not known, as where the
-    /// system's library reads.
+    /// Packets in its ring that nobody has taken; `None` if unknown, as when the system's library
+    /// reads.
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;
         let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;
@@ -89,7 +89,7 @@ impl Drained {
     }
 }
 
-/// Gives a member of a group another weight than 0, and buckets by it.
+/// Gives a member of a group a weight other than 0, and buckets accordingly.
 ///
 /// # Errors
 /// [`WeighError`].
@@ -99,11 +99,11 @@ pub fn weigh(ifindex: u32, group: u16, member: MemberId, weight: u16) -> Result<
     })
 }
 
-/// Gives the buckets of a member to others. The member stays in its group, without a share. When
-/// this returns, all packets that were on their way to the member are in its ring.
+/// Gives a member's buckets to others. The member stays in its group, without a share. When this
+/// returns, all packets in flight to the member are in its ring.
 ///
 /// # Errors
-/// [`WeighError`]; nothing has changed then.
+/// [`WeighError`]; then nothing has changed.
 pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, WeighError> {
     change(ifindex, group, |shared| {
         let cookie = move_buckets(shared, member, 0)?;
@@ -111,7 +111,7 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
         let given = given_by_engine(shared, cookie);
         let mut descriptors = MemberDescriptors::of(shared, cookie);
         if given.is_none() {
-            // No packet comes that would make the member read its counters.
+            // No more packet comes that would make the member read its counters.
             descriptors = descriptors.filter(|it| it.count_last(shared));
         }
         let words = descriptors.map(|it| it.words);
@@ -119,15 +119,15 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     })
 }
 
-/// The packets that an engine has put into a member's rings since it came. The page is left alone:
-/// the member is alive and adds to it what it has not told yet.
+/// The packets that an engine has put into a member's rings since it came. Does not change the
+/// page: the living member adds to it what it has not published yet.
 fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
     let [received, dropped] = shared.counted(slot)?;
     Some(received.saturating_sub(dropped))
 }
 
-/// Works with what the members share, under the group's lock.
+/// Runs `work` on what the members share, under the group's lock.
 fn change<T>(
     ifindex: u32,
     group: u16,

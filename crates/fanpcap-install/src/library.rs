@@ -1,4 +1,4 @@
-//! Finds our libpcap on behalf of the command.
+//! Finds our libpcap for the command.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 /// The library's soname.
 pub const NAME: &str = "libpcap.so.0.8";
 
-/// The directory of our library: `FANPCAP_LIB_DIR`, else relative to this executable, as it was
-/// installed or built.
+/// The directory of our library: `FANPCAP_LIB_DIR`, or else a directory relative to this
+/// executable, as installed or built.
 ///
 /// # Errors
-/// No candidate directory has the library.
+/// No candidate directory contains the library.
 pub fn directory() -> Result<PathBuf> {
     if let Some(directory) = env::var_os("FANPCAP_LIB_DIR") {
         return found(Path::new(&directory)).with_context(|| {
@@ -33,7 +33,7 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two are of the build: target/release, and the stage in target/fanpcap/bin.
+    // The last two belong to the build: target/release, and the stage in target/fanpcap/bin.
     let places = [
         multiarch.as_str(),
         "lib/fanpcap",
@@ -52,7 +52,7 @@ pub fn directory() -> Result<PathBuf> {
         })
 }
 
-/// `directory`, if the library is in it.
+/// `directory`, if it contains the library.
 fn found(directory: &Path) -> Option<PathBuf> {
     let directory = directory.canonicalize().ok()?;
     directory.join(NAME).exists().then_some(directory)

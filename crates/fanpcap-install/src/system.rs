@@ -76,10 +76,10 @@ pub fn enable(arguments: &Enable) -> Result<ExitCode> {
 /// Runs `fanpcap disable`.
 ///
 /// # Errors
-/// A file can't be removed, or ldconfig not be run.
+/// A file can't be removed, or ldconfig can't be run.
 pub fn disable(arguments: &Disable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
-    // Must work without the library too: its absence may be why the user disables it.
+    // This must work without the library too: its absence may be why the user disables it.
     let directory = library::directory().ok();
     let directory = directory.map(|directory| seen_from(&root, directory));
     if arguments.system || arguments.apparmor {
@@ -96,7 +96,7 @@ pub fn disable(arguments: &Disable) -> Result<ExitCode> {
     for_shell(&line, notes)
 }
 
-/// The libpcap that the loader has for every program of this machine.
+/// The libpcap that the loader gives to every program of this machine.
 ///
 /// # Errors
 /// ldconfig can't be run.
@@ -106,14 +106,14 @@ pub fn loaded_by_all() -> Result<Option<PathBuf>> {
     Ok(found.into_iter().next())
 }
 
-/// Whether the running kernel has AppArmor's profile of tcpdump, and the profile lacks what members
-/// of a group need.
+/// Whether the running kernel has AppArmor's profile of tcpdump, and the profile denies what
+/// members of a group need.
 pub fn apparmor_hinders() -> bool {
     Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
 }
 
-/// Does the work, then prints its messages, also those from before an error: standard output may
-/// close at any time, and must not stop the work.
+/// Does the work, then prints its messages, including those from before an error. Standard output
+/// may close at any time, but that must not stop the work.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);
@@ -173,7 +173,7 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
     Ok(())
 }
 
-/// `asked`: the user asked for AppArmor, so the command must not stay silent.
+/// `asked`: the user asked for AppArmor, so the command must report something.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -211,7 +211,7 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// The change of the file stays even if the kernel still has the old profile.
+/// The changed file is kept even if the kernel still has the old profile.
 fn warn(change: &Change) {
     if let Change::NotLoaded(reason) = change {
         streams::note(&format!(
@@ -221,7 +221,8 @@ fn warn(change: &Change) {
     }
 }
 
-/// The rules that were installed with the library: share/fanpcap/apparmor beside the library's lib.
+/// The rules that were installed with the library, in share/fanpcap/apparmor next to the library's
+/// lib.
 fn rules(root: &Path, directory: &Path) -> Result<PathBuf> {
     let places = directory
         .ancestors()
@@ -254,7 +255,7 @@ fn own_path(directory: Option<&Path>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The shell's line that sets the variable to these directories, or unsets it.
+/// The shell line that sets LD_LIBRARY_PATH to these directories, or unsets it.
 fn exported(first: Option<&Path>, others: &[PathBuf]) -> String {
     let all = first.into_iter().chain(others.iter().map(PathBuf::as_path));
     let path: Vec<String> = all.map(|entry| entry.display().to_string()).collect();

@@ -38,16 +38,16 @@ pub use table::{Atomic, Table};
 /// The attributes of one command.
 ///
 /// # Safety
-/// The struct is `repr(C)`, of integers alone and without hidden padding: the kernel's layout of
-/// what the command reads and writes. The caller of [`bpf`] guarantees each address in it. An
-/// address is 0, or that of memory as large as the kernel expects, which lives through the call.
-/// Where the kernel writes, nothing else borrows that memory.
+/// The struct is `repr(C)`, has only integers and no hidden padding, and has the kernel's layout of
+/// the command's arguments. The caller of [`bpf`] guarantees each address in it. An address is 0,
+/// or that of memory as large as the kernel expects, which lives through the call. Where the kernel
+/// writes, nothing else borrows that memory.
 unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
     let size = mem::size_of::<A>();
     // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are
-    // valid; `Attributes` vouches for that and for the addresses in it.
+    // valid. `Attributes` guarantees that, and the addresses in it.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size) };
     if rc < 0 {
         Err(io::Error::last_os_error())
@@ -58,7 +58,7 @@ fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<l
 
 fn descriptor(rc: libc::c_long) -> io::Result<OwnedFd> {
     let fd = RawFd::try_from(rc).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the command has just opened it for us, and nobody else has it.
+    // SAFETY: the command has just opened it for us, and no one else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -70,7 +70,7 @@ fn len<T>(slice: &[T]) -> u32 {
     u32::try_from(slice.len()).unwrap_or(u32::MAX)
 }
 
-/// A name as the kernel keeps it: 15 bytes of letters, digits, dots and underscores.
+/// A name in the kernel's form: 15 bytes of letters, digits, dots and underscores.
 fn short(name: &str) -> [u8; 16] {
     let mut short = [0; 16];
     for (to, from) in short[..15].iter_mut().zip(name.bytes()) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The error in errno, when a call returned a negative number.
+/// Returns the error in errno if a call returned a negative number.
 pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
     if rc < 0 {
         Err(io::Error::last_os_error())
@@ -12,7 +12,6 @@ pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The descriptor that a call has just opened, or the error in errno.
 pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     check(fd)?;
     // SAFETY: a new descriptor that nobody else owns.

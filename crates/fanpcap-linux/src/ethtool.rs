@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::{mem, ptr};
 
-/// A device of the network namespace in which the calling thread was.
+/// A device of the network namespace in which it was found.
 #[derive(Debug)]
 pub struct Device {
     socket: OwnedFd,
@@ -22,7 +22,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device with this index, by its present name.
+    /// The device with this index. Uses the device's present name.
     ///
     /// # Errors
     /// `ENODEV` when there is none.
@@ -41,14 +41,14 @@ impl Device {
         })
     }
 
-    /// The number of receive queues in use; `None` when the driver does not tell.
+    /// The number of receive queues in use; `None` if the driver does not say.
     pub fn receive_queues(&self) -> Option<u32> {
         let channels = self.channels().ok()?;
         let queues = channels.rx.saturating_add(channels.combined);
         Some(queues).filter(|&queues| queues > 0)
     }
 
-    /// Whether the device takes the VLAN tag out of received frames (`rx-vlan-hw-parse`).
+    /// Whether the device removes the VLAN tag from received frames (`rx-vlan-hw-parse`).
     ///
     /// # Errors
     /// `EOPNOTSUPP` on old kernels.
@@ -56,10 +56,10 @@ impl Device {
         Ok(self.flags()? & ETH_FLAG_RXVLAN != 0)
     }
 
-    /// Sets whether the device takes the VLAN tag out of received frames.
+    /// Sets whether the device removes the VLAN tag from received frames.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` or `EOPNOTSUPP` when the driver has no choice.
+    /// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` or `EOPNOTSUPP` if the driver can't change it.
     pub fn take_vlan_tags(&self, takes: bool) -> io::Result<()> {
         let flags = self.flags()?;
         let wanted = match takes {
@@ -92,30 +92,29 @@ impl Device {
         Ok(words[1])
     }
 
-    /// Sends a command, the number of which is the first word. The kernel answers in the words.
-    /// Returns what the ioctl returned.
+    /// Sends a command, whose number is the first word. The kernel writes its answer to the words.
+    /// Returns the result of the ioctl.
     ///
     /// # Safety
-    /// The kernel reads and writes no more than these words for this command.
+    /// For this command, the kernel reads and writes no more than these words.
     unsafe fn ask(&self, words: &mut [u32]) -> io::Result<u32> {
-        // SAFETY: an ifreq is plain data, for which zeros are a value.
+        // SAFETY: an ifreq is plain data; zeros are valid.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
         request.ifr_ifru.ifru_data = ptr::from_mut(words).cast();
         let fd = self.socket.as_raw_fd();
-        // SAFETY: the request is live for the call. It points to words of which there are as many
-        // as the command needs, which the caller guarantees.
+        // SAFETY: the request is live for the call. It points to as many words as the command
+        // needs, which the caller guarantees.
         let done = unsafe { libc::ioctl(fd, libc::SIOCETHTOOL, &raw mut request) };
         u32::try_from(done).map_err(|_| io::Error::last_os_error())
     }
 }
 
-/// The bytes of words.
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The words of bytes, filled up with zeros.
+/// The words of `bytes`, padded with zeros.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.chunks(4).map(|chunk| {
         let mut word = [0; 4];
@@ -124,7 +123,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// A text that ends with its first zero.
+/// A text, which ends at its first zero.
 fn text(words: &[u32]) -> String {
     let mut bytes = bytes(words);
     let end = bytes.iter().position(|&byte| byte == 0);

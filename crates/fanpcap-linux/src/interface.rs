@@ -8,10 +8,10 @@ use std::{io, mem};
 
 /// The index of an interface, 1 or more; `None` when no interface has the name. Unlike
 /// if_nametoindex(3) this accepts no alias names: the kernel's ioctl would cut `eth0:1` at the
-/// colon, and no interface has a colon in its name.
+/// colon, and no interface name has a colon.
 ///
 /// # Errors
-/// When the kernel can't be asked, for example for lack of descriptors.
+/// When the call fails for another reason, for example for lack of descriptors.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {
@@ -24,7 +24,7 @@ pub fn find(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// The index of an interface; `None` also when the kernel can't be asked.
+/// The index of an interface; `None` also when the call fails.
 pub fn index(name: &str) -> Option<u32> {
     find(name).ok().flatten()
 }
@@ -45,12 +45,12 @@ pub fn find_name(index: u32) -> io::Result<Option<String>> {
     Ok(Some(name.to_string_lossy().into_owned()))
 }
 
-/// The name of an interface; `None` also when the kernel can't be asked.
+/// The name of an interface; `None` also when the call fails.
 pub fn name(index: u32) -> Option<String> {
     find_name(index).ok().flatten()
 }
 
-/// Turns the kernel's errors for a missing interface into `None`.
+/// Converts the kernel's errors for a missing interface to `None`.
 fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.raw_os_error() {
         Some(libc::ENODEV | libc::ENXIO) => Ok(None),
@@ -58,9 +58,9 @@ fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// The names of all interfaces; none when the kernel can't be asked.
+/// The names of all interfaces; empty when the call fails.
 pub fn names() -> Vec<String> {
-    // SAFETY: no preconditions; the answer is null or an array that ends with a null name.
+    // SAFETY: no preconditions; the result is null or an array that ends with a null name.
     let list = unsafe { libc::if_nameindex() };
     if list.is_null() {
         return Vec::new();
@@ -92,7 +92,7 @@ pub fn names() -> Vec<String> {
 /// # Errors
 /// `ENODEV` or `ENXIO` when the interface is gone.
 pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
-    // SAFETY: an ifreq is plain data, for which zeros are a value.
+    // SAFETY: an ifreq is plain data; zeros are valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
     // SAFETY: the request is live for the call, which fills its name.
@@ -102,25 +102,25 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     if !unless_renamed(check(asked))? {
         return Ok(false);
     }
-    // SAFETY: the call has written the flags, and any bits are a value.
+    // SAFETY: the call has written the flags, and any bits are valid.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(c_int::from(flags) & libc::IFF_UP != 0)
 }
 
-/// Makes an interface promiscuous, or lets it be (`SIOCSIFFLAGS`), until the next change: unlike a
-/// packet socket's membership this outlives the process. Returns whether that changed anything.
+/// Sets or clears an interface's promiscuous flag (`SIOCSIFFLAGS`). Unlike a packet socket's
+/// membership, the flag outlives the process. Returns whether the flag has changed.
 ///
 /// # Errors
 /// `ENODEV` when the interface is gone, `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) -> io::Result<bool> {
-    // SAFETY: an ifreq is plain data, for which zeros are a value.
+    // SAFETY: an ifreq is plain data; zeros are valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
     // SAFETY: the request is live for the call, which fills its name.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
     // SAFETY: as above; the call fills its flags.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
-    // SAFETY: the call has written the flags, and any bits are a value.
+    // SAFETY: the call has written the flags, and any bits are valid.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     let flag = c_short::try_from(libc::IFF_PROMISC).unwrap_or(0);
     let wanted = if promiscuous {
@@ -137,9 +137,9 @@ pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) ->
     Ok(true)
 }
 
-/// Whether the interface was found by the name that it had just now. It is not found while it gets
-/// another one (net/core/dev.c, dev_change_name()), for which it is down; or when it has gone,
-/// which the next call tells.
+/// Returns false if no interface has the name that was read just before. Either the interface is
+/// being renamed, for which it is down (net/core/dev.c, `dev_change_name`); or it is gone, which
+/// the next call reports.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
@@ -167,7 +167,7 @@ mod tests {
         let gone = super::is_up(socket.as_fd(), 0x7fff_fff0).unwrap_err();
         let errors = [libc::ENODEV, libc::ENXIO].map(Some);
         assert!(errors.contains(&gone.raw_os_error()), "{gone}");
-        // Its name was asked for, and has changed since.
+        // The interface was renamed after its name was read.
         let renamed = || Err(std::io::Error::from_raw_os_error(libc::ENODEV));
         assert!(!super::unless_renamed(renamed()).unwrap());
         let refused = Err(std::io::Error::from_raw_os_error(libc::EBADF));

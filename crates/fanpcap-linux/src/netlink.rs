@@ -18,17 +18,14 @@ const NLMSG_DONE: u16 = 3;
 /// Bits of an attribute's type that are flags (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 const HEADER_LEN: usize = 16;
-/// Larger than any datagram of the kernel's: those of a dump have 32 KiB at most.
+/// Larger than any datagram from the kernel: those of a dump have at most 32 KiB.
 const ANSWER_LEN: usize = 64 * 1024;
 
 /// A type of request, with the type of the messages that answer it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
-    /// The netlink family, `NETLINK_*`.
     pub(crate) protocol: c_int,
-    /// The request's type.
     pub(crate) asks: u16,
-    /// The answer's type.
     pub(crate) answers: u16,
 }
 
@@ -57,7 +54,7 @@ impl Question {
         self.list_by(&open(self.protocol)?, body, each)
     }
 
-    /// The same by a socket of this protocol, in whose network namespace the objects are.
+    /// Like [`Question::list`], for the network namespace of an open socket.
     pub(crate) fn list_by(
         self,
         netlink: &OwnedFd,
@@ -68,7 +65,7 @@ impl Question {
         let mut answer = vec![0; ANSWER_LEN];
         let listed = self.answered(netlink, &mut answer, each);
         if listed.is_err() {
-            // The next question's answers begin behind the rest of this one's.
+            // The rest of this answer would precede the next one's.
             while receive(netlink, &mut answer, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
         }
         listed
@@ -109,7 +106,7 @@ impl Question {
                 .ok_or_else(malformed)?;
             let payload = &message[HEADER_LEN..];
             match u16_at(message, 4) {
-                // The end carries an error code too; 0 is none.
+                // The end carries an error code too; 0 is success.
                 Some(NLMSG_DONE) if u32_at(payload, 0).unwrap_or(0) == 0 => return Ok(true),
                 Some(NLMSG_DONE | NLMSG_ERROR) => return Err(error_of(payload)),
                 Some(kind) if kind == self.answers => each(payload).ok_or_else(malformed)?,

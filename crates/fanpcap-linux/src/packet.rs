@@ -16,17 +16,17 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub const ETH_P_ALL: u16 = 0x0003;
 
 /// A protocol that no frame carries. DDCMP is a kernel-internal number below 0x600:
-/// `eth_type_trans` never returns it and no driver sets it (linux/if_ether.h). A socket bound to it
-/// is registered, but receives nothing.
+/// `eth_type_trans` never returns it, and no driver sets it (linux/if_ether.h). A socket bound to
+/// it is registered, but receives nothing.
 pub const ETH_P_SILENT: u16 = 0x0006;
 
 /// The kernel reassembles IPv4 fragments before it steers the packet (linux/if_packet.h).
 pub const FANOUT_FLAG_DEFRAG: u16 = 0x8000;
-/// The next member gets the packets of a member without room.
+/// The next member gets the packets for which a member has no room.
 pub const FANOUT_FLAG_ROLLOVER: u16 = 0x1000;
 /// The kernel picks the group number.
 pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
-/// The kernel leaves out what the host sends (since Linux 5.11).
+/// The kernel does not deliver packets that the host sends (since Linux 5.11).
 pub const FANOUT_FLAG_IGNORE_OUTGOING: u16 = 0x4000;
 
 /// The interface and protocol that a packet socket is bound to.
@@ -41,7 +41,7 @@ pub struct Address {
 /// A kernel fan-out group, as `PACKET_FANOUT` sets and reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFanout {
-    /// Group number, one name space per network namespace.
+    /// Group number, unique in a network namespace.
     pub id: u16,
     /// `PACKET_FANOUT_*` mode number.
     pub mode: u8,
@@ -52,7 +52,7 @@ pub struct PacketFanout {
 /// The kernel's counters since the last read (`PACKET_STATISTICS` clears them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets that passed the filter, including dropped packets.
     pub packets: u32,
     /// Packets lost because the ring or the socket's queue was full.
     pub drops: u32,
@@ -66,7 +66,7 @@ pub fn open() -> io::Result<OwnedFd> {
     // SAFETY: socket takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: the descriptor was opened above and nobody else has it.
+    // SAFETY: the descriptor was opened above, and no one else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -95,23 +95,23 @@ pub fn is_cooked(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// The inode of a socket, as in packet diag.
 pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: `stat` has room for what the call writes.
+    // SAFETY: `stat` has room for the struct that the call writes.
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: the call has written it.
     Ok(unsafe { stat.assume_init() }.st_ino)
 }
 
-/// The kernel's number of a socket, which no other socket of its network namespace ever has
-/// (`SO_COOKIE`, since Linux 4.12).
+/// The kernel's number of a socket. No other socket of its network namespace ever gets the same
+/// number (`SO_COOKIE`, since Linux 4.12).
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The error of getsockopt(2).
 pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     get(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
 
-/// Makes exec(3) close a descriptor. A started process would otherwise keep the socket in its group
-/// after this process has closed it.
+/// Makes exec(3) close a descriptor. Otherwise, a started process would keep the socket in its
+/// group after this process has closed it.
 pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes plain numbers here.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
@@ -127,7 +127,7 @@ pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
 }
 
 /// The hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is bound
-/// to; 0 when it is bound to none.
+/// to; 0 when it is not bound to one.
 pub fn hardware_type(fd: BorrowedFd<'_>) -> io::Result<u16> {
     sockaddr(fd).map(|sll| sll.sll_hatype)
 }
@@ -141,7 +141,7 @@ fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
 }
 
 /// Whether the interface that a socket was bound to has been removed. The kernel then unbinds the
-/// socket (net/packet/af_packet.c `packet_notifier`).
+/// socket (net/packet/af_packet.c, `packet_notifier`).
 pub fn is_unbound(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockaddr(fd)?.sll_ifindex == -1)
 }
@@ -207,13 +207,13 @@ impl Filter {
     }
 
     /// A filter that accepts all packets and keeps their first `snaplen` bytes, so that the kernel
-    /// copies no more.
+    /// copies no more than these.
     pub fn keep(snaplen: u32) -> Self {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, whose lengths count
-    /// instructions).
+    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, whose lengths are numbers
+    /// of instructions).
     ///
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
@@ -234,7 +234,7 @@ impl Filter {
         &self.0
     }
 
-    /// Attaches the filter in place of the socket's.
+    /// Attaches the filter. Replaces the socket's filter.
     pub fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
         // The kernel only reads the instructions.
@@ -254,8 +254,8 @@ pub fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
 }
 
-/// Attaches a loaded eBPF program of type socket filter in place of the socket's filter
-/// (`SO_ATTACH_BPF`).
+/// Attaches a loaded eBPF program of type socket filter (`SO_ATTACH_BPF`). Replaces the socket's
+/// filter.
 pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set(
         fd,
@@ -266,8 +266,8 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
 }
 
 /// Sets the BPF program of a fan-out group of mode `PACKET_FANOUT_EBPF` (`PACKET_FANOUT_DATA`;
-/// af_packet.c `fanout_set_data_ebpf`). Its result modulo the number of members is the member that
-/// gets a packet. Any member may set it.
+/// af_packet.c, `fanout_set_data_ebpf`). Its result modulo the number of members is the number of
+/// the member that gets the packet. Any member may set it.
 ///
 /// # Errors
 /// `EINVAL` when the socket's group has another mode or the BPF program another type, `EPERM` when
@@ -278,11 +278,11 @@ pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
 }
 
 /// Waits until every packet that a socket's filter now handles, or that is on its way into the
-/// ring, has arrived. The kernel handles each packet within one read-side section of RCU.
-/// `MEMBARRIER_CMD_GLOBAL` waits for all of these (kernel/sched/membarrier.c).
+/// ring, has arrived. The kernel handles each packet within one RCU read-side section.
+/// `MEMBARRIER_CMD_GLOBAL` waits for all these sections (kernel/sched/membarrier.c).
 ///
 /// # Errors
-/// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on those without membarrier(2).
+/// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on kernels without membarrier(2).
 pub fn await_packets_in_flight() -> io::Result<()> {
     const GLOBAL: c_int = 1;
     // SAFETY: takes plain numbers.
@@ -292,7 +292,7 @@ pub fn await_packets_in_flight() -> io::Result<()> {
 
 /// Reads and clears the socket's counters.
 pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
-    // TPACKET_V3 adds a third word; older rings fill the first two.
+    // TPACKET_V3 adds a third word. For older rings two are filled.
     let [packets, drops, _freezes]: [u32; 3] = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(Statistics { packets, drops })
 }

@@ -20,23 +20,24 @@ pub fn is_secure() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The process's name as the kernel keeps it, at most 15 bytes (proc(5), `comm`).
+/// The process's name in the kernel, at most 15 bytes (proc(5), `comm`).
 pub fn name() -> String {
     let comm = fs::read("/proc/self/comm").unwrap_or_default();
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
 }
 
-/// Device and inode of the process's executable file, independent of the process's name. Zeros
-/// where there is no /proc.
+/// Device and inode of the process's executable file, independent of the process's name. Zeros if
+/// there is no /proc.
 pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
-/// The user for whom the process runs: the one who called sudo(8), else the real user (getuid(2)).
+/// The user for whom the process runs: the user who called sudo(8), or else the real user
+/// (getuid(2)).
 pub fn caller() -> u32 {
     // SAFETY: no preconditions; it always succeeds.
     let real = unsafe { libc::getuid() };
-    // sudo sets it itself, whatever of the environment it keeps. Who is not root has set it alone.
+    // sudo always sets the variable itself. A user who is not root could set it to any value.
     let named = environment::variables(|name| real == 0 && name == "SUDO_UID");
     let mut users = named.iter().filter_map(|(_, id)| id.to_str()?.parse().ok());
     users.next().filter(|_| !is_secure()).unwrap_or(real)

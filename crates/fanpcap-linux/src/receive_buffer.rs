@@ -1,12 +1,12 @@
-//! How much a socket keeps for who has not read it yet.
+//! How many unread bytes a socket keeps.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::option;
 
-/// Has a socket keep up to `bytes`, beyond what users are allowed (`net.core.rmem_max`). The kernel
-/// counts its own structures too, for which it doubles the number.
+/// Makes a socket keep up to `bytes` unread bytes, even beyond the limit for users
+/// (`net.core.rmem_max`). The kernel doubles the number, because it counts its own structures too.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`.

@@ -1,5 +1,5 @@
-//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`, unix(7)): pairs, sockets with names,
-//! and messages that carry descriptors.
+//! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`, unix(7)): pairs, sockets with
+//! names, and messages that carry descriptors.
 
 pub mod message;
 pub mod named;
@@ -13,18 +13,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; 0 when the caller's pid namespace does not have it.
+    /// The process's number; 0 when it has none in the caller's PID namespace.
     pub pid: u32,
-    /// Its effective user.
+    /// The process's effective user.
     pub user: u32,
-    /// Its effective group.
+    /// The process's effective group.
     pub group: u32,
 }
 
-/// Two sockets that are connected, and closed on exec.
+/// Two connected sockets, which are closed on exec.
 ///
 /// # Errors
-/// What socketpair(2) says.
+/// The error of socketpair(2).
 pub fn pair() -> io::Result<[OwnedFd; 2]> {
     let mut ends: [c_int; 2] = [-1; 2];
     // SAFETY: the array has room for the two numbers that the call writes.
@@ -33,28 +33,27 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
     Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// A socket without a connection, which is closed on exec.
 fn open(kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes plain numbers.
     owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// The process that has connected, or that listened when this one connected (`SO_PEERCRED`). For a
-/// pair: the process that has made the pair.
+/// The process at the other end (`SO_PEERCRED`): it connected, or listened when this end connected.
+/// For a pair, the process that made the pair.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The error of getsockopt(2).
 pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     // struct ucred (linux/socket.h).
     let [pid, user, group]: [u32; 3] = get(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok(Peer { pid, user, group })
 }
 
-/// Sets how much memory messages may take that this end has sent and nobody has received. With
-/// `CAP_NET_ADMIN` net.core.wmem_max is no limit. Returns how much the kernel allows.
+/// Sets how much memory may be used by messages that this end has sent and nobody has received.
+/// With `CAP_NET_ADMIN` net.core.wmem_max is no limit. Returns how much the kernel allows.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
     // The kernel doubles the number.
     let half = bytes / 2;
@@ -64,10 +63,10 @@ pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
     get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
 }
 
-/// How much memory messages from this end may take beside those that nobody has received yet.
+/// How much memory further messages from this end may use, besides those not received yet.
 ///
 /// # Errors
-/// What ioctl(2) and getsockopt(2) say.
+/// The errors of ioctl(2) and getsockopt(2).
 pub fn send_room(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut taken: c_int = 0;
     // SAFETY: the call writes one number.

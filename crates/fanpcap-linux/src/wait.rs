@@ -28,7 +28,7 @@ impl Wake {
     /// Creates the eventfd.
     ///
     /// # Errors
-    /// `EMFILE` and the like, as eventfd(2) says.
+    /// `EMFILE` and other errors of eventfd(2).
     pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd takes plain numbers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -42,7 +42,7 @@ impl Wake {
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: `errno` is valid for the thread's life.
         let before = unsafe { *errno };
-        // SAFETY: the source is the 8 bytes of `one`. A full counter wakes as well.
+        // SAFETY: the source is the 8 bytes of `one`. A full counter wakes the thread too.
         unsafe {
             libc::write(
                 self.0.as_raw_fd(),
@@ -63,10 +63,10 @@ impl Wake {
     }
 }
 
-/// What ended a wait; all fields are empty when the time was up.
+/// What ended a wait; all fields are empty after a time-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// The events of the socket, `POLLIN`, `POLLERR` ...
+    /// The events of the socket: `POLLIN`, `POLLERR` and others.
     pub socket: c_short,
     /// [`Wake::signal`] was called.
     pub signalled: bool,
@@ -74,7 +74,7 @@ pub struct Woken {
     pub called: bool,
 }
 
-/// Waits for packets or an error on `socket`, or for `wake`; for ever without a `limit`.
+/// Waits for packets or an error on `socket`, or for `wake`; without a `limit`, for ever.
 ///
 /// # Errors
 /// `EINTR` after a signal handler has run, and other errors of poll(2).
@@ -86,7 +86,7 @@ pub fn wait(
     wait_for_two(socket, None, wake, limit)
 }
 
-/// The same for a second descriptor beside the socket.
+/// Like [`wait`], for the socket and a second descriptor.
 ///
 /// # Errors
 /// As [`wait`].
@@ -107,8 +107,8 @@ pub fn wait_for_two(
     })
 }
 
-/// Waits as [`wait`] for several sockets, of which some may be `None`. Returns the events of each,
-/// and whether [`Wake::signal`] was called.
+/// Waits as [`wait`] for several sockets; those that are `None` are ignored. Returns the events of
+/// each, and whether [`Wake::signal`] was called.
 ///
 /// # Errors
 /// As [`wait`].
@@ -125,15 +125,15 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
-/// Whether an error waits at a socket, as when its device went down. It stays there.
+/// Whether an error is pending at a socket, as when its device went down. The error stays.
 ///
 /// # Errors
-/// What poll(2) says, but for `EINTR`.
+/// The error of poll(2), except `EINTR`.
 pub fn has_error(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(state(fd)? & libc::POLLERR != 0)
 }
 
-/// What poll(2) says of `fd` now.
+/// The events of `fd` now, by poll(2).
 fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
     loop {
         match wait(Some(fd), None, Some(Duration::ZERO)) {

@@ -1,5 +1,5 @@
-//! A signal handler allocates nothing: it may have interrupted a thread within malloc(3). The
-//! process has done nothing else before, so that nothing was prepared for the handler.
+//! A signal handler must allocate nothing: it may have interrupted a thread within malloc(3). The
+//! process has done nothing else before, so nothing was prepared for the handler.
 
 use fanpcap_linux::wait::hangup::Hangups;
 use fanpcap_linux::wait::stop;
@@ -10,13 +10,13 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with a count of allocations for each thread.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all is the system's allocator.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

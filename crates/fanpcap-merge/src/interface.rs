@@ -11,7 +11,7 @@ use pcap_file::{DataLink, TsResolution};
 pub(crate) struct Interface {
     /// Link type.
     pub(crate) link: DataLink,
-    /// Maximum bytes of a packet; 0: no limit.
+    /// Maximum bytes of a packet; 0 means no limit.
     pub(crate) snaplen: u32,
     /// Name and other options, except those for the timestamps' unit.
     pub(crate) options: Vec<InterfaceDescriptionOption<'static>>,
@@ -41,7 +41,6 @@ impl Interface {
         }
     }
 
-    /// An interface of a pcapng file.
     pub(crate) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
         // Default: microseconds.
         let (mut resolution, mut offset) = (6, 0);
@@ -81,16 +80,16 @@ impl Interface {
         self.unit.nanoseconds < self.unit.divisor.saturating_mul(1000)
     }
 
-    /// Whether one description fits the packets of both: everything but the snapshot length is
-    /// equal.
+    /// Whether one description fits the packets of both interfaces: everything except the snapshot
+    /// length is equal.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.link == other.link && self.options == other.options
     }
 }
 
 impl Unit {
-    /// From pcapng's `if_tsresol`, a power of 10, or with the highest bit set of 2; and
-    /// `if_tsoffset`, signed seconds.
+    /// The unit from pcapng's `if_tsresol` (a negative power of 10, or of 2 if the highest bit is
+    /// set) and `if_tsoffset` (signed seconds).
     fn new(resolution: u8, offset: u64) -> Self {
         const SECOND: u128 = 1_000_000_000;
         let exponent = u32::from(resolution & 0x7f);

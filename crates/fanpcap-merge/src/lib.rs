@@ -29,9 +29,9 @@ use source::Source;
 /// The result of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Whole packets in it.
+    /// Complete packets in the source.
     pub packets: u64,
-    /// Its last packet is incomplete, as after its application was killed.
+    /// The source's last packet is incomplete, for example because its application was killed.
     pub cut: bool,
 }
 
@@ -42,28 +42,28 @@ pub struct Merged {
     pub parts: Vec<Part>,
     /// Packets written.
     pub packets: u64,
-    /// Of `packets`: older than a packet written before, because a source was out of order by more
-    /// than the window.
+    /// How many of `packets` have an earlier timestamp than a packet that was written before them,
+    /// because their source was out of order by more than the window.
     pub late: u64,
-    /// Packets that were left out.
+    /// Packets that [`Keep`] left out.
     pub left_out: u64,
 }
 
-/// Whether a packet is written: the number of its source, its timestamp in nanoseconds since 1970,
-/// its bytes on the wire, and what was captured.
+/// Whether to write a packet, given the number of its source, its timestamp in nanoseconds since
+/// 1970, its length on the wire, and its captured bytes.
 pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 
-/// Merges captures into `to`. A regular file appears when it is complete, a device or FIFO is
-/// written directly, `-` is standard output.
+/// Merges captures into `to`. A regular file appears only when it is complete. A device or FIFO is
+/// written directly. `-` is standard output.
 ///
 /// # Errors
-/// A source is no capture, is damaged before its end, or is `to` itself; link types differ in a
-/// format that has only one; or `to` can't be written. The sources stay as they are.
+/// A source is not a capture, is damaged before its end, or is `to` itself; link types differ in a
+/// format that has only one; or `to` can't be written. The sources are never changed.
 pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)
 }
 
-/// Merges the packets of captures that `keep` says.
+/// Merges those packets of captures for which `keep` returns true.
 ///
 /// # Errors
 /// As [`merge`].
@@ -122,7 +122,7 @@ fn write(
     Ok(merged)
 }
 
-/// The first packet of a source; of equal timestamps, the first source's comes first.
+/// The first packet of a source. If timestamps are equal, the first source comes first.
 type Head = Reverse<(u64, usize)>;
 
 fn drain(
@@ -164,7 +164,7 @@ fn drain(
 /// The merge would fail; the message says why.
 pub fn ensure_writable(to: &Path) -> Result<()> {
     let probe = || match Place::of(to)? {
-        // Drop removes the new file, and no other.
+        // Dropping removes only the new file.
         Place::File(path) => PartFile::begin(&path).map(drop),
         // Opening a FIFO would wait for its reader.
         Place::Stdout | Place::Stream(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! The destination of a merged capture: a regular file appears when it is complete, anything else
-//! is written directly.
+//! The destination of a merged capture. A regular file appears only when it is complete. Any other
+//! destination is written directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 4;
 pub(crate) enum Place {
     /// Standard output.
     Stdout,
-    /// A regular file or a free name, after all symbolic links.
+    /// A path with all symbolic links resolved. It names a regular file, or nothing yet.
     File(PathBuf),
     /// A device or a FIFO, which is opened and written.
     Stream(PathBuf),
@@ -70,12 +70,12 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("symbolic links go round in a circle"))
 }
 
-/// A random part of a file name that nobody can guess.
+/// A random part of a file name that no other user can guess.
 pub(crate) fn unguessable() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// A file under a temporary name. Drop removes an unfinished file.
+/// A file under a temporary name. Dropping removes the file if it is unfinished.
 #[derive(Debug)]
 pub(crate) struct Part {
     path: PathBuf,
@@ -84,8 +84,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Creates a temporary file beside `to`. It has the permissions of the file that it replaces,
-    /// else those of the umask.
+    /// Creates a temporary file next to `to`. It gets the permissions of the file that it will
+    /// replace, or else those of the umask.
     ///
     /// # Errors
     /// No file can be created in that directory.
@@ -138,7 +138,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.complete {
-            // An unfinished capture is of no use.
+            // An unfinished capture is useless.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -167,13 +167,13 @@ pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     }
 }
 
-/// Path where a capture from a copy's standard output is kept until the merge: beside the merged
-/// file, or in the directory of temporary files.
+/// Path of a file that keeps a capture from a copy's standard output until the merge: next to the
+/// merged file, or in the directory for temporary files.
 pub fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {
         Ok(Place::File(file)) => file,
-        // Nothing is kept beside a device.
+        // Keep no files in a device's directory.
         _ => {
             return std::env::temp_dir().join(format!("fanpcap-{secret}.{copy}.{start}.part"));
         }
@@ -186,7 +186,7 @@ pub fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
 /// Creates a spool that only this user can read.
 ///
 /// # Errors
-/// open(2) failed, also because the name exists.
+/// open(2) failed, for example because the name exists.
 pub fn make_spool(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)

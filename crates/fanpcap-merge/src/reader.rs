@@ -12,7 +12,7 @@ use pcap_file::{Endianness, PcapError, PcapResult};
 
 use crate::interface::Interface;
 
-/// Magic numbers of pcapng and of pcap, the latter in both precisions and byte orders.
+/// Magic numbers of pcapng, and of pcap in both precisions and byte orders.
 const MAGICS: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -30,7 +30,6 @@ pub fn is_capture(head: &[u8]) -> Option<bool> {
     }
 }
 
-/// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// Nanoseconds since 1970.
@@ -41,16 +40,15 @@ pub(crate) struct Packet {
     pub(crate) original_len: u32,
     /// Bytes captured.
     pub(crate) data: Vec<u8>,
-    /// The packet's pcapng options.
     pub(crate) options: Vec<EnhancedPacketOption<'static>>,
 }
 
 /// A capture file.
 pub(crate) struct Reader {
     format: Format,
-    /// All interfaces so far, also those of earlier pcapng sections.
+    /// All interfaces so far, including those of earlier pcapng sections.
     interfaces: Vec<Interface>,
-    /// Index of the present section's first interface.
+    /// Index of the first interface of the present section.
     section: usize,
     /// The last timestamp, for packets without one.
     last: u64,
@@ -63,7 +61,6 @@ enum Format {
 
 /// The next item of a file.
 pub(crate) enum Next {
-    /// A packet.
     Packet(Packet),
     /// The end of the file.
     End,
@@ -75,7 +72,7 @@ impl Reader {
     /// Opens a capture; `None` if the file ends before its first packet could start.
     ///
     /// # Errors
-    /// The file can't be read, or is no capture.
+    /// The file can't be read, or is not a capture.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         let mut head = Vec::new();
         File::open(path)?.take(4).read_to_end(&mut head)?;
@@ -153,7 +150,7 @@ impl Reader {
                 }
                 Block::EnhancedPacket(block) => Found {
                     interface: block.interface_id,
-                    // The crate takes every unit for a nanosecond.
+                    // The crate passes every unit as if it were a nanosecond.
                     units: u64::try_from(block.timestamp.as_nanos()).ok(),
                     original_len: block.original_len,
                     data: block.data.into_owned(),
@@ -163,7 +160,7 @@ impl Reader {
                 },
                 Block::Packet(block) => Found {
                     interface: block.interface_id.into(),
-                    // Two words, the high word first in either byte order.
+                    // Two words, the high word first in both byte orders.
                     units: Some(block.timestamp.rotate_left(if little { 32 } else { 0 })),
                     original_len: block.original_len,
                     data: block.data.into_owned(),
@@ -209,8 +206,8 @@ struct Found {
 }
 
 impl Found {
-    /// A simple packet block has no captured length: the length is the smaller of the original
-    /// length and the snapshot length.
+    /// Truncates the data of a simple packet block. It has no captured length: the length is the
+    /// smaller of the original length and the snapshot length.
     fn trim(&mut self, interface: &Interface) {
         if self.units.is_none() {
             let snaplen = match interface.snaplen {
@@ -249,8 +246,8 @@ fn is_cut(error: &PcapError) -> bool {
         || matches!(error, PcapError::IncompleteBuffer)
 }
 
-/// Reads a file in pieces. The reader's buffer has the size of the largest packet; reading in
-/// pieces touches only the part of the buffer that is needed.
+/// Reads a file in pieces. The reader's buffer has the size of the largest packet, but reading in
+/// pieces touches only the part that is needed.
 struct Pieces(File);
 
 impl Read for Pieces {

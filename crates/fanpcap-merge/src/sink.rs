@@ -23,12 +23,12 @@ use crate::source::Source;
 pub(crate) enum Format {
     /// One link type for all packets.
     Pcap,
-    /// Interfaces, each with its link type.
+    /// Several interfaces, each with its link type.
     PcapNg,
 }
 
 impl Format {
-    /// By the file's name: `.pcapng` and `.ntar` are pcapng, all others pcap.
+    /// The format by the file's name: pcapng for `.pcapng` and `.ntar`, otherwise pcap.
     pub(crate) fn of(path: &Path) -> Self {
         let extension = path
             .extension()
@@ -48,7 +48,7 @@ pub(crate) struct Sink<'a> {
     writer: Writer<'a>,
     /// Name in error messages.
     name: String,
-    /// Nanoseconds in a unit of the timestamps.
+    /// Nanoseconds in one unit of the timestamps.
     unit: u64,
     /// Interfaces of a pcapng, in order.
     interfaces: Vec<Interface>,
@@ -104,7 +104,7 @@ impl<'a> Sink<'a> {
         let from = &source.interfaces()[packet.interface];
         let interface = match self.interfaces.iter().position(|known| known.is_like(from)) {
             Some(known) => known,
-            // The source described this interface in the middle of its file.
+            // The source described this interface only in the middle of its file.
             None => self.describe(from.clone())?,
         };
         match &mut self.writer {
@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
             Writer::PcapNg(writer) => {
                 let block = EnhancedPacketBlock {
                     interface_id: u32::try_from(interface)?,
-                    // The crate takes every unit for a nanosecond.
+                    // The crate treats every unit as a nanosecond.
                     timestamp: Duration::from_nanos(packet.stamp / self.unit),
                     original_len: packet.original_len,
                     data: Cow::Owned(packet.data),
@@ -209,7 +209,7 @@ fn several_links(one: DataLink, other: DataLink) -> String {
     )
 }
 
-/// The larger of two snapshot lengths; 0 is unlimited.
+/// The larger of two snapshot lengths; 0 means no limit.
 fn wider(one: u32, other: u32) -> u32 {
     if one == 0 || other == 0 {
         0

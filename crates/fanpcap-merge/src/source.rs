@@ -11,10 +11,10 @@ use crate::reader::{Next, Packet, Reader};
 /// Maximum packets of one source in the window.
 const WINDOW_PACKETS: usize = 4096;
 
-/// Maximum bytes of these packets; the window always takes one packet.
+/// Maximum bytes of these packets, except that the window always holds at least one packet.
 const WINDOW_BYTES: usize = 4 << 20;
 
-/// A capture that is read.
+/// A capture that is being read.
 pub(crate) struct Source {
     path: PathBuf,
     /// Number of the source in the given order.
@@ -27,10 +27,10 @@ pub(crate) struct Source {
     cut: bool,
 }
 
-/// A packet with its position in the file, which decides between equal timestamps.
+/// A packet with its position in the file, which decides if timestamps are equal.
 struct Held(Packet, u64);
 
-// The heap pops its greatest element: the earliest packet.
+// The heap pops its greatest element, which must be the earliest packet.
 impl Ord for Held {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.0.stamp, other.1).cmp(&(self.0.stamp, self.1))
@@ -56,7 +56,7 @@ impl Source {
     /// ends before its first packet could start.
     ///
     /// # Errors
-    /// The file can't be read, or is no capture.
+    /// The file can't be read, or is not a capture.
     pub(crate) fn open(path: &Path, number: usize) -> Result<Option<Self>> {
         let opened = Reader::open(path).with_context(|| place(path))?;
         let Some(reader) = opened else {
@@ -86,7 +86,7 @@ impl Source {
         self.reader.interfaces()
     }
 
-    /// Whether the capture was found cut.
+    /// Whether the capture turned out to be cut.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
@@ -96,10 +96,10 @@ impl Source {
         self.window.peek().map(|held| held.0.stamp)
     }
 
-    /// Takes the next packet.
+    /// Removes and returns the next packet.
     ///
     /// # Errors
-    /// The file can't be read on.
+    /// Reading the file further failed.
     pub(crate) fn take(&mut self) -> Result<Option<Packet>> {
         let Some(Held(packet, _)) = self.window.pop() else {
             return Ok(None);

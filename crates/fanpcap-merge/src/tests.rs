@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::time::Duration;
 
-/// A stamp in nanoseconds and a packet.
+/// Timestamps in nanoseconds, and packets.
 type Packets = Vec<(u64, Vec<u8>)>;
 
 type Interfaces = Vec<InterfaceDescriptionBlock<'static>>;
@@ -126,14 +126,14 @@ fn merged(scratch: &Scratch, sources: &[Vec<u8>], to: &str) -> Result<Merged> {
     result
 }
 
-/// Part files that were left.
+/// Partial files that were left behind.
 fn parts(scratch: &Scratch) -> Vec<String> {
     let names = fs::read_dir(scratch.file("")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(".part")).collect()
 }
 
-/// Stamps in nanoseconds and packets of a pcap.
+/// Timestamps in nanoseconds and packets of a pcap.
 fn read_pcap(path: &Path) -> (PcapHeader, Packets) {
     let mut reader = PcapReader::new(File::open(path).unwrap()).unwrap();
     let header = reader.header();
@@ -151,7 +151,7 @@ fn read_pcap(path: &Path) -> (PcapHeader, Packets) {
     (header, packets)
 }
 
-/// Interfaces, then stamps in the file's units, packets and their interfaces.
+/// Interfaces; then timestamps in the file's units, packets and their interfaces.
 fn read_pcapng(path: &Path) -> (Interfaces, Vec<(u64, Vec<u8>, u32)>) {
     let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
     let mut packets = Vec::new();
@@ -173,7 +173,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     })
 }
 
-/// Packets in order but for places within a window.
+/// Packets that are in order within a window.
 fn nearly_sorted() -> impl Strategy<Value = Packets> {
     let packet = (0_u64..5000, proptest::collection::vec(any::<u8>(), 0..40));
     let packets = proptest::collection::vec(packet, 0..200);
@@ -184,7 +184,7 @@ fn nearly_sorted() -> impl Strategy<Value = Packets> {
             let middle = usize::try_from(seed % 64).unwrap().min(chunk.len());
             chunk.rotate_left(middle);
         }
-        // Microseconds, which every kind of file can tell.
+        // Microseconds, which every kind of file can express.
         packets
             .into_iter()
             .map(|(stamp, data)| (stamp * 1000 + 1_700_000_000_000_000_000, data))
@@ -204,7 +204,7 @@ proptest! {
         let files: Vec<_> = sources.iter().map(|(kind, packets)| kind.write(packets)).collect();
         let to = if ng { "all.pcapng" } else { "all.pcap" };
         let result = merged(&scratch, &files, to).unwrap();
-        // Equal stamps: by source, then as they stand there.
+        // Equal timestamps: in order of the sources, then in file order.
         let mut expected: Packets = sources.iter().flat_map(|(_, packets)| packets.clone()).collect();
         expected.sort_by_key(|(stamp, _)| *stamp);
         let found: Packets = if ng {
@@ -236,7 +236,7 @@ proptest! {
         prop_assert_eq!(&of_cut[..], &packets[..of_cut.len()]);
         prop_assert_eq!(result.parts[0].packets, of_cut.len() as u64);
         prop_assert_eq!(result.packets, of_cut.len() as u64 + 1);
-        // Nothing hides between whole packets.
+        // A file is cut unless it ends right after a packet.
         let rest = kind.write(&packets[..of_cut.len()].to_vec()).len();
         let after_section_header = kind.ng && len == 28;
         prop_assert_eq!(result.parts[0].cut, rest != len && !after_section_header);
@@ -289,7 +289,8 @@ fn link_types_stay_apart() {
     assert!(!scratch.file("all.pcap").exists());
     merged(&scratch, &files, "all.PCAPNG").unwrap();
     let (interfaces, packets) = read_pcapng(&scratch.file("all.PCAPNG"));
-    // The two plain ones of the same link type are one; the one with a name stays.
+    // The two plain interfaces with the same link type become one. The interface with a name stays
+    // separate.
     let links: Vec<DataLink> = interfaces
         .iter()
         .map(|interface| interface.linktype)
@@ -322,7 +323,7 @@ fn what_is_no_capture_or_damaged_is_an_error_and_leaves_nothing() {
         "{error:#}"
     );
     let mut ng = Kind { ng: true, ..PCAP }.write(&vec![(0, vec![0; 8])]);
-    // The packet's interface: there is no such one.
+    // The number of the packet's interface: no interface has this number.
     let at = ng.len() - (4 + 4 + 8 + 8 + 20);
     ng[at] = 9;
     let error = merged(&scratch, &[good, ng], "all.pcap").unwrap_err();

@@ -1,4 +1,4 @@
-//! Makes a plan's changes one after another, and looks whether they hold.
+//! Makes a plan's changes one after another, and checks that they hold.
 
 use crate::device::Device;
 use crate::interrupts;
@@ -8,27 +8,27 @@ use crate::plan::{Plan, Step, Target};
 use crate::settings::Settings;
 use fanpcap_linux::process::cpu;
 
-/// A step that was tried.
+/// A step that was attempted.
 #[derive(Debug)]
 pub struct Tried<'a> {
     /// The step.
     pub step: &'a Step,
-    /// What came of it.
+    /// The result.
     pub result: Result<Verdict, SetError>,
 }
 
-/// What came of a step that was not refused.
+/// Result of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The device has the value, as read back.
     Holds,
     /// The device had the value already.
     Held,
-    /// The controller still delivers to these CPUs, until the next interrupt.
+    /// The interrupt controller still delivers to these CPUs, until the next interrupt.
     AtNextInterrupt(String),
 }
 
-/// Makes a plan's changes. A step that is refused does not keep the others from being tried.
+/// Makes a plan's changes. If a step fails, the steps after it are still attempted.
 pub fn apply<'a>(
     device: &Device,
     journal: &mut Journal,
@@ -63,7 +63,7 @@ fn one(
     Ok(pending.map_or(Verdict::Holds, Verdict::AtNextInterrupt))
 }
 
-/// The settings that a step is about. A channel may have two interrupts.
+/// The settings that a step changes. A channel may have two interrupts.
 fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, KnobError> {
     match target {
         Target::Knob(knob) => Ok(vec![knob.clone()]),
@@ -74,7 +74,7 @@ fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, KnobError> {
     }
 }
 
-/// The CPUs that an interrupt goes to, if it does not go to those that were asked for.
+/// The CPUs that an interrupt is delivered to, if one of them is not among those asked for.
 fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     let Knob::Irq(number) = knob else {
         return None;
@@ -85,8 +85,7 @@ fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     is_elsewhere.then(|| cpu::list_text(&effective))
 }
 
-/// Looks whether the changes that the journal has still hold: each with the value that the device
-/// has now, if that is another one.
+/// The changes in the journal that no longer hold, each with the device's present value.
 pub fn changed_since(device: &Device, journal: &Journal) -> Vec<(Knob, String)> {
     let settings = Settings(device);
     let differs = |change: &crate::journal::entry::Change| {

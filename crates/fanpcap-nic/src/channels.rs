@@ -1,10 +1,10 @@
-//! How many channels a device has: read, and changed by the kinds that are named.
+//! Reads and sets the numbers of a device's channels, by kind.
 
 use crate::device::Device;
 pub use fanpcap_linux::ethtool::Channels;
 use std::{fmt, io};
 
-/// Numbers of channels that are asked for; the others stay.
+/// Requested numbers of channels. A kind that is `None` keeps its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Channels that only receive.
@@ -26,12 +26,12 @@ pub enum ChannelError {
     TooMany {
         /// The kind: rx, tx, other or combined.
         kind: &'static str,
-        /// What was asked for.
+        /// The requested number.
         asked: u32,
-        /// The most that the driver takes.
+        /// The driver's limit.
         most: u32,
     },
-    /// Nothing would receive, or nothing would send.
+    /// No channel would receive, or no channel would send.
     Nothing,
     /// The process may not set them.
     Forbidden(io::Error),
@@ -53,7 +53,7 @@ pub fn read(device: &Device) -> Result<Channels, ChannelError> {
     }
 }
 
-/// What the device's channels would be with what is wanted.
+/// The device's channels after `wanted` is applied.
 ///
 /// # Errors
 /// [`ChannelError::TooMany`] and [`ChannelError::Nothing`].
@@ -98,7 +98,7 @@ pub fn text(channels: Channels) -> String {
     format!("rx={rx},tx={tx},other={other},combined={combined}")
 }
 
-/// What such a text asks for; none for another text.
+/// Reads such a text; `None` for any other text.
 pub fn parse(text: &str) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     for part in text.split(',') {

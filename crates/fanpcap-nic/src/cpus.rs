@@ -1,5 +1,5 @@
-//! Picks the CPUs for the copies or threads that read a device: near it, and not where it is
-//! received.
+//! Picks the CPUs for the copies or threads that read a device: CPUs near the device that do not
+//! receive its packets.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -42,19 +42,19 @@ impl Pinning {
     }
 }
 
-/// Why no CPUs are picked.
+/// Why no CPUs were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuError {
-    /// The text is neither a word that [`Pinning::parse`] knows nor a list of CPUs.
+    /// The text is neither a word that [`Pinning::parse`] reads nor a list of CPUs.
     NoList,
     /// The list names a CPU that this process may not run on.
     NotAllowed {
         /// The CPU.
         cpu: usize,
-        /// The CPUs that it may run on, as a list.
+        /// The CPUs that this process may run on, as a list.
         allowed: String,
     },
-    /// No CPU is known to pick from.
+    /// There is no CPU to pick from.
     NoneKnown,
 }
 
@@ -78,7 +78,7 @@ impl Error for CpuError {}
 /// The CPUs that were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// One for each copy or thread; `None` where the kernel decides.
+    /// The CPU of each copy or thread; `None` where the kernel decides.
     pub cpus: Vec<Option<usize>>,
     /// Text that says what was picked and why.
     pub why: String,
@@ -87,7 +87,7 @@ pub struct Choice {
 /// Picks CPUs out of `allowed` for `copies` copies or threads that capture on `device`.
 ///
 /// # Errors
-/// A list names a CPU that is not allowed, or none is.
+/// A list names a CPU that is not allowed, or no CPU is allowed.
 pub fn choose(
     wanted: &Pinning,
     device: Option<&str>,
@@ -186,8 +186,8 @@ fn sharing(cpus: usize, copies: usize) -> String {
     }
 }
 
-/// Orders CPUs: one hardware thread of each physical core first, and before the others those of
-/// cores that receive nothing. Returns also the number of cores.
+/// Orders CPUs: first one hardware thread of each physical core. Within each part, the CPUs on
+/// cores that receive nothing come first. Also returns the number of cores.
 fn by_core(machine: &[Cpu], cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
     let core = |number: usize| {
         let cpu = machine.iter().find(|it| it.number == number);
@@ -217,7 +217,7 @@ struct Reception {
 }
 
 impl Reception {
-    /// Reads the reception of a device. What can't be read is left out.
+    /// Reads where the packets of a device arrive. Leaves out what it can't read.
     fn of(name: &str) -> Self {
         let mut found = Self {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! A network device, by all the ways in which it is read and set.
+//! A network device and the interfaces to read and set it: ethtool and sysfs.
 
 use fanpcap_linux::ethtool;
 use fanpcap_linux::file::sysfs::DeviceDirectory;
@@ -7,16 +7,16 @@ use fanpcap_linux::netlink::link;
 use std::path::PathBuf;
 use std::{fmt, fs, io};
 
-/// A device of the network namespace in which the calling thread was.
+/// A device of the network namespace that the calling thread was in.
 #[derive(Debug)]
 pub struct Device {
     /// Interface index.
     pub ifindex: u32,
     /// The device's name.
     pub name: String,
-    /// The hardware address; empty where there is none.
+    /// The hardware address; empty if the device has none.
     pub address: String,
-    /// The driver's name; empty where the kernel tells none.
+    /// The driver's name; empty if the kernel does not give it.
     pub driver: String,
     /// Commands to the driver.
     pub(crate) ethtool: ethtool::Device,
@@ -31,7 +31,7 @@ pub enum NoDevice {
         /// The name.
         name: String,
     },
-    /// The kernel can't be asked.
+    /// The kernel can't be queried.
     System(io::Error),
 }
 
@@ -50,7 +50,7 @@ impl Device {
         let ethtool = ethtool::Device::find(ifindex).map_err(NoDevice::System)?;
         Ok(Self {
             ifindex,
-            // Without a driver there are no settings, and each reports that itself.
+            // Without a driver there are no settings. Each setting reports that itself.
             driver: ethtool.driver().unwrap_or_default(),
             sysfs: DeviceDirectory::open(ifindex, &link.name).ok(),
             name: link.name,
@@ -62,7 +62,7 @@ impl Device {
     /// A path below the device's directory in sysfs.
     ///
     /// # Errors
-    /// `ENODEV` when the sysfs of the device's network namespace is not there.
+    /// `ENODEV` if the sysfs of the device's network namespace is not mounted.
     pub(crate) fn sysfs(&self, path: &str) -> io::Result<PathBuf> {
         let directory = self.sysfs.as_ref();
         let none = || io::Error::other("no sysfs of this network namespace");
@@ -84,7 +84,7 @@ impl Device {
     /// As [`Device::sysfs`], and the error of writing the file.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let path = self.sysfs(path)?;
-        // Files of sysfs exist or do not; none is made.
+        // Files of sysfs are never created.
         let mut file = fs::OpenOptions::new().write(true).open(path)?;
         io::Write::write_all(&mut file, text.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! What a plan needs to know of a device and its machine. Reading it changes nothing.
+//! What a plan needs to know about a device and its machine. Reading it changes nothing.
 
 pub mod text;
 
@@ -27,17 +27,17 @@ pub struct Facts {
     pub kernel: (u32, u32),
     /// Whether the device is up.
     pub is_up: bool,
-    /// Whether a default route leads through it.
+    /// Whether a default route leads through the device.
     pub has_default_route: bool,
     /// Whether the host has an address on it. A port that only captures has none.
     pub has_address: bool,
-    /// Its NUMA node.
+    /// The device's NUMA node.
     pub node: Option<usize>,
-    /// Packets that it had no room for.
+    /// Packets that the device dropped for lack of room.
     pub missed: u64,
-    /// The values of the settings that it has.
+    /// The values of the settings that the device has.
     pub values: BTreeMap<Knob, String>,
-    /// Features that the driver gives no choice of.
+    /// Features that the driver can't switch.
     pub fixed: Vec<String>,
     /// Numbers of channels.
     pub channels: Option<Channels>,
@@ -45,15 +45,15 @@ pub struct Facts {
     pub rings: Option<Rings>,
     /// Interrupts and their CPUs.
     pub interrupts: Vec<(Interrupt, Affinity)>,
-    /// How many NAPI instances it has now; none where the kernel does not tell.
+    /// The present number of NAPI instances; `None` if the kernel does not report it.
     pub napis: Option<usize>,
     /// The CPUs that are online.
     pub cpus: Vec<Cpu>,
     /// The CPUs that this process may run on (cpuset).
     pub allowed: Vec<usize>,
-    /// CPUs that receive for other devices, as their journals have it.
+    /// CPUs that receive for other devices, according to their journals.
     pub taken: Vec<usize>,
-    /// The process of irqbalance.
+    /// The process ID of irqbalance.
     pub irqbalance: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ pub const FEATURES: [&str; 6] = [
 ];
 
 impl Facts {
-    /// The facts of a device. What can't be read is left out.
+    /// The facts of a device. Leaves out what it can't read.
     pub fn of(device: &Device) -> Self {
         let link = link::get(device.ifindex).unwrap_or_default();
         let interrupts = interrupts::of_device(device).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Facts {
         self.values.get(&knob.into()).map(String::as_str)
     }
 
-    /// How many queues receive.
+    /// The number of queues that receive.
     pub fn rx_queues(&self) -> u32 {
         let channels = self.channels.map_or(0, |it| it.rx + it.combined);
         let queues = self
@@ -159,8 +159,8 @@ fn values(device: &Device) -> BTreeMap<Knob, String> {
     knobs.into_iter().filter_map(value).collect()
 }
 
-/// The devices of the default routes, and those below them: ports of bridges and bonds, the device
-/// of a VLAN.
+/// The devices of the default routes and the devices below them: ports of bridges and bonds, the
+/// lower device of a VLAN.
 fn default_devices() -> BTreeSet<u32> {
     let mut found = route::default_devices().unwrap_or_default();
     let links = link::links().unwrap_or_default();
@@ -181,7 +181,7 @@ fn default_devices() -> BTreeSet<u32> {
     }
 }
 
-/// A virtio device stands below the PCI device that has the node. -1 is for machines without nodes.
+/// The PCI device above a virtio device has the node. On machines without nodes the kernel says -1.
 pub(crate) fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))
@@ -198,7 +198,7 @@ fn taken(device: &Device) -> Vec<usize> {
     taken.into_iter().collect()
 }
 
-/// The process of irqbalance(1), which is root's: anyone can give a process that name.
+/// The process ID of irqbalance(1). It must be root's: any user can give a process that name.
 pub fn irqbalance() -> Option<u32> {
     let read = |pid, file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let is_it =
@@ -214,7 +214,7 @@ fn is_roots(status: &str) -> bool {
     users.and_then(|it| it.split_whitespace().nth(1)) == Some("0")
 }
 
-/// The kernel's version, such as 6.18; zeros if it is not known.
+/// The kernel's version, such as 6.18; zeros if unknown.
 pub fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());

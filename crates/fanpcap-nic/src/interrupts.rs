@@ -1,4 +1,4 @@
-//! The interrupts of a device's channels, and the CPUs that they go to.
+//! The interrupts of a device's channels, and the CPUs that they are delivered to.
 
 pub mod names;
 
@@ -15,7 +15,7 @@ use std::{fmt, fs, io, thread};
 pub struct Interrupt {
     /// The kernel's number.
     pub number: u32,
-    /// The name in `/proc/interrupts`, or `queue-N` where only the driver has told the channel.
+    /// The name in `/proc/interrupts`, or `queue-N` if only the driver names the channel.
     pub name: String,
     /// What the interrupt serves.
     pub serves: Serves,
@@ -26,9 +26,9 @@ pub struct Interrupt {
 pub enum Serves {
     /// The channel with this number, in both directions.
     Both(u32),
-    /// What the channel receives.
+    /// The receiving side of the channel.
     Rx(u32),
-    /// What the channel sends.
+    /// The sending side of the channel.
     Tx(u32),
     /// Something else, such as link changes.
     Other,
@@ -39,11 +39,11 @@ pub enum Serves {
 pub struct Affinity {
     /// The CPUs that were asked for.
     pub asked: Vec<usize>,
-    /// The CPUs that the controller delivers to. The kernel keeps to one of those asked for.
+    /// The CPUs that the controller delivers to. The kernel chooses one of those asked for.
     pub effective: Vec<usize>,
 }
 
-/// When an affinity holds.
+/// When an affinity takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// The controller delivers to the CPUs that were asked for.
@@ -55,7 +55,7 @@ pub enum Holds {
 /// Why interrupts can't be found, read or set.
 #[derive(Debug)]
 pub enum InterruptError {
-    /// The device has no interrupts: another device of the kernel hands it its packets.
+    /// The device has no interrupts: another device of the kernel passes packets to it.
     None,
     /// The device is down; it has interrupts when it is up.
     Down,
@@ -72,7 +72,7 @@ pub enum InterruptError {
     Managed,
     /// The process may not set it.
     Forbidden(io::Error),
-    /// The kernel can't be asked.
+    /// The kernel can't be queried.
     System(io::Error),
 }
 
@@ -98,8 +98,8 @@ pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, InterruptError> {
     }
 }
 
-/// The numbers of a device's interrupts. Those that sysfs has need no line in `/proc/interrupts`,
-/// which a container may not show.
+/// The numbers of a device's interrupts. Prefers those of sysfs: a container may hide the lines
+/// of `/proc/interrupts`.
 pub(crate) fn numbers(device: &Device) -> Vec<u32> {
     let numbers = message_numbers(device);
     match numbers.is_empty() {
@@ -138,7 +138,7 @@ pub fn affinity(number: u32) -> Result<Affinity, InterruptError> {
     };
     let asked = read("smp_affinity_list")?;
     Ok(Affinity {
-        // Before Linux 4.13, and where the architecture does not tell.
+        // The file is missing before Linux 4.13, and on some architectures.
         effective: read("effective_affinity_list").unwrap_or_else(|_| asked.clone()),
         asked,
     })
@@ -160,7 +160,7 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, InterruptError
     })?;
     for attempt in 0..ATTEMPTS {
         let Affinity { effective, .. } = affinity(number)?;
-        // Interrupts that have not been requested yet are delivered nowhere.
+        // An interrupt that no driver has requested yet is delivered nowhere.
         if effective.iter().all(|cpu| cpus.contains(cpu)) {
             return Ok(Holds::Now);
         }
@@ -171,7 +171,7 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, InterruptError
     Ok(Holds::Later)
 }
 
-/// The numbers in `msi_irqs`. A virtio device stands below the PCI device that has the interrupts.
+/// The numbers in `msi_irqs`. The PCI device above a virtio device has the interrupts.
 fn message_numbers(device: &Device) -> Vec<u32> {
     let list = |path| {
         let entries = device.sysfs(path).and_then(fs::read_dir);
@@ -186,13 +186,12 @@ fn message_numbers(device: &Device) -> Vec<u32> {
     }
 }
 
-/// The device's name on its bus.
 fn bus_name(device: &Device) -> Option<String> {
     let target = fs::read_link(device.sysfs("device").ok()?).ok()?;
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// Adds what the driver has told the kernel of its receive queues, which counts more than names.
+/// Adds the receive queues that the driver reported to the kernel. They override the names.
 fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
     let napis = netdev::napis(device.ifindex).unwrap_or_default();
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
@@ -228,8 +227,8 @@ impl Serves {
 }
 
 impl Affinity {
-    /// The CPUs that the controller has chosen of those that were asked for: all of these, as long
-    /// as it still delivers elsewhere.
+    /// The CPUs that the controller has chosen among those asked for, or all those asked for while
+    /// it still delivers elsewhere.
     pub fn chosen(self) -> Vec<usize> {
         let Self {
             asked,

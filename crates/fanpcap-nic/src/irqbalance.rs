@@ -1,4 +1,4 @@
-//! irqbalance(1), a service that moves interrupts to other CPUs: which ones it leaves alone.
+//! Reads and sets which interrupts irqbalance(1) leaves alone. That service moves interrupts.
 
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::named;
@@ -8,19 +8,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where its socket lies, which only root can use. Its unit file makes the directory.
+/// The directory of irqbalance's socket, which only root can use. Its unit file creates it.
 pub(crate) const DIRECTORY: &str = "/run/irqbalance";
 
-/// It answers at once, or not at all.
+/// A running irqbalance answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Up to 1.9.4, irqbalance takes no longer messages (irqbalance.c, `sock_handle()`).
+/// Most bytes of a message that irqbalance up to 1.9.4 reads (irqbalance.c, `sock_handle()`).
 const MESSAGE_MAX: usize = 499;
 
-/// The interrupts that it was told to leave alone.
+/// The interrupts that irqbalance leaves alone by request.
 ///
 /// # Errors
-/// `NotFound` where no irqbalance listens, `PermissionDenied` for others than root.
+/// `NotFound` if no irqbalance listens, `PermissionDenied` if the caller is not root.
 pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
     let answer = ask(directory, "setup")?;
     // `SLEEP 10 IRQ 41 LOAD 0 DIFF 0 CLASS 0 IRQ 42 ... BANNED 0`
@@ -34,11 +34,11 @@ pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Tells it to leave these interrupts alone, and no others. It does so from its next look at the
-/// load on, before it moves any.
+/// Makes irqbalance leave alone these interrupts and no others. It obeys from its next check of the
+/// load on, before it moves any interrupt.
 ///
 /// # Errors
-/// As [`left_alone`], and `InvalidInput` for more interrupts than one message can have.
+/// As [`left_alone`], and `InvalidInput` if the interrupts do not fit into one message.
 pub(crate) fn leave_alone(directory: &Path, interrupts: &[u32]) -> io::Result<()> {
     let message = message(interrupts).ok_or_else(|| {
         io::Error::new(
@@ -49,12 +49,12 @@ pub(crate) fn leave_alone(directory: &Path, interrupts: &[u32]) -> io::Result<()
     ask(directory, &message).map(drop)
 }
 
-/// Whether one message can have these interrupts.
+/// Whether these interrupts fit into one message.
 pub(crate) fn takes(interrupts: &[u32]) -> bool {
     message(interrupts).is_some()
 }
 
-/// Up to 1.8.0, irqbalance reads the list to the next zero byte, which it does not add itself.
+/// irqbalance up to 1.8.0 reads the list to the next zero byte, but does not add that byte itself.
 fn message(interrupts: &[u32]) -> Option<String> {
     let mut message = "settings ban irqs".to_owned();
     for interrupt in interrupts {
@@ -68,12 +68,12 @@ fn message(interrupts: &[u32]) -> Option<String> {
     (message.len() <= MESSAGE_MAX).then_some(message)
 }
 
-/// Sends a message to the irqbalance that listens. Returns its answer.
+/// Sends a message to the irqbalance that listens and returns its answer.
 fn ask(directory: &Path, message: &str) -> io::Result<String> {
     let directory = Directory::open(directory)?;
     let mut problem = io::ErrorKind::NotFound.into();
     for name in directory.names() {
-        // One that was killed leaves its socket. One that is stopped accepts nothing.
+        // A killed irqbalance leaves its socket behind. A stopped one accepts nothing.
         match named::connect_stream(&directory, &name, PATIENCE) {
             Ok(socket) => return exchange(socket.into(), message),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Answers as irqbalance 1.9.2 does, so many times.
+    /// Answers `times` messages as irqbalance 1.9.2 does.
     fn irqbalance(listener: &UnixListener, times: usize) -> io::Result<Vec<String>> {
         let mut banned = vec!["24".to_owned()];
         let mut asked = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let directory = scratch.file("run");
         fs::create_dir(&directory).unwrap();
-        // A dead one's socket.
+        // The socket of a dead irqbalance.
         drop(UnixListener::bind(directory.join("irqbalance1.sock")).unwrap());
         let none = left_alone(&directory).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);

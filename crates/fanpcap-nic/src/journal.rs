@@ -1,5 +1,5 @@
-//! The journal of a device's changes. Each change is written down before it is made, and is undone
-//! when nobody wants it to stay: only where the present value is still the one that was set.
+//! The journal of a device's changes. Each change is written down before it is made. It is undone
+//! when no owner wants it any more, but only if the device still has the value that was set.
 
 pub mod entry;
 pub mod place;
@@ -15,7 +15,7 @@ pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The right to change a device, with its journal.
+/// The right to change a device, and the device's journal.
 #[derive(Debug)]
 pub struct Journal {
     place: Place,
@@ -23,19 +23,19 @@ pub struct Journal {
     content: Content,
 }
 
-/// How long a change is wanted.
+/// How long a change is to stay.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish<'a> {
-    /// Until the owner releases it or is gone.
+    /// Until the owner releases it or dies.
     While(&'a Hold),
     /// Until the user asks for the old value.
     Stays,
 }
 
-/// Why a setting was not made. It has its former value then.
+/// Why a value was not set. The setting then keeps its former value.
 #[derive(Debug)]
 pub enum SetError {
-    /// The change can't be written down.
+    /// The change can't be written into the journal.
     Journal(JournalError),
     /// The device can't have the value.
     Knob(KnobError),
@@ -48,7 +48,7 @@ pub enum SetError {
     },
 }
 
-/// A change that is not in the journal any more, or should not be.
+/// A change that was undone, or that should have been.
 #[derive(Debug)]
 pub struct Undone {
     /// The setting.
@@ -57,27 +57,27 @@ pub struct Undone {
     pub old: String,
     /// The value that was set.
     pub new: String,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What came of putting back a value.
+/// The result of putting back a value.
 #[derive(Debug)]
 pub enum Outcome {
     /// The device has the old value again.
     Restored,
     /// The device had the old value already.
     WasBack,
-    /// Somebody else has set another value since, which stays.
+    /// Another value has been set since. It stays.
     Foreign {
-        /// That value.
+        /// The present value.
         is: String,
     },
     /// A later change of the same setting will put back the old value.
     Later,
     /// The device or the setting is gone.
     Gone,
-    /// The value can't be put back. The journal keeps the change.
+    /// Putting back failed. The journal keeps the change.
     Failed(KnobError),
 }
 
@@ -87,7 +87,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn open(device: &Device) -> Result<Self, JournalError> {
-        // Another process may remove the directory, empty as it is, before a file is in it.
+        // Another process may remove the directory while it is still empty.
         let is_removed = |error: &JournalError| error.errno() == ENOENT;
         for _ in 1..ATTEMPTS {
             match Self::at(Place::of(device)?) {
@@ -98,9 +98,9 @@ impl Journal {
         Self::at(Place::of(device)?)
     }
 
-    /// Opens the journal that an earlier build has left of this device, if it has. Root of a
-    /// container that shares `/run/fanpcap` may have written it, so call this only when the user
-    /// asks for it.
+    /// Opens the journal that an earlier build left for this device, if there is one. Root of a
+    /// container that shares `/run/fanpcap` may have written it: call this only at the user's
+    /// request.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -108,7 +108,7 @@ impl Journal {
         Place::of_earlier(device).map(Self::at).transpose()
     }
 
-    /// The path of the journal that an earlier build has left of this device, if it has.
+    /// The path of the journal that an earlier build left for this device, if there is one.
     pub fn earlier(device: &Device) -> Option<PathBuf> {
         Place::of_earlier(device).map(|place| place.path())
     }
@@ -117,7 +117,7 @@ impl Journal {
         let guard = place.take()?;
         let mut content = place.read()?;
         if !content.about.is_of(&place.about) {
-            // The device of those changes is gone, and its values with it.
+            // The journal is a former device's: its values are gone with it.
             content.changes.clear();
         }
         content.about = place.about.clone();
@@ -131,12 +131,12 @@ impl Journal {
         })
     }
 
-    /// The changes in the journal, the first one first. Only owners that live are named.
+    /// The changes in the journal, oldest first, each with its living owners only.
     pub fn changes(&self) -> &[Change] {
         &self.content.changes
     }
 
-    /// A hold for changes that end with the calling process or before.
+    /// A hold for changes that last at most as long as the calling process.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -144,8 +144,8 @@ impl Journal {
         self.place.hold(&self.content)
     }
 
-    /// Sets a value, after it has been written down. A setting that has the value already is not
-    /// touched. Returns whether it was.
+    /// Writes the change into the journal, then sets the value. Returns false, and sets nothing, if
+    /// the setting has the value already.
     ///
     /// # Errors
     /// [`SetError`].
@@ -173,7 +173,7 @@ impl Journal {
         self.make(knobs, knob, &wanted).map(|()| true)
     }
 
-    /// Writes down a wish for a value that the device has already.
+    /// Writes down that an owner wants a value that the device has already.
     fn join(
         &mut self,
         last: Option<usize>,
@@ -188,7 +188,7 @@ impl Journal {
             }
             // Nothing will have to be undone.
             (_, Wish::Stays) => Ok(()),
-            // Others find the owner's wish.
+            // Other processes must see what the owner wants.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);
@@ -202,7 +202,7 @@ impl Journal {
         self.write().inspect_err(|_| _ = self.content.changes.pop())
     }
 
-    /// Makes the change that has been written last.
+    /// Makes the change that the journal lists last.
     fn make(&mut self, knobs: &dyn Knobs, knob: &Knob, wanted: &str) -> Result<(), SetError> {
         step();
         let written = knobs.write(knob, wanted);
@@ -215,7 +215,7 @@ impl Journal {
         let Some(change) = self.content.changes.last() else {
             return Err(SetError::Knob(problem));
         };
-        // If the old value can't be had, the journal keeps the change for a later attempt.
+        // If the old value can't be put back, the journal keeps the change for a later attempt.
         if put_back(knobs, knob, &change.old).is_ok() {
             put_lost_back(knobs, &change.lost);
             self.content.changes.pop();
@@ -229,7 +229,7 @@ impl Journal {
         let change = &self.content.changes[at];
         let is_other = |owner: &&entry::Owner| match wish {
             Wish::While(hold) => hold.owner.number != owner.number,
-            // A call of an application counts more than its configuration.
+            // A call by an application overrides the configuration of that application.
             Wish::Stays => owner.pid != std::process::id(),
         };
         let other = change.owners.iter().find(is_other);
@@ -242,12 +242,13 @@ impl Journal {
         }
     }
 
-    /// Makes one of the last two changes of a setting, if they are one owner's alone and nobody set
-    /// another value between them. Who changes a setting again and again has one change in the
-    /// journal that way.
+    /// Merges the last two changes of a setting into one, if both belong to one owner alone and no
+    /// other value was set between them. A process that changes a setting repeatedly then has only
+    /// one change in the journal.
     ///
     /// # Errors
-    /// [`SetError::Journal`]: the changes are undone all the same.
+    /// [`SetError::Journal`]: the journal could not be written. The changes can still be undone
+    /// later.
     pub fn fold(&mut self, hold: &Hold, knob: &Knob) -> Result<(), SetError> {
         let changes = &mut self.content.changes;
         let own = |it: &Change| it.owners == [hold.owner] && !it.stays;
@@ -258,7 +259,7 @@ impl Journal {
         let Some(before) = changes[..last].iter().rposition(of_knob) else {
             return Ok(());
         };
-        // A foreign value stays the old value of the last change, which puts it back.
+        // A foreign value must remain the old value of the last change, so that it is put back.
         let is_foreign = changes[before].new != changes[last].old;
         if is_foreign || !own(&changes[last]) || !own(&changes[before]) {
             return Ok(());
@@ -270,44 +271,44 @@ impl Journal {
         self.write()
     }
 
-    /// Ends an owner's wishes and undoes the changes that nobody else wants.
+    /// Ends an owner's wishes, and undoes the changes that no other owner wants.
     pub fn release(&mut self, knobs: &dyn Knobs, hold: Hold) -> Vec<Undone> {
         for change in &mut self.content.changes {
             change.owners.retain(|it| it.number != hold.owner.number);
         }
         let undone = self.undo(knobs, false);
-        // The hold is the owner's life: it ends after the journal says what is left.
+        // The hold proves that the owner lives. It must end only after the journal is written.
         drop(hold);
         undone
     }
 
-    /// Ends an owner's wishes, and keeps the changes until the user asks for the old values.
+    /// Ends an owner's wishes, but keeps the changes until the user asks for the old values.
     ///
     /// # Errors
-    /// [`SetError::Journal`]: the changes are undone when the owner's process is gone.
+    /// [`SetError::Journal`]: the changes will be undone once the owner's process is gone.
     pub fn keep(&mut self, hold: &Hold) -> Result<(), SetError> {
         for change in &mut self.content.changes {
             let owners = change.owners.len();
             change.owners.retain(|it| it.number != hold.owner.number);
             change.stays |= change.owners.len() < owners;
         }
-        // An owner's wish for a value that was there already is nothing to undo.
+        // Where an owner wanted a value that the device had already, nothing is to be undone.
         let is_nothing = |it: &Change| it.owners.is_empty() && it.old == it.new;
         self.content.changes.retain(|it| !is_nothing(it));
         self.write()
     }
 
-    /// Undoes changes whose owners are gone without having released them.
+    /// Undoes the changes of owners that died without releasing them.
     pub fn recover(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
         self.undo(knobs, false)
     }
 
-    /// Undoes all changes that no living owner wants, also those that stay.
+    /// Undoes all changes without a living owner, including those that stay.
     pub fn restore(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
         self.undo(knobs, true)
     }
 
-    /// Undoes changes without owners, the last one first.
+    /// Undoes changes without owners, latest first.
     fn undo(&mut self, knobs: &dyn Knobs, also_staying: bool) -> Vec<Undone> {
         let mut undone = Vec::new();
         for at in (0..self.content.changes.len()).rev() {
@@ -338,8 +339,8 @@ impl Journal {
         undone
     }
 
-    /// Earlier changes, undone later, may have the driver drop a setting that somebody else has
-    /// set: that value comes back then.
+    /// When an earlier change is undone later, the driver may drop the foreign value `is` of this
+    /// setting. That value is then put back.
     fn keep_foreign(&mut self, before: usize, knob: &Knob, is: &str) {
         for change in &mut self.content.changes[..before] {
             for lost in change.lost.iter_mut().filter(|it| it.0 == *knob) {
@@ -415,7 +416,7 @@ impl Change {
     }
 }
 
-/// Writes a value that is not there yet, and makes sure that it is then.
+/// Writes the old value unless it is there already, and checks it.
 fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), KnobError> {
     if knobs.read(knob)? == old {
         return Ok(());
@@ -434,7 +435,7 @@ fn values(knobs: &dyn Knobs, which: &[Knob]) -> Vec<(Knob, String)> {
     which.iter().filter_map(value).collect()
 }
 
-/// Puts back what a driver has dropped. Best effort: not all of it needs to exist any more.
+/// Puts back settings that a driver dropped, as far as they still exist.
 fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     for (knob, value) in lost {
         if knobs.read(knob).is_ok_and(|is| is != *value) {
@@ -468,7 +469,7 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
-/// How often to make the directory.
+/// Attempts to create the directory.
 const ATTEMPTS: u32 = 8;
 
 const ENOENT: i32 = 2;

@@ -18,7 +18,7 @@ pub enum Knob {
     Threaded,
     /// The CPUs of the thread that polls a receive queue.
     Napi(u32),
-    /// Something else of the driver or of the stack.
+    /// Another setting of the driver or of the stack.
     Setting(Setting),
 }
 
@@ -31,19 +31,19 @@ pub enum Setting {
     Rings,
     /// Which pause frames are used: `autoneg=on,rx=off,tx=off`.
     Pause,
-    /// The RSS indirection table: the queue of each entry, in a row of decimal numbers.
+    /// The RSS indirection table: the queue of each entry, as a list of decimal numbers.
     Table,
     /// The key of the RSS hash, in hexadecimal digits.
     Key,
-    /// What is done to fields before they are hashed: `none`, `symmetric-xor`, ...
+    /// How fields are transformed before they are hashed: `none`, `symmetric-xor`, ...
     Transform,
-    /// What the hash of a kind of flow (`tcp4`, `udp4`, `tcp6`, `udp6`) is computed of: `sdfn`.
+    /// The fields that are hashed for a kind of flow (`tcp4`, `udp4`, `tcp6`, `udp6`): `sdfn`.
     FlowHash(Flow),
-    /// The CPUs of receive packet steering of a receive queue.
+    /// The CPUs for receive packet steering (RPS) of a receive queue.
     Rps(u32),
-    /// The CPUs that send by a transmit queue (XPS).
+    /// The CPUs that send through a transmit queue (XPS).
     Xps(u32),
-    /// The device's interrupts that irqbalance(1) leaves alone, in a row of decimal numbers.
+    /// The device's interrupts that irqbalance(1) leaves alone, as a list of decimal numbers.
     Irqbalance,
 }
 
@@ -60,7 +60,7 @@ pub enum Flow {
     Udp6,
 }
 
-/// A device's settings, or a test's.
+/// The settings of a device, or of a test.
 pub trait Knobs {
     /// The present value.
     ///
@@ -74,14 +74,14 @@ pub trait Knobs {
     /// [`KnobError`].
     fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError>;
 
-    /// The value as it will be read once it has been written: `combined=2` with the other numbers,
-    /// lists of CPUs in rising order.
+    /// The value as it is read after `wanted` is written: `combined=2` completed with the other
+    /// numbers, lists of CPUs in rising order.
     ///
     /// # Errors
     /// [`KnobError`], when the device can't have the value.
     fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError>;
 
-    /// Settings that the driver may drop when it changes this one.
+    /// Settings that the driver may drop when this one changes.
     fn dropped_with(&self, knob: &Knob) -> Vec<Knob>;
 }
 
@@ -94,23 +94,23 @@ pub enum KnobError {
     Interrupt(InterruptError),
     /// A polling thread.
     Napi(NapiError),
-    /// The text is no value of the setting.
+    /// The text is not a value of the setting.
     Value(String),
-    /// The device or its driver does not have it.
+    /// The device or its driver does not have the setting.
     Absent,
-    /// The driver took the value and has another one.
+    /// The driver accepted the value, but has another one.
     Differs {
-        /// The value that it has.
+        /// The present value.
         is: String,
     },
-    /// These settings do not include it.
+    /// The setting is not among the settings of this type.
     Elsewhere,
     /// The kernel refused.
     System(io::Error),
 }
 
-/// Where packets are received: channels, interrupts and polling threads. The settings that the
-/// library makes, and no others.
+/// The settings that the library makes: channels, interrupts and polling threads, which place where
+/// packets are received.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a>(pub &'a Device);
 
@@ -169,7 +169,7 @@ impl Placement<'_> {
         Ok(channels::with(channels::read(self.0)?, wanted)?)
     }
 
-    /// The number may be another device's by now.
+    /// The interrupt may belong to another device by now.
     fn ensure_own(&self, number: u32) -> Result<(), KnobError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {
@@ -179,7 +179,7 @@ impl Placement<'_> {
     }
 }
 
-/// The text for a setting that is on or off.
+/// The text of a setting that is on or off.
 pub fn on_or_off(is_on: bool) -> &'static str {
     if is_on { "on" } else { "off" }
 }
@@ -207,7 +207,7 @@ pub(crate) fn wrong(text: &str) -> KnobError {
 }
 
 impl Knob {
-    /// Reads what [`fmt::Display`] has written; none for other text.
+    /// Reads what [`fmt::Display`] writes; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, of) = text.split_once('.').unwrap_or((text, ""));
         Some(match kind {

@@ -1,5 +1,5 @@
-//! A device's channels, interrupts, NAPI threads and other settings: read, changed with a journal,
-//! put back.
+//! Reads a device's channels, interrupts, NAPI threads and other settings, changes them with a
+//! journal, and puts them back.
 #![forbid(unsafe_code)]
 
 pub mod device;

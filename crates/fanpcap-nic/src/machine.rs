@@ -1,4 +1,4 @@
-//! The CPUs of a machine, as sysfs tells of them.
+//! The CPUs of a machine, read from sysfs.
 
 use fanpcap_linux::process::cpu;
 use std::fs;
@@ -9,11 +9,11 @@ use std::path::Path;
 pub struct Cpu {
     /// The kernel's number.
     pub number: usize,
-    /// The lowest number of the hardware threads on its core.
+    /// The lowest number among the hardware threads of its core.
     pub core: usize,
     /// Its NUMA node.
     pub node: usize,
-    /// Whether the scheduler and interrupts are kept off it (`isolcpus`).
+    /// Whether the kernel keeps the scheduler and interrupts off this CPU (`isolcpus`).
     pub is_isolated: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Threaded NAPI: a kernel thread polls each queue of a device, on CPUs that can be chosen.
+//! Threaded NAPI: a kernel thread polls each queue of a device, on CPUs that can be set.
 
 use crate::device::Device;
 use fanpcap_linux::netlink::netdev;
@@ -8,18 +8,18 @@ use std::{fmt, fs, io};
 /// Why polling threads can't be found or set.
 #[derive(Debug)]
 pub enum NapiError {
-    /// The driver has no NAPI instances now. A veth device has them while GRO is on or an XDP
+    /// The driver has no NAPI instances now. A veth device has them only while GRO is on or an XDP
     /// program is attached.
     None,
     /// The kernel is older than Linux 5.12.
     Kernel,
     /// The device's queues are polled in interrupts.
     NotThreaded,
-    /// The kernel does not say which thread polls the queue.
+    /// The kernel does not report which thread polls the queue.
     NoThread {
         /// The queue.
         queue: u32,
-        /// How many threads the kernel tells of.
+        /// How many threads the kernel reports.
         threads: usize,
     },
     /// The process's PID namespace shows no kernel threads.
@@ -28,7 +28,7 @@ pub enum NapiError {
     Offline,
     /// The process may not set it.
     Forbidden(io::Error),
-    /// The kernel can't be asked.
+    /// The kernel can't be queried.
     System(io::Error),
 }
 
@@ -41,7 +41,7 @@ pub fn is_threaded(device: &Device) -> Result<bool, NapiError> {
         .read(THREADED)
         .map_err(|error| match error.raw_os_error() {
             Some(ENOENT) => NapiError::Kernel,
-            // sysfs does not read devices that are being removed.
+            // sysfs reads no files of a device that is being removed.
             _ => NapiError::System(error),
         })?;
     Ok(text != "0")
@@ -62,8 +62,8 @@ pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), NapiError>
     })
 }
 
-/// The threads that poll the device's receive queues: queue, thread. Without those that can't be
-/// told.
+/// The threads that poll the device's receive queues, as pairs of queue and thread. Leaves out
+/// queues whose thread is unknown.
 ///
 /// # Errors
 /// [`NapiError::NotThreaded`] and [`NapiError::Hidden`].
@@ -75,7 +75,7 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
         Ok(napis) => told(device, &napis),
         Err(_) => by_name(device),
     };
-    // A process of a nested PID namespace has other numbers.
+    // In a nested PID namespace the numbers differ.
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
     // Process 2 is the parent of all kernel threads.
     if threads.is_empty() && comm(2) != "kthreadd" {
@@ -118,8 +118,8 @@ pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), N
     })
 }
 
-/// Queue and thread, as the kernel tells. Where the driver does not say which instance has which
-/// queue, the instances are taken in their order, if there is one for each queue.
+/// Pairs of queue and thread, as the kernel reports them. If the driver does not assign instances
+/// to queues, the instances are assigned in order, provided that there is one for each queue.
 fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
     let thread = |id| napis.iter().find(|napi| napi.id == id)?.thread;
@@ -135,12 +135,12 @@ fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
     )
 }
 
-/// Before Linux 6.8, threads are found by their names, `napi/DEV-ID`.
+/// Before Linux 6.8, threads can be found only by their names, `napi/DEV-ID`.
 fn by_name(device: &Device) -> Vec<(u32, u32)> {
     let prefix = format!("napi/{}-", device.name);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // Instances that only send have the number 0.
+    // Instances that only send have the ID 0.
     let id = |pid| comm(pid).strip_prefix(&prefix)?.parse::<u32>().ok();
     let mut found: Vec<(u32, u32)> = pids.filter_map(|pid| Some((id(pid)?, pid))).collect();
     found.retain(|&(id, _)| id > 0);
@@ -148,9 +148,9 @@ fn by_name(device: &Device) -> Vec<(u32, u32)> {
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
 }
 
-/// Threads in the order of their queues. Some drivers have instances for queues that are not in use
-/// as well. Nothing for other numbers of threads: drivers may have instances for other purposes,
-/// and namespaces devices of the same name.
+/// Assigns threads to queues in order. Some drivers also have instances for unused queues. Assigns
+/// nothing if the number of threads differs: drivers may have instances for other purposes, and
+/// another namespace may have a device of the same name.
 fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
     let queues = rx_queues(device);
     let most = device

@@ -1,5 +1,5 @@
-//! Channels, interrupts and polling threads as an application wants them: all of it is set, or
-//! nothing, and undone when the application wants it no more.
+//! Sets channels, interrupts and polling threads as an application wants them: all of them or none.
+//! Undoes this when the application is done.
 
 use crate::channels;
 use crate::device::{Device, NoDevice};
@@ -10,12 +10,12 @@ use crate::napi;
 use fanpcap_linux::process::cpu;
 use std::fmt;
 
-/// Something that an application wants of a device.
+/// A setting that an application wants on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
     /// Numbers of channels, by kind.
     Channels(channels::Wanted),
-    /// A number of channels of the kind that receives on this device.
+    /// A number of channels of the kind with which this device receives.
     Receiving(u32),
     /// The CPUs of a channel's interrupts.
     Irq {
@@ -24,7 +24,7 @@ pub enum Want {
         /// The CPUs.
         cpus: Vec<usize>,
     },
-    /// The CPU of the thread that polls a receive queue. Threads poll the device's queues then.
+    /// The CPU of the thread that polls a receive queue. Turns threaded NAPI on for the device.
     Napi {
         /// The queue.
         queue: u32,
@@ -33,57 +33,58 @@ pub enum Want {
     },
 }
 
-/// For how long an application wants it.
+/// For how long an application wants its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// As long as [`Placed`] lives, or the process, if that ends before.
+    /// As long as [`Placed`] lives, at most as long as the process.
     Dropped,
-    /// Until somebody asks for the old values (`fanpcap tune --restore`).
+    /// Until a user restores the old values (`fanpcap tune --restore`).
     Restored,
 }
 
-/// What an application has of a device; dropped, it is undone. A process that may not do that any
-/// more leaves it to the next one that opens the journal.
+/// The settings that an application made on a device. Dropping it undoes them. If the process may
+/// no longer do that, the next process that opens the journal does.
 #[derive(Debug)]
 pub struct Placed {
     device: Device,
     hold: Option<Hold>,
 }
 
-/// Why a device can't be set as an application wants it. Nothing is changed then.
+/// Why a device can't be set as an application wants it. Then nothing is changed.
 #[derive(Debug)]
 pub enum PlaceError {
     /// There is no such device.
     Device(NoDevice),
     /// The journal can't be used.
     Journal(JournalError),
-    /// The device or its driver can't have what was wanted.
+    /// The device or its driver can't have the wanted value.
     Knob {
-        /// Which of the wants.
+        /// The index of the want.
         want: usize,
         /// Why.
         error: KnobError,
     },
-    /// Another process wants something else.
+    /// Another process wants another value.
     Disagrees {
-        /// Which of the wants.
+        /// The index of the want.
         want: usize,
-        /// That process.
+        /// The other process.
         pid: u32,
         /// The value that it wants.
         value: String,
     },
 }
 
-/// Sets what is wanted of a device, in this order. What the device has already is not touched.
-/// Changes of processes that have died are undone before.
+/// First undoes changes of processes that have died. Then sets `wants` on a device, in this order.
+/// Does not touch settings that have the wanted value.
 ///
 /// # Errors
 /// [`PlaceError`].
 pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, PlaceError> {
     let device = Device::open(device).map_err(PlaceError::Device)?;
     let mut journal = Journal::open(&device).map_err(PlaceError::Journal)?;
-    // What the dead have left is reported by who looks for it, such as 'fanpcap tune'.
+    // The changes of dead processes are reported by commands that look for them, such as 'fanpcap
+    // tune'.
     let _ = journal.recover(&Placement(&device));
     let hold = journal.hold().map_err(PlaceError::Journal)?;
     let mut placing = Placing {
@@ -98,7 +99,7 @@ pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, Place
         Until::Dropped => Some(hold),
         Until::Restored => {
             let stays = placing.all(wants, Wish::Stays);
-            // Undoes what does not stay.
+            // Undoes the changes that do not stay.
             let _ = placing.journal.release(&Placement(&device), hold);
             stays?;
             None
@@ -110,18 +111,18 @@ pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, Place
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // A forked child has a copy, and puts nothing back.
+        // A forked child has a copy of the hold, and must put nothing back.
         let Some(hold) = self.hold.take().filter(Hold::is_own) else {
             return;
         };
-        // Without the journal the next process that opens it does this.
+        // If the journal can't be opened, the next process that opens it releases the hold.
         if let Ok(mut journal) = Journal::open(&self.device) {
             let _ = journal.release(&Placement(&self.device), hold);
         }
     }
 }
 
-/// Wants that are being set.
+/// The wants that are being set.
 struct Placing<'a> {
     device: &'a Device,
     journal: Journal,
@@ -142,7 +143,7 @@ impl Placing<'_> {
         Ok(())
     }
 
-    /// The settings that a want consists of, with their values.
+    /// The settings for a want, with their values.
     fn knobs(&self, want: &Want) -> Result<Vec<(Knob, String)>, KnobError> {
         Ok(match want {
             Want::Channels(wanted) => {
@@ -180,7 +181,7 @@ fn failed(want: usize, error: SetError) -> PlaceError {
 }
 
 impl PlaceError {
-    /// Which of the wants is to blame, if it is one.
+    /// The index of the want that failed, if one did.
     pub fn want(&self) -> Option<usize> {
         match self {
             Self::Device(_) | Self::Journal(_) => None,

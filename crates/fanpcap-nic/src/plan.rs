@@ -1,4 +1,4 @@
-//! From facts to steps: a pure function, with the reason of each step.
+//! Computes the steps from the facts, with a reason for each step. A pure function.
 
 mod cores;
 mod rules;
@@ -14,22 +14,22 @@ use std::fmt;
 /// What the user asks for beyond the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// So many receive queues.
+    /// The number of receive queues.
     pub queues: Option<u32>,
-    /// Threads poll the queues (TNAPI), also where interrupts could be placed.
+    /// Threads poll the queues (threaded NAPI), even if interrupts could be placed.
     pub threads: bool,
-    /// The device only captures, though the host has an address on it.
+    /// The device only captures, even if the host has an address on it.
     pub monitor: bool,
-    /// Also the device that carries the default route.
+    /// Also plan for the device that carries the default route.
     pub force: bool,
 }
 
-/// Changes of a device, in this order.
+/// The changes to a device, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The CPUs that receive, one for each queue.
     pub receive: Vec<usize>,
-    /// The CPUs for applications that capture, the best first.
+    /// The CPUs for applications that capture, best first.
     pub applications: Vec<usize>,
     /// The changes.
     pub steps: Vec<Step>,
@@ -37,12 +37,12 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// A change, and why.
+/// A change and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What changes.
+    /// The changed setting.
     pub target: Target,
-    /// The value before; none if only the change before this one brings it about.
+    /// The present value; `None` if the setting exists only after the step before.
     pub now: Option<String>,
     /// The value to set.
     pub value: String,
@@ -55,7 +55,7 @@ pub struct Step {
 pub enum Target {
     /// A setting.
     Knob(Knob),
-    /// The CPUs of the interrupts of a channel, whichever it has by then.
+    /// The CPUs of the interrupts that the channel has when the step is made.
     Channel(u32),
 }
 
@@ -66,12 +66,12 @@ pub enum Refusal {
     DefaultRoute,
     /// More queues than the device can have.
     TooMany {
-        /// What was asked for.
+        /// The requested number.
         asked: u32,
-        /// The most that it can have.
+        /// The device's limit.
         most: u32,
     },
-    /// No CPU is known that this process may use.
+    /// No CPU is known that this process may run on.
     NoCpu,
 }
 

@@ -134,7 +134,7 @@ impl Settings<'_> {
         own_of(own, all).map(|own| table_text(&own))
     }
 
-    /// Interrupts of other devices stay as they are.
+    /// Keeps the interrupts of other devices in irqbalance's list.
     fn leave_alone(&self, wanted: &str) -> Result<(), KnobError> {
         let own = self.interrupts()?;
         let wanted = match wanted {
@@ -162,8 +162,8 @@ impl Settings<'_> {
         self.0.write(file, &mask).map_err(gone)
     }
 
-    /// A table that is the driver's own is set as such: with a user's table, drivers refuse fewer
-    /// channels.
+    /// Resets the table if it equals the driver's default: while a user's table is set, drivers
+    /// refuse to reduce the channels.
     fn set_table(&self, table: &[u32]) -> io::Result<()> {
         let ethtool = &self.0.ethtool;
         let queues = ethtool.receive_queues().unwrap_or(0);
@@ -188,13 +188,13 @@ impl Settings<'_> {
     }
 }
 
-/// Asks for a table with as many entries for each of the first queues: `equal:4`.
+/// Requests a table that gives the first queues equal numbers of entries: `equal:4`.
 pub const EQUAL: &str = "equal:";
 
-/// Asks for all interrupts of the device.
+/// Requests all interrupts of the device.
 pub const ALL: &str = "all";
 
-/// Asks for a key by which both directions of a flow have one hash.
+/// Requests a key that gives both directions of a flow the same hash.
 pub const SYMMETRIC: &str = "symmetric";
 
 /// The key 6D:5A, repeated (Woo and Park, "Scalable TCP session monitoring with symmetric
@@ -203,13 +203,13 @@ pub fn symmetric_key(len: usize) -> Vec<u8> {
     [0x6d, 0x5a].into_iter().cycle().take(len).collect()
 }
 
-/// The driver's own table in all drivers (`ethtool_rxfh_indir_default()`).
+/// The default table of all drivers (`ethtool_rxfh_indir_default()`).
 pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
     (0..queues.max(1)).cycle().take(entries).collect()
 }
 
-/// Which of a device's interrupts are in irqbalance's list. `Absent` where that has no room for the
-/// others, so that the device is tuned without it.
+/// Which of a device's interrupts are in irqbalance's list. `Absent` if the list has no room for
+/// all of them beside those of other devices; the device is then tuned without irqbalance.
 fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, KnobError> {
     let others = own.iter().filter(|&number| !all.contains(number));
     let others: Vec<u32> = others.copied().collect();
@@ -221,7 +221,7 @@ fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, KnobError> {
     }
 }
 
-/// An empty text stands for a value that the driver does not show.
+/// Drivers that do not show a value give an empty text.
 fn present(text: String) -> Result<String, KnobError> {
     (!text.is_empty()).then_some(text).ok_or(KnobError::Absent)
 }
@@ -233,7 +233,7 @@ fn refused(error: io::Error) -> KnobError {
     }
 }
 
-/// No irqbalance runs, or this process may not ask it.
+/// `Absent` if no irqbalance runs, or if this process may not query it.
 fn absent(error: io::Error) -> KnobError {
     let none = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
     match none.contains(&error.kind()) {
@@ -242,7 +242,7 @@ fn absent(error: io::Error) -> KnobError {
     }
 }
 
-/// A queue's files are gone with the queue.
+/// `Absent` if a queue's files are gone: the queue is gone too.
 fn gone(error: io::Error) -> KnobError {
     match error.raw_os_error() {
         Some(ENOENT) => KnobError::Absent,
@@ -258,7 +258,7 @@ fn xps_file(queue: u32) -> String {
     format!("queues/tx-{queue}/xps_cpus")
 }
 
-/// CPUs in rising order, maybe none.
+/// CPUs in rising order, possibly none.
 fn some_cpus(text: &str) -> Result<Vec<usize>, KnobError> {
     match text {
         "" => Ok(Vec::new()),
@@ -357,7 +357,7 @@ fn number(flow: Flow) -> u32 {
     }
 }
 
-/// ethtool(8)'s letters for `RXH_L2DA` and what follows.
+/// ethtool(8)'s letters for `RXH_L2DA` and the bits after it.
 const FIELDS: [(char, u32); 8] = [
     ('m', 1),
     ('v', 2),
@@ -410,7 +410,7 @@ mod tests {
         let refused = own_of(many.clone(), vec![7]).unwrap_err();
         assert!(matches!(refused, KnobError::Absent));
         assert!(own_of(vec![41], many.clone()).is_err());
-        // Its options may have had room.
+        // The options of irqbalance may have listed this many.
         assert_eq!(own_of(many.clone(), many.clone()).unwrap(), many);
         assert_eq!(own_of(Vec::new(), many).unwrap(), []);
     }

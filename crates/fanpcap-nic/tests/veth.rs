@@ -15,7 +15,7 @@ use fanpcap_nic::settings::Settings;
 use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Veth, needs, netns};
 
-/// A pair with four queues in a namespace of its own. Its journals go with it.
+/// Creates a pair with four queues in a separate namespace, and removes its journals afterwards.
 fn within(test: impl FnOnce(&Device) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         let journals = Journals(place()?);
@@ -28,7 +28,7 @@ fn within(test: impl FnOnce(&Device) -> Result<()> + Send) -> Result<()> {
     })
 }
 
-/// Where the namespace's journals lie.
+/// The directory of the namespace's journals.
 fn place() -> Result<PathBuf> {
     let number = inode()?.to_string();
     let (_, place) = fanpcap_engine::root::state_directory("tune", &number)?;
@@ -126,7 +126,7 @@ fn cpus_that_other_devices_were_given_are_told() -> Result<()> {
         ensure!(journal.set(&settings, Wish::While(&hold), &steering, "0")?);
         drop(journal);
         assert_eq!(Facts::of(&other).taken, [0]);
-        // A device's own are none that it leaves to others.
+        // CPUs that a device itself uses are not counted as taken by others.
         assert_eq!(Facts::of(device).taken, [0; 0]);
         Journal::open(device)?.release(&settings, hold);
         assert_eq!(Facts::of(&other).taken, [0; 0]);
@@ -138,7 +138,7 @@ fn cpus_that_other_devices_were_given_are_told() -> Result<()> {
 #[ignore = "needs root: a network namespace"]
 fn a_device_of_the_same_name_and_index_outside_is_not_touched() -> Result<()> {
     within(|_| {
-        // The sysfs that is mounted is the one outside.
+        // The mounted sysfs shows the outer namespace.
         let outside = std::fs::read_to_string("/sys/class/net/lo/flags")?;
         assert_eq!(outside.trim(), "0x9");
         netns::enter_quiet()?;
@@ -157,7 +157,7 @@ fn a_device_of_the_same_name_and_index_outside_is_not_touched() -> Result<()> {
 fn a_journal_that_others_could_have_written_is_not_used() -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     within(|device| {
-        // An owner keeps the directory.
+        // An owner keeps the directory from being removed.
         let _hold = Journal::open(device)?.hold()?;
         let place = place()?;
         let tune = place.parent().context("no parent")?;

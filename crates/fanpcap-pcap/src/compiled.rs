@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// `DLT_EN10MB`.
 const ETHERNET: c_int = 1;
 
-/// Compiles an expression for Ethernet, so that it reads the frame's bytes only.
+/// Compiles an expression for Ethernet. The filter reads only the frame's bytes.
 pub(crate) fn compile(
     functions: &Arc<Functions>,
     expression: &str,

@@ -21,7 +21,7 @@ impl Library {
     /// pcap_create(3PCAP).
     ///
     /// # Errors
-    /// What it says.
+    /// libpcap's reason.
     pub fn create(&self, device: &str) -> Result<Created, Error> {
         let name = c_text("pcap_create", device.as_bytes())?;
         // SAFETY: a C string, and the buffer that the function may write to.
@@ -29,10 +29,10 @@ impl Library {
         Handle::new(&self.functions, "pcap_create", create).map(Created)
     }
 
-    /// pcap_open_offline(3PCAP): reads a savefile, `-` standard input.
+    /// pcap_open_offline(3PCAP): reads a savefile; `-` is standard input.
     ///
     /// # Errors
-    /// What it says.
+    /// libpcap's reason.
     pub fn open_offline(&self, file: &Path, precision: Precision) -> Result<Handle, Error> {
         const CALL: &str = "pcap_open_offline";
         let name = c_text(CALL, file.as_os_str().as_bytes())?;
@@ -45,15 +45,15 @@ impl Library {
 }
 
 impl Created {
-    /// Bytes kept of each packet.
+    /// Sets the snaplen in bytes.
     ///
     /// # Errors
-    /// What pcap_set_snaplen(3PCAP) says; so do the others.
+    /// The reason of pcap_set_snaplen(3PCAP); likewise for the others.
     pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
         self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
     }
 
-    /// Whether the device shall receive what is for others.
+    /// Sets whether the device also receives packets for other hosts.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -62,7 +62,7 @@ impl Created {
         self.set("pcap_set_promisc", function, promisc.into())
     }
 
-    /// Milliseconds after which packets are handed over at the latest.
+    /// Sets the longest time until packets are handed over, in milliseconds.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -71,7 +71,7 @@ impl Created {
         self.set("pcap_set_timeout", function, milliseconds)
     }
 
-    /// The size of the ring.
+    /// Sets the size of the ring.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -80,7 +80,7 @@ impl Created {
         self.set("pcap_set_buffer_size", function, bytes)
     }
 
-    /// Whether each packet is handed over at once.
+    /// Sets whether each packet is handed over at once.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -89,10 +89,10 @@ impl Created {
         self.set("pcap_set_immediate_mode", function, immediate.into())
     }
 
-    /// What headers count.
+    /// Sets the unit of a header's fraction.
     ///
     /// # Errors
-    /// When the device can't tell nanoseconds.
+    /// The device has no time stamps in nanoseconds.
     pub fn set_tstamp_precision(&mut self, precision: Precision) -> Result<(), Error> {
         let function = self.functions().pcap_set_tstamp_precision;
         let precision = if precision == Precision::Nano {
@@ -103,11 +103,11 @@ impl Created {
         self.set("pcap_set_tstamp_precision", function, precision)
     }
 
-    /// pcap_fanout(3PCAP): the group is joined at activation; none is a new one, and no mode the
-    /// one that the settings give, else `hash`.
+    /// pcap_fanout(3PCAP): the handle joins the group at activation. Without a group it joins a new
+    /// one; without a mode, that of the settings, or else `hash`.
     ///
     /// # Errors
-    /// That the library has no such function; that the mode is not known.
+    /// The library has no such function, or the mode is unknown.
     pub fn fanout(&mut self, group: Option<u16>, mode: Option<&str>) -> Result<(), Error> {
         const CALL: &str = "pcap_fanout";
         let Some(function) = self.functions().pcap_fanout else {
@@ -121,10 +121,10 @@ impl Created {
         self.0.done(CALL, status).map(drop)
     }
 
-    /// pcap_activate(3PCAP). Beside the handle there may be a warning.
+    /// pcap_activate(3PCAP). Returns the handle, and the warning if there is one.
     ///
     /// # Errors
-    /// What it says.
+    /// libpcap's reason.
     pub fn activate(self) -> Result<(Handle, Option<String>), Error> {
         // SAFETY: the handle is open and not yet activated.
         let status = unsafe { (self.functions().pcap_activate)(self.0.p()) };

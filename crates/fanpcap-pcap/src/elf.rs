@@ -1,9 +1,9 @@
-//! A loaded object's own relocations, pointed back at itself.
+//! Points a loaded object's own relocations back at the object.
 //!
-//! The system's libpcap calls its own exported functions through slots that the loader fills with
-//! the first definition it finds: ours. `rebind` gives each such slot the object's own definition,
-//! so that the system's library is one closed piece again (ELF gABI chapter 5; psABI relocation
-//! numbers).
+//! The system's libpcap calls its own exported functions through slots. The loader fills the slots
+//! with the first definition that it finds: ours. `rebind` puts the object's own definition into
+//! each such slot, so that the system's library again calls only itself (ELF gABI chapter 5; psABI
+//! relocation numbers).
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -58,32 +58,32 @@ const SHN_UNDEF: u16 = 0;
 const SYMBOL_RELOCATIONS: [usize; 3] = [6, 7, 1];
 #[cfg(target_arch = "aarch64")]
 const SYMBOL_RELOCATIONS: [usize; 3] = [1025, 1026, 257];
-/// Elsewhere nothing is rebound: the library works so too, its internal calls just pass through
-/// ours.
+/// On other machines nothing is rebound. The library works there too, but its internal calls pass
+/// through our functions.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SYMBOL_RELOCATIONS: [usize; 0] = [];
 
-/// The parts of the dynamic section that relocations need. Addresses, because the loader has put
-/// the load base in already (glibc, `elf_get_dynamic_info`).
+/// The parts of the dynamic section that relocations need. They hold addresses, because the loader
+/// has already added the load base (glibc, `elf_get_dynamic_info`).
 #[derive(Default)]
 struct Tables {
     symbols: usize,
     tables: [(usize, usize); 2],
 }
 
-/// Points every relocation of a loaded object that names a symbol defined in it at that definition.
-/// A slot on a page that may not be made writable stays as it is.
+/// For every relocation of a loaded object that names a symbol defined in the object: points the
+/// slot at that definition. Leaves a slot unchanged if its page can't be made writable.
 ///
 /// # Safety
 /// `map` is the link map of an object that stays loaded, on a 64-bit system.
 pub(crate) unsafe fn rebind(map: *const LinkMap) {
-    // SAFETY: the caller vouches for `map`.
+    // SAFETY: the caller promises a valid `map`.
     let map = unsafe { &*map };
     // SAFETY: `dynamic` of a loaded object is its dynamic section.
     let tables = unsafe { tables(map.dynamic) };
     let relro = relro(map.base);
-    // Threads that load the library together must not close a page that another is writing to. No
-    // loader's function is called while this is held.
+    // If threads load the library together, none may make a page read-only while another writes to
+    // it. No function of the loader is called under this lock.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     for (start, bytes) in tables.tables {
@@ -122,7 +122,8 @@ unsafe fn tables(mut dynamic: *const Dyn) -> Tables {
     }
 }
 
-/// The address that a relocation's slot should hold, if it names a symbol that the object defines.
+/// The address that a relocation's slot should hold, if the object defines the symbol that the
+/// relocation names.
 ///
 /// # Safety
 /// `rela` is a relocation of the object at `base` with the symbol table `symbols`.
@@ -146,7 +147,7 @@ unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usiz
 /// # Safety
 /// `slot` is the address of an aligned, readable word of a loaded object that holds an address.
 unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
-    // SAFETY: the caller vouches for an aligned word; all accesses to it are atomic or the
+    // SAFETY: the caller promises an aligned word; all accesses to the word are atomic or the
     // loader's.
     let word = unsafe { AtomicPtr::from_ptr(slot as *mut *mut c_void) };
     if word.load(Ordering::Relaxed) as usize == address {
@@ -178,8 +179,8 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The addresses of the object at `base` that the loader made read-only after relocation: whole
-/// pages, the last one left out where data follows in it (glibc, `_dl_protect_relro`).
+/// The addresses of the object at `base` that the loader made read-only after relocation. Only
+/// whole pages: the last page is left out if data follows in it (glibc, `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.

@@ -1,15 +1,15 @@
-//! Why a function of libpcap has failed.
+//! Why a function of libpcap failed.
 
 use crate::object::text;
 use std::ffi::{CString, c_char};
 use std::fmt;
 
-/// What a function of libpcap says when it fails.
+/// The failure of a function of libpcap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The function.
     pub call: &'static str,
-    /// Its reason.
+    /// The function's reason.
     pub reason: String,
 }
 
@@ -28,7 +28,6 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// An argument of `call` as a C string.
 pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::new(call, "the text has a zero byte"))
 }
@@ -36,7 +35,7 @@ pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error>
 /// `PCAP_ERRBUF_SIZE`.
 const ERRBUF_SIZE: usize = 256;
 
-/// Where functions without a handle leave their reason.
+/// Where functions without a handle write their reason.
 pub(crate) struct Errbuf([c_char; ERRBUF_SIZE]);
 
 impl Errbuf {

@@ -1,4 +1,5 @@
-//! Compiles the pcap expressions of steering programs by libpcap, which is loaded for the first.
+//! Compiles the pcap expressions of steering programs with libpcap, which the first expression
+//! loads.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,19 +8,17 @@ use fanpcap_bpf::Classic;
 
 use crate::library::Library;
 
-/// Names by which the loader knows libpcap: Debian's, and other distributions'.
+/// libpcap's names for the loader: Debian's, and that of other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
-/// Snapshot length of the compiled filter.
 const SNAPLEN: i32 = 65_535;
 
-/// libpcap, or why it can't be loaded.
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 
 /// Compiles an expression for Ethernet.
 ///
 /// # Errors
-/// libpcap can't be loaded, or does not take the expression: the reason in its own words.
+/// libpcap can't be loaded, or rejects the expression. The reason is libpcap's text.
 pub fn compile_expression(expression: &str) -> Result<Vec<Classic>, String> {
     let library = LIBRARY.get_or_init(open).as_ref().map_err(String::clone)?;
     let code = library.compile(expression, SNAPLEN);

@@ -1,4 +1,4 @@
-//! The functions of libpcap: their names and types, once.
+//! The functions of libpcap: the only list of their names and types.
 
 use crate::structs::{BpfProgram, Callback, FanoutStat, Header, Pcap, Stats};
 use fanpcap_bpf::Classic;
@@ -10,15 +10,14 @@ use std::ptr::NonNull;
 pub type Text = *const c_char;
 /// A C string to write to, of `PCAP_ERRBUF_SIZE` bytes, or null.
 pub type Buffer = *mut c_char;
-/// A pointer to what nobody here looks into.
+/// A pointer to data that no code here reads.
 pub type Opaque = *mut c_void;
 /// A `pcap_t`.
 pub type Handle = *mut Pcap;
 
-/// Calls a macro with all functions of libpcap. A library that exports them all has entry points of
-/// its `own` for the first group; sets what the second group sets on `each` device of a handle; and
-/// forwards the third. The expression after `=` is what it returns without a function to forward
-/// to.
+/// Calls a macro with all functions of libpcap, in three groups. A library that exports them all
+/// implements those of `own` itself, calls those of `each` for every device of a handle, and
+/// forwards the others. The expression after `=` is returned if there is no function to forward to.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {
@@ -45,7 +44,7 @@ macro_rules! for_each_function {
                 fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
                 fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
                 fn pcap_lib_version() -> Text;
-                // What pcap/fanout.h adds.
+                // From pcap/fanout.h.
                 fn pcap_fanout(p: Handle, group: c_int, fanout: Text) -> c_int;
                 fn pcap_fanout_group(p: Handle) -> c_int;
                 fn pcap_fanout_stats(p: Handle, stats: *mut FanoutStat) -> c_int;
@@ -156,21 +155,19 @@ macro_rules! table {
         }
     };
     ($($name:ident: $type:ty,)*) => {
-        /// The types of the functions, by their names.
         #[allow(non_camel_case_types, reason = "functions of C have such names")]
         mod types {
             use super::*;
             $(pub(crate) type $name = $type;)*
         }
 
-        /// The functions that a library exports; none where it lacks one.
+        /// The functions that a library exports; `None` for each that it lacks.
         #[derive(Debug)]
         pub struct Symbols {
             $(#[doc = concat!(stringify!($name), "(3PCAP)")] pub $name: Option<types::$name>,)*
         }
 
         impl Symbols {
-            /// Looks them up.
             pub(crate) fn find(symbol: Lookup<'_>) -> Self {
                 Self {
                     $($name: named(symbol, concat!(stringify!($name), "\0"))
@@ -184,19 +181,18 @@ macro_rules! table {
 
 for_each_function!(table);
 
-/// Looks up a function by its name.
 type Lookup<'a> = &'a dyn Fn(&CStr) -> Option<NonNull<c_void>>;
 
-/// A function of its own: inlined, it would be in the library once for each name.
+/// Not inlined: otherwise the library would contain this code once for each name.
 #[inline(never)]
 fn named(symbol: Lookup<'_>, name: &str) -> Option<NonNull<c_void>> {
     symbol(CStr::from_bytes_with_nul(name.as_bytes()).ok()?)
 }
 
-/// Declares the table of those functions that must be there.
+/// Declares the table of the functions that must exist.
 macro_rules! functions {
     ($($name:ident)*) => {
-        /// What every libpcap has since 1.5, of which handles in safe Rust are made.
+        /// The functions that every libpcap has since 1.5. Handles in safe Rust use them.
         #[derive(Debug)]
         pub(crate) struct Functions {
             $(pub(crate) $name: types::$name,)*
@@ -206,7 +202,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Takes them from `symbols`, or names the one that is not there.
+            /// Takes the functions from `symbols`, or names a missing one.
             pub(crate) fn of(symbols: &Symbols) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: symbols.$name.ok_or(stringify!($name))?,)*

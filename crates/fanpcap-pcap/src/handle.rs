@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// What a header's fraction of a second counts.
+/// The unit of the fraction of a second in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// Microseconds.
@@ -21,12 +21,12 @@ pub enum Precision {
     Nano,
 }
 
-/// A handle that reads packets; for one thread at a time, which may be any. It is closed when it
-/// and its [`Break`]s are gone.
+/// A handle that reads packets. Any thread may use it, but only one at a time. The handle is closed
+/// when it and all its [`Break`]s are dropped.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) open: Arc<Open>,
-    /// Handles are not for two threads at once.
+    /// Two threads must not use a handle at once.
     _one_thread: PhantomData<Cell<()>>,
 }
 
@@ -34,22 +34,21 @@ pub struct Handle {
 #[derive(Clone, Debug)]
 pub struct Break(Arc<Open>);
 
-/// A `pcap_t`, closed at the end.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) p: NonNull<Pcap>,
     pub(crate) functions: Arc<Functions>,
 }
 
-// SAFETY: libpcap binds a handle to no thread. Of what may be called beside the one thread that has
-// the Handle, there is only pcap_breakloop, which is made for that.
+// SAFETY: libpcap binds a handle to no thread. Besides the thread that has the Handle, other
+// threads call only pcap_breakloop, which is made for that.
 unsafe impl Send for Open {}
 // SAFETY: as above.
 unsafe impl Sync for Open {}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // SAFETY: the handle is open, and nobody has it any more.
+        // SAFETY: the handle is open, and there is no other reference to it.
         unsafe { (self.functions.pcap_close)(self.p.as_ptr()) };
     }
 }
@@ -64,7 +63,7 @@ pub(crate) const NANO: c_int = 1;
 pub(crate) const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 
 impl Handle {
-    /// Takes what `open` returns, or what it left in the errbuf that it is given.
+    /// Takes the handle that `open` returns, or the error that it wrote to the errbuf.
     pub(crate) fn new(
         functions: &Arc<Functions>,
         call: &'static str,
@@ -83,15 +82,15 @@ impl Handle {
         self.open.p.as_ptr()
     }
 
-    /// What ends its reading.
+    /// Ends the handle's reading.
     pub fn breaker(&self) -> Break {
         Break(Arc::clone(&self.open))
     }
 
-    /// Compiles a filter expression, pcap-filter(7), and lets only what matches pass.
+    /// Compiles a filter expression (pcap-filter(7)) and sets it as the handle's filter.
     ///
     /// # Errors
-    /// Where the expression is wrong.
+    /// The expression is wrong.
     pub fn set_filter(&mut self, expression: &str) -> Result<(), Error> {
         const CALL: &str = "pcap_compile";
         let text = c_text(CALL, expression.as_bytes())?;
@@ -108,9 +107,9 @@ impl Handle {
         self.done("pcap_setfilter", status).map(drop)
     }
 
-    /// Whether the kernel runs the filter. libpcap runs it itself where the kernel can't, as with
-    /// link-layer addresses on the device `any`; then the counters have what it rejects too. Also
-    /// false for a handle on several devices, where this is not known.
+    /// Whether the kernel runs the filter. Where the kernel can't, libpcap runs it, as with
+    /// link-layer addresses on the device `any`; then the counters include the packets that the
+    /// filter rejects. Also false for a handle on several devices, for which this is unknown.
     pub fn is_filtered_in_kernel(&self) -> bool {
         // SAFETY: the handle is activated.
         let fd = unsafe { (self.open.functions.pcap_fileno)(self.p()) };
@@ -122,10 +121,10 @@ impl Handle {
         Filter::of(socket).is_ok_and(|filter| filter.is_some())
     }
 
-    /// Whether [`Handle::dispatch`] returns at once when there is no packet.
+    /// Sets whether [`Handle::dispatch`] returns at once when there is no packet.
     ///
     /// # Errors
-    /// What pcap_setnonblock(3PCAP) says.
+    /// The reason of pcap_setnonblock(3PCAP).
     pub fn set_nonblock(&mut self, nonblock: bool) -> Result<(), Error> {
         let mut errbuf = Errbuf::new();
         let set = self.open.functions.pcap_setnonblock;
@@ -139,7 +138,7 @@ impl Handle {
     /// The counters since activation.
     ///
     /// # Errors
-    /// What pcap_stats(3PCAP) says; savefiles have none.
+    /// The reason of pcap_stats(3PCAP); savefiles have no counters.
     pub fn stats(&mut self) -> Result<Stats, Error> {
         let mut stats = Stats::default();
         // SAFETY: the handle is activated and the struct live.
@@ -147,7 +146,7 @@ impl Handle {
         self.done("pcap_stats", status).map(|_| stats)
     }
 
-    /// The group that it has joined.
+    /// The handle's group.
     pub fn group(&self) -> Option<u16> {
         let function = self.open.functions.pcap_fanout_group?;
         // SAFETY: the handle is open.
@@ -158,7 +157,7 @@ impl Handle {
     /// The counters of a member and its group.
     ///
     /// # Errors
-    /// That it is in no group, or its library knows none.
+    /// The handle is in no group, or its library has no groups.
     pub fn fanout_stats(&mut self) -> Result<FanoutStats, Error> {
         const CALL: &str = "pcap_fanout_stats";
         let Some(function) = self.open.functions.pcap_fanout_stats else {
@@ -170,19 +169,19 @@ impl Handle {
         self.done(CALL, status).map(|_| stat.into())
     }
 
-    /// The link-layer type of its packets, `DLT_*` (pcap_datalink(3PCAP)).
+    /// The link-layer type of the handle's packets, `DLT_*` (pcap_datalink(3PCAP)).
     pub fn datalink(&self) -> i32 {
         // SAFETY: the handle is open.
         unsafe { (self.open.functions.pcap_datalink)(self.p()) }
     }
 
-    /// Bytes kept of each packet.
+    /// The snaplen in bytes.
     pub fn snaplen(&self) -> i32 {
         // SAFETY: the handle is open.
         unsafe { (self.open.functions.pcap_snapshot)(self.p()) }
     }
 
-    /// What headers count.
+    /// The unit of a header's fraction.
     pub fn tstamp_precision(&self) -> Precision {
         // SAFETY: the handle is open.
         match unsafe { (self.open.functions.pcap_get_tstamp_precision)(self.p()) } {
@@ -191,7 +190,7 @@ impl Handle {
         }
     }
 
-    /// A status that is not negative, or the error that it stands for.
+    /// Returns a status that is not negative, or the error that it stands for.
     pub(crate) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
         if status < 0 {
             return Err(Error::new(call, self.said(status)));
@@ -199,7 +198,7 @@ impl Handle {
         Ok(status)
     }
 
-    /// What a status means: pcap_geterr(3PCAP), and before it the status by name where it has one.
+    /// The text for a status: pcap_geterr(3PCAP), with the status's name before it if it has one.
     pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };
@@ -220,9 +219,9 @@ impl Handle {
 }
 
 impl Break {
-    /// pcap_breakloop(3PCAP): the dispatch that runs, or the next one, ends. Async-signal-safe.
+    /// pcap_breakloop(3PCAP): ends the running dispatch, or the next one. Async-signal-safe.
     pub fn now(&self) {
-        // SAFETY: the handle is open as long as this; the function may be called from anywhere.
+        // SAFETY: the handle is open as long as `self`; the function may be called from anywhere.
         unsafe { (self.0.functions.pcap_breakloop)(self.0.p.as_ptr()) };
     }
 }

@@ -1,15 +1,15 @@
-//! The loader's cache, /etc/ld.so.cache: where the system keeps a library of a given name
+//! The loader's cache, /etc/ld.so.cache: where the system keeps the library of a given name
 //! (format: glibc sysdeps/generic/dl-cache.h, `cache_file_new`).
 
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER_LEN: usize = 48;
 const ENTRY_LEN: usize = 24;
 
-/// The paths that the cache has for the library `soname`, in its order of preference. Entries of
-/// other architectures are among them; loading tells. A malformed cache yields what can be read of
-/// it.
+/// The paths of the library `soname` in the cache, in the cache's order of preference. They include
+/// entries of other architectures, which fail to load. From a malformed cache, returns all paths
+/// that can be read.
 pub fn paths<'a>(cache: &'a [u8], soname: &str) -> Vec<&'a str> {
-    // Old systems put the old format in front; offsets count from the new one's magic.
+    // Old systems put the old format first; offsets count from the new magic.
     let Some(start) = cache
         .windows(MAGIC.len())
         .position(|window| window == MAGIC)

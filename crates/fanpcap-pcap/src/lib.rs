@@ -1,5 +1,5 @@
-//! The system's libpcap: found and loaded beside ours, its functions and structs, and handles in
-//! safe Rust.
+//! The system's libpcap: finds it, loads it beside ours, declares its functions and structs, and
+//! wraps handles in safe Rust.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(

@@ -1,8 +1,8 @@
-//! A libpcap of one's choice, loaded by its path: handles, reading, filters, counters and fan-out
-//! groups.
+//! A libpcap that the caller chooses, loaded by its path: handles, reading, filters, counters and
+//! fan-out groups.
 //!
-//! The command loads it so to choose at run time between our library and the system's, which lacks
-//! the functions of `pcap/fanout.h`. A library is never unloaded.
+//! So the `fanpcap` command can choose at run time between our library and the system's, which
+//! lacks the functions of `pcap/fanout.h`. A library is never unloaded.
 
 use crate::compiled;
 use crate::error::Error;
@@ -25,14 +25,14 @@ pub struct Library {
 /// Why a libpcap can't be used.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The loader's reason.
+    /// The loader failed.
     Loader {
         /// The library.
         path: PathBuf,
-        /// What dlopen(3) says.
+        /// The text of dlerror(3).
         reason: String,
     },
-    /// It lacks a function.
+    /// The library lacks a function.
     Symbol {
         /// The library.
         path: PathBuf,
@@ -42,7 +42,8 @@ pub enum OpenError {
 }
 
 impl Library {
-    /// Loads a libpcap (`RTLD_NOW | RTLD_LOCAL`), and looks up all that this module calls.
+    /// Loads a libpcap (`RTLD_NOW | RTLD_LOCAL`), and looks up all functions that this module
+    /// calls.
     ///
     /// # Errors
     /// Names the library, and the function that it lacks.
@@ -66,13 +67,13 @@ impl Library {
         })
     }
 
-    /// Where it was loaded from.
+    /// The library's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether its handles can share packets: it has all functions of `pcap/fanout.h` that this
-    /// crate calls. One alone may be another libpcap's, of another meaning.
+    /// Whether the library's handles can share packets: it has all functions of `pcap/fanout.h`
+    /// that this crate calls. A single one may be another libpcap's, with another meaning.
     pub fn fans_out(&self) -> bool {
         let functions = &self.functions;
         functions.pcap_fanout.is_some()
@@ -80,11 +81,11 @@ impl Library {
             && functions.pcap_fanout_stats.is_some()
     }
 
-    /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN
-    /// tags among them. The filter keeps `snaplen` bytes of what it takes.
+    /// Compiles a filter expression (pcap-filter(7)) for Ethernet frames that hold all their bytes,
+    /// including VLAN tags. The filter keeps `snaplen` bytes of each packet that passes.
     ///
     /// # Errors
-    /// Where the expression is wrong.
+    /// The expression is wrong.
     pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, Error> {
         compiled::compile(&self.functions, expression, snaplen)
     }
@@ -97,7 +98,7 @@ impl Library {
         unsafe { text(version) }
     }
 
-    /// pcap_datalink_val_to_name(3PCAP): `EN10MB` for 1; none for a number without a name.
+    /// pcap_datalink_val_to_name(3PCAP): `EN10MB` for 1; `None` for a number without a name.
     pub fn datalink_name(&self, datalink: i32) -> Option<String> {
         // SAFETY: the function takes any number.
         let name = unsafe { (self.functions.pcap_datalink_val_to_name)(datalink) };
@@ -148,7 +149,7 @@ mod tests {
         path.map(|path| Library::open(path).unwrap())
     }
 
-    /// A savefile with `packets` packets of 4 bytes, opened.
+    /// Writes a savefile with `packets` packets of 4 bytes, and opens it.
     fn savefile(library: &Library, name: &str, packets: u32) -> Handle {
         let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1];
         let packets = (1..=packets).flat_map(|second| [second, 7, 4, 60, 0x0403_0201]);
@@ -209,7 +210,7 @@ mod tests {
     fn an_expression_is_compiled_for_frames_with_their_tags() {
         let Some(library) = system() else { return };
         let code = library.compile("vlan 7", 65_535).unwrap();
-        // The type behind the addresses, loaded from the bytes.
+        // The type after the addresses, loaded from the bytes.
         assert_eq!((code[0].code, code[0].k), (LD_H_ABS, 12));
         assert_eq!(
             code.last().map(|last| (last.code, last.k)),

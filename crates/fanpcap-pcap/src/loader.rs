@@ -1,8 +1,8 @@
-//! The system's libpcap, found and loaded beside us.
+//! Finds the system's libpcap and loads it beside ours.
 //!
-//! It is opened RTLD_LAZY | RTLD_LOCAL and its relocations are pointed back at itself.
-//! RTLD_DEEPBIND would do that too, but breaks programs under sanitizers and other allocators; a
-//! namespace of its own (dlmopen) would bring a second libc.
+//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are pointed back at
+//! itself. RTLD_DEEPBIND would do the same, but breaks applications with sanitizers or other
+//! allocators. A separate namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
 use crate::object::SharedObject;
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Debian's name first, then everybody else's.
+/// Debian's name, then that of the other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
 #[cfg(target_arch = "x86_64")]
@@ -23,7 +23,7 @@ const DIRECTORIES: [&str; 3] = ["/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/us
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const DIRECTORIES: [&str; 2] = ["/usr/lib64", "/usr/lib"];
 
-/// What only a library of ours exports.
+/// A function that only our library exports.
 const OURS: &CStr = c"pcap_fanout_group";
 
 /// A loaded libpcap that is not ours. It is never unloaded.
@@ -66,19 +66,18 @@ impl SystemLibrary {
         Err(failed)
     }
 
-    /// The address of an exported symbol.
     pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         self.object.symbol(name)
     }
 
-    /// Whether this library has called the entry point of ours that runs. That happens only if the
+    /// Whether this library has called our entry point that is running. That happens only if the
     /// application had loaded this library before ours.
     pub(crate) fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))
     }
 
-    /// Whether `address` is this library's: a function of its own, say.
+    /// Whether `address` lies in this library: for example, one of its functions.
     pub(crate) fn holds(&self, address: *const c_void) -> bool {
         let own = self.symbol(c"pcap_create");
         own.is_some_and(|own| object_of(address) == object_of(own.as_ptr()))
@@ -135,7 +134,7 @@ impl fmt::Display for NotFound {
         for (index, (path, reason)) in self.tried.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let path = path.display().to_string();
-            // dlerror repeats the path that it speaks of.
+            // dlerror repeats the path.
             let reason = reason.strip_prefix(&path).unwrap_or(reason);
             write!(f, "{comma}{path} ({})", reason.trim_start_matches(": "))?;
         }
@@ -153,13 +152,12 @@ fn candidates(cache: &[u8]) -> Vec<PathBuf> {
     let cached = NAMES.iter().flat_map(|name| ldcache::paths(cache, name));
     paths.extend(cached.map(PathBuf::from));
     if paths.is_empty() {
-        // Nothing there at all: name where it was looked for.
+        // No file exists: name one path that was tried.
         paths.push(Path::new(DIRECTORIES[0]).join(NAMES[0]));
     }
     paths
 }
 
-/// Whether the process has loaded an object of this name.
 fn is_loaded(name: &CStr) -> bool {
     // SAFETY: `name` is a C string; nothing is loaded.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -188,7 +186,7 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// A walk up the stack, out of our own object.
+/// A walk up the stack until it leaves our own object.
 #[repr(C)]
 struct Walk {
     own: usize,

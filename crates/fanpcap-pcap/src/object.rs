@@ -4,7 +4,6 @@ use crate::elf::{self, LinkMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null};
 
-/// A loaded object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedObject(NonNull<c_void>);
 
@@ -14,25 +13,25 @@ unsafe impl Send for SharedObject {}
 unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
-    /// Loads it, with `RTLD_*` flags besides `RTLD_NODELETE`; or tells the loader's reason.
+    /// Loads an object, with these `RTLD_*` flags and `RTLD_NODELETE`, or returns the loader's
+    /// reason.
     pub(crate) fn open(name: &CStr, flags: c_int) -> Result<Self, String> {
         // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags | libc::RTLD_NODELETE) };
         NonNull::new(handle).map(Self).ok_or_else(|| {
             // SAFETY: dlerror has no preconditions.
             let error = unsafe { libc::dlerror() };
-            // SAFETY: its answer is null, or a C string that stays until the thread's next dl call.
+            // SAFETY: the result is null, or a C string that stays until the thread's next dl call.
             unsafe { text(error) }
         })
     }
 
-    /// The address of an exported symbol.
     pub(crate) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle is a loaded object's and `name` is a C string.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
-    /// Points its own relocations back at itself.
+    /// Points the object's own relocations back at itself.
     pub(crate) fn rebind(self) {
         let mut map: *const LinkMap = null();
         let (request, target) = (libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
@@ -53,7 +52,7 @@ pub(crate) unsafe fn text(string: *const c_char) -> String {
     if string.is_null() {
         return String::new();
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller promises it.
     unsafe { CStr::from_ptr(string) }
         .to_string_lossy()
         .into_owned()

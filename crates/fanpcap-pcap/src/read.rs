@@ -8,10 +8,10 @@ use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 
-/// What ended a dispatch.
+/// How a dispatch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatched {
-    /// So many packets were read; none when the time was up, or the savefile is at its end.
+    /// So many packets were read; 0 when the time-out expired, or at the end of the savefile.
     Packets(u32),
     /// [`Break::now`](crate::Break::now) was called.
     Broken,
@@ -20,7 +20,6 @@ pub enum Dispatched {
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
 
-/// What the callback is given.
 struct Reading<'a> {
     visit: &'a mut dyn FnMut(&Header, &[u8]),
     breakloop: unsafe extern "C-unwind" fn(*mut Pcap),
@@ -29,21 +28,21 @@ struct Reading<'a> {
 }
 
 impl Handle {
-    /// Calls `visit` for each packet of one buffer, at most `limit` of them. The bytes are those of
-    /// the ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
+    /// Calls `visit` for each packet of one buffer, at most `limit` packets. The bytes lie in the
+    /// ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
     ///
     /// # Errors
-    /// What pcap_dispatch(3PCAP) says.
+    /// The reason of pcap_dispatch(3PCAP).
     ///
     /// # Panics
-    /// When `visit` does; packets that come after that in the same buffer may be lost.
+    /// When `visit` panics; later packets of the same buffer may then be lost.
     pub fn dispatch(
         &mut self,
         limit: Option<u32>,
         mut visit: impl FnMut(&Header, &[u8]),
     ) -> Result<Dispatched, Error> {
         if limit == Some(0) {
-            // To libpcap that means no limit.
+            // For libpcap, 0 means no limit.
             return Ok(Dispatched::Packets(0));
         }
         let limit = limit.map_or(-1, |limit| c_int::try_from(limit).unwrap_or(c_int::MAX));
@@ -55,7 +54,7 @@ impl Handle {
             panicked: None,
         };
         let user = (&raw mut reading).cast();
-        // SAFETY: the handle is activated; `user` is what the callback takes it for, and lives
+        // SAFETY: the handle is activated; `user` has the type that the callback expects, and lives
         // through the call.
         let status = unsafe { (functions.pcap_dispatch)(self.p(), limit, Some(callback), user) };
         if let Some(panicked) = reading.panicked {
@@ -69,19 +68,19 @@ impl Handle {
     }
 }
 
-/// Calls the closure. Its panic is carried past libpcap's frames, which are not made for it.
+/// Calls the closure. Catches its panic, which must not unwind through libpcap's frames.
 ///
 /// # Safety
-/// For libpcap, with a [`Reading`] as `user`.
+/// Only libpcap calls it, with a [`Reading`] as `user`.
 unsafe extern "C-unwind" fn callback(user: *mut u8, header: *const Header, bytes: *const u8) {
-    // SAFETY: `dispatch` gave a live Reading, which nobody else uses meanwhile.
+    // SAFETY: `dispatch` gave a live Reading, which no other code uses meanwhile.
     let reading = unsafe { &mut *user.cast::<Reading<'_>>() };
     if reading.panicked.is_some() {
         return;
     }
     // SAFETY: libpcap gives a header that is live during the call.
     let header = unsafe { &*header };
-    // SAFETY: and as many bytes as the header says.
+    // SAFETY: libpcap gives as many bytes as the header says.
     let bytes = unsafe { slice::from_raw_parts(bytes, header.caplen as usize) };
     let visited = panic::catch_unwind(AssertUnwindSafe(|| (reading.visit)(header, bytes)));
     if let Err(panicked) = visited {

@@ -1,4 +1,4 @@
-//! libpcap's structs, as they are on 64-bit systems.
+//! libpcap's structs, as laid out on 64-bit systems.
 
 use fanpcap_bpf::Classic;
 use std::ffi::c_uint;
@@ -15,9 +15,9 @@ pub struct Pcap {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// When it was captured: seconds since 1970.
+    /// When the packet was captured: seconds since 1970.
     pub seconds: i64,
-    /// Microseconds or nanoseconds of that, by the handle's [`Precision`](crate::Precision).
+    /// Microseconds or nanoseconds of the second, by the handle's [`Precision`](crate::Precision).
     pub fraction: i64,
     /// Bytes captured.
     pub caplen: u32,
@@ -25,15 +25,15 @@ pub struct Header {
     pub len: u32,
 }
 
-/// `struct pcap_stat`: counters since activation, which wrap.
+/// `struct pcap_stat`: counters since activation. They wrap around.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets that passed the filter, including dropped packets.
     pub received: u32,
-    /// Of these, lost because the ring was full.
+    /// Packets of `received` lost in a full ring.
     pub dropped: u32,
-    /// What the device dropped, for whomever.
+    /// Packets that the device dropped.
     pub interface_dropped: u32,
 }
 
@@ -41,14 +41,14 @@ pub struct Stats {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BpfProgram {
-    /// How many instructions it has.
+    /// The number of instructions.
     pub len: c_uint,
-    /// Where they are.
+    /// The first instruction.
     pub instructions: *mut Classic,
 }
 
 impl BpfProgram {
-    /// None, for pcap_compile(3PCAP) to fill in.
+    /// An empty filter, for pcap_compile(3PCAP) to fill in.
     pub(crate) const EMPTY: Self = Self {
         len: 0,
         instructions: null_mut(),
@@ -63,11 +63,11 @@ pub struct FanoutStat {
     pub size: usize,
     /// Which fields are known, `PCAP_FANOUT_STAT_*`.
     pub valid: u32,
-    /// The group joined.
+    /// The handle's group.
     pub group: i32,
-    /// Packets that reached this member, dropped ones included.
+    /// Packets that reached this member, including dropped packets.
     pub received: u64,
-    /// Of these, lost because this member's ring was full.
+    /// Packets of `received` lost in this member's full ring.
     pub dropped: u64,
     /// Sockets in the group.
     pub members: u64,
@@ -75,21 +75,22 @@ pub struct FanoutStat {
     pub group_received: u64,
     /// Sum of `dropped` over the members.
     pub group_dropped: u64,
-    /// Age of the oldest counters in the sums, nanoseconds; of the group's late fragments too.
+    /// Age of the oldest counters in the sums, nanoseconds. Also of the group's late fragments.
     pub group_age_ns: u64,
-    /// The steering program's counters, of this member.
+    /// This member's counters of the steering program.
     pub counters: [u64; 64],
-    /// Their sums over the members.
+    /// Sums of `counters` over the members.
     pub group_counters: [u64; 64],
     /// Later fragments that came before the first of their datagram.
     pub late: u64,
 }
 
 impl FanoutStat {
-    /// Bytes of the struct in the extension's first release, which had no counters of programs.
+    /// Size of the struct in the extension's first release, which had no counters of steering
+    /// programs.
     pub const FIRST_SIZE: usize = mem::offset_of!(Self, counters);
 
-    /// Of a member of this group; nothing is known yet.
+    /// An empty struct for a member of this group.
     pub fn new(size: usize, group: i32) -> Self {
         Self {
             size,
@@ -108,14 +109,14 @@ impl FanoutStat {
     }
 }
 
-/// What pcap_fanout_stats(3PCAP) knows of a member and its group.
+/// What pcap_fanout_stats(3PCAP) returns about a member and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FanoutStats {
     /// The group's number.
     pub group: i32,
-    /// Packets for this member since it joined, dropped ones included.
+    /// Packets for this member since it joined, including dropped packets.
     pub received: Option<u64>,
-    /// Of these, lost because its ring was full.
+    /// Packets of `received` lost in a full ring.
     pub dropped: Option<u64>,
     /// Sockets in the group, of all processes.
     pub members: Option<u64>,

@@ -1,4 +1,4 @@
-//! The system's libpcap with its functions, or why there is none.
+//! The system's libpcap with its functions, or the reason why it is missing.
 
 use crate::compiled;
 use crate::functions::{Functions, Symbols};
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The functions of the system's library; none where it lacks one, or there is no library.
+/// The functions of the system's library; `None` for each that is missing.
 #[derive(Debug)]
 pub struct System {
     library: Option<SystemLibrary>,
@@ -54,7 +54,7 @@ impl System {
     }
 
     /// Whether the call comes from the system's library itself, which the application has loaded on
-    /// its own: then it gets what it would without us.
+    /// its own. It then gets the result that it would get without us.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }
@@ -62,7 +62,7 @@ impl System {
     /// Compiles a filter expression; see [`crate::Library::compile`].
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's reason.
     pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, String> {
         if expression.contains('\0') {
             return Err("a zero byte in a filter expression".to_owned());

@@ -27,7 +27,7 @@ pub struct Options {
     pub nonblocking: bool,
     /// The wanted packets.
     pub direction: Direction,
-    /// Where the reader inserts a VLAN tag again, in bytes from the packet's begin.
+    /// Where the reader re-inserts a VLAN tag, in bytes from the packet's start.
     pub tag_at: Option<u8>,
 }
 
@@ -40,7 +40,7 @@ const NO_TAG: i8 = -1;
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,
-    /// Where the reader inserts a VLAN tag, or [`NO_TAG`].
+    /// Where the reader re-inserts a VLAN tag, or [`NO_TAG`].
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,
@@ -77,8 +77,8 @@ impl Wanted {
     }
 
     /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
-    /// The packet's bytes stay until the frame goes back to the kernel, or in `copied` until the
-    /// next packet.
+    /// The packet's bytes stay valid until the frame goes back to the kernel; those in `copied`,
+    /// until the next packet.
     #[inline]
     pub(crate) fn accept(
         &self,

@@ -1,9 +1,10 @@
 //! A ring that another member reads while its owner lives and has never read it.
 //!
-//! The word in which the owner notes when it looked for packets says so, with the number of frames
-//! that were taken from the ring. A borrower claims each frame in that word before it reads the
-//! frame. The owner ends this by any other value: from then on no claim succeeds, and the owner
-//! skips the frames that were claimed. So each frame is delivered once.
+//! The owner's word holds the time at which the owner last looked for packets. While the ring is
+//! borrowed, the word holds the number of frames taken from the ring instead. A borrower claims
+//! each frame in that word before it reads the frame. The owner takes its ring back by storing any
+//! other value: no later claim succeeds, and the owner skips the claimed frames. So each frame is
+//! delivered once.
 
 use fanpcap_linux::file::shared::Word;
 
@@ -13,7 +14,7 @@ const BORROWED: u64 = 1 << 63;
 /// The value of the word for a ring that its owner has never read.
 const NEVER: u64 = 0;
 
-/// The frames that were claimed, if the word's value says that the ring is borrowed. `u64::MAX`
+/// The number of claimed frames, if `value` says that the ring is borrowed. `u64::MAX` does not: it
 /// means that the owner waits for packets.
 pub fn claimed(value: u64) -> Option<u64> {
     (value & BORROWED != 0 && value != u64::MAX).then_some(value & !BORROWED)
@@ -24,32 +25,32 @@ pub fn claimed(value: u64) -> Option<u64> {
 pub struct Claims(Word);
 
 impl Claims {
-    /// Borrows the ring of a member that has never read it. A ring that a member before has
-    /// borrowed stays so. `None` where the owner reads.
+    /// Borrows the ring of a member that has never read it, or continues after an earlier borrower.
+    /// Returns `None` if the owner reads the ring.
     pub fn on(looked: &Word) -> Option<Self> {
         let is_new = looked.replace(NEVER, BORROWED);
         (is_new || claimed(looked.get()).is_some()).then(|| Self(looked.clone()))
     }
 
-    /// Frames that were claimed, by this borrower and those before; `None` when the owner has taken
-    /// its ring back.
+    /// Frames claimed by this borrower and the earlier ones; `None` when the owner has taken its
+    /// ring back.
     pub fn count(&self) -> Option<u64> {
         claimed(self.0.get())
     }
 
-    /// Claims the frame that comes after `taken` frames. False when the owner has taken its ring
-    /// back.
+    /// Claims the frame that comes after `taken` frames. Returns false when the owner has taken its
+    /// ring back.
     pub(crate) fn claim(&self, taken: u64) -> bool {
         self.0.replace(BORROWED | taken, BORROWED | (taken + 1))
     }
 }
 
-/// The owner of a ring looks for packets at `now_ns`, for the first time. Returns how many frames
-/// others have claimed; `None` where it has looked before.
+/// Notes that the owner of a ring looks for packets for the first time, at `now_ns`. Returns how
+/// many frames others have claimed; `None` if the owner has looked before.
 pub fn take_back(looked: &Word, now_ns: u64) -> Option<u64> {
     match looked.get() {
         NEVER if looked.replace(NEVER, now_ns) => Some(0),
-        // Another thread may have been faster, or a borrower.
+        // Another thread of the owner, or a borrower, may have been faster.
         value if value == NEVER || claimed(value).is_some() => claimed(looked.swap(now_ns)),
         _ => None,
     }

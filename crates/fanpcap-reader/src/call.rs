@@ -18,8 +18,8 @@ pub struct Packet {
     pub caplen: u32,
     /// Bytes on the wire.
     pub len: u32,
-    /// The packet's bytes: valid, and the application's to write to, until the next packet is asked
-    /// for.
+    /// The packet's bytes. They are valid, and the application may write to them, until it asks for
+    /// the next packet.
     pub data: *const u8,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Pause {
     End(End),
     /// The read goes on after this wait.
     Wait(Wait),
-    /// The one device of the merge is alone again: the read goes on without merging.
+    /// Only the lane of one device is left in the merge: the read goes on without merging.
     Alone,
 }
 
@@ -70,30 +70,30 @@ impl From<End> for Pause {
     }
 }
 
-/// What to wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
     /// Leave a busy ring alone for this time.
     Rest(Duration),
     /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),
-    /// Wait for so many packets of a device whose bit is set, but no longer than this time.
+    /// Wait until a device whose bit is set has got so many packets, but no longer than this time.
     Any(u64, Option<Duration>, u64),
 }
 
-/// One read, by pcap_dispatch(3PCAP) and its like.
+/// One read by pcap_dispatch(3PCAP) or a similar function.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// The read has had packets, or has waited for them: it need not wait again.
+    /// The read has found packets, or has waited for them: it need not wait again.
     pub(crate) begun: bool,
-    /// Whether the application's descriptor was readable when the read began; `None`: not asked.
+    /// Whether the application's descriptor was readable when the read began; `None`: not checked.
     pub(crate) woken: Option<bool>,
 }
 
 impl Call {
-    /// A read that delivers at most `max` packets. 0 and less mean all that are there.
+    /// A read that delivers at most `max` packets. 0 or a negative number means all available
+    /// packets.
     pub fn new(max: c_int) -> Self {
         Self {
             max: if max <= 0 { c_int::MAX } else { max },

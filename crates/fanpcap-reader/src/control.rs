@@ -16,23 +16,21 @@ use std::time::Duration;
 /// What the reading thread shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// One device or more.
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
-    /// Something was handed over since the reader looked, or wants its attention.
+    /// Another thread handed something over after the reader last looked, or needs the reader.
     has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
-    /// The latest delivery of a packet after its arrival; `None`: no limit
+    /// The longest time from a packet's arrival to its delivery; `None`: no limit
     /// (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
-    /// The descriptor for applications that call select(2) or poll(2) themselves, if it is not that
-    /// of the only port.
+    /// The descriptor for applications that call select(2) or poll(2) themselves, if it is not the
+    /// only port's descriptor.
     selectable: OnceLock<AnyOf>,
-    /// The application has asked for the descriptor.
     is_asked: AtomicBool,
-    /// The descriptor is readable, as packets are unread.
+    /// The descriptor is readable, because packets are unread.
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
     rejected: AtomicU64,
@@ -60,23 +58,23 @@ impl Control {
         })
     }
 
-    /// Makes the descriptor that [`Control::selectable`] returns, of several devices or one that
-    /// has company.
+    /// Makes the descriptor that [`Control::selectable`] returns. Needed for several devices, or
+    /// for one device whose member has group tasks.
     pub(crate) fn make_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
         let groups = self.timers().filter_map(TaskTimer::descriptor);
-        // Who comes second drops its own.
+        // If two threads get here, the second one drops its descriptor.
         let _ = self.selectable.set(AnyOf::new(devices.chain(groups))?);
         Ok(())
     }
 
-    /// Returns the descriptor to wait on, if it is not that of the only port. From the first call
-    /// on it is readable only when a read would deliver packets or attend to a company.
+    /// Returns the descriptor to wait on, if it is not the only port's. From the first call on it
+    /// is readable only when a read would deliver packets or run group tasks.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
         if is_first && has_group_tasks && self.selectable.get().is_none() {
-            // Best effort: without it the reader attends when it reads.
+            // Best effort: without the descriptor, the reader runs group tasks only when it reads.
             let _ = self.make_selectable();
         }
         let any = self.selectable.get()?;
@@ -86,13 +84,13 @@ impl Control {
         Some(any.fd())
     }
 
-    /// Whether the application waits on the one port's own descriptor, so that nothing but packets
-    /// wakes it.
+    /// Whether the application waits on the only port's own descriptor, so that only packets wake
+    /// it.
     pub(crate) fn waits_for_packets_alone(&self) -> bool {
         self.is_asked() && self.selectable.get().is_none()
     }
 
-    /// Whether the application waits by itself.
+    /// Whether the application waits by itself (select(2), poll(2)).
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
@@ -111,7 +109,7 @@ impl Control {
         self.announce_after(watched, due, 1);
     }
 
-    /// Makes the application's descriptor readable, as packets are unread.
+    /// Makes the application's descriptor readable, because packets are unread.
     pub(crate) fn announce_now(&self) {
         if self.is_asked() && !self.is_announced.load(Ordering::Relaxed) {
             self.announce_after(0, Some(Duration::ZERO), 1);
@@ -119,7 +117,7 @@ impl Control {
         }
     }
 
-    /// The same as [`Control::announce`], where the devices wait for so many packets.
+    /// Like [`Control::announce`], but the descriptor waits for `after` packets of a device.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -140,16 +138,16 @@ impl Control {
         }
     }
 
-    /// Asks the engine to wake the reader when so many packets have come to the devices whose bit
-    /// is set. False when the reader must not wait: packets are there.
+    /// Asks the engine to wake the reader when `after` packets have come to a device whose bit is
+    /// set. Returns false when packets are there already: then the reader must not wait.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
         watched.all(|(_, device)| device.port.arm(after))
     }
 
-    /// Gives the device of this index its company. False when the application waits on a descriptor
-    /// that does not tell of the company.
+    /// Gives group tasks to the device with this index. Returns false when the application waits on
+    /// a descriptor that does not become readable for group tasks.
     pub(crate) fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         let Some(device) = self.devices.get(device) else {
             return false;
@@ -157,7 +155,7 @@ impl Control {
         if device.timer.set(TaskTimer::new(tasks)).is_ok() {
             let descriptor = device.timer().and_then(TaskTimer::descriptor);
             if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
-                // Best effort, as in selectable().
+                // Best effort, as in `selectable`.
                 let _ = any.add(descriptor);
                 self.announce(u64::MAX, None);
             }
@@ -167,17 +165,16 @@ impl Control {
         !self.waits_for_packets_alone()
     }
 
-    /// The seats in the devices' companies.
     pub(crate) fn timers(&self) -> impl Iterator<Item = &TaskTimer> {
         self.devices.iter().filter_map(Device::timer)
     }
 
-    /// Whether the handle is a member of a group that may want something.
+    /// Whether the handle is a member of a group that may have tasks for the reader.
     pub(crate) fn has_group_tasks(&self) -> bool {
         self.timers().next().is_some()
     }
 
-    /// Has the reader attend to its companies next: a ring that it inherited is read to the end.
+    /// Makes the reader run its group tasks next: a ring that it inherited is read to the end.
     #[cold]
     #[inline(never)]
     pub(crate) fn call_groups(&self) {
@@ -185,14 +182,14 @@ impl Control {
         self.give_news();
     }
 
-    /// Has a busy reader look whether its company wants something.
+    /// Makes a busy reader check whether its group has tasks.
     pub(crate) fn call_tasks(&self) {
         if self.has_group_tasks() {
             self.give_news();
         }
     }
 
-    /// Has the reader look what is new before the next packet.
+    /// Makes the reader check for news before the next packet.
     pub(crate) fn give_news(&self) {
         self.has_news.store(true, Ordering::Release);
     }
@@ -202,7 +199,7 @@ impl Control {
         self.has_news.load(Ordering::Relaxed)
     }
 
-    /// What is given from here on is news once more.
+    /// Clears the flag. Whatever is handed over later sets it again.
     pub(crate) fn clear_news(&self) {
         self.has_news.swap(false, Ordering::Acquire);
     }
@@ -224,9 +221,9 @@ impl Control {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the application may have waited by itself and been woken before the read: then the
-    /// read does not wait. To be asked before anything is done for which the descriptor becomes
-    /// readable or ceases to be.
+    /// Whether the application may have waited by itself and been woken before the read. If so, the
+    /// read does not wait. Must be called before anything that changes whether the descriptor is
+    /// readable.
     pub(crate) fn was_woken(&self, call: &mut Call) -> bool {
         *call.woken.get_or_insert_with(|| self.has_woken())
     }
@@ -276,13 +273,11 @@ impl Control {
     }
 }
 
-/// The device of one ring.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) port: Arc<dyn Port>,
-    /// The device is down or gone.
     is_down: AtomicBool,
-    /// Set once, when the handle becomes a member of a group that has company for it.
+    /// Set once, when the handle becomes a member of a group that has tasks for the reader.
     timer: OnceLock<TaskTimer>,
 }
 
@@ -321,7 +316,7 @@ impl Device {
         Ok(())
     }
 
-    /// Has the reader ask the port about the device next.
+    /// Makes the reader ask the port about the device next.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_lost(&self) {

@@ -1,4 +1,4 @@
-//! A packet's bytes in memory that the application may write to, as it may in libpcap's ring: the
+//! A packet's bytes in memory that the application may write to, as it may in libpcap's ring. The
 //! kernel lets no process write to the records of a BPF program.
 
 use fanpcap_ring::LONGEST;
@@ -11,13 +11,13 @@ pub(crate) struct Copied(Box<[u8]>);
 const ROOM: usize = LONGEST as usize + 1;
 
 impl Copied {
-    /// Memory that no packet has touched is not there yet.
+    /// Allocates zeroed pages: the kernel provides a page when a packet first touches it.
     pub(crate) fn new() -> Self {
         Self(vec![0; ROOM].into_boxed_slice())
     }
 
-    /// Copies the first bytes of a packet, which the reader's cache has by now. No more than
-    /// [`LONGEST`].
+    /// Copies the first bytes of a packet, at most [`LONGEST`]. They are in the reader's cache by
+    /// now.
     #[inline]
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> *const u8 {
         let to = &mut self.0[..bytes.len()];
@@ -30,7 +30,7 @@ impl Copied {
     }
 }
 
-/// Copies N to 2N bytes, those in the middle twice, without a call of memcpy(3).
+/// Copies N to 2N bytes without a call of memcpy(3). Copies the bytes in the middle twice.
 #[inline(always)]
 fn both_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {

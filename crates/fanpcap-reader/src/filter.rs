@@ -1,5 +1,5 @@
-//! A filter's view of a packet in the ring. Used for packets that came before their filter was set,
-//! and for filters that the kernel does not take.
+//! A filter's view of a packet in the ring. The reader uses it for packets that came before their
+//! filter was set, and for filters that the kernel does not accept.
 //!
 //! libpcap's compiler uses the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`) for VLAN tags,
 //! direction and interface. A filter that reads values known only to the kernel, such as the mark,
@@ -15,7 +15,7 @@ pub struct View<'a> {
     /// The captured bytes, from the link-layer header on, without the VLAN tag that the kernel
     /// removed.
     pub data: &'a [u8],
-    /// The VLAN tag is among the captured bytes, behind the addresses. The filter does not see it
+    /// The VLAN tag is among the captured bytes, after the addresses. The filter does not see it
     /// there: it reads the packet as if the kernel had removed the tag.
     pub is_tag_inside: bool,
     /// The packet's length on the wire, without that tag.
@@ -33,7 +33,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns how many bytes of the packet `filter` keeps, by libpcap's rules; 0: none.
+    /// Returns how many bytes of the packet `filter` keeps, by libpcap's rules; 0: it rejects the
+    /// packet.
     #[inline]
     pub fn filtered(&self, filter: &[Classic]) -> u32 {
         bpf::run(filter, self, Shifts::Zero)
@@ -56,7 +57,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bytes at `at`, as they are without the tag that is inside.
+    /// The bytes at `at`, counted as if the tag inside the packet were removed.
     #[cold]
     #[inline(never)]
     fn around_tag<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
@@ -96,8 +97,8 @@ impl bpf::Packet for View<'_> {
             SKF_AD_IFINDEX => self.ifindex,
             SKF_AD_HATYPE => self.hatype.into(),
             SKF_AD_ALU_XOR_X => a ^ x,
-            // The whole control information, as the kernel loads it. libpcap's compiler masks the
-            // bits.
+            // The whole control information, as the kernel loads it. libpcap's compiler emits code
+            // that masks the bits.
             SKF_AD_VLAN_TAG => tag(|(_, tci)| tci),
             SKF_AD_VLAN_TAG_PRESENT => self.vlan.is_some().into(),
             SKF_AD_VLAN_TPID => tag(|(tpid, _)| tpid),

@@ -1,5 +1,5 @@
-//! The group as the reader of one of its members sees it. A reader knows nothing of the other
-//! members, but its thread is the one that can do something for the group.
+//! The group as the reader of one of its members sees it. A reader has no access to the other
+//! members, but only the reader's thread can run the group's tasks.
 
 use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
@@ -8,63 +8,65 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What the group of a member asks of the member's reader.
+/// Tasks that a member's group has for the member's reader.
 pub trait GroupTasks: Send + Sync {
-    /// A descriptor that poll(2) finds readable while the group wants something: a member is gone,
-    /// a newcomer knocks. It stays the same, and open, as long as the reader lives. It is an
-    /// epoll(7) instance or the like: who waits can't leave out the hang-up of a pipe.
+    /// A descriptor that poll(2) finds readable while the group has tasks: a member is gone, or a
+    /// newcomer asks for membership. The descriptor stays the same, and open, as long as the reader
+    /// lives. It is, for example, an epoll(7) instance, because poll(2) reports the hang-up of a
+    /// pipe even to a caller that does not ask for it.
     fn waits_on(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Does what the group wants. Afterwards the descriptor is not readable any more, or the answer
+    /// Runs the group's tasks. Afterwards the descriptor is not readable any more, or the result
     /// says when to call again.
     ///
-    /// The reading thread calls it, never within a callback. The first call comes when the
-    /// application looks for packets for the first time. Later calls come when the descriptor is
-    /// readable, or the time to call again has come. A reader that waits notices that at once, a
-    /// busy one about ten times a second. Signals are held back during the call.
+    /// Only the reading thread calls this function, never within a callback. The first call comes
+    /// when the application looks for packets for the first time. Later calls come when the
+    /// descriptor is readable, or when the time to call again has come. A waiting reader notices
+    /// that at once, a busy one about ten times a second. Signals are blocked during the call.
     fn attend(&self) -> TaskResult;
 
-    /// The member's device went down. The kernel links the group's sockets anew when it is up
-    /// again. The reader attends as soon as it can after it.
+    /// Notes that the member's device went down. The kernel links the group's sockets again when
+    /// the device is up. The reader then runs the group's tasks as soon as it can.
     fn note_down(&self);
 }
 
-/// Not of each company: all that it refers to would be in the library as text.
+/// Does not print the implementation: its `Debug` would put all its types into the library as text.
 impl fmt::Debug for dyn GroupTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("GroupTasks")
     }
 }
 
-/// What became of an attention.
+/// What the group's tasks leave to the reader.
 #[derive(Debug, Default)]
 pub struct TaskResult {
-    /// Rings of members that are dead or do not read, which this reader reads to the end from now
+    /// Rings of members that are dead or do not read. This reader reads them to the end from now
     /// on.
     pub inherited: Vec<Takeover>,
-    /// After how long to attend again, whatever the descriptor says. Until then nobody waits on the
-    /// descriptor: another member may hold the group's lock.
+    /// After how long to run the tasks again, whatever the descriptor says. Until then the reader
+    /// ignores the descriptor: another member may hold the group's lock.
     pub again: Option<Duration>,
-    /// After how long to attend at the latest, if the descriptor does not ask for it before. Unused
-    /// with `again`.
+    /// After how long to run the tasks at the latest, if the descriptor is not readable before.
+    /// Unused with `again`.
     pub latest: Option<Duration>,
-    /// Whether packets may not come any more: the reader asks the port.
+    /// Whether the device may deliver no more packets: the reader asks the port.
     pub is_lost: bool,
-    /// The first so many frames of the member's ring were read by others: the reader skips them.
+    /// How many frames at the start of the member's ring others have read: the reader skips them.
     pub skipped: Option<u64>,
 }
 
-/// Another member's ring, and where its new reader publishes how far it has come.
+/// Another member's ring, and where its new reader publishes how far it has read.
 pub struct Takeover {
-    /// What is unread.
+    /// The unread part of the ring.
     pub remains: Remains,
-    /// Where to publish it.
+    /// Where to publish the position.
     pub published: PublishedPosition,
-    /// Of a ring whose owner lives: how frames are claimed. All is read too when the owner takes
-    /// its ring back.
+    /// How to claim frames, if the ring's owner lives. When the owner takes its ring back, the ring
+    /// counts as read to the end.
     pub claims: Option<Claims>,
-    /// Called by the thread that reads when all is read, with how many frames this reader has
-    /// taken. Not called when the reader is closed before: the position says what is left.
+    /// The reading thread calls this function when the ring is read to the end, with the number of
+    /// frames that this reader has taken. If the reader is closed before, nobody calls it, and the
+    /// position says what is left.
     pub done: Box<dyn FnOnce(u64) + Send>,
 }
 
@@ -76,18 +78,18 @@ impl fmt::Debug for Takeover {
     }
 }
 
-/// The words that say how far a reader has come in its ring: who adopts the ring reads on from
-/// there.
+/// The words that say how far a reader has come in its ring. A member that takes over the ring
+/// reads on from there.
 #[derive(Clone, Debug)]
 pub struct PublishedPosition {
-    /// Set to the frames that were taken since the ring was made, before each is delivered.
+    /// The number of frames taken since the ring was made. Set before each frame is delivered.
     pub taken: Word,
-    /// Set to the ring's [`Mark`] with each block, before its first frame is taken.
+    /// The [`Mark`] of the block being read. Set before the first frame of each block is taken.
     pub mark: Word,
 }
 
 impl PublishedPosition {
-    /// What the words say.
+    /// The position in the words.
     pub fn get(&self) -> Position {
         Position {
             taken: self.taken.get(),

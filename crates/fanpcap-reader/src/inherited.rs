@@ -10,14 +10,14 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::{Remains, Stamp};
 use std::fmt;
 
-/// A lane to which nothing is added. Its packets have passed the dead member's filter in the
-/// kernel, so that the reader's own runs on each.
+/// A lane that gets no new frames. The kernel ran the dead member's filter on its packets, so the
+/// reader runs its own filter on each packet.
 pub(crate) struct Inherited {
     remains: Remains,
     intake: Intake,
-    /// What had been taken before.
+    /// Frames that were taken before this reader began.
     before: u64,
-    /// Of a ring whose owner lives.
+    /// How to claim frames, if the ring's owner lives.
     claims: Option<Claims>,
     done: Box<dyn FnOnce(u64) + Send>,
 }
@@ -40,7 +40,7 @@ impl Inherited {
             claims,
             done,
         } = takeover;
-        // Nobody rests while there is something to read.
+        // The reader does not rest while this ring has unread frames.
         let mut intake = Intake::new(Pace::frames(0), &remains);
         intake.show(published, &remains);
         let before = remains.taken();
@@ -65,7 +65,7 @@ impl Inherited {
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let taken = Some(self.remains.taken());
         if self.claims.as_ref().is_some_and(|it| it.count() != taken) {
-            // Its owner has taken the ring back.
+            // The owner has taken the ring back.
             return None;
         }
         let before = self.remains.mark();
@@ -76,9 +76,9 @@ impl Inherited {
         head
     }
 
-    /// Reads the next frame that there is. False when the application does not want it, or the
-    /// ring's owner has taken it back, or a dead member has left garbage: no reason for the read of
-    /// another to fail.
+    /// Reads the next frame, which must exist. Returns false in three cases: the application does
+    /// not want the packet, the ring's owner has taken the ring back, or a dead member has left
+    /// garbage. Garbage in another member's ring must not make this read fail.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_packet(&mut self, control: &Control, packet: &mut Packet) -> bool {
@@ -90,7 +90,6 @@ impl Inherited {
         read.unwrap_or(false)
     }
 
-    /// All is read.
     pub(crate) fn end(self) {
         let Self {
             remains,
@@ -99,7 +98,7 @@ impl Inherited {
             ..
         } = self;
         let taken = remains.taken().saturating_sub(before);
-        // The mapping keeps the socket alive.
+        // A mapping keeps the socket alive.
         drop(remains);
         done(taken);
     }

@@ -23,21 +23,21 @@ pub(crate) struct Lane {
     pub(crate) intake: Intake,
 }
 
-/// The steps that each frame of a ring passes.
+/// The state of the steps that each frame of a ring passes.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
     /// The published number of frames taken from the ring.
     shown: Option<Word>,
-    /// Where others read which block is being read.
+    /// Where other processes read which block is being read.
     shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher looks at the clock.
     look_at: u64,
-    /// Where packets of a ring are delivered from that is read-only.
+    /// Where packets of a read-only ring are copied to for delivery.
     copied: Option<Copied>,
-    /// The first so many frames were read by others.
+    /// How many frames at the start of the ring others have read.
     skipped: u64,
 }
 
@@ -47,9 +47,9 @@ struct Refilter {
     filter: Vec<Classic>,
     /// The number of blocks or frames left to run the filter on; `None`: all.
     left: Option<usize>,
-    /// By which a record says that the kernel has run the filter; 0: none says so.
+    /// The number by which a record says that the kernel has run the filter; 0: no record says so.
     number: u32,
-    /// Whether the engine has counted what is in the ring as received, as that of records does.
+    /// Whether the engine has counted the ring's packets as received, as it does with records.
     is_counted: bool,
 }
 
@@ -61,8 +61,9 @@ impl Refilter {
         has_passed || View::of(&frame).filtered(&self.filter) != 0
     }
 
-    /// Whether a packet that the filter rejects was no received one: if the kernel does not run the
-    /// filter. Where it does, such a packet came before the filter was set.
+    /// Whether a rejected packet must be subtracted from the received ones: it must if the kernel
+    /// does not run the filter, which it never does on outgoing packets. If the kernel runs it, a
+    /// rejected packet came before the filter was set.
     #[inline(never)]
     fn takes_back(&self, frame: Frame<'_>) -> bool {
         self.is_counted && (self.number == 0 || frame.link().pkttype == OUTGOING)
@@ -76,7 +77,6 @@ impl Lane {
         Self { ring, intake }
     }
 
-    /// Publishes counters from now on.
     pub(crate) fn set_publisher(&mut self, publisher: Box<Publisher>) {
         let taken = self.ring.taken();
         self.intake.show(publisher.position(), &self.ring);
@@ -84,8 +84,9 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, by
-    /// this number, only on packets that may have been in the ring before.
+    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, as
+    /// number `in_kernel`, the reader runs it only on packets that may have been in the ring
+    /// before.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: Option<u32>) {
         let (left, number) = match (in_kernel, self.ring.pending()) {
             (Some(_), Some(pending)) => (Some(pending), 0),
@@ -104,12 +105,12 @@ impl Lane {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
 
-    /// Passes over the first so many frames of the ring, which others have read.
+    /// Skips the first `frames` frames of the ring, which others have read.
     #[cold]
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
         if let Ring::Records(records) = &mut self.ring {
-            // The ring buffers say themselves how far they were read.
+            // Ring buffers record themselves how far they were read.
             records.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;
@@ -117,7 +118,6 @@ impl Lane {
         }
     }
 
-    /// Has the publisher look at the clock.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, control: &Control) {
@@ -138,8 +138,8 @@ impl Lane {
         self.intake.next_packet(&mut self.ring, control, packet)
     }
 
-    /// Returns the arrival time of the next frame, which the application may not want. Gives read
-    /// frames back to the kernel.
+    /// Returns the arrival time of the next frame, which the application may not want. Gives frames
+    /// that have been read back to the kernel.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         let mut is_marked = true;
@@ -171,10 +171,10 @@ impl Intake {
         }
     }
 
-    /// Shows from now on how far the reader of `ring` has come.
+    /// From now on publishes how far the reader of `ring` has come.
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
         self.shown_mark = Some(words.mark);
-        // Others may have read the ring before its owner does.
+        // Others may have read the ring before its owner does, and published a later position.
         let shown = words.taken.get();
         if shown <= ring.taken() || shown == u64::MAX {
             self.show_mark(ring);
@@ -183,7 +183,6 @@ impl Intake {
         self.shown = Some(words.taken);
     }
 
-    /// Runs a filter on all packets.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
         self.refilter = Some(Refilter {
             filter,
@@ -193,16 +192,17 @@ impl Intake {
         });
     }
 
-    /// Shows which block comes next: a frame of it is taken after that.
+    /// Publishes which block comes next, before a frame of the block is taken.
     #[inline]
     pub(crate) fn show_mark(&self, ring: &impl Layout) {
         if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown_mark) {
             if ring.taken() < self.skipped {
-                // The one who read these frames has shown a later block.
+                // The reader of these frames has published a later block.
                 return;
             }
             shown.set(mark.word());
-            // One thread's order of stores is what a killed thread leaves.
+            // If the thread is killed, what remains are its stores in the order in which it made
+            // them.
             compiler_fence(Ordering::Release);
         }
     }
@@ -275,7 +275,7 @@ impl Intake {
         accepted.map_err(corrupt)
     }
 
-    /// Gives read frames back to the kernel.
+    /// Gives frames that have been read back to the kernel.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);
@@ -292,7 +292,7 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
     };
     let next = publisher.look(taken);
     if publisher.take_has_told() {
-        // A busy reader, which does not wait on its company's descriptor, looks at it now.
+        // A busy reader does not wait on the group's descriptor, so it checks the descriptor now.
         control.call_tasks();
     }
     next

@@ -1,8 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
-//! A packet is delivered when no other device can still have an earlier one: each has a later
-//! packet, or its time-out, within which the kernel hands over what it has, is over. So order costs
-//! a bounded delay. It costs no packets: a ring that fills up is read without waiting.
+//! The merge delivers a packet when no other device can still have an earlier packet: each has a
+//! later one, or its time-out is over, within which the kernel hands over packets. So the order
+//! costs a bounded delay. It costs no packets: the reader empties a ring that fills up without
+//! waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -20,23 +21,23 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// How often the reader checks whether a ring fills up while its packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits by itself, where each check costs a call without
-/// packets.
+/// The same interval for an application that waits by itself: there each check costs the
+/// application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
-/// Where all rings have records, an engine wakes the reader earlier for so many packets in one of
-/// them. Of 1500 bytes each, they fill an eighth of the smallest ring that whole packets have by
-/// default.
+/// Where all rings have records, an engine wakes the reader early for so many packets in one ring.
+/// With 1500 bytes each, they fill an eighth of the smallest default ring for whole packets.
 const MANY: u64 = 256;
 
-/// The shortest wait for earlier packets there. Else the reader would wake for each packet that
-/// becomes old enough.
+/// The shortest wait for earlier packets in rings of records. Otherwise the reader would wake for
+/// each packet that becomes old enough.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// An application whose time-out is as long may get packets later by the waits above.
+/// An application with at least this time-out may get packets later by the waits above.
 const PATIENT: Duration = Duration::from_millis(10);
 
-/// How far a packet's time stamp can be ahead of the system's clock, if it is of that clock.
+/// How far a packet's time stamp may be ahead of the system's clock. Beyond that, the stamp is of
+/// another clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The lanes of at most 64 devices.
@@ -45,18 +46,17 @@ pub(crate) struct Merge {
     lanes: Vec<Lane>,
     /// Dead members' rings, which come after the lanes.
     inherited: Vec<Inherited>,
-    /// When each lane's next packet arrived, since 1970; `None` for an empty lane. Those of
-    /// `inherited` follow, which are never empty.
+    /// When each lane's next packet arrived, since 1970; `None` for an empty lane. The arrival
+    /// times of `inherited` follow; those are never `None`.
     heads: Vec<Option<Duration>>,
-    /// Whether the kernel may hand packets of a lane over late.
+    /// Whether the kernel may hand over packets of a lane late.
     is_late: bool,
     /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
-    /// Packets that are older than this, since 1970, may be delivered.
+    /// Packets older than this time, since 1970, may be delivered.
     horizon: Duration,
     /// Deliver the next packet without waiting for other devices.
     hurried: bool,
-    /// The time since 1970.
     clock: fn() -> Duration,
 }
 
@@ -71,7 +71,7 @@ enum Due {
 }
 
 impl Merge {
-    /// Merges lanes of which the kernel hands over each packet within `timeout`.
+    /// Merges lanes in which the kernel hands over each packet within `timeout`.
     pub(crate) fn new(lanes: Vec<Lane>, timeout: Option<Duration>) -> Self {
         let is_late = lanes.iter().any(|lane| lane.ring.is_late());
         let timeout = timeout.filter(|_| is_late);
@@ -96,22 +96,18 @@ impl Merge {
         }
     }
 
-    /// Reads dead members' rings too from now on.
     pub(crate) fn take_over(&mut self, inherited: impl Iterator<Item = Inherited>) {
         self.inherited.extend(inherited);
     }
 
-    /// Whether there is nothing to merge.
     fn is_alone(&self) -> bool {
         self.lanes.len() == 1 && self.inherited.is_empty()
     }
 
-    /// The lane of the first device.
     pub(crate) fn into_first(self) -> Option<Lane> {
         self.lanes.into_iter().next()
     }
 
-    /// The lane of the device with this index.
     pub(crate) fn lane(&mut self, device: usize) -> Option<&mut Lane> {
         self.lanes.get_mut(device)
     }
@@ -130,7 +126,6 @@ impl Merge {
         next.min()
     }
 
-    /// Whether all lanes have published all taken frames.
     fn has_published(&self) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.all(|lane| lane.intake.has_published(lane.ring.taken()))
@@ -205,13 +200,14 @@ impl Merge {
     ) -> Result<bool, End> {
         let after_lanes = lane.checked_sub(self.lanes.len());
         if let Some(inherited) = after_lanes.and_then(|lane| self.inherited.get_mut(lane)) {
-            // The lanes' own packets may be few.
+            // The lanes themselves may have few packets, so their publishers look at the clock
+            // here.
             self.lanes.iter_mut().for_each(|lane| lane.look(control));
             return Ok(inherited.next_packet(control, packet));
         }
         if self.lanes[lane].is_about_to_look() {
-            // Also for lanes without packets, whose publishers have no frame to look at
-            // the clock.
+            // Lanes without packets need this too: no frame makes their publishers look at the
+            // clock.
             self.handle_empty();
         }
         self.lanes[lane].next_packet(control, packet)
@@ -228,7 +224,7 @@ impl Merge {
         }
     }
 
-    /// The same for dead members' rings. Those that are read to their end go.
+    /// Does the same for dead members' rings. Removes each ring that is read to its end.
     #[cold]
     #[inline(never)]
     fn look_at_inherited(&mut self, control: &Control) {
@@ -245,7 +241,6 @@ impl Merge {
         }
     }
 
-    /// The earliest of the lanes' next packets.
     fn earliest(&self) -> Option<(usize, Duration)> {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
@@ -257,7 +252,8 @@ impl Merge {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;
         };
-        // Nothing would wake an application for a dead member's packet that is held back.
+        // An application that waits only for packets is not woken for a dead member's packet held
+        // back.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried
             || is_deaf
@@ -266,8 +262,8 @@ impl Merge {
         match if at_once { None } else { self.wait(time) } {
             None => Due::Now(lane),
             Some(Duration::ZERO) => {
-                // Before the clock was read, and after the lanes were, the kernel may have handed
-                // over earlier packets.
+                // The kernel may have handed over earlier packets after the lanes were read and
+                // before the clock was.
                 self.look(control);
                 self.earliest().map_or(Due::Never, |it| Due::Now(it.0))
             }
@@ -275,8 +271,8 @@ impl Merge {
         }
     }
 
-    /// How long a packet of this time must still wait for earlier ones; `None`: it need not wait.
-    /// Zero: it need not, by a clock that was read after the lanes.
+    /// How long a packet with this arrival time must still wait for earlier ones; `None`: it need
+    /// not wait. Zero: it need not wait either, but the clock was read after the lanes.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
         // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {
@@ -284,14 +280,14 @@ impl Merge {
         }
         let now = (self.clock)();
         if time > now + AHEAD {
-            // The time stamps are of another clock, so waiting has no meaning.
+            // The time stamps are of another clock, so waiting is useless.
             return None;
         }
         self.horizon = now.saturating_sub(self.delay);
         Some(time.saturating_sub(self.horizon))
     }
 
-    /// How to wait for packets that are earlier than one that is due after `longest`.
+    /// How to wait for packets that are earlier than a packet that is due after `longest`.
     fn wait_for_earlier(&self, control: &Control, longest: Duration) -> Wait {
         let is_patient = control.timeout.is_none_or(|timeout| timeout >= PATIENT);
         match is_patient && !control.is_asked() {
@@ -321,7 +317,6 @@ impl Merge {
     }
 }
 
-/// Whether a read without a packet ends now.
 fn ends(control: &Control, call: &Call) -> bool {
     let may_be_empty = control.is_nonblocking() || control.may_be_empty(call);
     call.delivered > 0 || (call.begun && may_be_empty)

@@ -1,4 +1,5 @@
-//! What a reader asks of the engine that fills its ring. None of these calls is made per packet.
+//! What a reader needs from the engine that fills its ring. The reader makes none of these calls
+//! per packet.
 
 use std::error::Error;
 use std::ffi::c_short;
@@ -10,17 +11,17 @@ pub trait Port: Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
-    /// Whether that descriptor is the handle's packet socket, which the application may poll(2) and
-    /// send on as well.
+    /// Whether that descriptor is the handle's packet socket, on which the application may call
+    /// poll(2) and send packets.
     fn is_socket(&self) -> bool {
         true
     }
 
     /// Asks the engine to make the descriptor readable when `after` more packets have come. The
-    /// reader asks for it before it waits, and when a read ends that leaves nothing unread to an
-    /// application that waits by itself. False when the reader must not wait: as many have come
-    /// since, or a packet is unread and `after` is 1. An engine whose descriptor is readable
-    /// whenever packets come has nothing to do.
+    /// reader calls it before it waits. For an application that waits by itself, the reader also
+    /// calls it when a read ends and leaves nothing unread. Returns false when the reader must not
+    /// wait: as many packets have come since, or `after` is 1 and a packet is unread. An engine
+    /// whose descriptor is always readable when packets come has nothing to do.
     fn arm(&self, _after: u64) -> bool {
         true
     }
@@ -33,7 +34,7 @@ pub trait Port: Send + Sync {
     /// device went down. [`LinkState::Up`] does not mean that a device which was down is up again.
     ///
     /// # Errors
-    /// Why no more packets can be read.
+    /// The reason why no more packets can be read.
     fn check(&self, found: c_short) -> Result<LinkState, ReadError>;
 
     /// Whether the device is up. The reader asks every millisecond while the device is down.
@@ -70,13 +71,13 @@ pub enum LinkState {
 /// The kernel's counters since the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStatistics {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets that passed the filter, including dropped packets.
     pub received: u64,
     /// Packets lost because the ring was full.
     pub dropped: u64,
 }
 
-/// Why packets can't be read, as the ring or the port reports it.
+/// Why packets can't be read, as the ring or the port reports.
 #[derive(Debug)]
 pub struct ReadError(Box<dyn Error + Send + Sync>);
 

@@ -1,9 +1,9 @@
-//! Publishes the counters of a reader's member: the frames taken from the ring, with each packet;
-//! the kernel's counters, about ten times a second.
+//! Publishes the counters of a reader's member: the number of frames taken from the ring, with each
+//! packet; the kernel's counters, about ten times a second.
 //!
-//! The kernel shows a socket's counters only to the socket's owner, and clears them when they are
-//! read. So the reader reads them itself, without the system's library. The publisher looks at the
-//! clock once in many frames, and when the ring is empty.
+//! The kernel shows a socket's counters only to the socket's owner, and clears them at each read.
+//! So the reader reads them itself, without the system's library. The publisher looks at the clock
+//! once in many frames, and when the ring is empty.
 
 use crate::group_tasks::PublishedPosition;
 use crate::port::Port;
@@ -20,11 +20,11 @@ use std::time::Duration;
 pub struct PublishedCounters {
     /// How far the reader has come in the ring.
     pub position: PublishedPosition,
-    /// Packets received, by the reader's reads of the kernel's counters. The reader adds to it.
+    /// Packets received, by the kernel's counters. The reader adds to it at each read of those.
     pub received: Word,
-    /// Packets dropped, likewise.
+    /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
-    /// One higher from the read of the kernel's counters until they are added.
+    /// Incremented while the reader has read the kernel's counters and not yet added them.
     pub reading: Word,
     /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
@@ -35,7 +35,7 @@ pub struct PublishedCounters {
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
     /// while it waits for them.
     pub looked_ns: Word,
-    /// Publishes more counters, each time that the kernel's counters are published.
+    /// Further counters, published each time the kernel's counters are.
     pub more: Option<Arc<dyn Publish>>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) const WAITS: u64 = u64::MAX;
 /// The longest time between two reads of the kernel's counters while packets come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The shortest wait for the next publication. A tick of the coarse clock is some milliseconds.
+/// The shortest wait for the next publication. The coarse clock's tick is some milliseconds.
 const SHORTEST: Duration = Duration::from_millis(2);
 
 /// The most frames from one look at the clock to the next.
@@ -71,19 +71,17 @@ const STRIDE: u64 = 64;
 /// clock with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// The publisher of one lane.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     kept: PublishedCounters,
     port: Arc<dyn Port>,
     /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
-    /// Time of the last publication.
     asked_ns: u64,
     /// Time of the last look at the clock, and the frames until the next one.
     looked_ns: u64,
     stride: u64,
-    /// It has published, and nobody has asked since.
+    /// It has published since the last call of `take_has_told`.
     has_told: bool,
 }
 
@@ -101,12 +99,10 @@ impl Publisher {
         }
     }
 
-    /// Where how far the reader has come is shown.
     pub(crate) fn position(&self) -> PublishedPosition {
         self.kept.position.clone()
     }
 
-    /// Whether it has published since the last call.
     pub(crate) fn take_has_told(&mut self) -> bool {
         mem::take(&mut self.has_told)
     }
@@ -132,7 +128,7 @@ impl Publisher {
         if has_published && !self.goes_on() {
             return None;
         }
-        // With the coarse clock, a reader that waits all the time would wake too early each time.
+        // With the coarse clock, a reader that always waits would wake too early each time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {
@@ -155,12 +151,11 @@ impl Publisher {
         self.asked == Some(taken)
     }
 
-    /// Whether counters change while no packet comes.
     fn goes_on(&self) -> bool {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// Publishes the further counters only, because the kernel's can't have changed.
+    /// Publishes only the further counters, because the kernel's can't have changed.
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();
@@ -174,8 +169,8 @@ impl Publisher {
         self.kept.idle_taken.set(taken);
     }
 
-    /// Notes that the application begins to wait for packets (`waits`), or has waited. A wait that
-    /// siglongjmp(3) has left lasts until the next read.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited. If the
+    /// application leaves a wait by siglongjmp(3), the wait counts until the next read.
     pub(crate) fn note_wait(&self, waits: bool) {
         let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);
@@ -183,8 +178,8 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // Between the read and the page, packets are counted nowhere. A signal handler that
-            // asks for counters, or leaves by siglongjmp(3), must not run meanwhile.
+            // Between the read and the page, packets are counted nowhere. During that time no
+            // signal handler may run: it could ask for counters, or leave by siglongjmp(3).
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {
@@ -199,7 +194,7 @@ impl Publisher {
                 more.publish();
             }
         }
-        // Also after a failure, which may last: an idle reader need not wake for it.
+        // Set also after a failure, which may last: an idle reader need not wake for it.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
         self.has_told = true;
@@ -210,7 +205,7 @@ fn since(then_ns: u64, now_ns: u64) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(then_ns))
 }
 
-/// Frames until the next look at the clock, when the `last` many took this long.
+/// Frames until the next look at the clock, if the `last` frames took this long.
 fn stride(last: u64, took: Duration) -> u64 {
     if took > SLOW {
         1
@@ -226,7 +221,6 @@ mod tests {
     use fanpcap_linux::file::shared;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Counts its publications.
     #[derive(Debug)]
     struct Times {
         told: AtomicU32,

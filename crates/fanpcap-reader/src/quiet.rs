@@ -1,15 +1,13 @@
-//! A device of tests, which is up and has nothing to say.
+//! A device for tests, which is up and gets no packets.
 
 use crate::port::{LinkState, Port, PortStatistics, ReadError};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// Its port.
 #[derive(Debug)]
 pub(crate) struct Quiet {
     fd: UnixStream,
-    /// Whether there are counters to take.
     is_counted: bool,
 }
 

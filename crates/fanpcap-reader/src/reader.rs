@@ -24,7 +24,7 @@ use std::{io, mem};
 /// A ring with its engine.
 #[derive(Debug)]
 pub struct Input {
-    /// The ring, of which nothing has been read.
+    /// The ring. Nothing has been read from it.
     pub ring: Ring,
     /// The ring's engine.
     pub port: Arc<dyn Port>,
@@ -48,11 +48,10 @@ pub struct Reader {
 #[derive(Debug)]
 struct NewFilter {
     filter: Vec<Classic>,
-    /// Whether the kernel runs the filter too: its number in records.
+    /// The number by which records name the filter, if the kernel runs it too.
     in_kernel: Option<u32>,
 }
 
-/// The most devices of one handle.
 const MOST: usize = u64::BITS as usize;
 
 const E2BIG: i32 = 7;
@@ -61,11 +60,10 @@ const E2BIG: i32 = 7;
 #[derive(Debug)]
 struct State {
     lanes: Lanes,
-    /// The application's filter, if it has set one, for rings that are inherited.
+    /// The application's filter, if it has set one. Inherited rings need it.
     filter: Option<Vec<Classic>>,
 }
 
-/// What is read.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -94,7 +92,6 @@ impl State {
         self.filter = Some(filter);
     }
 
-    /// The lane of the device that has this index.
     fn lane(&mut self, device: usize) -> Option<&mut Lane> {
         match &mut self.lanes {
             Lanes::One(lane) => Some(lane).filter(|_| device == 0),
@@ -102,7 +99,7 @@ impl State {
         }
     }
 
-    /// Reads dead members' rings too from now on, of a device with this time-out.
+    /// From now on also reads dead members' rings. `timeout`: the device's.
     #[cold]
     #[inline(never)]
     fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
@@ -118,7 +115,7 @@ impl State {
         self.lanes = Lanes::Several(merge);
     }
 
-    /// Has nothing left to merge.
+    /// Stops merging: only the first lane is left.
     fn settle(&mut self) {
         self.lanes = match self.take_lanes() {
             Lanes::Several(merge) => match merge.into_first() {
@@ -129,7 +126,7 @@ impl State {
         };
     }
 
-    /// Leaves nothing to be read.
+    /// Takes the lanes out and leaves an empty merge.
     #[cold]
     #[inline(never)]
     fn take_lanes(&mut self) -> Lanes {
@@ -156,7 +153,7 @@ impl Reader {
     /// A reader of several rings, which delivers their packets in the order of time.
     ///
     /// # Errors
-    /// `E2BIG` for more than 64 rings; else as [`Reader::new`].
+    /// `E2BIG` for more than 64 rings; otherwise as [`Reader::new`].
     pub fn of_several(inputs: Vec<Input>, options: &Options) -> io::Result<Self> {
         if inputs.len() > MOST {
             return Err(io::Error::from_raw_os_error(E2BIG));
@@ -188,14 +185,14 @@ impl Reader {
         }
     }
 
-    /// Reads the next packet of a read into `packet`.
+    /// Reads the next packet into `packet`.
     ///
     /// # Errors
-    /// Why the read ends without a packet.
+    /// The reason why the read ends without a packet.
     ///
     /// # Safety
-    /// No other thread is in this function meanwhile. A thread that has left it by longjmp(3) does
-    /// not count.
+    /// No other thread is in this function meanwhile. A thread that left it by longjmp(3) does not
+    /// count.
     #[inline]
     #[expect(
         unsafe_code,
@@ -234,7 +231,6 @@ impl Reader {
         }
     }
 
-    /// Reads the next packet, if there is one.
     #[inline]
     fn attempt(
         &self,
@@ -254,7 +250,7 @@ impl Reader {
     #[cold]
     #[inline(never)]
     fn take_news(&self, state: &mut State, call: &mut Call) {
-        // Reset the flag first: a later hand-over sets it again.
+        // Reset the flag first: a later handover sets it again.
         self.control.clear_news();
         if let Some(filter) = self.filter.take() {
             state.set_filter(*filter);
@@ -264,14 +260,14 @@ impl Reader {
                 lane.set_publisher(publisher);
             }
         }
-        // An application that waits by itself may have been woken for what the companies want, and
-        // does not expect the read to wait.
+        // An application that waits by itself may have been woken for group tasks. It does not
+        // expect the read to wait.
         let was_woken = self.control.has_group_tasks() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
 
-    /// Does what the companies want, if one wants something. False when none does. All are attended
-    /// to, in the order of the devices: what is done for the first one may concern the others.
+    /// Runs group tasks, if a group has any. Returns false when no group has tasks. Runs the tasks
+    /// of all devices, in the order of the devices: the first one's tasks may concern the others.
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
@@ -283,7 +279,7 @@ impl Reader {
                 continue;
             };
             // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
-            // leave no group's lock locked, and no ring to nobody.
+            // not leave a group's lock locked or a ring without a reader.
             let _signals = Blocked::new();
             let attention = timer.attend();
             if let (Some(frames), Some(lane)) = (attention.skipped, state.lane(index)) {
@@ -298,7 +294,6 @@ impl Reader {
         true
     }
 
-    /// All that was inherited is read.
     #[cold]
     #[inline(never)]
     fn settle(&self, state: &mut State) {
@@ -306,15 +301,16 @@ impl Reader {
         self.control.announce(u64::MAX, None);
     }
 
-    /// Replaces the filter. `in_kernel`: the engines run it already, those that write records by
-    /// this number, which is not 0. Without a number, the reader runs it on each record.
+    /// Replaces the filter. `in_kernel`: the engines run the filter already, and engines that write
+    /// records name it by this number, which is not 0. Without a number, the reader runs the filter
+    /// on each record.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: Option<u32>) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.control.give_news();
     }
 
-    /// Publishes the counters of the member that this device has just become, from the next read
-    /// on. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
+    /// From the next read on, publishes the counters of the member that this device has just
+    /// become. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -325,13 +321,13 @@ impl Reader {
         }
     }
 
-    /// Attends, from the next read on, to the company of the member that the device of this index
-    /// has just become; once a device. A reader that never waits attends only where it
-    /// [`keep`](Reader::keep)s counters too.
+    /// From the next read on, runs the group tasks of the member that the device with this index
+    /// has just become. Called once for each device. A reader that never waits runs them only if it
+    /// also [`keep`](Reader::keep)s counters.
     ///
-    /// False when the application has asked for the descriptor to wait on before: that stays the
-    /// port's own, so that the application reads, and the reader attends, when packets come and not
-    /// before.
+    /// Returns false when the application has already got the port's own descriptor to wait on. The
+    /// application keeps that descriptor, so it reads, and the reader runs the tasks, only when
+    /// packets come.
     pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         self.control.attend_to(device, tasks)
     }
@@ -341,7 +337,7 @@ impl Reader {
         self.control.break_loop();
     }
 
-    /// Wakes a waiting reader, so that it computes anew what to publish and how long to wait.
+    /// Wakes a waiting reader, so that it decides again what to publish and how long to wait.
     pub fn nudge(&self) {
         self.control.wake.signal();
     }
@@ -356,7 +352,7 @@ impl Reader {
         self.control.wanted.set_direction(direction);
     }
 
-    /// Sets where VLAN tags are inserted again, if they are.
+    /// Sets where the reader re-inserts VLAN tags, if it does.
     pub fn set_tag_at(&self, at: Option<u8>) {
         self.control.wanted.set_tag_at(at);
     }
@@ -367,14 +363,14 @@ impl Reader {
         self.control.is_net_down()
     }
 
-    /// The descriptor to wait on, if it is not that of the only port. From the first call on it is
-    /// readable only when a read would deliver packets or attend to a company.
+    /// The descriptor to wait on, if it is not the only port's. From the first call on it is
+    /// readable only when a read would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
 
-    /// Packets of the XDP engine, by its count of received ones, that the reader's filter has
-    /// rejected: the kernel filters none that the host sends.
+    /// Packets that the XDP engine counted as received and the reader's filter rejected: the kernel
+    /// does not filter the packets that the host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }
@@ -389,8 +385,7 @@ impl Reader {
     }
 }
 
-/// Ends a read whose wait ended with `end`, unless the merge holds packets back: then it delivers
-/// those first.
+/// Ends a read with `end`, unless the merge holds packets back: then it delivers those first.
 #[cold]
 #[inline(never)]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {

@@ -2,43 +2,44 @@
 //!
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
 //! the reader for each packet, which costs the kernel as much as the delivery. The reader learns
-//! from the kernel's time stamps how fast the ring fills, and looks at no clock.
+//! the ring's fill rate from the kernel's time stamps, without reading a clock.
 //!
-//! A reader of records that never rests would follow the BPF program from record to record, and
-//! both would wait for each other's cache lines.
+//! Without rests, a reader of records would follow the BPF program from record to record, and both
+//! would wait for each other's cache lines.
 
 use fanpcap_ring::{Closed, Drained, Stamp};
 use std::time::Duration;
 
-/// The share of a ring that may fill during a rest. A burst at this many times the rate still fits.
+/// The part of a ring that may fill during a rest is 1/`SHARE`. A burst of `SHARE` times the rate
+/// still fits.
 const SHARE: u64 = 8;
 
-/// The share of a ring of [`LARGE`] blocks or more, which has 8 MiB. What stays free during a rest
+/// The same for a ring of [`LARGE`] blocks (8 MiB) or more. The part that stays free during a rest
 /// is three times the whole ring of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
-/// The longest rest of a reader of blocks, which the application's time-out may shorten.
+/// The longest rest of a reader of blocks. The application's time-out may shorten it.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// The longest rest in immediate mode: a packet is late by less than a millisecond, and only when
+/// The longest rest in immediate mode. A packet is late by less than a millisecond, and only when
 /// packets come fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
-/// The same for a reader of records, which costs little when it is woken often. The kernel adds
-/// some 50 microseconds (`PR_SET_TIMERSLACK`), so that a packet is late by less than 100.
+/// The same for a reader of records, for which frequent wake-ups are cheap. The kernel adds some 50
+/// microseconds (`PR_SET_TIMERSLACK`), so a packet is late by less than 100.
 const LONGEST_FOR_RECORD: Duration = Duration::from_micros(30);
 
-/// How long an application that waits by itself waits for many records at most.
+/// The longest time that an application that waits by itself waits for many records.
 pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 
 /// The least frames or records of a rest.
 const LEAST: u64 = 16;
 
-/// The least records for which an application that waits by itself is told to wait.
+/// The fewest records for which an application that waits by itself waits.
 const LEAST_TOLD: u64 = 4;
 
-/// A ring of records is large from this many bytes on.
+/// A ring of records is large if it has at least this many bytes.
 const LARGE_LEN: usize = 8 << 20;
 
 /// The rate at which a ring fills, in blocks, frames or records.
@@ -46,13 +47,11 @@ const LARGE_LEN: usize = 8 << 20;
 pub(crate) struct Pace {
     /// The most that may fill during a rest.
     most: u64,
-    /// A rest in which fewer than this many fill is not worth its cost.
+    /// A rest during which fewer than this many would fill is not worth its cost.
     least: u64,
     longest: Duration,
-    /// Blocks or frames without a gap of their own: there are fewer gaps between the stamps than
-    /// blocks or frames.
+    /// Blocks or frames without a gap of their own: n stamps of frames have n - 1 gaps.
     without_gap: u64,
-    /// Blocks or frames since the last rest.
     passed: u64,
     first: Stamp,
     last: Stamp,
@@ -61,18 +60,18 @@ pub(crate) struct Pace {
     records: Option<Box<Fill>>,
 }
 
-/// How fast records fill a ring of bytes. The time from one snapshot to the next counts, so that
-/// the rate is known however few records a snapshot has.
+/// How fast records fill a ring of bytes. The time between snapshots counts, so the rate is known
+/// even if snapshots have few records.
 #[derive(Debug, Default)]
 struct Fill {
     /// The most bytes that may fill during a rest.
     room: u64,
-    /// What has filled in `span` nanoseconds.
+    /// The bytes that filled in `span` nanoseconds.
     bytes: u64,
     span: u64,
     /// The stamp of the last record; 0: none.
     last: u64,
-    /// What an application that waits by itself was told last: how long, and for how many bytes.
+    /// The newest limit for an application that waits by itself: how long, and how many bytes.
     told: Option<(Duration, u64)>,
 }
 
@@ -129,13 +128,11 @@ impl Pace {
         }
     }
 
-    /// Counts a block that has been read.
     pub(crate) fn handle_block(&mut self, closed: Closed) {
         self.pass(closed.first, closed.last);
         self.busy = closed.full;
     }
 
-    /// Counts a frame that has been read.
     #[inline]
     pub(crate) fn handle_frame(&mut self, stamp: Stamp) {
         self.pass(stamp, stamp);
@@ -160,8 +157,8 @@ impl Pace {
         fill.last = drained.last_ns;
     }
 
-    /// Returns how long the reader of a ring of records may rest, at most `limit`; `None`: it must
-    /// not, as fewer than `least` records would fill.
+    /// Returns how long the reader of a ring of records may rest, at most `limit`. `None`: it must
+    /// not rest, because fewer than `least` records would fill meanwhile.
     #[cold]
     #[inline(never)]
     fn rest_of_records(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
@@ -179,7 +176,7 @@ impl Pace {
     }
 
     /// How long an application that waits by itself may wait, at most `longest`, and how many
-    /// records will come meanwhile. `None`: it waits for the next record.
+    /// records will come meanwhile. `None`: the application waits for the next record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
@@ -194,8 +191,8 @@ impl Pace {
         rest.zip(coming(passed))
     }
 
-    /// How long the reader rests for an application that was told to wait and reads before half of
-    /// the bytes have come for which it was to wait: so it does not wait by itself after all.
+    /// How long the reader rests if the application reads before half of the expected bytes have
+    /// come: then the application does not wait by itself after all.
     #[cold]
     #[inline(never)]
     pub(crate) fn rest_early(&mut self, unread: u64) -> Option<Duration> {
@@ -212,8 +209,8 @@ impl Pace {
         self.passed += 1;
     }
 
-    /// Returns how long the reader of the empty ring may rest, at most `limit`; `None`: it must
-    /// not.
+    /// Returns how long the reader of the empty ring may rest, at most `limit`; `None`: it must not
+    /// rest.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
         if self.records.is_some() {
             return self.rest_of_records(limit, self.least);
@@ -291,7 +288,7 @@ mod tests {
         );
     }
 
-    /// The pace after snapshots of `records` each, every `microseconds`.
+    /// The pace after snapshots of `records` records each, one every `microseconds`.
     fn after_snapshots(timeout: Option<Duration>, records: u64, microseconds: u64) -> Pace {
         let mut pace = Pace::records(LARGE_LEN, timeout);
         for snapshot in 1..=3 {
@@ -308,7 +305,7 @@ mod tests {
     fn a_reader_of_records_rests_while_a_part_of_its_ring_fills() {
         let rest =
             |limit, records, microseconds| after_snapshots(None, records, microseconds).rest(limit);
-        // A quarter of the ring has 2048 of these.
+        // A quarter of the ring holds 2048 of these records.
         assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(2000)));
         assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
         let limit = Some(Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! A ring in either layout. All code that depends on the layout is in this file, except the order
-//! of the steps of a read (`single`).
+//! A ring in any layout. This file has all code that depends on the layout, except the order of the
+//! steps of a read (`single`).
 
 use crate::rest::Pace;
 use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Records, Remains, Stamp};
@@ -16,12 +16,12 @@ pub enum Ring {
     Records(Records),
 }
 
-/// The steps of each packet, compiled for each layout.
+/// The steps for each packet, compiled for each layout.
 pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// Which block is being read, or comes next, where there are blocks.
+    /// The block that is being read, or comes next, if the layout has blocks.
     fn mark(&self) -> Option<Mark>;
 
     /// The next frame, if there is one.
@@ -30,7 +30,7 @@ pub(crate) trait Layout {
     /// Gives the frame or block that has been read back to the kernel.
     fn release(&mut self, pace: &mut Pace);
 
-    /// Whether nobody may write to the frames.
+    /// Whether no process may write to the frames.
     fn is_read_only(&self) -> bool;
 }
 
@@ -100,7 +100,7 @@ impl Layout for Records {
         self.taken()
     }
 
-    /// The ring buffers themselves say how far they were read.
+    /// Ring buffers record themselves how far they were read.
     #[inline]
     fn mark(&self) -> Option<Mark> {
         None
@@ -191,7 +191,7 @@ impl Layout for Ring {
 
 impl Ring {
     /// The blocks or frames whose packets may have passed a filter that has just been replaced.
-    /// `None` where each packet says which filter it has passed.
+    /// `None` if each packet says which filter it has passed.
     pub(crate) fn pending(&self) -> Option<usize> {
         match self {
             Self::V2(frames) => Some(frames.pending()),
@@ -200,8 +200,8 @@ impl Ring {
         }
     }
 
-    /// Returns the arrival time of the next packet, if there is one. Gives read frames or blocks
-    /// back, and calls `released` for each.
+    /// Returns the arrival time of the next packet, if there is one. Gives frames or blocks that
+    /// have been read back to the kernel, and calls `released` for each.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
             Self::V2(frames) => {
@@ -234,7 +234,7 @@ impl Ring {
         }
     }
 
-    /// Whether packets can be in the ring and the kernel does not hand them over yet.
+    /// Whether the ring can have packets that the kernel does not hand over yet.
     pub(crate) fn is_late(&self) -> bool {
         !matches!(self, Self::Records(_))
     }
@@ -248,7 +248,7 @@ impl Ring {
         }
     }
 
-    /// The pace of this ring's rests, where the engine hands over packets within `timeout`; 0 is
+    /// The pace of the rests at this ring, if the engine hands over packets within `timeout`; 0 is
     /// immediate mode.
     pub(crate) fn pace(&self, timeout: Option<Duration>) -> Pace {
         match self {

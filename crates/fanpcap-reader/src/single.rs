@@ -9,7 +9,6 @@ use crate::ring::{Layout, Ring};
 use fanpcap_ring::{Blocks, Frames, Records};
 use std::time::Duration;
 
-/// Reads the lane's next packet, if there is one.
 #[inline]
 pub(crate) fn next(
     lane: &mut Lane,
@@ -35,7 +34,7 @@ fn next_of_blocks(
 ) -> Result<(), Pause> {
     loop {
         if !blocks.open() {
-            // An application that waits by itself may have been woken for its company.
+            // An application that waits by itself may have been woken for group tasks.
             let may_be_woken = control.may_be_empty(call) && control.has_group_tasks();
             let may_be_empty = may_be_woken || !control.waits_for_ever();
             return Err(starve(blocks, intake, control, call, may_be_empty));
@@ -81,8 +80,8 @@ fn next_of_frames(
     }
 }
 
-/// A read ends with the snapshot that it has read, so that it has an end where packets come faster
-/// than the application takes them.
+/// Ends a read at the end of the snapshot that it has read. Otherwise the read would not end if
+/// packets come faster than the application takes them.
 #[inline(never)]
 fn next_of_records(
     records: &mut Records,
@@ -96,7 +95,7 @@ fn next_of_records(
             begin(records, intake, control, call)?;
         }
         if call.is_done() || control.is_broken() {
-            // The packet that was delivered last stays where it is.
+            // The last delivered packet stays in the ring.
             announce_unread(control);
             control.check_end(call)?;
         }
@@ -105,7 +104,7 @@ fn next_of_records(
             call.begun = true;
             return Ok(());
         }
-        // A snapshot may have nothing left but what the call before this one has read.
+        // The rest of a snapshot may be only the packet that the previous call delivered.
         call.begun |= records.taken() != before;
         if records.is_spent() {
             end_snapshot(records, intake);
@@ -132,7 +131,7 @@ fn begin(
     control: &Control,
     call: &mut Call,
 ) -> Result<(), Pause> {
-    // An application that the descriptor has woken does not expect the read to wait.
+    // An application that was woken by the descriptor does not expect the read to wait.
     if !call.begun && !records.is_ready() && control.was_woken(call) {
         call.begun = true;
         return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
@@ -158,7 +157,7 @@ fn begin(
     Err(pause)
 }
 
-/// Arms the descriptor for an application that waits by itself, after a read that has left nothing
+/// Arms the descriptor for an application that waits by itself, after a read that left nothing
 /// unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
@@ -170,7 +169,7 @@ fn announce(intake: &mut Intake, control: &Control) {
     }
 }
 
-/// The same after a read that may have left something unread.
+/// The same after a read that may have left packets unread.
 #[cold]
 #[inline(never)]
 fn announce_unread(control: &Control) {
@@ -186,8 +185,8 @@ fn timeout_of(control: &Control) -> Option<Duration> {
     control.timeout.filter(|timeout| !timeout.is_zero())
 }
 
-/// Handles an empty ring. The read ends if it has delivered a packet or `may_be_empty`; else it
-/// waits.
+/// Handles an empty ring. The read ends if it has delivered a packet, or if it `may_be_empty`.
+/// Otherwise it waits.
 #[cold]
 #[inline(never)]
 fn starve(

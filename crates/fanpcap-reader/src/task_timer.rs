@@ -1,4 +1,4 @@
-//! When a company is attended to.
+//! When the reader runs the tasks of a member's group.
 
 use crate::group_tasks::{GroupTasks, TaskResult};
 use fanpcap_linux::wait::{clock, events};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The shortest time to the next attention.
+/// The shortest time until the tasks run again.
 const SHORTEST: Duration = Duration::from_micros(500);
 
-/// A reader's seat in the company of one of its members.
+/// The group tasks of one member, and when to run them.
 #[derive(Debug)]
 pub(crate) struct TaskTimer {
     tasks: Arc<dyn GroupTasks>,
-    /// When to attend, whatever the descriptor says, nanoseconds of `CLOCK_MONOTONIC`; 0: when the
-    /// descriptor is readable.
+    /// When to run the tasks, whatever the descriptor says, in nanoseconds of `CLOCK_MONOTONIC`; 0:
+    /// when the descriptor is readable.
     due_ns: AtomicU64,
-    /// Until then the descriptor does not count.
+    /// The descriptor is ignored until `due_ns`.
     is_put_off: AtomicBool,
 }
 
 impl TaskTimer {
-    /// The application has not looked for packets yet, so that the seat is due.
+    /// Makes the tasks due at once: the application has not looked for packets yet.
     pub(crate) fn new(tasks: Arc<dyn GroupTasks>) -> Self {
         Self {
             tasks,
@@ -31,12 +31,12 @@ impl TaskTimer {
         }
     }
 
-    /// The company's descriptor, whether or not to wait on it now.
+    /// The group's descriptor, even if it is ignored now.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.tasks.waits_on()
     }
 
-    /// What to wait on.
+    /// The group's descriptor, unless it is ignored now.
     #[cold]
     #[inline(never)]
     pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {
@@ -48,7 +48,7 @@ impl TaskTimer {
         !self.is_put_off.load(Ordering::Relaxed)
     }
 
-    /// How long until it is attended to, whatever the descriptor says.
+    /// How long until the tasks are due, whatever the descriptor says.
     #[cold]
     #[inline(never)]
     pub(crate) fn due(&self) -> Option<Duration> {
@@ -56,7 +56,7 @@ impl TaskTimer {
         (due_ns != 0).then(|| Duration::from_nanos(due_ns.saturating_sub(clock::monotonic_ns())))
     }
 
-    /// Whether it is to be attended to now.
+    /// Whether the reader must run the tasks now.
     pub(crate) fn is_wanted(&self) -> bool {
         if self.due().is_some_and(|due| due.is_zero()) {
             return true;
@@ -67,7 +67,7 @@ impl TaskTimer {
         })
     }
 
-    /// Tells the company that the device went down, and attends to it next.
+    /// Reports to the group that the device went down, and makes the tasks due.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_down(&self) {
@@ -75,12 +75,12 @@ impl TaskTimer {
         self.call();
     }
 
-    /// Has the reader attend next, whatever the descriptor says.
+    /// Makes the tasks due at once, whatever the descriptor says.
     pub(crate) fn call(&self) {
         self.due_ns.store(1, Ordering::Relaxed);
     }
 
-    /// Attends to the company. Returns what it leaves to the reader.
+    /// Runs the tasks. Returns what they leave to the reader.
     pub(crate) fn attend(&self) -> TaskResult {
         let attention = self.tasks.attend();
         let after = attention.again.or(attention.latest);

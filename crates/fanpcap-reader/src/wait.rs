@@ -13,18 +13,19 @@ const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
     /// Waits as `wait` says, unless the application breaks the loop or a device fails. A
-    /// non-blocking reader only checks. Returns true when the reader must attend to a company.
+    /// non-blocking reader only checks. Returns true when the reader must run group tasks.
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
-        // Asked before the wait: what a company wants during it has woken nobody.
+        // Checked before the wait: tasks that come during the wait have woken no application.
         let was_woken = self.has_group_tasks() && self.was_woken(call);
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {
                 let (is_own, is_called) = self.wait_for_packets(longest, was_woken)?;
                 if !is_own {
-                    // The application must not notice this wait, which is not its own.
+                    // The application must not notice a wait that ended for the reader's own
+                    // reasons.
                     return Ok(is_called);
                 }
                 is_called
@@ -40,10 +41,10 @@ impl Control {
     }
 
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
-    /// and whether the reader must attend to a company. The wait was not the application's own
-    /// when the reader must publish or look again: `longest` has passed, a signal has come, another
-    /// thread has nudged the reader, or a company calls. `was_woken`: the application was woken for
-    /// the company, and does not expect the read to wait.
+    /// and whether the reader must run group tasks. The wait was not the application's own if it
+    /// ended because the reader must publish or look again: `longest` has passed, a signal has
+    /// come, another thread has nudged the reader, or group tasks are due. `was_woken`: the
+    /// application was woken for group tasks, and does not expect the read to wait.
     fn wait_for_packets(
         &self,
         longest: Option<Duration>,
@@ -85,7 +86,7 @@ impl Control {
         }
     }
 
-    /// Waits until a device whose bit is set may have got so many packets, or `longest` is over.
+    /// Waits until a device whose bit is set may have got `after` packets, or `longest` is over.
     fn wait_for_any(
         &self,
         devices: u64,
@@ -96,7 +97,8 @@ impl Control {
         if blocking && !self.arm(devices, after) {
             return Ok(self.is_called(false));
         }
-        // The descriptor of a device whose lane has a packet is readable all the time.
+        // Only watched devices: the descriptor of a device whose lane has a packet is always
+        // readable.
         let watched = self.devices.iter().enumerate().map(|(index, device)| {
             let is_watched = (devices >> index) & 1 == 1;
             is_watched.then(|| device.waits_on())
@@ -119,7 +121,6 @@ impl Control {
         Ok(self.is_called(is_called))
     }
 
-    /// Leaves a busy ring alone for a while.
     fn rest(&self, rest: Duration) -> Result<bool, End> {
         let tasks = self.devices[0].timer().and_then(TaskTimer::waits_on);
         let limit = self.due().map_or(rest, |due| due.min(rest));
@@ -135,21 +136,23 @@ impl Control {
         Ok(self.is_called(woken.is_some_and(|woken| woken.called)))
     }
 
-    /// How long until a company is to be attended to, whatever its descriptor says.
+    /// How long until group tasks are due, whatever their descriptor says.
     #[cold]
     #[inline(never)]
     fn due(&self) -> Option<Duration> {
         self.timers().filter_map(TaskTimer::due).min()
     }
 
-    /// Whether a company is to be attended to: its descriptor has `called`, or its time has come.
+    /// Whether group tasks are due: their descriptor is readable (`called`), or their time has
+    /// come.
     #[cold]
     #[inline(never)]
     fn is_called(&self, called: bool) -> bool {
         called || self.due().is_some_and(|due| due.is_zero())
     }
 
-    /// `None` when a signal handler has run: the application may have broken the loop in it.
+    /// Returns `None` when a signal handler has run: the application may have broken the loop in
+    /// it.
     fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),
@@ -161,7 +164,6 @@ impl Control {
         }
     }
 
-    /// Ends the read if the loop was broken.
     fn check_break(&self, signalled: bool) -> Result<(), End> {
         if signalled {
             self.wake.clear();

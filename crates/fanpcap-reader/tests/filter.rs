@@ -1,5 +1,5 @@
-//! Our interpreter of classic BPF against the system library's: any program, any packet, the same
-//! answer.
+//! Our interpreter of classic BPF compared with the system library's: for any BPF program and any
+//! packet, both have the same result.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn view(data: &[u8], wire_len: u32) -> View<'_> {
     }
 }
 
-/// Every operation that the system's library knows: it aborts at others.
+/// Every operation that the system's library implements: it aborts at others.
 const CODES: [u16; 49] = [
     0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04,
     0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84,
@@ -57,14 +57,14 @@ proptest! {
     ) {
         // A program must end with a return.
         program.push(Classic::keep(answer));
-        // Ancillary loads, which that interpreter takes for loads outside of the packet, have their
-        // own test.
+        // Ancillary loads have their own test. The library's interpreter treats them as loads from
+        // outside the packet.
         program.retain(|instruction| instruction.code & CLASS != LD || instruction.k < SKF_AD_OFF);
-        // Shifts by more are undefined in C, and refused by the kernel.
+        // Larger shifts are undefined in C, and the kernel refuses them.
         for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, ALU_LSH_K | ALU_RSH_K)) {
             shift.k %= 32;
         }
-        // Its memory begins as whatever was on the stack.
+        // The library's scratch memory is at first whatever was on the stack.
         let cleared = (0..16).map(|k| Classic::new(ST, k));
         program.splice(0..0, cleared);
         let (filter, validate) = (system().bpf_filter.unwrap(), system().bpf_validate.unwrap());
@@ -72,7 +72,7 @@ proptest! {
         // SAFETY: `program` has `len` instructions.
         prop_assume!(unsafe { validate(program.as_ptr(), len) } != 0);
         let wire_len = data.len() as u32 + cut;
-        // SAFETY: the program is valid, and `data` as long as told.
+        // SAFETY: the program is valid, and `data` has the given length.
         let theirs =
             unsafe { filter(program.as_ptr(), data.as_ptr(), wire_len, data.len() as u32) };
         prop_assert_eq!(view(&data, wire_len).filtered(&program), theirs);
@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// The kernel refuses a filter that has such an instruction (core/filter.c, `bpf_check_classic`).
+/// The kernel refuses a filter with such an instruction (core/filter.c, `bpf_check_classic`).
 #[test]
 fn what_neither_libpcap_nor_the_kernel_defines_rejects_the_packet() {
     for code in (0..=u16::MAX).filter(|code| !CODES.contains(code)) {

@@ -1,4 +1,5 @@
-//! A read whose poll(2) fails. A process of its own: the limit that makes it fail is the process's.
+//! A read whose poll(2) fails. Runs in its own process, because the limit that makes poll(2) fail
+//! applies to the process.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -18,7 +19,7 @@ use fanpcap_reader::Reader;
 fn a_poll_that_fails_ends_the_read_with_the_ports_words() {
     let (_device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    // poll(2) takes no more entries than a process may have descriptors.
+    // poll(2) accepts no more entries than a process may have descriptors.
     let none = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -1,4 +1,5 @@
-//! TPACKET_V3: blocks of packets of any length, which go over to the reader and back as a whole.
+//! TPACKET_V3: blocks of packets of any length. Whole blocks go to the reader and back to the
+//! kernel.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::position::Mark;
@@ -26,7 +27,7 @@ struct Header {
     more: [u8; 8],
 }
 
-/// `struct tpacket_block_desc`, up to where the packets' own headers may begin.
+/// `struct tpacket_block_desc`, up to where the packets' headers may begin.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Descriptor {
@@ -66,9 +67,9 @@ const SEQUENCE: usize = 24;
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_BLK_TMO: u32 = 1 << 5;
 
-/// How many packets ahead memory is asked for. The kernel has written them on another core, so each
-/// line comes from far; 24 and 32 measured best, 16 a tenth slower; without, a prototype
-/// took half as long again (docs/decisions, 7).
+/// How many packets ahead the reader prefetches. The kernel wrote them on another core, so each
+/// cache line comes from far. 24 and 32 measured best, 16 a tenth slower. Without prefetching, a
+/// prototype took half as long again (docs/decisions, 7).
 const AHEAD: usize = 32;
 
 /// A cache line.
@@ -82,34 +83,33 @@ pub struct Blocks {
     count: usize,
     current: usize,
     open: Option<Open>,
-    /// Packets of all blocks that were begun.
+    /// Packets of all begun blocks.
     begun: u64,
     mark: Mark,
 }
 
-/// The current block, when the reader has begun with it.
+/// The current block, once the reader has begun it.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Where the next packet's header is, from the block's begin.
+    /// Offset of the next packet's header from the start of the block.
     next: usize,
-    /// Packets not yet read.
     left: u32,
 }
 
-/// What a block that went back to the kernel was.
+/// A block that went back to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// When the kernel began to fill it.
+    /// When the kernel began to fill the block.
     pub first: Stamp,
-    /// When it closed it.
+    /// When the kernel closed the block.
     pub last: Stamp,
-    /// Full; else its time was over.
+    /// Full; otherwise its time was over.
     pub full: bool,
 }
 
 impl Blocks {
-    /// A ring of `count` blocks of `block_size` bytes, of which none has been read. None when the
-    /// memory is not that long, or a block has no room for a packet.
+    /// A ring of `count` blocks of `block_size` bytes, none of them read. Returns `None` when the
+    /// memory does not have that length, or a block has no room for a packet.
     pub fn new(mapping: Mapping, block_size: usize, count: usize) -> Option<Self> {
         let fits = block_size.checked_mul(count)? == mapping.len();
         let usable = block_size >= DESCRIPTOR + HEAD && block_size % 8 == 0;
@@ -130,8 +130,8 @@ impl Blocks {
         self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Begins with the current block, if it is the reader's and not begun yet. Tells whether there
-    /// is one to read from.
+    /// Begins the current block, if the kernel has handed it over and it is not begun yet. Returns
+    /// whether there is a block to read from.
     #[inline]
     pub fn open(&mut self) -> bool {
         if self.open.is_some() {
@@ -155,29 +155,29 @@ impl Blocks {
         self.open.is_some()
     }
 
-    /// Whether the block that is begun has been read to its end.
+    /// Whether the begun block has been read to its end.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets that were read since this was made. They are not counted one by one, so that it
-    /// costs nothing where nobody asks.
+    /// Packets read since `self` was made. They are not counted one by one, so the count costs
+    /// nothing where it is not asked for.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
     }
 
-    /// Which block is being read, or comes next.
+    /// The block that is being read, or comes next.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// The next packet of the block that is begun, if it has one.
+    /// The next packet of the begun block, if there is one.
     ///
     /// # Errors
-    /// When what the block says leaves it; the block then counts as read.
+    /// An offset or length leads out of the block, which then counts as read.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let (block, size) = (self.block(self.current), self.block_size);
@@ -214,12 +214,12 @@ impl Blocks {
         frame.map(Some)
     }
 
-    /// When the packet arrived that comes next in the block that is begun, if it has one.
+    /// When the next packet of the begun block arrived, if there is one.
     #[inline]
     pub fn peek(&self) -> Option<Stamp> {
         let open = self.open.filter(|open| open.left > 0)?;
         if open.next > self.block_size - HEAD {
-            // To be found corrupt without delay.
+            // Lets the caller find the corrupt packet at once.
             return Some(Stamp::default());
         }
         // SAFETY: `next` and a header's length after it are within the block.
@@ -232,13 +232,14 @@ impl Blocks {
         })
     }
 
-    /// Whether the block that is `ahead` blocks after the current one is the reader's too.
+    /// Whether the block that is `ahead` blocks after the current one has been handed over too.
     pub fn is_ready_ahead(&self, ahead: usize) -> bool {
         let status = self.status((self.current + ahead) % self.count);
         status.load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Gives the block that is begun back to the kernel and goes on to the next. None when none is.
+    /// Gives the begun block back to the kernel and goes on to the next. Returns `None` if no block
+    /// is begun.
     pub fn release(&mut self) -> Option<Closed> {
         self.open.take()?;
         let descriptor = self.descriptor();
@@ -253,8 +254,8 @@ impl Blocks {
         })
     }
 
-    /// How many blocks may hold packets that are in the ring now: those that are the reader's, the
-    /// one that the kernel fills, and one more that it may have gone on to.
+    /// How many blocks may hold packets that are in the ring now: the blocks that were handed over,
+    /// the block that the kernel fills, and one more, because the kernel may have gone on.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {
@@ -278,14 +279,14 @@ impl Blocks {
 
     #[inline(always)]
     fn status(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: within the block, whose begin is a multiple of 8 bytes.
+        // SAFETY: within the block, whose start is a multiple of 8 bytes.
         let status = unsafe { self.block(index).add(STATUS) };
         // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
         unsafe { AtomicU32::from_ptr(status.as_ptr().cast()) }
     }
 
     fn descriptor(&self) -> Descriptor {
-        // SAFETY: every block begins with one, and the current block is the reader's.
+        // SAFETY: every block begins with a descriptor, and the current block is the reader's.
         unsafe {
             self.block(self.current)
                 .cast::<Descriptor>()
@@ -294,10 +295,10 @@ impl Blocks {
     }
 }
 
-/// For a reader of what a dead one has left (`remains`): nothing goes back to the kernel.
+/// For a reader of a dead member's ring (`remains`): nothing goes back to the kernel.
 impl Blocks {
-    /// What the kernel calls the block of this index: it numbers blocks as it opens them, from 1
-    /// on (`prb_open_block`). 0 for a block that it has never opened.
+    /// The kernel's number of the block at `index`: it numbers blocks from 1 on as it opens them
+    /// (`prb_open_block`). 0 for a block that it has never opened.
     pub(crate) fn sequence(&self, index: usize) -> u64 {
         debug_assert!(index < self.count);
         // SAFETY: within the block's descriptor.
@@ -306,17 +307,17 @@ impl Blocks {
         unsafe { AtomicU64::from_ptr(sequence.as_ptr().cast()) }.load(Ordering::Acquire)
     }
 
-    /// Goes on where a reader was that had this mark.
+    /// Continues where a reader with this mark was.
     pub(crate) fn resume(&mut self, mark: Mark) {
         self.mark = mark;
     }
 
-    /// Begins with the block of this index, of which `skipped` packets have been read, as have
-    /// been `taken` of all blocks. Whether the kernel has closed the block does not matter.
+    /// Begins the block at `index`. `skipped` of its packets have been read, and `taken` packets of
+    /// all blocks. The kernel need not have closed the block.
     pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
         self.current = index % self.count;
         let descriptor = self.descriptor();
-        // So that garbage has an end.
+        // So garbage has an end.
         let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
         let packets = descriptor.packets.min(room);
         let skipped = skipped.min(packets);
@@ -332,7 +333,7 @@ impl Blocks {
         }
     }
 
-    /// Leaves the block that is begun. Returns its successor's index.
+    /// Leaves the begun block. Returns the index of the next one.
     pub(crate) fn leave(&mut self) -> usize {
         let sequence = self.sequence(self.current);
         self.open = None;
@@ -341,7 +342,7 @@ impl Blocks {
     }
 }
 
-/// Asks for the packet that is [`AHEAD`] of this one, if all are of this one's length.
+/// Prefetches the packet that is [`AHEAD`] packets ahead, if all have the length of this one.
 #[inline(always)]
 fn ask_for(base: NonNull<u8>, stride: usize) {
     let there = base.as_ptr().wrapping_add(AHEAD.wrapping_mul(stride));
@@ -352,7 +353,7 @@ fn ask_for(base: NonNull<u8>, stride: usize) {
     }
 }
 
-/// The kernel's 32-bit field has 16 bits that mean something.
+/// The kernel's field has 32 bits, of which 16 are the tag's.
 #[inline(always)]
 fn low_half(tci: u32) -> u16 {
     let [a, b, ..] = tci.to_le_bytes();

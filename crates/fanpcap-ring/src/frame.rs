@@ -1,17 +1,18 @@
-//! One packet in a ring, and what the kernel tells of it.
+//! One packet in a ring, and what the kernel says about it.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::{fmt, slice};
 
-/// A ring's memory holds what no producer may write: an index or length that leaves it.
+/// A ring's memory holds a value that no producer may write: an index or length that leads out of
+/// the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Where the packet begins, in bytes from the frame.
+    /// Where the packet begins, in bytes from the frame's start.
     pub mac: u32,
-    /// Bytes of it.
+    /// The captured bytes.
     pub captured: u32,
-    /// Bytes that the block or frame has left there.
+    /// Bytes that the block or frame has from there on.
     pub room: u32,
 }
 
@@ -31,17 +32,17 @@ impl fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// Time of day, as the ring has it.
+/// Time of day, as the ring stores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Seconds since 1970, of which the kernel keeps 32 bits.
+    /// Seconds since 1970; the kernel keeps 32 bits of them.
     pub seconds: u32,
     /// Nanoseconds of the second.
     pub nanoseconds: u32,
 }
 
 impl Stamp {
-    /// Nanoseconds from `earlier` to this; 0 if it is not earlier.
+    /// Nanoseconds from `earlier` to this stamp; 0 if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> u64 {
         let nanoseconds =
             |stamp: Self| u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
@@ -49,21 +50,21 @@ impl Stamp {
     }
 }
 
-/// A VLAN tag that the kernel has taken out of the frame.
+/// A VLAN tag that the kernel has removed from the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
-    /// Its protocol identifier, 0x8100 or 0x88A8.
+    /// The tag's protocol identifier, 0x8100 or 0x88A8.
     pub tpid: u16,
-    /// Its control information: priority and number.
+    /// The tag's control information: priority and number.
     pub tci: u16,
 }
 
-/// What the kernel's `sockaddr_ll` tells of a packet.
+/// What the kernel's `sockaddr_ll` says about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
-    /// The interface.
+    /// The interface's index.
     pub ifindex: u32,
     /// The interface's hardware type, `ARPHRD_*`.
     pub hatype: u16,
@@ -72,7 +73,6 @@ pub struct LinkInfo {
 }
 
 impl LinkInfo {
-    /// As a `sockaddr_ll` without address.
     pub(crate) fn to_bytes(self) -> [u8; LINK_LEN] {
         let mut bytes = [0; LINK_LEN];
         bytes[2..4].copy_from_slice(&self.protocol.to_be_bytes());
@@ -83,10 +83,9 @@ impl LinkInfo {
     }
 }
 
-/// Bytes of a `sockaddr_ll`.
 pub(crate) const LINK_LEN: usize = 20;
 
-/// One packet. Its bytes are its reader's until the block or frame goes back to the kernel.
+/// One packet. Its bytes belong to the reader until the block or frame goes back to the kernel.
 #[derive(Debug)]
 pub struct Frame<'ring> {
     link: NonNull<u8>,
@@ -99,9 +98,9 @@ pub struct Frame<'ring> {
     ring: PhantomData<&'ring mut [u8]>,
 }
 
-/// What a header of either layout says of its frame.
+/// What a TPACKET_V2 or V3 header says about its frame.
 pub(crate) struct FrameHeader {
-    /// Where the packet begins, from the frame.
+    /// Where the packet begins, from the frame's start.
     pub(crate) mac: u16,
     pub(crate) captured: u32,
     pub(crate) len: u32,
@@ -111,19 +110,19 @@ pub(crate) struct FrameHeader {
     pub(crate) tpid: u16,
 }
 
-/// What a BPF program's record says of its frame.
+/// What a BPF program's record says about its frame.
 pub(crate) struct FrameRecord {
-    /// A `sockaddr_ll`, whose protocol means nothing.
+    /// A `sockaddr_ll` whose protocol field has no meaning.
     pub(crate) link: NonNull<u8>,
     pub(crate) captured: u32,
     pub(crate) len: u32,
     pub(crate) stamp: Stamp,
 }
 
-/// The headroom of a frame of a BPF program's record: it is Ethernet, with all tags inside.
+/// `headroom` of a frame in a BPF program's record: an Ethernet frame with all its tags inside.
 const OF_RECORD: u32 = u32::MAX;
 
-/// Bytes of the two addresses, behind which an Ethernet frame has its protocol or first tag.
+/// Length of the two addresses. An Ethernet frame has its protocol or first tag after them.
 const ADDRESSES_LEN: usize = 12;
 
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
@@ -131,16 +130,15 @@ const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 const VLAN_TAG_LEN: u32 = 4;
-/// Less is a length.
+/// A smaller value is a length.
 const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;
 
 impl Frame<'_> {
-    /// The frame at `base`, whose header and `sockaddr_ll` end at `head` and which has `room`
-    /// bytes.
+    /// The frame at `base`, which has `room` bytes. Its header and `sockaddr_ll` end at `head`.
     ///
     /// # Safety
-    /// `base` has `room` bytes, which are the caller's for as long as the frame lives, and `head`
+    /// `base` has `room` bytes, which belong to the caller for as long as the frame lives. `head`
     /// is at most `room` and at least [`LINK_LEN`].
     #[inline(always)]
     pub(crate) unsafe fn new(
@@ -167,11 +165,12 @@ impl Frame<'_> {
         })
     }
 
-    /// The frame in a BPF program's record that begins at `data`.
+    /// The frame in a BPF program's record whose bytes begin at `data`.
     ///
     /// # Safety
-    /// `captured` bytes at `data` and the `sockaddr_ll` are valid for as long as the frame lives,
-    /// as are the 4 bytes before `data`, which are aligned: the filter that was run on the frame.
+    /// `captured` bytes at `data` and the `sockaddr_ll` are valid for as long as the frame lives.
+    /// So are the 4 bytes before `data`, which are aligned: the number of the filter that was run
+    /// on the frame.
     #[inline(always)]
     pub(crate) unsafe fn of_record(data: NonNull<u8>, told: &FrameRecord) -> Self {
         Self {
@@ -186,14 +185,14 @@ impl Frame<'_> {
         }
     }
 
-    /// The same frame, for a look at it.
+    /// The same frame, for a second look.
     #[inline(always)]
     pub fn again(&self) -> Frame<'_> {
         Frame { ..*self }
     }
 
-    /// Which of the application's filters the kernel has run on the frame; 0: none, or it is not
-    /// known.
+    /// The number of the application's filter that the kernel has run on the frame; 0: no filter,
+    /// or unknown.
     #[inline]
     pub fn filter(&self) -> u32 {
         if self.headroom != OF_RECORD {
@@ -205,7 +204,7 @@ impl Frame<'_> {
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first tag of a frame that has it among its bytes, at byte 12.
+    /// The first tag of a frame that holds it in its bytes, at byte 12.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -213,56 +212,56 @@ impl Frame<'_> {
         Some(Vlan { tpid, tci })
     }
 
-    /// The 16 bits at this byte of a record's frame.
+    /// The 16 bits at byte `at` of a record's frame.
     fn word_inside(&self, at: usize) -> Option<u16> {
         let is_inside = self.headroom == OF_RECORD;
         let word = self.data().get(at..at + 2).filter(|_| is_inside)?;
         Some(u16::from_be_bytes([word[0], word[1]]))
     }
 
-    /// The protocol of a record's frame, behind the first tag.
+    /// The protocol of a record's frame, after the first tag.
     fn protocol_inside(&self) -> u16 {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
         match self.word_inside(ADDRESSES_LEN + tag_len) {
             Some(protocol @ ETH_P_802_3_MIN..) => protocol,
-            // eth_type_trans() takes a length for this.
+            // `eth_type_trans` uses this protocol for a length.
             Some(_) => ETH_P_802_2,
             None => 0,
         }
     }
 
-    /// When it arrived.
+    /// When the packet arrived.
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Its length on the wire, in bytes.
+    /// The packet's length on the wire, in bytes.
     #[inline]
     pub fn wire_len(&self) -> u32 {
         self.len
     }
 
-    /// Its bytes that were captured.
+    /// The captured bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
         // SAFETY: the range was checked when the frame was made.
         unsafe { slice::from_raw_parts(self.data.as_ptr(), self.captured as usize) }
     }
 
-    /// The number of bytes that were captured.
+    /// The number of captured bytes.
     #[inline]
     pub fn captured(&self) -> u32 {
         self.captured
     }
 
-    /// The tag that the kernel has taken out.
+    /// The tag that the kernel has removed.
     #[inline]
     pub fn vlan(&self) -> Option<Vlan> {
         self.vlan
     }
 
-    /// Where it came from.
+    /// Its interface, direction and protocol.
     #[inline]
     pub fn link(&self) -> LinkInfo {
         LinkInfo {
@@ -285,12 +284,12 @@ impl Frame<'_> {
         unsafe { field.cast::<[u8; N]>().read() }
     }
 
-    /// Puts the tag that the kernel has taken out back in, `at` bytes into the packet, as the
-    /// system's libpcap does: what is before it moves down into the ring's own room. Packets
-    /// shorter than that stay as they are.
+    /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet, as the system's
+    /// libpcap does: the bytes before it move down into the ring's own room. Leaves shorter packets
+    /// as they are.
     ///
     /// # Errors
-    /// When there is no such room, which `PACKET_RESERVE` makes.
+    /// The frame has no such room, which `PACKET_RESERVE` makes.
     pub fn reinsert_tag(&mut self, at: usize) -> Result<(), Corrupt> {
         let Some(vlan) = self.vlan.filter(|_| self.captured as usize >= at) else {
             return Ok(());

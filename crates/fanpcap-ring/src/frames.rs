@@ -1,4 +1,4 @@
-//! TPACKET_V2: frames of one length, a packet in each, which go over to the reader one by one.
+//! TPACKET_V2: frames of one length, with one packet each. Frames go to the reader one by one.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::prefetch::prefetch;
@@ -31,7 +31,7 @@ const TP_STATUS_KERNEL: u32 = 0;
 /// Frames that the kernel may be filling on other CPUs at the same time.
 const IN_FLIGHT: usize = 64;
 
-/// How many frames ahead memory is asked for.
+/// How many frames ahead the reader prefetches.
 const AHEAD: usize = 4;
 
 /// The reader's side of a TPACKET_V2 ring.
@@ -47,8 +47,9 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, of which none has
-    /// been read. None when they are not in the memory, or a frame has no room for a packet.
+    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, none of them read.
+    /// Returns `None` when the frames are not all in the memory, or a frame has no room for a
+    /// packet.
     pub fn new(
         mapping: Mapping,
         block_size: usize,
@@ -76,23 +77,24 @@ impl Frames {
         self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Whether the current frame has been handed out and not yet given back.
+    /// Whether the current frame was delivered and not yet given back.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Frames that were handed out since this was made.
+    /// Frames delivered since `self` was made.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The current frame, if it is the reader's. It counts as handed out then, and is marked so in
-    /// bytes that the kernel clears when it fills the frame (`tpacket_rcv`, `tp_padding`).
+    /// The current frame, if the kernel has handed it over. The frame then counts as delivered. A
+    /// mark says so in bytes that the kernel clears when it fills the frame (`tpacket_rcv`,
+    /// `tp_padding`).
     ///
     /// # Errors
-    /// When what the frame says leaves it.
+    /// An offset or length leads out of the frame.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         if !self.is_ready() {
@@ -121,7 +123,7 @@ impl Frames {
         frame.map(Some)
     }
 
-    /// When the packet in the current frame arrived, if it is the reader's.
+    /// When the packet in the current frame arrived, if the frame is the reader's.
     #[inline]
     pub fn peek(&self) -> Option<Stamp> {
         self.is_ready().then(|| {
@@ -133,21 +135,21 @@ impl Frames {
         })
     }
 
-    /// Whether the frame that is `ahead` frames after the current one is the reader's too.
+    /// Whether the frame that is `ahead` frames after the current one has been handed over too.
     pub fn is_ready_ahead(&self, ahead: usize) -> bool {
         let status = self.status((self.current + ahead) % self.count);
         status.load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// The current frame's header. It means something only while the frame is the reader's.
+    /// The current frame's header. It is meaningful only while the frame is the reader's.
     #[inline(always)]
     fn header(&self) -> Header {
         let base = self.frame(self.current).cast::<Header>();
-        // SAFETY: a frame has room for a header, and any bytes are one.
+        // SAFETY: a frame has room for a header, and any bytes are a valid header.
         unsafe { base.read_unaligned() }
     }
 
-    /// Gives the frame that was handed out back to the kernel and goes on to the next.
+    /// Gives the delivered frame back to the kernel and goes on to the next.
     #[inline]
     pub fn release(&mut self) {
         if !self.held {
@@ -159,7 +161,7 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
-    /// Goes on after a reader that had `taken` so many frames. Returns how many are unread.
+    /// Continues after a reader that had `taken` so many frames. Returns how many are unread.
     pub(crate) fn resume(&mut self, taken: u64) -> usize {
         self.taken = taken;
         self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);
@@ -170,8 +172,8 @@ impl Frames {
         (0..self.count).take_while(is_unread).count()
     }
 
-    /// Goes on to the next frame if this one was handed out, without giving it back to the kernel.
-    /// Tells whether it was.
+    /// Goes on to the next frame if this one was delivered, without giving it back to the kernel.
+    /// Returns whether it was delivered.
     pub(crate) fn leave(&mut self) -> bool {
         if self.held {
             self.held = false;
@@ -201,11 +203,11 @@ impl Frames {
     fn frame(&self, index: usize) -> NonNull<u8> {
         let in_block = self.block_size / self.frame_size;
         let at = index / in_block * self.block_size + index % in_block * self.frame_size;
-        // SAFETY: indices are below `count`, and the mapping has `count` frames so laid out.
+        // SAFETY: indices are below `count`, and the mapping has `count` frames laid out like this.
         unsafe { self.mapping.base().add(at) }
     }
 
-    /// The mark of a frame that was handed out.
+    /// The mark of a delivered frame.
     #[inline(always)]
     fn handed_out(&self, index: usize) -> &AtomicU32 {
         // SAFETY: within the frame's header.

@@ -1,38 +1,38 @@
-//! A value that any thread gives to the one that reads.
+//! A value that any thread hands over to the reading thread.
 
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Room for one boxed value. There is no lock that could stay locked when a signal handler leaves
-/// the giving thread's call by siglongjmp(3), or in a child that was forked during it.
+/// Room for one boxed value, without a lock. A lock could stay locked when a signal handler leaves
+/// the giving thread's call by siglongjmp(3), or in a child that was forked during the call.
 pub struct Handover<T>(AtomicPtr<T>);
 
 // SAFETY: a value is given by one thread and taken by another, one at a time.
 unsafe impl<T: Send> Send for Handover<T> {}
 
-// SAFETY: as above; nobody has a reference to a value that is in here.
+// SAFETY: as above; no thread has a reference to a value that is in here.
 unsafe impl<T: Send> Sync for Handover<T> {}
 
 impl<T> Handover<T> {
-    /// Nothing has been given.
+    /// An empty handover.
     pub fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Gives a value in place of one that has not been taken.
+    /// Gives a value. Replaces a value that has not been taken.
     pub fn give(&self, value: Box<T>) {
         drop(self.swap(Box::into_raw(value)));
     }
 
-    /// Takes the value that was given last, if it has not been taken.
+    /// Takes the newest value, if it has not been taken.
     pub fn take(&self) -> Option<Box<T>> {
         self.swap(null_mut())
     }
 
     fn swap(&self, value: *mut T) -> Option<Box<T>> {
         let before = self.0.swap(value, Ordering::AcqRel);
-        // SAFETY: give() has leaked it, and whoever swaps it out owns it.
+        // SAFETY: `give` has leaked the box, and the thread that swaps it out owns it.
         (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
     }
 }

@@ -1,9 +1,9 @@
-//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames (linux/if_packet.h,
-//! net/packet/af_packet.c), BPF ring buffers (kernel/bpf/ringbuf.c), and a packet in each. No
-//! system calls.
+//! Reads the kernel's ring layouts: TPACKET_V3's blocks, TPACKET_V2's frames (linux/if_packet.h,
+//! net/packet/af_packet.c), BPF ring buffers (kernel/bpf/ringbuf.c), and the packets in them. Makes
+//! no system calls.
 //!
-//! What lies in the memory is not trusted: an index or length that leaves it is an error,
-//! [`Corrupt`].
+//! The contents of the memory are not trusted: an index or length that leads out of the memory is
+//! an error, [`Corrupt`].
 
 mod frame;
 mod handover;

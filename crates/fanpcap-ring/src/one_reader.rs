@@ -1,14 +1,14 @@
-//! State that only the thread that reads touches.
+//! State that only the reading thread uses.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
-/// A value without a lock, for one thread at a time: libpcap's rule for who reads a handle. There
-/// is nothing that could stay locked when a program leaves a read by longjmp(3) or forks during
-/// one.
+/// A value without a lock, for one thread at a time, as libpcap requires of the threads that read a
+/// handle. A lock could stay locked when an application leaves a read by longjmp(3) or forks during
+/// it.
 pub struct OneReader<T>(UnsafeCell<T>);
 
-// SAFETY: only get() gives access, and its callers promise to be alone.
+// SAFETY: only `get` gives access, and its callers promise that no other thread has it.
 unsafe impl<T: Send> Sync for OneReader<T> {}
 
 impl<T> OneReader<T> {
@@ -17,17 +17,17 @@ impl<T> OneReader<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// The value.
+    /// The value, for the caller alone.
     ///
     /// # Safety
-    /// What an earlier call returned is not used any more.
+    /// The reference that an earlier call returned is not used any more.
     #[inline]
     #[expect(
         clippy::mut_from_ref,
         reason = "the caller promises that there is one only"
     )]
     pub unsafe fn get(&self) -> &mut T {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller promises it.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -1,16 +1,16 @@
-//! How far a reader has come in its ring: what another process needs to go on after its death.
+//! How far a reader has come in its ring: another process needs this to read on after its death.
 
 /// How far a reader has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Frames taken since the ring was made.
     pub taken: u64,
-    /// Which block is being read, or comes next; of no use for a ring without blocks.
+    /// The block that is being read, or comes next. Unused for a ring without blocks.
     pub mark: Mark,
 }
 
-/// A block and the frames that had been taken when it began, 32 bits of each: one word, so that
-/// whoever reads it while it is written gets the two that belong together.
+/// The number of a block and the number of frames taken before it, 32 bits each. They are in one
+/// word, so that a read during a write gets two numbers that belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -18,35 +18,34 @@ impl Mark {
     /// The kernel's first block.
     pub(crate) const FIRST: Self = Self(1 << 32);
 
-    /// The block that the kernel calls `sequence`, at whose begin so many frames were `taken`.
+    /// The block with the kernel's number `sequence`, before which `taken` frames were taken.
     pub(crate) fn new(sequence: u64, taken: u64) -> Self {
         Self((sequence << 32) | (taken & 0xffff_ffff))
     }
 
-    /// The mark of this word. 0 is a reader that has not begun.
+    /// The mark in this word. 0: a reader that has not begun.
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// As a word.
+    /// The mark as a word.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// How many blocks after this one comes the one that the kernel calls `sequence`; `None` when
-    /// it comes before.
+    /// How many blocks after this one the block with the kernel's number `sequence` comes; `None`
+    /// when it comes before.
     pub(crate) fn blocks_until(self, sequence: u64) -> Option<u32> {
         let blocks = low_half(sequence).wrapping_sub(low_half(self.0 >> 32));
         (blocks <= u32::MAX / 2).then_some(blocks)
     }
 
-    /// How many frames of the block are among the `taken`.
+    /// How many frames of the block are among the `taken` frames.
     pub(crate) fn frames_of(self, taken: u64) -> u32 {
         low_half(taken).wrapping_sub(low_half(self.0))
     }
 }
 
-/// The lower 32 bits.
 fn low_half(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])

@@ -1,10 +1,10 @@
-//! Asks for memory before it is needed.
+//! Prefetches memory.
 
-/// Starts to load the cache line at `address`, which may be anywhere: a prefetch never faults.
+/// Starts to load the cache line at `address`, which may be any address: a prefetch never faults.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction reads nothing that the program can see, and has no fault.
+    // SAFETY: the instruction has no effect that the program can see, and never faults.
     unsafe {
         core::arch::x86_64::_mm_prefetch(address.cast(), core::arch::x86_64::_MM_HINT_T0);
     }

@@ -1,9 +1,9 @@
 //! BPF ring buffers: records that a BPF program writes, one for each packet.
 //!
 //! A member has one or more ring buffers, its lanes: one for each receive queue. The reader takes a
-//! snapshot of every lane's producer position, reads the records up to there, the oldest first, and
-//! takes the next snapshot. A record that is reserved before the snapshot and committed after it
-//! ends the lane's part of the snapshot.
+//! snapshot of every lane's producer position and reads the records up to there, the oldest first.
+//! Then it takes the next snapshot. A record that was reserved before the snapshot and committed
+//! after it ends the lane's part of the snapshot.
 
 mod lane;
 
@@ -14,19 +14,19 @@ use lane::{Lane, NONE, Next, Record};
 use std::mem;
 use std::ptr::NonNull;
 
-/// The most bytes of a packet that a record has: those of libpcap's longest snapshot.
+/// The most bytes of a packet in a record: libpcap's largest snaplen.
 pub const LONGEST: u32 = 1 << 18;
 
-/// The frame is on its way out.
+/// Flag: the host sends the frame.
 const OUTGOING: u16 = 1;
-/// Another member has the packet too.
+/// Flag: another member gets the packet too.
 const COPY: u16 = 4;
 
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
 
-/// A lane's room goes back to the kernel when this many bytes of it were read: each time costs the
-/// reader and the kernel a cache line that the other has.
+/// When this many bytes of a lane were read, their room goes back to the kernel. Each time, the
+/// reader and the kernel each fetch a cache line from the other's CPU.
 const GIVE: u64 = 1 << 16;
 
 const NEVER: u64 = u64::MAX;
@@ -34,59 +34,58 @@ const NEVER: u64 = u64::MAX;
 /// The reader's side of the ring buffers of one device.
 #[derive(Debug)]
 pub struct Records {
-    /// The lane whose record comes next, as far as its stamp is below `until`.
+    /// The lane of the next record, as long as that record's stamp is below `until`.
     current: Lane,
     others: Vec<Lane>,
     until: u64,
     state: State,
     wall: Wall,
-    /// A `sockaddr_ll` of frames that come in, and one of those that go out.
+    /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
     links: Box<[[u8; LINK_LEN]; 2]>,
     taken: u64,
-    /// When the last snapshot was begun: the records that had been taken.
+    /// Records that had been taken when the last snapshot began.
     before: u64,
     /// The stamp of the last record.
     last: u64,
-    /// A lane's room goes back to the kernel when so many bytes of it were read; [`NEVER`] with
-    /// what a dead reader has left, of which there is one snapshot.
+    /// When so many bytes of a lane were read, their room goes back to the kernel. [`NEVER`] for a
+    /// dead reader's ring buffers, of which there is only one snapshot.
     give_after: u64,
 }
 
-/// How far the reader is with a snapshot.
+/// How far the reader has come with a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is none.
     Closed,
     Open,
-    /// It has no record left.
+    /// The snapshot has no record left.
     Spent,
 }
 
-/// A frame with what the BPF program's header says beside it.
+/// A frame with further fields of the BPF program's header.
 #[derive(Debug)]
 pub struct Labelled<'ring> {
     /// The frame.
     pub frame: Frame<'ring>,
     /// Bytes 18 and 19 of the header.
     pub flags: u16,
-    /// Bytes 20 to 23.
+    /// Bytes 20 to 23 of the header.
     pub last: u32,
 }
 
-/// What a snapshot was that has been read.
+/// A snapshot that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// The stamp of its last record, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The stamp of the last record, in nanoseconds of `CLOCK_MONOTONIC`.
     pub last_ns: u64,
-    /// Its records.
+    /// The number of records.
     pub records: u64,
-    /// The room that they took in the lane that had most of them.
+    /// The room of the records in the lane that had the most bytes.
     pub bytes: u64,
 }
 
 impl Records {
-    /// The ring buffers of a device whose link this is, of which nothing has been read; its
-    /// protocol and packet type mean nothing. `None` without any.
+    /// The ring buffers of `device`, from which nothing has been read. The `protocol` and `pkttype`
+    /// of `device` are unused. `None` without ring buffers.
     pub fn new(rings: Vec<RingMapping>, device: &LinkInfo, clock: OffsetClock) -> Option<Self> {
         let mut lanes = rings.into_iter().map(Lane::new);
         let (current, others) = (lanes.next()?, lanes.collect());
@@ -106,9 +105,9 @@ impl Records {
         })
     }
 
-    /// What a dead reader of these ring buffers has left, which had `taken` so many records. The
-    /// BPF program adds nothing any more. Nothing goes back to the kernel: a further reader begins
-    /// where this one ends.
+    /// The records that a dead reader of these ring buffers has left unread. It had `taken` so many
+    /// records. The BPF program adds no more. Nothing goes back to the kernel: a further reader
+    /// begins where this one ends.
     pub(crate) fn remains(mut self, taken: u64) -> Self {
         self.taken = taken;
         self.give_after = NEVER;
@@ -116,18 +115,17 @@ impl Records {
         self
     }
 
-    /// Counts so many records as taken, which others have read: the next snapshot begins behind
-    /// them.
+    /// Counts `taken` records as taken, because others have read them: the next snapshot begins
+    /// after them.
     pub fn skip(&mut self, taken: u64) {
         self.taken = self.taken.max(taken);
     }
 
-    /// Whether half of a lane is unread.
     pub(crate) fn is_half_full(&self) -> bool {
         self.lanes().any(|lane| lane.is_filled_to(2))
     }
 
-    /// Records that were read since this was made.
+    /// Records read since `self` was made.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
@@ -155,7 +153,7 @@ impl Records {
         self.lanes().any(|lane| lane.is_filled_to(4))
     }
 
-    /// Unread bytes of the lane that has most of them.
+    /// Unread bytes in the lane with the most unread bytes.
     pub fn unread(&self) -> u64 {
         self.lanes().map(Lane::waiting).max().unwrap_or(0)
     }
@@ -166,12 +164,12 @@ impl Records {
         lens.min().unwrap_or(0)
     }
 
-    /// Whether there is no lane. There is always one.
+    /// Always false: there is always a lane.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Takes a snapshot, if none is being read. Tells whether there is one to read from.
+    /// Takes a snapshot, if none is being read. Returns whether there is a snapshot to read from.
     pub fn open(&mut self) -> bool {
         if self.is_open() {
             return true;
@@ -183,7 +181,7 @@ impl Records {
     /// Begins with the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
         if !self.choose(None) {
-            // Discarded records are no records, and their room goes back all the same.
+            // There may be discarded records: their room goes back too.
             self.give_all();
             return false;
         }
@@ -193,19 +191,20 @@ impl Records {
         true
     }
 
-    /// The next record of the snapshot, if it has one. With the record before it, its room may go
+    /// The next record of the snapshot, if there is one. The room of the record before it may go
     /// back to the kernel.
     ///
     /// # Errors
-    /// When what the ring says leaves it; the lane's part of the snapshot then counts as read.
+    /// A position or length leads out of the ring; the lane's part of the snapshot then counts as
+    /// read.
     #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let record = self.take()?;
         Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
     }
 
-    /// The same with the last two fields of the BPF program's header, to which a BPF program of
-    /// another kind gives a meaning of its own. Bit 0 of the flags is an outgoing frame's.
+    /// Like `next_frame`, with the last two fields of the BPF program's header. BPF programs of
+    /// another kind give them a meaning of their own. Bit 0 of the flags marks an outgoing frame.
     ///
     /// # Errors
     /// As [`Records::next_frame`].
@@ -233,13 +232,12 @@ impl Records {
             lane.give();
         }
         let record = lane.take(next)?;
-        // A dead reader may have left any number.
+        // A dead reader may have left any number here.
         self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
         Ok(Some((record, self.wall.time_of(next.stamp))))
     }
 
-    /// The frame of a record that was taken last.
     #[inline(always)]
     fn frame(&self, record: &Record, stamp: Stamp) -> Frame<'_> {
         let link = &self.links[usize::from(record.flags & OUTGOING)];
@@ -254,7 +252,7 @@ impl Records {
         unsafe { Frame::of_record(record.data, &told) }
     }
 
-    /// The same, compiled once for all callers that are not in a hurry.
+    /// Like `next_frame`, but compiled only once, for callers that are not time-critical.
     ///
     /// # Errors
     /// As [`Records::next_frame`].
@@ -277,14 +275,14 @@ impl Records {
         }
     }
 
-    /// The same of the next record that no other member has. Passes the others, which do not count
-    /// as taken.
+    /// Like `peek`, for the next record that no other member gets. Skips the other records, which
+    /// do not count as taken.
     pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
         loop {
             let stamp = self.peek()?;
             match self.current.next() {
                 Some(next) if next.flags() & COPY != 0 => {
-                    // One that leaves the ring is passed too.
+                    // A record that leads out of the ring is skipped too.
                     let _ = self.current.take(next);
                 }
                 _ => return Some(stamp),
@@ -292,8 +290,7 @@ impl Records {
         }
     }
 
-    /// Ends the snapshot: gives the room of what was read back to the kernel. `None` when there is
-    /// none.
+    /// Ends the snapshot: gives its room back to the kernel. `None` without a snapshot.
     pub fn release(&mut self) -> Option<Drained> {
         if !self.is_open() {
             return None;
@@ -323,8 +320,8 @@ impl Records {
         }
     }
 
-    /// Chooses the lane of the oldest record. `next` is the current lane's record, if it is found.
-    /// False when the snapshot has none.
+    /// Chooses the lane with the oldest record. `next` is the current lane's record, if it is
+    /// known. False when the snapshot has none.
     #[inline(never)]
     fn choose(&mut self, next: Option<Next>) -> bool {
         let current = &mut self.current;
@@ -341,7 +338,7 @@ impl Records {
         if let Some(oldest) = oldest {
             mem::swap(current, &mut self.others[oldest]);
         }
-        // With equal stamps the current lane goes on.
+        // At equal stamps the current lane goes on.
         self.until = second.saturating_add(1);
         if first == NONE && self.is_open() {
             self.state = State::Spent;

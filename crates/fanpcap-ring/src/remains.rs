@@ -1,36 +1,36 @@
-//! What a dead reader has left unread in its ring, read from its position on.
+//! The unread part of a dead reader's ring, read from that reader's position on.
 //!
-//! Nobody else reads the ring, and the kernel adds nothing to it: the caller has seen to it that
-//! the socket rejects all packets and that no packet is under way. Nothing goes back to the
+//! No other process reads the ring, and the kernel adds nothing to it: the caller has made sure
+//! that the socket rejects all packets and that no packet is under way. Nothing goes back to the
 //! kernel, so that a further reader finds everything in its place.
 //!
 //! **Blocks** (net/packet/af_packet.c). The kernel opens blocks in the order of the ring and
 //! numbers them: `prb_open_block` writes `seq_num`, sets `num_pkts` to 0 and `offset_to_first_pkt`
 //! to the end of the descriptor. `prb_fill_curr_block` counts a packet in `num_pkts` and writes its
 //! `tp_next_offset`; `tpacket_rcv` copies the packet afterwards. So the packets of an open block
-//! can be walked like those of a closed one, once no packet is under way. `prb_close_block` changes
-//! the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet. This
-//! reader looks at none of these, so the retire timer may close the open block at any time.
+//! can be walked like those of a closed block, once no packet is under way. `prb_close_block`
+//! changes the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet.
+//! This reader uses none of these, so the retire timer may close the open block at any time.
 //!
-//! Blocks before the one of the position's mark were read, whatever their status: a block that
-//! went back to the kernel keeps its number and `num_pkts` until it is opened again. The blocks
-//! from the mark on are unread, and the last of them may be open.
+//! Blocks before that of the position's mark were read, whatever their status: a block that went
+//! back to the kernel keeps its number and `num_pkts` until it is opened again. The blocks from the
+//! mark on are unread. The last of them may be open.
 //!
-//! When the timer has closed a block, it opens the next one if that is the kernel's. In between,
-//! that block has its new number and its old `num_pkts`. So [`Remains::of_blocks`] notes the last
-//! number, and `num_pkts` is read when the reader begins with the block. The caller polls the
-//! socket between the two: poll(2) waits for a timer that is at work, because both hold
+//! When the timer has closed a block, it opens the next one if that block is the kernel's. In
+//! between, the next block has its new number and its old `num_pkts`. So [`Remains::of_blocks`]
+//! notes the last number, and `num_pkts` is read when the reader begins the block. The caller polls
+//! the socket between the two. poll(2) waits for a running timer, because both hold
 //! `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A block that the
 //! timer opens later has a number after the last one, and stays empty.
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
-//! position says which frame comes next. Readers mark the frames that they hand out
+//! position says which frame comes next. Readers mark the frames that they deliver
 //! ([`Frames::next_frame`]). In a full ring, the reading ends at the frame in whose callback the
 //! reader died.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
-//! word that the kernel does not use, and sets it before each packet is delivered. Whoever maps the
-//! ring buffer reads on from there, and moves that position.
+//! word that the kernel does not use. It sets the word before it delivers each packet. A process
+//! that maps the ring buffer reads on from there, and moves that position.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
@@ -47,11 +47,11 @@ pub struct Remains(Layout);
 enum Layout {
     Blocks {
         blocks: Blocks,
-        /// The block that is begun next.
+        /// Index of the block that is begun next.
         next: usize,
-        /// How many are still to be begun.
+        /// How many blocks are still to be begun.
         left: usize,
-        /// Packets of the first one that were read, until it is begun.
+        /// Packets of the first block that were read, until that block is begun.
         skipped: u32,
         taken: u64,
     },
@@ -61,14 +61,14 @@ enum Layout {
     },
     Records {
         records: Records,
-        /// What other members have too is not read.
+        /// Does not read packets that other members get too.
         skips_copies: bool,
     },
 }
 
 impl Remains {
-    /// What is unread in a ring of `count` blocks of `block_size` bytes. `None` when the memory is
-    /// not that long, or a block has no room for a packet.
+    /// The unread part of a ring of `count` blocks of `block_size` bytes. Returns `None` when the
+    /// memory does not have that length, or a block has no room for a packet.
     pub fn of_blocks(
         mapping: Mapping,
         block_size: usize,
@@ -99,8 +99,9 @@ impl Remains {
         }))
     }
 
-    /// What is unread in a ring of `count` frames of `frame_size` bytes in blocks of `block_size`.
-    /// `None` when they are not in the memory, or a frame has no room for a packet.
+    /// The unread part of a ring of `count` frames of `frame_size` bytes in blocks of `block_size`.
+    /// Returns `None` when the frames are not all in the memory, or a frame has no room for a
+    /// packet.
     pub fn of_frames(
         mapping: Mapping,
         block_size: usize,
@@ -113,7 +114,8 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
-    /// What is unread in the ring buffers of a reader of [`Records`] that had `taken` so many.
+    /// The unread part of the ring buffers of a reader of [`Records`] that had `taken` so many
+    /// records.
     pub fn of_records(records: Records, taken: u64) -> Self {
         Self(Layout::Records {
             records: records.remains(taken),
@@ -121,7 +123,7 @@ impl Remains {
         })
     }
 
-    /// The same without the packets that other members have too. They stay unread.
+    /// Leaves out packets that other members get too. They stay unread.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         if let Layout::Records { skips_copies, .. } = &mut self.0 {
@@ -130,12 +132,12 @@ impl Remains {
         self
     }
 
-    /// Whether they are records, to which nobody may write.
+    /// Whether the ring has records, to which no process may write.
     pub fn is_of_records(&self) -> bool {
         matches!(self.0, Layout::Records { .. })
     }
 
-    /// Whether half of the ring's room or more is unread.
+    /// Whether at least half of the ring's room is unread.
     pub fn is_half_full(&self) -> bool {
         let (left, count) = match &self.0 {
             Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
@@ -145,7 +147,7 @@ impl Remains {
         left * 2 >= count
     }
 
-    /// Frames taken from the ring since it was made, by whomever.
+    /// Frames taken from the ring since it was made, by all its readers.
     pub fn taken(&self) -> u64 {
         match &self.0 {
             Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
@@ -155,7 +157,7 @@ impl Remains {
         }
     }
 
-    /// Which block is being read, or comes next; `None` for a ring without blocks.
+    /// The block that is being read, or comes next; `None` for a ring without blocks.
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
@@ -163,7 +165,8 @@ impl Remains {
         }
     }
 
-    /// When the next packet arrived, if there is one. Leaves what was read before.
+    /// When the next packet arrived, if there is one. Leaves the frame or block that was read
+    /// before.
     pub fn head(&mut self) -> Option<Stamp> {
         match &mut self.0 {
             Layout::Blocks {
@@ -197,10 +200,10 @@ impl Remains {
         }
     }
 
-    /// The packet whose time [`Remains::head`] has told.
+    /// The packet whose time [`Remains::head`] has returned.
     ///
     /// # Errors
-    /// When what the ring says leaves it.
+    /// An offset or length leads out of the ring.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         match &mut self.0 {
             Layout::Blocks { blocks, .. } => blocks.next_frame(),

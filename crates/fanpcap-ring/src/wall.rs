@@ -1,26 +1,26 @@
-//! Turns stamps of the kernel's monotonic clock into the time of day.
+//! Converts stamps of the kernel's monotonic clock to the time of day.
 
 use crate::frame::Stamp;
 
-/// The time of day less `CLOCK_MONOTONIC`, in nanoseconds, now.
+/// Returns the time of day less `CLOCK_MONOTONIC`, in nanoseconds.
 pub type OffsetClock = fn() -> u64;
 
-/// The offset is read again when stamps are this much newer.
+/// The offset is read again when stamps are newer by this much.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// Reading the offset is no more exact than this: smaller changes are none.
+/// The precision of a read of the offset: smaller changes are ignored.
 const EXACT_NS: u64 = 1_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The time of day for stamps that follow one another. Divides once a second, not once a stamp.
+/// The time of day for stamps in sequence. Divides once a second, not once a stamp.
 #[derive(Debug)]
 pub(crate) struct Wall {
     clock: OffsetClock,
     offset: u64,
-    /// The stamp for which the offset was read; 0: none yet.
+    /// The stamp for which the offset was read; 0: not read yet.
     read_at: u64,
-    /// The stamp with which the second of `seconds` begins.
+    /// The stamp at which the second `seconds` begins.
     begin: u64,
     seconds: u32,
 }
@@ -36,7 +36,7 @@ impl Wall {
         }
     }
 
-    /// Reads the offset if that is due at `stamp`.
+    /// Reads the offset if it is due at `stamp`.
     pub(crate) fn renew(&mut self, stamp: u64) {
         if self.read_at != 0 && stamp.saturating_sub(self.read_at) < INTERVAL_NS {
             return;
@@ -50,7 +50,6 @@ impl Wall {
         }
     }
 
-    /// The time of day of `stamp`.
     #[inline]
     pub(crate) fn time_of(&mut self, stamp: u64) -> Stamp {
         if stamp.wrapping_sub(self.begin) >= SECOND_NS {
@@ -71,7 +70,6 @@ impl Wall {
     }
 }
 
-/// The lower 32 bits.
 #[inline(always)]
 fn low_half(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();

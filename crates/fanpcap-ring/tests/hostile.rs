@@ -1,4 +1,4 @@
-//! Memory that another process writes while it is read.
+//! Memory that another process writes to while it is read.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"

@@ -1,5 +1,4 @@
-//! Rings written as the kernel writes them are read back; rings written by nobody in his senses
-//! harm nothing.
+//! Rings written as the kernel writes them are read back; rings full of garbage do no harm.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"
@@ -54,7 +53,7 @@ fn check(frame: &fanpcap_ring::Frame<'_>, packet: &Packet) {
     );
 }
 
-/// The packet as it was on the wire, tag included.
+/// The packet as it was on the wire, with its tag.
 fn with_tag(packet: &Packet, at: usize) -> Vec<u8> {
     match packet.vlan {
         Some((tpid, tci)) if packet.data.len() >= at => {
@@ -163,8 +162,8 @@ fn a_ring_that_does_not_fit_its_memory_is_none() {
     assert!(Frames::new(mapping(), 64, FRAME, 8).is_none());
 }
 
-/// A filter that was replaced must see what its predecessor let in: never fewer blocks than hold
-/// that.
+/// A new filter must run on all packets that the former filter let in: `pending` must never count
+/// too few blocks.
 #[test]
 fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     let mapping = Mapping::anonymous(4 * BLOCK).unwrap();
@@ -183,7 +182,8 @@ fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     assert_eq!(blocks.pending(), 4);
 }
 
-/// The reader's and the kernel's side on a thread each: what one hands over, the other finds whole.
+/// The reader's and the kernel's side in a thread each: what one side hands over, the other finds
+/// whole.
 #[test]
 fn blocks_go_to_and_fro_between_threads() {
     use std::sync::atomic::Ordering;

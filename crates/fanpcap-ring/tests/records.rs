@@ -1,5 +1,5 @@
-//! BPF ring buffers written as the kernel and a BPF program write them are read back, in the order
-//! of time; what a dead reader has left comes once; garbage harms nothing.
+//! BPF ring buffers written as the kernel and a BPF program write them are read back in time order.
+//! The records that a dead reader has left come once. Garbage does no harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -29,7 +29,6 @@ fn packet() -> impl Strategy<Value = Written> {
     })
 }
 
-/// The stamp as the time of day.
 fn time_of(stamp: u64) -> Stamp {
     let time = stamp + OFFSET;
     Stamp {
@@ -38,7 +37,7 @@ fn time_of(stamp: u64) -> Stamp {
     }
 }
 
-/// Reads a snapshot to its end; returns its stamps.
+/// Reads a snapshot to its end. Returns its stamps.
 fn drain(records: &mut Records) -> Vec<Stamp> {
     let mut stamps = Vec::new();
     if records.open() {
@@ -63,7 +62,7 @@ fn copies_that_a_dead_reader_has_left_are_passed_and_stay_unread() {
         let position = program.reserve(room_of(&written(stamp))).unwrap();
         program.fill(position, &written(stamp));
         if stamp % 4 != 0 {
-            // Behind the kernel's header, 18 bytes of the BPF program's.
+            // After the kernel's header and 18 bytes of the BPF program's.
             program.put(position + 8 + 18, &4_u16.to_ne_bytes());
         }
         program.commit(position, 0);
@@ -259,7 +258,7 @@ fn what_another_process_has_read_is_read() {
     assert_eq!(records.unread(), end / 5 * 2);
     assert_eq!(drain(&mut records), times(&[4, 5]));
     assert_eq!(programs[0].consumer(), end);
-    // It has read less, or says what can't be.
+    // The other process has read less, or its position is impossible.
     assert!(programs[0].arrive(&written(6)));
     for read in [0, end - 8, !7, programs[0].producer() + 8] {
         programs[0].set_read(read);
@@ -294,7 +293,7 @@ fn room_that_somebody_has_taken_away_is_given_again() {
     assert!(programs[0].arrive(&written(1)));
     assert_eq!(drain(&mut records), times(&[1]));
     let given = programs[0].consumer();
-    // Beyond all records, so that the kernel sees no room, and far behind them.
+    // A position after all records, so that the kernel sees no room, and one far before them.
     for (stamp, wrong) in [(2, 0x1000_0000), (3, given.wrapping_sub(1 << 40))] {
         let given = programs[0].consumer();
         programs[0].set_consumer(wrong);
@@ -368,14 +367,14 @@ fn the_first_tag_of_a_frame_is_found() {
     assert_eq!(frame_of(&[]), (None, 0));
 }
 
-/// The BPF program's and the reader's side on a thread each: what is committed is read whole, and
-/// in the program's order.
+/// The BPF program's and the reader's side in a thread each: committed records are read whole, and
+/// in the order of the BPF program.
 #[test]
 fn records_go_between_threads() {
     const ROUNDS: u64 = 50_000;
     let (programs, mut records) = device(1);
     std::thread::scope(|scope| {
-        // Dropped at the end, and by a panic: nobody makes room then.
+        // Dropped at the end, also by a panic: then no reader makes room.
         let (_reading, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
             let program = &programs[0];

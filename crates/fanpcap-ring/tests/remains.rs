@@ -1,5 +1,5 @@
-//! What a reader has left when it died, wherever that was, comes to its successors: each packet
-//! once. Garbage harms nothing.
+//! Wherever a reader dies, its successors get each packet that it has left, once. Garbage does no
+//! harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const COUNT: usize = 4;
 const FRAMES: usize = 16;
 
-/// The packet that arrives as the `number`th.
+/// The packet that arrives as number `number`.
 fn packet(number: u32) -> Packet {
     Packet {
         data: vec![0; 60],
@@ -30,7 +30,7 @@ fn packet(number: u32) -> Packet {
     }
 }
 
-/// Reads up to `most` packets that are left; returns where that ends.
+/// Reads up to `most` of the remaining packets. Returns the position after them.
 fn adopt(remains: &mut Remains, most: usize, got: &mut Vec<u32>) -> Position {
     for _ in 0..most {
         let Some(stamp) = remains.head() else {
@@ -46,13 +46,11 @@ fn adopt(remains: &mut Remains, most: usize, got: &mut Vec<u32>) -> Position {
     }
 }
 
-/// A ring of blocks, and both its sides.
+/// A ring of blocks, with both sides.
 struct Ring {
     memory: Memory,
     blocks: Blocks,
-    /// Packets that arrived.
     arrived: u32,
-    /// Blocks that the kernel opened.
     opened: u64,
     got: Vec<u32>,
     mark: Mark,
@@ -74,7 +72,8 @@ impl Ring {
         }
     }
 
-    /// The kernel opens the next block, if it is its own, and fills it with so many packets.
+    /// The kernel opens the next block, if the block is the kernel's, and writes `packets` packets
+    /// to it.
     fn arrive(&mut self, packets: u32, is_closed: bool) {
         let index = self.opened as usize % COUNT;
         if self.memory.u32(index * BLOCK + 8) != 0 {
@@ -90,8 +89,8 @@ impl Ring {
         }
     }
 
-    /// The reader reads up to `most` packets. Its mark is published after a block went back when
-    /// it does not die in between.
+    /// The reader reads up to `most` packets. After a block goes back, it publishes its mark,
+    /// unless it dies in between.
     fn read(&mut self, most: usize, dies_between: bool) {
         for _ in 0..most {
             if self.blocks.is_spent() {
@@ -222,7 +221,7 @@ proptest! {
     }
 }
 
-/// The retire timer may close the open block, and open the next, while it is adopted.
+/// During a takeover, the retire timer may close the open block and open the next.
 #[test]
 fn the_timer_does_no_harm() {
     let mut ring = Ring::new();
@@ -238,7 +237,7 @@ fn the_timer_does_no_harm() {
     let mut got = ring.got;
     adopt(&mut remains, 2, &mut got);
     memory.put_u32(8, 1 | (1 << 5));
-    // The next block has its new number and still its old packets.
+    // The next block has its new number, but still its old packets.
     memory.put(BLOCK + 24, &6_u64.to_ne_bytes());
     adopt(&mut remains, usize::MAX, &mut got);
     assert_eq!(got, (0..15).collect::<Vec<_>>());

@@ -1,5 +1,4 @@
-//! The copies' arguments: `%i` becomes the copy's number, and what may name a file or a device in
-//! them.
+//! The copies' arguments: replaces `%i` by the copy's number, and finds names of files and devices.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,13 +25,13 @@ pub(crate) fn expand(argument: &OsStr, number: usize) -> OsString {
     OsString::from_vec(expanded)
 }
 
-/// Whether the argument differs between copies.
+/// Whether the argument contains `%i`, so that it differs between copies.
 pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that copy `number` may have been told to write: each numbered argument, what follows
-/// its `=`, and what follows the letter of an option, as in `-w%i.pcap`.
+/// The files that the arguments may tell copy `number` to write. For each numbered argument: the
+/// whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -54,11 +53,11 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
     parts
 }
 
-/// The device that a command line names: as its program reads its options, if that is known. Else
-/// by `-i` or `--interface`; or by `-d` or `--pcap` (Suricata), or by a bundle of options that ends
-/// with `i`, which may mean other things: only if `exists` says that there is such a device. The
-/// first of several, without what our device names may have besides (`xdp:eth0`, `eth0:1`,
-/// `eth0^eth1`).
+/// The device that a command line names. For a known program, reads the options as that program
+/// does. Otherwise takes the value of `-i` or `--interface`. Otherwise takes the value of `-d` or
+/// `--pcap` (Suricata), or of a bundle of options that ends with `i`, if `exists` finds such a
+/// device: these options may mean something else. Of several devices, returns the first, as the
+/// plain name (of `xdp:eth0`, `eth0:1` or `eth0^eth1`).
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let known = options::known_program(command);
     let named = known.and_then(|(known, arguments)| {
@@ -92,7 +91,7 @@ fn values(texts: &[&str], short: &str, long: &str) -> Vec<String> {
     texts.iter().enumerate().filter_map(value).collect()
 }
 
-/// What may be the value of an `i` among other options: `-ni eth0`, `-nieth0`.
+/// Possible values of an `i` among other options: `-ni eth0`, `-nieth0`.
 fn bundled(texts: &[&str]) -> Vec<String> {
     let mut values = Vec::new();
     for (at, text) in texts.iter().enumerate() {
@@ -108,7 +107,7 @@ fn bundled(texts: &[&str]) -> Vec<String> {
     values
 }
 
-/// A device's own name.
+/// The plain name of a device, without an engine, a number or further devices.
 pub(crate) fn plain(name: &str) -> Option<String> {
     let first = name.split('^').next()?;
     let parts: Vec<&str> = first.split(':').collect();
@@ -125,8 +124,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The file that all copies of a program that is not known would write: `-w` with a name that is
-/// not numbered.
+/// The one file that all copies of an unknown program would write: `-w` with a name that is not
+/// numbered.
 pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -142,8 +141,8 @@ pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     None
 }
 
-/// Whether all copies that are given this name would write one file. `/dev/stdout` is another for
-/// each, and a URL, as argus(8) takes, is no file.
+/// Whether all copies with this name would write the same file. `/dev/stdout` differs for each
+/// copy, and a URL, which argus(8) accepts, is not a file.
 pub(crate) fn is_shared(name: &OsStr) -> bool {
     let text = name.to_string_lossy();
     let is_file = name != "-" && !text.starts_with("/dev/") && !text.contains("://");

@@ -14,7 +14,7 @@ use super::arguments;
 use super::group::{self, GroupMode};
 use super::options::{self, Known};
 
-/// libpcap's names of captures that are no network devices.
+/// Prefixes of libpcap's capture sources that are not network devices.
 const NO_DEVICES: [&str; 7] = [
     "usbmon",
     "nflog",
@@ -25,8 +25,8 @@ const NO_DEVICES: [&str; 7] = [
     "dag",
 ];
 
-/// The device that the copies capture on, as far as it is known: `given` by --device, or named in
-/// the command line.
+/// The device that the copies capture on, if known: `given` by --device, or named in the command
+/// line.
 ///
 /// # Errors
 /// This network namespace has no such device. The message lists its devices.
@@ -45,7 +45,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     let device = arguments::device(command, exists);
     if let Some(name) = device.as_deref().filter(|name| !exists(name)) {
         let (program, rest) = command.split_at(1.min(command.len()));
-        // Other programs may run the command elsewhere: ip netns exec, ssh.
+        // An unknown program, such as ip netns exec or ssh, may run the command elsewhere.
         let is_here = options::known_program(program).is_some_and(|(known, _)| known.needs_device);
         let is_device = name.bytes().any(|byte| !byte.is_ascii_digit())
             && !NO_DEVICES.iter().any(|other| name.starts_with(other))
@@ -59,7 +59,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     Ok(device)
 }
 
-/// Checks that each copy writes a file of its own, and that --merge has captures to merge.
+/// Checks that each copy writes its own file, and that --merge has captures to merge.
 ///
 /// # Errors
 /// The message says what to write instead.
@@ -70,7 +70,7 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
     let Some(option) = known.file else {
         return Ok(());
     };
-    // A wrapper may give each copy a directory of its own: env -C copy%i, chroot copy%i.
+    // A wrapper may give each copy its own directory: env -C copy%i, chroot copy%i.
     let before = &command[..command.len() - arguments.len()];
     if before.iter().any(|word| arguments::is_numbered(word)) {
         return Ok(());
@@ -100,7 +100,7 @@ fn ensure_merged(known: Known, file: Option<&OsStr>, is_merged: bool) -> Result<
     Ok(())
 }
 
-/// The name with the copy's number in it.
+/// The file's name with the copy's number added.
 fn numbered(file: &OsStr) -> String {
     let path = Path::new(file);
     let own = match path.extension() {
@@ -117,10 +117,10 @@ fn numbered(file: &OsStr) -> String {
     own.display().to_string()
 }
 
-/// Checks that the copies can join the group, by the kernel's list and the member pages.
+/// Checks that the copies can join the group, by the kernel's sockets and the member pages.
 ///
 /// # Errors
-/// The message says what the group is and what to do.
+/// The message describes the group and says what to do.
 pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Result<()> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
@@ -133,7 +133,7 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
             let on = interface::name(socket.ifindex).unwrap_or_else(|| "other devices".to_owned());
             bail!("--group {group}: the group is on {on} already: {elsewhere}");
         }
-        // The copies join in the group's mode then.
+        // No mode was asked for: the copies join in the group's mode.
         let Some(asked) = &wanted.asked else {
             continue;
         };
@@ -153,8 +153,8 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
     Ok(())
 }
 
-/// Settings of the calling environment that have no effect here: this command gives the copies
-/// their group, and by --fanout their mode.
+/// Variables of the calling environment that have no effect here. This command sets the copies'
+/// group, and with --fanout also their mode.
 pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
     let names = env::vars_os().map(|(name, _)| name);
     let names = names.filter(|name| group::is_replaced(name, has_fanout));

@@ -1,4 +1,4 @@
-//! One copy of the application: its starts and ends.
+//! One copy of the application, from its first start to its last end.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use std::os::unix::process::ExitStatusExt;
 use super::arguments;
 use super::files::Files;
 
-/// Pause before a copy is started again: doubled with each start, from the first value to the last.
+/// Pause before a restart: doubles with each restart, from the first value to the second.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 
-/// After a run of this length the next pause is the shortest again.
+/// A run of this length resets the pause to the shortest.
 const WELL: Duration = Duration::from_secs(10);
 
-/// A copy is given up after this many ends in a row before [`WELL`].
+/// A copy is given up after this many runs in a row that were shorter than [`WELL`].
 const ENDS_MAX: u32 = 10;
 
 /// How one start of a copy ended.
@@ -27,9 +27,9 @@ const ENDS_MAX: u32 = 10;
 pub(crate) struct End {
     /// The kernel's wait status.
     pub(crate) status: ExitStatus,
-    /// A signal from this command had told the copy to end.
+    /// This command had sent the copy a signal to end.
     pub(crate) told: bool,
-    /// The copy is to be started again.
+    /// The copy will be started again.
     pub(crate) again: bool,
 }
 
@@ -43,7 +43,6 @@ impl End {
     }
 }
 
-/// A copy.
 #[derive(Debug)]
 pub(crate) struct Copy {
     /// Number of the copy, from 0.
@@ -54,19 +53,19 @@ pub(crate) struct Copy {
     pub(crate) files: Files,
     /// Captures from the copy's standard output.
     pub(crate) spools: Vec<PathBuf>,
-    /// How the copy's starts ended.
+    /// How the copy's runs ended.
     pub(crate) ends: Vec<End>,
     /// Number of starts.
     pub(crate) starts: u32,
-    /// Members of the earlier starts.
+    /// Number of members in earlier runs.
     pub(crate) members_before: usize,
-    /// Whether this start was already checked for why it did not join.
+    /// Whether this run was already examined for why it did not join.
     pub(crate) questioned: bool,
-    /// The copy ended too often and is not started again.
+    /// The copy ended too often and will not be started again.
     pub(crate) given_up: bool,
     child: Option<Child>,
     started: Instant,
-    /// Time of the next start. The first one also waits for the copies before.
+    /// Time of the next start. The first start also waits for the copies with lower numbers.
     due: Option<Instant>,
     short: u32,
 }
@@ -91,7 +90,7 @@ impl Copy {
         }
     }
 
-    /// Starts the copy; `lead` adds the environment. The caller reads the output from the returned
+    /// Starts the copy. `lead` sets the environment. The caller reads the output from the returned
     /// child.
     ///
     /// # Errors
@@ -155,8 +154,8 @@ impl Copy {
         }
     }
 
-    /// Notes the end of the process, if it has ended: `told` if a signal of this command ended it.
-    /// With `again`, plans the next start unless the copy has ended too often.
+    /// Notes the end of the process, if it has ended. `told` says whether a signal of this command
+    /// ended it. With `again`, plans the next start unless the copy has ended too often.
     ///
     /// # Errors
     /// waitpid(2) failed.

@@ -22,8 +22,8 @@ use rotated::Pattern;
 pub(crate) struct Files {
     /// Paths that the arguments may name, each with its state before the copy started.
     named: BTreeMap<PathBuf, Option<State>>,
-    /// Names that applications derive from the named ones. Files that existed before are in
-    /// `named`.
+    /// Names that applications derive from the named paths. Derived files that existed before the
+    /// start are in `named`.
     patterns: Vec<Pattern>,
     /// Names of other copies' files, which may match a pattern of this copy.
     others: BTreeSet<PathBuf>,
@@ -31,7 +31,7 @@ pub(crate) struct Files {
     kept: Vec<PathBuf>,
 }
 
-/// Changes whenever a file is written or replaced.
+/// The state of a file. It changes whenever the file is written or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     file: (u64, u64),
@@ -111,7 +111,7 @@ impl Files {
             .collect()
     }
 
-    /// Other files that the copy wrote under names of its own.
+    /// Files that the copy wrote under its named paths and that are not captures.
     pub(crate) fn no_captures(&self) -> Vec<PathBuf> {
         let written = self.written().into_iter();
         written.filter(|path| !begins_as_capture(path)).collect()
@@ -129,14 +129,14 @@ impl Files {
         });
         let mut changed: Vec<(State, PathBuf)> = changed.collect();
         changed.sort_by_key(|(state, _)| state.modified);
-        // Two names may be one file.
+        // Two names may be links to the same file.
         let mut seen = BTreeSet::new();
         changed.retain(|(state, _)| seen.insert(state.file));
         changed.into_iter().map(|(_, path)| path).collect()
     }
 }
 
-/// Copies have smaller numbers.
+/// More than any copy's number.
 const NUMBERS: usize = 256;
 
 fn free_name(path: &Path) -> PathBuf {
@@ -155,7 +155,7 @@ fn free_name(path: &Path) -> PathBuf {
 /// Whether the file starts like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut head = Vec::new();
-    // A name in a directory that others write to may be a pipe's.
+    // In a directory where other users can write, the name may be a pipe's.
     let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.is_ok() && !head.is_empty() && is_capture(&head) != Some(false)
 }
@@ -212,7 +212,7 @@ mod tests {
             fs::write(scratch.file(name), HEAD).unwrap();
         }
         fs::write(scratch.file("1.pcap3"), "text").unwrap();
-        // Somebody else may put such a name into a directory as /tmp.
+        // Other users may put such a name into a directory like /tmp.
         let (pipe, own) = (scratch.file("1.pcap4"), files.clone());
         let found = pipe::opened(&pipe, move |_| own.captures()).unwrap();
         let found: BTreeSet<_> = found.into_iter().collect();

@@ -20,24 +20,24 @@ use fanpcap_group::roster;
 use fanpcap_linux::process::is_secure;
 use fanpcap_pcap::compile_expression;
 
-/// Start of the search for a free number: users choose smaller ones.
+/// The search for a free number starts here: users choose smaller numbers.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// The fan-out mode of the copies, as far as it is known before they start.
+/// The fanout mode of the copies, as far as it is known before they start.
 #[derive(Debug)]
 pub(crate) struct GroupMode {
     /// The mode, or the steering program.
     pub(crate) text: String,
-    /// Why it is this one, where --fanout does not say so.
+    /// The reason for this mode, if --fanout does not give it.
     pub(crate) why: Option<String>,
-    /// What the copies ask the library for; `None` where the library decides at each join.
+    /// The mode that the copies request; `None` if the library decides at each join.
     pub(crate) asked: Option<Asked>,
-    /// What the copies get as PCAP_FANOUT, if --fanout is given.
+    /// The value of PCAP_FANOUT for the copies, if --fanout is given.
     pub(crate) variable: Option<String>,
 }
 
-/// A mode that the library takes or refuses.
+/// A mode that the copies request: the library joins in it or fails.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The kernel's mode.
@@ -72,8 +72,8 @@ pub(crate) fn parse_mode(text: &str) -> Result<GroupMode> {
     })
 }
 
-/// The mode of copies for which --fanout gives none: the settings', or what the library would
-/// decide now. A copy that has given up CAP_BPF may get another one from it.
+/// The mode of copies without --fanout: the mode of the settings, or the mode that the library
+/// would choose now. A copy that has given up CAP_BPF may get another mode from the library.
 pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
     of_settings(group, device).unwrap_or_else(|| {
         let DefaultMode { text, why, .. } =
@@ -87,7 +87,7 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
     })
 }
 
-/// The mode that a variable or the config file gives the group. A copy reports what is wrong there.
+/// The mode that a variable or the config file gives the group. A copy reports errors there.
 fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     let mut environment = Environment::whole(is_secure());
     let variables = &mut environment.variables;
@@ -111,7 +111,7 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     })
 }
 
-/// A group number that no packet socket of this network namespace has and no config file names.
+/// A group number that no packet socket of this network namespace uses and no config file names.
 ///
 /// # Errors
 /// The kernel does not list groups, or no number is free.
@@ -131,7 +131,7 @@ pub(crate) fn free() -> Result<u16> {
     }
 }
 
-/// The members of a group, each as its process and application, where these are known.
+/// The members of a group, each with its process and application if known.
 pub(crate) fn members(group: u16) -> Vec<String> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let of_group = seen.filter(|entry| entry.is_in(group) && !entry.is_placeholder);
@@ -150,16 +150,16 @@ fn config_files() -> Vec<OsString> {
     all.into_iter().flatten().collect()
 }
 
-/// All numbers in a config file. A number that is no group only shrinks the search.
+/// All numbers in a config file. A number that is not a group only shrinks the search.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     text.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
 }
 
 /// Makes `command` load our library and join the group. Removes variables of the calling
-/// environment that would change that. Sets the mode only where `fanout` gives one: a default would
-/// become an order, which a copy without CAP_BPF can't follow. `member` is the copy's name, unless
-/// the environment has one.
+/// environment that would change that. Sets the mode only if `fanout` gives one: a default mode
+/// would become a request, and a copy without CAP_BPF would fail on it. `member` is the copy's
+/// name, unless the environment has one.
 pub(crate) fn lead(
     command: &mut Command,
     library: &Path,
@@ -186,8 +186,8 @@ pub(crate) fn lead(
     }
 }
 
-/// Whether this command puts its own group in the place of a variable, or, where it `has_fanout`,
-/// its own mode.
+/// Whether this command replaces a variable, because it sets the group or, if `has_fanout`, the
+/// mode.
 pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
     let name = name.to_string_lossy();
     let is = |key: &str| {
@@ -241,7 +241,7 @@ mod tests {
         );
     }
 
-    /// The library decides then: by what the copy may do, which is not what this command may do.
+    /// Then the library chooses by the copy's privileges, which differ from those of this command.
     #[test]
     fn a_default_is_no_order() {
         let mut command = Command::new("true");

@@ -44,19 +44,19 @@ impl Guard {
         self.process.id()
     }
 
-    /// Adds a process group: a copy's, or one of processes that a copy has left behind.
+    /// Adds a process group: a copy's, or a group of processes that a copy left behind.
     pub(crate) fn watch(&mut self, group: u32) {
         self.tell('+', group);
     }
 
-    /// Removes a process group that is empty.
+    /// Removes a process group that has become empty.
     pub(crate) fn forget(&mut self, group: u32) {
         self.tell('-', group);
     }
 
     fn tell(&mut self, sign: char, pid: u32) {
         if let Some(pipe) = &mut self.process.stdin {
-            // Without a guard the copies still have PR_SET_PDEATHSIG.
+            // If the guard is gone, the copies still have PR_SET_PDEATHSIG.
             let _ = writeln!(pipe, "{sign}{pid}");
         }
     }
@@ -69,8 +69,8 @@ impl Drop for Guard {
     }
 }
 
-/// The guard's main function: reads the process groups until the command closes the pipe, and ends
-/// the remaining groups.
+/// The guard's main function. Reads process groups until the command closes the pipe, then ends the
+/// remaining groups.
 pub(crate) fn stand() -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -84,8 +84,8 @@ pub(crate) fn stand() -> ExitCode {
     if groups.is_empty() {
         return ExitCode::SUCCESS;
     }
-    // Find the descendants while their parents live: afterwards the kernel no longer records whose
-    // they were.
+    // Find the descendants while their parents live. Afterwards the kernel no longer records which
+    // copy they descend from.
     let mut groups = processes::with_descendants(&groups);
     groups.retain(|&group| child::signal_group(group, child::SIGTERM).is_ok());
     let told = groups.clone();
@@ -95,7 +95,7 @@ pub(crate) fn stand() -> ExitCode {
         groups.retain(|&group| child::signal_group(group, 0).is_ok());
     }
     for &group in &groups {
-        // The group may have ended.
+        // The group may have ended just now.
         let _ = child::signal_group(group, child::SIGKILL);
     }
     // Print last: standard error may block or be closed.

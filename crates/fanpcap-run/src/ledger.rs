@@ -1,5 +1,5 @@
-//! The ledger of the copies' members: packets received, lost and taken. It follows each member
-//! while the member lives and settles it at its end.
+//! The ledger of the copies' members: packets received, lost and taken. It follows each living
+//! member and settles its account when the member ends.
 
 mod absence;
 mod account;
@@ -38,11 +38,11 @@ use shares::Shares;
 use spans::Spans;
 use takers::Takers;
 
-/// How long other members of the group may take at the end to read what the copies have left. They
-/// wait two seconds for the successors of copies that have names.
+/// How long, at the end, other members of the group may take to read the rings that the copies
+/// left. They wait two seconds for the successors of copies that have names.
 const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// How often to look whether they have.
+/// Interval of checks whether they have finished.
 const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
@@ -50,53 +50,52 @@ const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 pub(crate) struct Ledger {
     group: u16,
     held: Vec<Member>,
-    /// Members of steered groups that have ended, and whose rings others may still read.
+    /// Members of steered groups that have ended, but whose rings other members may still read.
     ended: Vec<Member>,
     takers: Takers,
     /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
-    /// Pages that have gone since the members were looked at last, if these are known.
+    /// Pages that disappeared since the last check of the members, if known.
     gone: Option<BTreeSet<PathBuf>>,
     absences: Absences,
-    /// The devices' last counts. A member that arrived before them is held or was reported as
+    /// The devices' last counts. A member that joined before them is held or was reported as
     /// missed.
     counts: Counts,
     /// The counters of groups on XDP.
     offered: GroupReadings,
-    /// By device: what is in the bound, as a reading of it was lost.
+    /// By device: the spans of its count that are in the bound because a reading was lost.
     bounded: BTreeMap<u32, Spans>,
-    /// By device: its count when a copy was in the group for the first time.
+    /// By device: its count when a copy was first in the group.
     begun: BTreeMap<u32, u64>,
-    /// By device: its count when a time without a copy had ended.
+    /// By device: its count when an absence ended.
     resumed: BTreeMap<u32, u64>,
-    /// Members that were not seen may have been there before all others.
+    /// Unseen members may have joined before all seen ones.
     has_unseen: bool,
     shares: Shares,
     /// Sockets of all members so far.
     known: BTreeSet<MemberId>,
     /// Sockets in the group without a member page.
     pageless: BTreeSet<MemberId>,
-    /// A socket without a page was seen twice: the group may have members that the ledger does not
-    /// know.
+    /// A socket without a page was seen twice: the group may have members that the ledger misses.
     has_pageless: bool,
     /// The copies' running processes, with the copies' numbers.
     running: Vec<(u32, usize)>,
-    /// All processes of copies so far.
+    /// All processes that copies have had so far.
     processes: BTreeMap<u32, usize>,
-    /// New complaints: facts that the ledger can't establish, and why.
+    /// New complaints: facts that the ledger can't establish, with reasons.
     complaints: Vec<String>,
     /// Complaints that were already made.
     complained: BTreeSet<String>,
-    /// Copies of which the ledger missed a member.
+    /// Copies with a member that the ledger missed.
     missed: BTreeSet<usize>,
     /// The group has had a member of a copy.
     has_had_members: bool,
 }
 
 impl Ledger {
-    /// The ledger of `group` on `devices`, and on others that members turn up on. Create it before
-    /// the first copy starts.
+    /// The ledger of `group` on `devices`, and on other devices where members appear. Create it
+    /// before the first copy starts.
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
         Self {
             group,
@@ -127,20 +126,19 @@ impl Ledger {
         }
     }
 
-    /// Notes that a copy has started.
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {
         self.running.push((pid, copy));
         self.processes.insert(pid, copy);
     }
 
-    /// The descriptors to wait for: readable when [`Ledger::settle`] has work.
+    /// The descriptors to wait for. One is readable when [`Ledger::settle`] has work.
     pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let arrivals = self.arrivals.as_ref().map(AsFd::as_fd);
         let ends = self.held.iter().filter_map(Member::end);
         arrivals.into_iter().chain(ends).collect()
     }
 
-    /// The next complaint, each one once.
+    /// The next complaint. Returns each complaint once.
     pub(crate) fn take_complaint(&mut self) -> Option<String> {
         while !self.complaints.is_empty() {
             let complaint = self.complaints.remove(0);
@@ -151,8 +149,8 @@ impl Ledger {
         None
     }
 
-    /// Finds new members and reads the counters of the others. `copies` are the copies' processes
-    /// with the copies' numbers.
+    /// Finds new members and reads the counters of the known members. `copies` are the copies'
+    /// processes with the copies' numbers.
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
         self.running = copies.to_vec();
         self.settle(true);
@@ -169,8 +167,8 @@ impl Ledger {
         }
     }
 
-    /// Reads the devices' counters. First learns of the pages that have arrived. So a member that
-    /// comes and goes unseen came after the reading before.
+    /// Reads the devices' counters, then processes new pages. Only then replaces the last counts: a
+    /// member that came and went unseen has come after these.
     fn count(&mut self) {
         let mut counts = self.counts.clone();
         counts.ask_all();
@@ -184,7 +182,7 @@ impl Ledger {
     fn take_in(&mut self, seen: Vec<RosterEntry>) {
         let mut pageless = BTreeSet::new();
         let group = self.group;
-        // Their members were no copies', or the ledger has settled them.
+        // A placeholder's member belonged to no copy, or the ledger has settled it.
         let seen = seen.into_iter().filter(|it| !it.is_placeholder);
         for entry in seen.filter(|it| it.is_in(group)) {
             let id = entry.id();
@@ -212,8 +210,8 @@ impl Ledger {
         self.note_unread();
     }
 
-    /// A page has appeared. If its member belongs to a copy, holds the member before the group
-    /// gives it packets.
+    /// Processes a page that has appeared. If its member belongs to a copy, holds the member before
+    /// the group gives it packets.
     fn welcome(&mut self, owner: Owner) {
         let Owner { ifindex, pid, id } = owner;
         if self.known.contains(&id) {
@@ -225,8 +223,8 @@ impl Ledger {
         let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
         let Some(copy) = copy else {
             if fs::metadata(format!("/proc/{pid}")).is_err() {
-                // The member's process has ended: it descended from some copy, but the kernel no
-                // longer records from which.
+                // The member's process has ended. It descended from a copy, but the kernel no
+                // longer records from which copy.
                 self.miss_all(Some(ifindex));
             }
             return;
@@ -244,9 +242,9 @@ impl Ledger {
     }
 
     /// Settles the members that have ended. This process holds the last descriptor of their sockets
-    /// and closes it at once, because the kernel still gives those sockets packets. Members of
-    /// steered groups wait for their takers first. With `all`, checks every member, even without a
-    /// notification.
+    /// and closes it at once, because the kernel still gives packets to those sockets. For members
+    /// of steered groups, first waits until other members have read their rings. With `all`, checks
+    /// every member, even without a notification.
     pub(crate) fn settle(&mut self, all: bool) {
         self.learn();
         let gone = self.gone.replace(BTreeSet::new());
@@ -274,7 +272,7 @@ impl Ledger {
         }
     }
 
-    /// The copies are told to end: from now on an empty group is intended.
+    /// Notes that the copies were told to end: from now on an empty group is intended.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
         self.absences.intend();
@@ -289,7 +287,7 @@ impl Ledger {
         self.absences.sum()
     }
 
-    /// Learns of pages that have come and gone.
+    /// Processes the pages that appeared and disappeared.
     fn learn(&mut self) {
         let Some(news) = self.arrivals.as_mut().map(Arrivals::take) else {
             self.gone = None;
@@ -316,7 +314,7 @@ impl Ledger {
             self.settle(true);
         }
         // Descendants of a copy may still run and use their members. Other members of the group may
-        // not have read all that these have left.
+        // not have read these members' rings to the end.
         let held = std::mem::take(&mut self.held).into_iter();
         let rest = held.chain(std::mem::take(&mut self.ended));
         self.settled
@@ -330,7 +328,7 @@ impl Ledger {
         held.any(|member| member.copy() == copy && member.rejecting().has_begun)
     }
 
-    /// Whether the group has had no member of a copy, as far as that can be seen.
+    /// Whether the group has had no member of a copy, as far as the ledger can see.
     pub(crate) fn had_no_members(&self) -> bool {
         !self.has_had_members && !self.has_pageless
     }
@@ -347,13 +345,13 @@ impl Ledger {
         begun.map(Member::ifindex).collect()
     }
 
-    /// The devices whose packets the host loses by a copy's settings, unless it uses them.
+    /// The devices that copies steal from the host (`steal = yes`) unless the host uses them.
     pub(crate) fn stolen(&self) -> BTreeSet<u32> {
         let stealing = self.held.iter().filter(|it| it.record().steals);
         stealing.map(Member::ifindex).collect()
     }
 
-    /// Whether a member is about to leave, or its takers may be done at any time.
+    /// Whether a member is about to leave, or other members may finish its ring at any time.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();
         ended.any(Member::awaits_takers) || self.held.iter().any(Member::is_leaving)

@@ -1,4 +1,4 @@
-//! The likely reason why a copy has not joined the group, from /proc.
+//! Finds the likely reason why a copy has not joined the group, from /proc.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -13,14 +13,13 @@ use fanpcap_install::system;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 use fanpcap_pcap::compile_expression;
 
-/// What a copy was to join, and how.
+/// The group that a copy was expected to join, and how.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     /// The directory of our library.
     pub(crate) library: &'a Path,
-    /// The group.
     pub(crate) group: u16,
-    /// The device, if it is known.
+    /// The device, if known.
     pub(crate) device: Option<&'a str>,
 }
 
@@ -60,7 +59,7 @@ pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String 
         Err(error) => return format!("it can't be looked at ({error})"),
     };
     let mut loaded = libraries(&maps, library);
-    // An ending process has its executable for a moment longer than its libraries.
+    // An ending process keeps its executable for a moment longer than its libraries.
     if loaded == Loaded::Nothing && !is_static(&of_process.join("exe")) {
         loaded = Loaded::Gone;
     }
@@ -100,7 +99,7 @@ fn of_libraries(
     }
 }
 
-/// What may be so of a process on our library that has no page in the group.
+/// Reasons why a process that has loaded our library may have no page in the group.
 fn without_page(group: u16) -> String {
     format!(
         "has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
@@ -112,7 +111,7 @@ fn without_page(group: u16) -> String {
 }
 
 impl Expected<'_> {
-    /// What is said of a program with raised privileges, with the remedy.
+    /// The message about a program with raised privileges, with the remedy.
     fn raised(&self) -> String {
         let is_everybodys = system::loaded_by_all().is_ok_and(|found| {
             let directory = found.as_deref().and_then(Path::parent);
@@ -121,8 +120,8 @@ impl Expected<'_> {
         self.of_raised(is_everybodys, self.configured())
     }
 
-    /// The same; `is_everybodys`: the whole system loads our library. `configured`: the group that
-    /// the system's config file gives the device.
+    /// The same. `is_everybodys`: the whole system loads our library. `configured`: the group that
+    /// the system's config file sets for the device.
     fn of_raised(&self, is_everybodys: bool, configured: Option<u16>) -> String {
         let (group, device) = (self.group, self.device.unwrap_or("DEVICE"));
         let is = "is setuid or has file capabilities, so that LD_LIBRARY_PATH and PCAP_GROUP are ignored";
@@ -164,21 +163,20 @@ impl Expected<'_> {
     }
 }
 
-/// What a process has loaded.
+/// The libraries that a process has loaded.
 #[derive(Debug, PartialEq, Eq)]
 enum Loaded {
-    /// A libpcap.
     Libpcap(PathBuf),
     /// Shared libraries, but no libpcap.
     Others,
     /// No shared library, only the executable.
     Nothing,
-    /// Nothing: the process has ended and has no memory.
+    /// Nothing: the process has ended and its memory is gone.
     Gone,
 }
 
-/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Our library loads the
-/// system's libpcap too; so a libpcap in `own`, our directory, has precedence.
+/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Our library also loads the
+/// system's libpcap, so a libpcap in our directory `own` has precedence.
 fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;
@@ -206,8 +204,8 @@ fn libraries(maps: &str, own: &Path) -> Loaded {
     loaded
 }
 
-/// Whether a file is a libpcap by its name: `libpcap.so.0.8`, or `libpcap-b1c2d3e4.so.1.10.4`, as
-/// Python's packages name the one that they carry.
+/// Whether a file is a libpcap by its name: `libpcap.so.0.8`, or `libpcap-b1c2d3e4.so.1.10.4`, the
+/// name of the libpcap in Python packages.
 fn is_libpcap(name: &str) -> bool {
     let rest = name.strip_prefix("libpcap");
     rest.is_some_and(|rest| {
@@ -215,7 +213,7 @@ fn is_libpcap(name: &str) -> bool {
     })
 }
 
-/// Whether an executable has no loader named in it (elf(5): a program header `PT_INTERP`).
+/// Whether an executable names no loader (elf(5): a program header `PT_INTERP`).
 fn is_static(executable: &Path) -> bool {
     let head = fs::File::open(executable).and_then(|file| {
         let mut head = Vec::new();
@@ -224,10 +222,10 @@ fn is_static(executable: &Path) -> bool {
     head.is_ok_and(|head| has_no_loader(&head).unwrap_or(false))
 }
 
-/// Program headers follow the ELF header at once.
+/// Bytes to read. Program headers directly follow the ELF header.
 const HEAD: u64 = 8192;
 
-/// The same by the beginning of an executable; `None` if that is no ELF file of this machine.
+/// The same for the first bytes of an executable; `None` if it is not an ELF file of this machine.
 fn has_no_loader(head: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
     let half = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
@@ -301,7 +299,7 @@ mod tests {
         let said = wanted.of_raised(true, Some(5));
         let end = "/etc/pcap.conf has it in group 5: give --group 5";
         assert!(said.ends_with(end), "{said}");
-        // That is done already.
+        // The remedy is in place already.
         let said = wanted.of_raised(true, Some(7));
         assert!(said.contains("could not publish its page"), "{said}");
         assert!(!said.contains("give --group"), "{said}");

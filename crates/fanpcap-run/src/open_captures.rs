@@ -1,5 +1,5 @@
-//! Capture files that a copy has open and that its arguments do not name, for example because a
-//! script names them.
+//! Capture files that a copy has open although its arguments do not name them, for example because
+//! a script names them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,7 +9,7 @@ use super::files::Files;
 use super::ledger::copy_of;
 use fanpcap_merge::is_capture;
 
-/// Captures that the copy's processes write now and that are not in its `files`. `leader` is the
+/// Captures that the copy's processes are writing and that are not in its `files`. `leader` is the
 /// copy's first process.
 pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -37,7 +37,7 @@ fn written(pid: u32) -> Vec<PathBuf> {
     written.collect()
 }
 
-/// Reads `/proc/PID/fdinfo/N`: flags as of open(2), in octal (proc(5)).
+/// Reads `/proc/PID/fdinfo/N`: flags as in open(2), in octal (proc(5)).
 fn is_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
@@ -45,7 +45,7 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & 3 != 0)
 }
 
-/// Decides by the content, or, while the content is still in the application's buffer, by the name.
+/// Decides by the content, or by the name while the content is still in the application's buffer.
 fn may_be_capture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));

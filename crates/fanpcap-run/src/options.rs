@@ -1,23 +1,23 @@
-//! The options of the programs that people run in copies, as getopt(3) reads them: `tcpdump -nni
-//! eth0` names a device, and `ngrep -i` does not.
+//! The options of programs that users often run in copies, as getopt(3) reads them: `tcpdump -nni
+//! eth0` names a device, but `ngrep -i` does not.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A program that is known.
+/// A known program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) name: &'static str,
     /// Options that have a value.
     valued: &'static str,
-    /// The one that names the device.
+    /// The option that names the device.
     pub(super) device: u8,
-    /// The one that names the file that is written, if a second copy would overwrite it.
+    /// The option that names the output file, if a second copy would overwrite that file.
     pub(super) file: Option<u8>,
-    /// It captures on network devices only.
+    /// The program captures on network devices only.
     pub(super) needs_device: bool,
-    /// That file is a capture.
+    /// The output file is a capture.
     pub(super) captures: bool,
 }
 
@@ -40,7 +40,7 @@ const fn writing(known: Known, file: u8, captures: bool) -> Known {
     }
 }
 
-/// It captures on pipes and other sources too, by the same option.
+/// A program whose device option also accepts pipes and other sources.
 const fn elsewhere(known: Known) -> Known {
     Known {
         needs_device: false,
@@ -48,7 +48,7 @@ const fn elsewhere(known: Known) -> Known {
     }
 }
 
-/// As their manual pages and sources have them.
+/// Options according to the programs' manual pages and sources.
 const KNOWN: [Known; 11] = [
     writing(known("tcpdump", "BcCEFGijmMQrsTVwWyzZ", b'i'), b'w', true),
     elsewhere(writing(
@@ -75,8 +75,8 @@ const KNOWN: [Known; 11] = [
     known("snort", "ABcFghijkKlLmnPQrRsStuzZG", b'i'),
 ];
 
-/// The program that a command line runs, and what it is given: behind others that run it, such as
-/// nice(1), too.
+/// The known program that a command line runs, and its arguments. Other programs, such as nice(1),
+/// may come first.
 pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])> {
     let name = |word: &OsString| {
         let name = Path::new(word).file_name()?.to_str()?;
@@ -87,7 +87,6 @@ pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])
 }
 
 impl Known {
-    /// The values of an option, in their order.
     pub(super) fn values<'a>(&self, option: u8, arguments: &'a [OsString]) -> Vec<&'a OsStr> {
         let mut values = Vec::new();
         let mut words = arguments.iter().map(OsString::as_os_str);
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(known_program(&words("cat -i eth0")), None);
     }
 
-    /// Options of a program with their values, and a line that has them in some form.
+    /// Options of a program with their values, and a command line that has them in some form.
     fn line(known: Known) -> impl Strategy<Value = (Vec<(u8, String)>, Vec<OsString>)> {
         let valued: Vec<u8> = known.valued.bytes().collect();
         let flags: Vec<u8> = (b'a'..=b'z').filter(|it| !valued.contains(it)).collect();

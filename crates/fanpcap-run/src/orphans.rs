@@ -1,5 +1,5 @@
-//! Ends processes that copies leave behind, in their process groups and in the background. None of
-//! them outlives this command.
+//! Ends processes that copies leave behind, in their process groups and in the background. No such
+//! process outlives this command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,22 +18,22 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Orphans {
     own: u32,
-    /// Children of this command that are not of copies.
+    /// Children of this command that do not belong to copies.
     foreign: BTreeSet<u32>,
     /// Process groups of copies that have ended.
     groups: BTreeMap<u32, Ending>,
-    /// Orphans outside their copies' process groups, with the groups that they are in.
+    /// Orphans outside their copies' process groups, with the process groups of the orphans.
     background: BTreeMap<u32, u32>,
-    /// Orphans that are to end.
+    /// Orphans that must end.
     ending: BTreeMap<u32, Ending>,
     /// Copies that have ended since the last search.
     ended: Vec<usize>,
     looked: Option<Instant>,
-    /// Searches in a row that found nothing.
+    /// Number of searches in a row that found nothing.
     clean: u32,
 }
 
-/// A process or group that is to end.
+/// A process or group that must end.
 #[derive(Debug, Default)]
 struct Ending {
     told: Option<Instant>,
@@ -41,7 +41,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Sends the signal that is due; false once SIGKILL has had no effect.
+    /// Sends the signal that is due. Returns false once SIGKILL has had no effect.
     fn go_on(&mut self, signal: impl Fn(i32) -> io::Result<()>) -> bool {
         let now = Instant::now();
         if self.told.is_none() {
@@ -57,7 +57,7 @@ impl Ending {
 }
 
 impl Orphans {
-    /// The present children of this command are not of copies.
+    /// Treats the present children of this command as not belonging to copies.
     pub(crate) fn new() -> Self {
         let own = std::process::id();
         let children = stat::all().into_iter().filter(|one| one.parent == own);
@@ -73,7 +73,7 @@ impl Orphans {
         }
     }
 
-    /// Marks a child that is not of a copy.
+    /// Marks a child that does not belong to a copy.
     pub(crate) fn spare(&mut self, pid: u32) {
         self.foreign.insert(pid);
     }
@@ -96,7 +96,7 @@ impl Orphans {
         !self.groups.is_empty()
     }
 
-    /// Kills all processes that were told to end.
+    /// Kills all processes that have been told to end.
     pub(crate) fn kill(&mut self) {
         let groups = self.groups.iter_mut().map(|(&group, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
@@ -111,8 +111,8 @@ impl Orphans {
         let _ = orphans.filter(Result::is_err).count();
     }
 
-    /// Continues to end the rest of process groups, and, if `copies`, the processes of running
-    /// copies, is empty, all orphans. Returns messages to print.
+    /// Continues to end the rest of the process groups, and all orphans if `all`. `copies` are the
+    /// processes of running copies. Returns messages to print.
     pub(crate) fn tend(&mut self, copies: &[u32], all: bool, guard: &mut Guard) -> Vec<String> {
         let pressed = all || self.has_groups() || !self.ended.is_empty();
         if !pressed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -131,7 +131,7 @@ impl Orphans {
             // If this fails, the next search finds the process again.
             let _ = child::reap(one.pid);
         }
-        // What it has left is an orphan, and whose it is will be known when its end is noted.
+        // The children of such a copy are orphans. Their copy is known only after its end is noted.
         let is_unnoted = |one: &Stat| copies.contains(&one.pid) && one.has_ended();
         let mut said = match processes.iter().any(is_unnoted) {
             true => Vec::new(),
@@ -202,7 +202,7 @@ impl Orphans {
     fn end_orphans(&mut self, alive: &[&Stat]) -> Vec<String> {
         let mut said = Vec::new();
         for one in alive {
-            // A process in such a group ends with the group.
+            // A process in such a group is ended with the group.
             if self.groups.contains_key(&one.group) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Output of the copies, merged line by line, and this command's own messages.
+//! The copies' output, merged line by line, and this command's own messages.
 
 mod queue;
 mod read;
@@ -16,11 +16,11 @@ use anyhow::{Context, Result};
 use queue::{Files, Queue};
 pub(crate) use read::{Activity, Way, Word, follow};
 
-/// At the end, the command gives up a reader of its output that takes nothing for this long.
+/// At the end, the command gives up a reader of its output that reads nothing for this long.
 const STALL: Duration = Duration::from_secs(1);
 
-/// The same limit after a second interrupt. Text that can be written at once, such as the summary,
-/// is still written.
+/// The same limit after a second interrupt. Text that can be written immediately, such as the
+/// summary, is still written.
 const STALL_AT_LAST: Duration = Duration::from_millis(200);
 
 /// Interval of checks whether all output is written.
@@ -35,7 +35,7 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our standard output and standard error. Copies wait for the reader of these; this command does
+/// Our standard output and standard error. Copies wait for slow readers of these; this command does
 /// not.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -47,7 +47,7 @@ pub(crate) struct Output {
     /// not mix.
     out: Arc<Queue>,
     err: Arc<Queue>,
-    /// The command is to end: a reader that has stopped is given up.
+    /// The command is ending: a reader that has stopped reading is given up.
     hurried: AtomicBool,
     /// The command was told twice to end.
     given_up: AtomicBool,
@@ -111,7 +111,7 @@ impl Output {
         }
     }
 
-    /// Writes output of a copy, in its turn.
+    /// Writes output of a copy, in order.
     ///
     /// # Errors
     /// This or an earlier write(2) failed.
@@ -122,23 +122,23 @@ impl Output {
         }
     }
 
-    /// From now on, gives up readers that have stopped for [`STALL`].
+    /// From now on, gives up readers that have not read for [`STALL`].
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, gives up readers that have stopped for [`STALL_AT_LAST`].
+    /// From now on, gives up readers that have not read for [`STALL_AT_LAST`].
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all output is written, or will never be.
+    /// Whether all output is written or given up.
     pub(crate) fn is_written(&self) -> bool {
         self.out.is_empty() && self.err.is_empty()
     }
 
-    /// Gives up output that no reader takes in time, so that copies that print get an error.
-    /// Returns the number of lost bytes of copies.
+    /// Gives up output that no reader reads in time, so that printing copies get an error. Returns
+    /// how many bytes of the copies' output were lost.
     pub(crate) fn abandon(&self) -> usize {
         let limit = if self.given_up.load(Ordering::Relaxed) {
             STALL_AT_LAST

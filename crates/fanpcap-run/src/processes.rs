@@ -1,4 +1,4 @@
-//! Process groups with their members' descendants.
+//! Process groups and the descendants of their processes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use fanpcap_linux::process::stat;
 /// The time from SIGTERM to SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// `groups`, and the groups of all descendants of their members, as far as parents still live.
+/// `groups`, and the groups of all descendants of their processes, as far as the parents still
+/// live.
 pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
     let processes = stat::all();
     let mut groups = groups.clone();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::arguments;
 
-/// The search path without PATH, as execvp(3) has it.
+/// The search path if PATH is not set, as in execvp(3).
 const PATH: &str = "/bin:/usr/bin";
 
 /// Why the application can't be run.
@@ -40,7 +40,7 @@ impl Display for Unusable {
     }
 }
 
-/// Looks for the application of a command line, as copy 0 would be started.
+/// Looks for the application of a command line, as it would be started for copy 0.
 ///
 /// # Errors
 /// [`Unusable`].
@@ -66,13 +66,13 @@ pub(crate) fn find(command: &[OsString]) -> Result<(), Unusable> {
     }
 }
 
-/// Whether a file may be executed by somebody; none where there is no file.
+/// Whether any user may execute a file; `None` if there is no file.
 fn is_executable(file: &Path) -> Option<bool> {
     let metadata = file.metadata().ok()?;
     Some(metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The exit status for a program that could not be started after all.
+/// The exit status for a program whose start failed despite these checks.
 pub(crate) fn code(error: &anyhow::Error) -> u8 {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     match cause.map(io::Error::kind) {

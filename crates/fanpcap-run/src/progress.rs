@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// No line was shown yet.
+    /// A state before the first line.
     pub(crate) fn new(copies: usize) -> Self {
         Self {
             at: Instant::now(),

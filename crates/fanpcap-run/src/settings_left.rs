@@ -1,5 +1,5 @@
-//! Settings of devices that copies have left, as they could not put them back any more: they were
-//! killed, or have dropped their privileges.
+//! Device settings that copies left behind because they were killed or had dropped their
+//! privileges.
 
 use fanpcap_linux::interface;
 use fanpcap_nic::device::Device;
@@ -8,9 +8,9 @@ use fanpcap_nic::settings::Settings;
 
 use super::output::Output;
 
-/// Puts back what no living process wants any more, as far as this process may.
+/// Puts back settings that no living process wants any more, as far as this process may.
 pub(super) fn put_back(output: &Output) {
-    // Who may not enter the directory of the journals has changed nothing.
+    // A user who may not enter the directory of the journals can't have changed a setting.
     for ifindex in journal::journals().unwrap_or_default() {
         let Ok(Some(name)) = interface::find_name(ifindex) else {
             continue;

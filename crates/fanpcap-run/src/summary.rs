@@ -1,4 +1,4 @@
-//! The summary of the copies and their packets: as text on standard error, and as JSON.
+//! The summary of the copies and their packets, as text on standard error and as JSON.
 
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
@@ -12,12 +12,11 @@ use serde::Serialize;
 use super::copy::{Copy, End};
 use super::ledger::{Absent, Account};
 
-/// The summary.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     /// The copies' group.
     pub(crate) group: u16,
-    /// Its mode.
+    /// The group's mode.
     pub(crate) mode: String,
     /// Each copy, by its number.
     pub(crate) copies: Vec<OfCopy>,
@@ -27,63 +26,62 @@ pub(crate) struct Summary {
     pub(crate) absent: Absent,
     /// The merge, if there was one.
     pub(crate) merge: Option<OfMerge>,
-    /// Packets that the copies have taken and that none of their captures has, if captures were
-    /// merged. Negative when the captures have more.
+    /// Packets that the copies took but that none of their captures contains, if captures were
+    /// merged. Negative if the captures contain more.
     pub(crate) taken_not_written: Option<i64>,
 }
 
 /// One copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfCopy {
-    /// Its number.
+    /// The copy's number.
     pub(crate) number: usize,
-    /// Its CPU.
+    /// The copy's CPU.
     pub(crate) cpu: Option<usize>,
-    /// How often it was started.
+    /// Number of starts.
     pub(crate) starts: u32,
-    /// The end of each start.
+    /// How each run ended.
     pub(crate) ends: Vec<OfEnd>,
     /// The copy ended too often and was given up.
     pub(crate) given_up: bool,
-    /// Its packets.
+    /// The copy's packets.
     #[serde(flatten)]
     pub(crate) account: Account,
-    /// Packets in its captures.
+    /// Packets in the copy's captures.
     pub(crate) written: Option<u64>,
 }
 
-/// The end of a start.
+/// The end of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfEnd {
     /// Its exit status.
     pub(crate) status: Option<i32>,
     /// The signal that killed the process.
     pub(crate) signal: Option<i32>,
-    /// A signal of this command had told the copy to end.
+    /// This command had sent the copy a signal to end.
     pub(crate) told: bool,
 }
 
-/// The merge.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfMerge {
     /// The merged file.
     pub(crate) file: PathBuf,
-    /// Packets in it.
+    /// Packets in the merged file.
     pub(crate) packets: u64,
-    /// Of these, packets out of order.
+    /// How many of these are out of order.
     pub(crate) late: u64,
     /// Captures that were merged.
     pub(crate) sources: usize,
-    /// Of these, captures that end within a packet.
+    /// How many of these end within a packet.
     pub(crate) cut: usize,
 }
 
-/// Checks early that the JSON, which is written last, can be written.
+/// Checks early that the JSON can be written: it is written last.
 ///
 /// # Errors
 /// The message names the file.
 pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
-    // A dangling link stays.
+    // A dangling link counts as present, so that the link is not removed below.
     let is_new = fs::symlink_metadata(path).is_err();
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -97,7 +95,7 @@ pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
 }
 
 impl OfCopy {
-    /// A copy at its end.
+    /// The result of a copy.
     pub(crate) fn new(copy: &Copy, account: Account, written: Option<u64>) -> Self {
         let end = |end: &End| OfEnd {
             status: end.status.code(),
@@ -117,7 +115,6 @@ impl OfCopy {
 }
 
 impl OfMerge {
-    /// The merge into `file`.
     pub(crate) fn new(file: &Path, merged: &Merged) -> Self {
         Self {
             file: file.to_owned(),
@@ -130,7 +127,7 @@ impl OfMerge {
 }
 
 impl Summary {
-    /// Sums up.
+    /// Sums up the copies.
     pub(crate) fn new(
         group: u16,
         mode: String,
@@ -256,8 +253,8 @@ impl Summary {
     }
 }
 
-/// The table's columns of figures. To fit a terminal, the last ones are left out if all their
-/// figures are 0.
+/// The table's columns of figures. If a terminal is too narrow, the last columns are left out when
+/// all their figures are 0.
 const COLUMNS: [&str; 7] = [
     "received",
     "dropped",

@@ -1,4 +1,4 @@
-//! What `fanpcap run` was asked to run, and what came of it. `watch` supervises the copies.
+//! What `fanpcap run` has to run, and the results. `watch` supervises the copies.
 
 mod watch;
 
@@ -28,9 +28,9 @@ pub(crate) struct Run<'a> {
     pub(crate) fanout: &'a GroupMode,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
-    /// The command prints errors and warnings only.
+    /// The command prints only errors and warnings.
     pub(crate) is_quiet: bool,
-    /// The run goes on although a copy captures outside the group and sees all packets.
+    /// The run goes on even if a copy captures outside the group and sees all packets.
     pub(crate) allow_outsiders: bool,
     /// Copies that fail are started again.
     pub(crate) restart: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
     pub(crate) merge: Option<&'a Path>,
     /// Each line of a copy's output begins with the copy's number.
     pub(crate) prefix: bool,
-    /// Takes the copies' output and the command's messages.
+    /// Accepts the copies' output and the command's messages.
     pub(crate) output: &'a Arc<Output>,
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
-    /// The most packets that no figure can have, if there is such a limit.
+    /// The most packets that can be in no figure, if there is such a limit.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,
-    /// Copies ran for some time, and no copy ever joined the group.
+    /// Copies ran for some time, but no copy ever joined the group.
     pub(crate) none_joined: bool,
     /// Why the command ended all copies.
     pub(crate) error: Option<String>,
@@ -87,17 +87,17 @@ impl Supervised {
         self.copies.iter().flat_map(of_copy).collect()
     }
 
-    /// Removes the files with the captures that copies wrote to standard output.
+    /// Removes the files with captures that copies wrote to standard output.
     pub(crate) fn remove_spools(&self) {
         for path in self.copies.iter().flat_map(|copy| &copy.spools) {
-            // A file that stays does no harm.
+            // A file that can't be removed does no harm.
             let _ = fs::remove_file(path);
         }
     }
 }
 
 impl Run<'_> {
-    /// Runs the copies, one on each of `cpus`, until the last one has ended for good.
+    /// Runs the copies, one on each of `cpus`, until all have ended for good.
     ///
     /// # Errors
     /// The copies can't be started or supervised.

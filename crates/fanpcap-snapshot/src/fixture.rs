@@ -1,5 +1,5 @@
-//! Two looks at a made-up machine, for tests: members, one of them stale, foreign sockets, and two
-//! devices.
+//! Two snapshots of a made-up machine, for tests: members, one of them stale, foreign sockets, and
+//! two devices.
 
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{FinalCounters, Ledger, Moved, Place, State, View};
@@ -7,10 +7,10 @@ use fanpcap_linux::netlink::link::Counters;
 
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// The first look, at 100 seconds.
+/// The first snapshot, at 100 seconds.
 pub fn before() -> Snapshot {
     let mut snapshot = look(100);
     snapshot.devices = vec![
@@ -21,7 +21,7 @@ pub fn before() -> Snapshot {
     snapshot
 }
 
-/// The second look, one second later. The second member's counters are a minute old.
+/// The second snapshot, one second later. The second member's counters are a minute old.
 pub fn after() -> Snapshot {
     let mut snapshot = look(101);
     snapshot.devices = vec![
@@ -39,7 +39,7 @@ pub fn after() -> Snapshot {
     snapshot
 }
 
-/// The second look, where group 7 is on XDP and its first member has class 2.
+/// The second snapshot, with group 7 on XDP and its first member in class 2.
 pub fn after_on_xdp() -> Snapshot {
     let mut snapshot = after();
     snapshot.sockets[0].class = Some(2);
@@ -101,7 +101,7 @@ fn table() -> View {
     }
 }
 
-/// An empty look.
+/// An empty snapshot.
 pub fn look(seconds: u32) -> Snapshot {
     Snapshot {
         at_ns: u64::from(seconds) * SECOND,
@@ -188,7 +188,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
         process.affinity = Some("0-7".to_owned());
         process.last_cpu = Some(5);
     }
-    // The stale member is stale only in the second look.
+    // The stale member is stale only in the second snapshot.
     if read_ns < 100 * SECOND {
         stale.counts = Some(of(1, 39 * SECOND));
     }

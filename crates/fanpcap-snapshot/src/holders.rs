@@ -9,22 +9,22 @@ use fanpcap_linux::process::stat::Stat;
 
 use crate::snapshot::Process;
 
-/// Number of looks between two searches for sockets without a known process: most of these belong
-/// to other users.
+/// Number of snapshots between two searches for sockets without a known process. Most of these
+/// sockets belong to other users.
 const PATIENCE: u32 = 10;
 
 /// Caches which process owns which socket.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// The owner's descriptor of each socket; `None` if a search did not find one.
+    /// The owner's descriptor for each socket; `None` if a search found no owner.
     known: BTreeMap<u32, Option<PathBuf>>,
-    /// Looks since the last search.
+    /// Number of snapshots since the last search.
     looks: u32,
 }
 
 impl Holders {
-    /// Finds the owners of `sockets`, each given with a likely process. Checks that process first,
-    /// and searches all processes only for a socket that is new or has moved.
+    /// Finds the owners of `sockets`, each given with a likely process. Checks that process first.
+    /// Searches all processes only for a socket that is new or has moved.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| socket_behind(path) == Some(*inode);
@@ -65,7 +65,7 @@ impl Holders {
     }
 }
 
-/// A process name from /proc, which may be any bytes.
+/// A process name from /proc, which may contain any bytes.
 fn name(comm: &[u8]) -> String {
     String::from_utf8_lossy(comm).trim_end().to_owned()
 }
@@ -83,7 +83,7 @@ fn process(pid: u32, program: String) -> Process {
     }
 }
 
-/// A descriptor of each socket: the first that is found.
+/// The first descriptor found for each socket.
 fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -106,14 +106,14 @@ fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
     entries.flatten().flatten().map(|entry| entry.path())
 }
 
-/// The inode of the socket behind a descriptor in /proc.
+/// The inode of the socket that a descriptor in /proc refers to.
 fn socket_behind(descriptor: &Path) -> Option<u32> {
     let target = fs::read_link(descriptor).ok()?;
     let inode = target.to_str()?.strip_prefix("socket:[")?;
     inode.strip_suffix(']')?.parse().ok()
 }
 
-/// The process in `/proc/PID/fd/N`.
+/// The process ID in `/proc/PID/fd/N`.
 fn pid_in(descriptor: &Path) -> Option<u32> {
     pid_of(descriptor.iter().nth(2)?)
 }
@@ -140,13 +140,11 @@ pub(crate) mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// The inode of a socket of this process.
     pub(crate) fn inode(socket: &UdpSocket) -> u32 {
         let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
         socket_behind(descriptor.as_ref()).unwrap()
     }
 
-    /// A member page with this pid.
     pub(crate) fn page(pid: u32) -> Record {
         Record {
             pid,
@@ -171,8 +169,8 @@ pub(crate) mod tests {
     #[test]
     fn names_may_be_any_bytes() {
         assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
-        // The kernel writes the name into status too. Even if the name is not UTF-8, the process
-        // must have its CPUs.
+        // The kernel writes the name into status too. Even if the name is not UTF-8, the CPUs must
+        // be found.
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
         let program = scratch.file("x").with_file_name(odd);
@@ -208,7 +206,7 @@ pub(crate) mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         assert!(holders.process(0).is_none());
         drop(socket);
-        // Children that other tests start have a copy of it until execve(2).
+        // Children that other tests start have a copy of the socket until execve(2).
         let is_gone = || {
             holders.find(&[(inode, None)].into());
             Ok(holders.process(inode).is_none().then_some(()))

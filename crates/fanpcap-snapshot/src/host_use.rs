@@ -1,18 +1,19 @@
-//! Whether the host has begun to use devices whose packets it does not get (`steal = yes`). The
-//! library looks when a handle is activated; the commands that look at a group look on.
+//! Whether the host has begun to use devices whose packets are stolen from it (`steal = yes`). The
+//! library checks only when a handle is activated. The commands that watch a group go on checking.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use fanpcap_linux::netlink::host_use;
 
-/// The least time between two looks.
+/// The least time between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// A look that takes long, as with many routes, has so many times as long to the next.
+/// After a check that takes long, for example with many routes, the pause is at least this many
+/// times as long as the check.
 const REST: u32 = 20;
 
-/// What was seen last.
+/// The results of the last check.
 #[derive(Debug, Default)]
 pub struct HostUse {
     devices: BTreeSet<u32>,
@@ -21,8 +22,8 @@ pub struct HostUse {
 }
 
 impl HostUse {
-    /// Why the host or a container may need what these devices receive. Devices that the kernel
-    /// tells nothing of have no reason.
+    /// Why the host or a container may need the packets of these devices. A device that the kernel
+    /// can't be queried about has no reason.
     pub fn look(&mut self, devices: BTreeSet<u32>) -> &BTreeMap<u32, &'static str> {
         let begin = Instant::now();
         if devices != self.devices || self.next.is_some_and(|next| begin >= next) {

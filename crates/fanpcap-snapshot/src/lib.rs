@@ -1,5 +1,5 @@
-//! One look at a network namespace, for those who watch groups: devices, packet sockets, members'
-//! counters, what came to a group, and the processes behind all of them.
+//! Takes snapshots of a network namespace, for commands that watch groups: devices, packet sockets,
+//! members' counters, the packets that reached a group, and the processes behind them.
 #![forbid(unsafe_code)]
 
 mod host_use;

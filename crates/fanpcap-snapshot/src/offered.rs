@@ -1,31 +1,31 @@
-//! What has become of the packets that came to a group on XDP, with the names that JSON has.
+//! The fates of the packets that reached a group on XDP, with the field names of the JSON.
 
 use fanpcap_group::view::Ledger;
 use serde::Serialize;
 
 use crate::snapshot::{rounded, seconds};
 
-/// A group's ledger, as a member has told it last.
+/// A group's ledger, as a member last published it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Offered {
-    /// When it was told.
+    /// Seconds since it was published.
     pub seconds_ago: f64,
-    /// Packets that came to the group.
+    /// Packets that reached the group.
     pub offered_packets_total: u64,
     /// Packets put into members' rings.
     pub in_rings_packets_total: u64,
     /// Packets that members' filters rejected.
     pub filtered_packets_total: u64,
-    /// Packets for which a ring had no room.
+    /// Packets dropped because a ring was full.
     pub ring_full_packets_total: u64,
     /// Packets that the steering program dropped.
     pub steered_nowhere_packets_total: u64,
-    /// Packets for which there was no member.
+    /// Packets for which the group had no member.
     pub no_member_packets_total: u64,
 }
 
 impl Offered {
-    /// The ledger at a time, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The ledger at `now_ns`, in nanoseconds of `CLOCK_MONOTONIC`.
     pub fn of(ledger: &Ledger, now_ns: u64) -> Self {
         Self {
             seconds_ago: rounded(seconds(ledger.at_ns, now_ns)),
@@ -38,7 +38,7 @@ impl Offered {
         }
     }
 
-    /// Where the packets have gone: how many, and where in words.
+    /// The numbers of packets by fate, with each fate in words.
     pub fn fates(&self) -> [(u64, &'static str); 5] {
         [
             (self.in_rings_packets_total, "in rings"),

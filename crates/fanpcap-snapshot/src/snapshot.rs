@@ -9,8 +9,8 @@ use fanpcap_linux::netlink::link;
 
 use crate::tables::GroupKey;
 
-/// Counters older than this, in seconds, are not of now. Members that take packets refresh theirs
-/// ten times a second.
+/// Counters older than this many seconds do not describe the present. A member that takes packets
+/// refreshes its counters ten times a second.
 pub const STALE_SECONDS: f64 = 2.0;
 
 /// The state at one moment.
@@ -24,13 +24,14 @@ pub struct Snapshot {
     pub host: String,
     /// Inode of the network namespace.
     pub netns: u64,
-    /// Its name: "host" for that of process 1, else the name that ip-netns(8) gave it.
+    /// Its name: "host" for the namespace of process 1, otherwise the name that ip-netns(8) gave
+    /// it.
     pub netns_name: Option<String>,
     /// Devices with packet sockets, or the requested one, sorted by name.
     pub devices: Vec<Device>,
     /// The devices' packet sockets.
     pub sockets: Vec<Socket>,
-    /// What the tables of steered groups say, where we may look into them.
+    /// The tables of steered groups, as far as we may read them.
     pub tables: BTreeMap<GroupKey, View>,
 }
 
@@ -43,8 +44,8 @@ pub struct Device {
     pub name: String,
     /// The device's counters; `None` for "any" and "gone".
     pub counters: Option<link::Counters>,
-    /// Why the host or a container may need the device's packets, while a member has the host lose
-    /// them (`steal = yes`).
+    /// Why the host or a container may need the device's packets, if a member steals them
+    /// (`steal = yes`).
     pub stolen_from_host: Option<&'static str>,
 }
 
@@ -57,7 +58,7 @@ pub struct Socket {
     pub ifindex: u32,
     /// `ETH_P_*`; 0 for a socket that only sends.
     pub protocol: u16,
-    /// Its fan-out group.
+    /// The socket's fanout group.
     pub group: Option<Group>,
     /// Bytes of its receive ring.
     pub ring_bytes: Option<u64>,
@@ -67,48 +68,49 @@ pub struct Socket {
     /// The steering program's counters on the page, up to the last that is not 0; `None` if
     /// unknown.
     pub program_counters: Option<Vec<i64>>,
-    /// When the member read these, `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't change.
+    /// When the member read these, in `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't
+    /// change.
     pub program_counted_ns: u64,
-    /// Seconds since the application looked for packets, or joined if it never looked; 0 while it
-    /// waits for packets. `None` if the page does not have this.
+    /// Seconds since the application last looked for packets, or since the join if it never
+    /// looked; 0 while it waits for packets. `None` if the page does not say.
     pub unread_seconds: Option<f64>,
     /// The application has never looked for packets.
     pub is_never_read: bool,
     /// The socket has a member page.
     pub has_page: bool,
-    /// The socket's member is gone, and its steered group keeps the socket in the member's slot.
+    /// The socket's member is gone, and the steered group keeps the socket in the member's slot.
     pub is_placeholder: bool,
-    /// Its slot in a steered group's table, where we may look into that.
+    /// The socket's slot in a steered group's table, if we may read the table.
     pub place: Option<Place>,
-    /// The member's class in a steered group, 0 to 63, as the table or the member's page has it.
+    /// The member's class in a steered group, 0 to 63, from the table or the member's page.
     pub class: Option<u8>,
-    /// The process that owns the socket; `None` if /proc does not let us see it.
+    /// The process that owns the socket; `None` if /proc hides it.
     pub process: Option<Process>,
 }
 
-/// A fan-out group.
+/// A fanout group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its number.
+    /// The group's number.
     pub number: u16,
-    /// Mode; with its options if a member has a page.
+    /// The mode, with its options if a member has a page.
     pub mode: String,
 }
 
 /// A member's counters since it joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
-    /// When they were read, `CLOCK_MONOTONIC` nanoseconds.
+    /// When the counters were read, in `CLOCK_MONOTONIC` nanoseconds.
     pub read_ns: u64,
-    /// Packets that the kernel gave the member, including dropped ones.
+    /// Packets that the kernel gave to the member, including dropped ones.
     pub received: u64,
     /// Of `received`: dropped because the ring was full.
     pub dropped: u64,
     /// Packets taken from the ring so far.
     pub taken: Option<u64>,
-    /// `taken` at the reading of the other counters.
+    /// The value of `taken` when the other counters were read.
     pub read_taken: Option<u64>,
-    /// The reader waits at an empty ring and has published everything: the counters are current,
+    /// The reader waits at an empty ring and has published everything, so the counters are current,
     /// whatever their age.
     pub waits: bool,
 }
@@ -127,7 +129,7 @@ pub fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }
 
-/// A part of all buckets.
+/// A number of buckets as a percentage of all buckets.
 #[allow(clippy::cast_precision_loss, reason = "there are 4096 buckets")]
 pub fn percent(buckets: usize) -> f64 {
     (buckets as f64 * 1e5 / BUCKETS as f64).round() / 1e3
@@ -147,13 +149,13 @@ impl Counts {
         seconds(self.read_ns, at_ns)
     }
 
-    /// Whether the counters are too old for the moment `at_ns`.
+    /// Whether the counters are too old at the time `at_ns`.
     pub fn is_stale(&self, at_ns: u64) -> bool {
         !self.waits && self.age(at_ns) > STALE_SECONDS
     }
 
-    /// Packets in the ring at the reading; `None` if the reading is stale at `at_ns`. Packets taken
-    /// after the reading are not subtracted: the kernel has added packets since, too.
+    /// Packets in the ring when the counters were read; `None` if they are stale at `at_ns`.
+    /// Packets taken later are not subtracted, because the kernel has also added packets since.
     pub fn backlog(&self, at_ns: u64) -> Option<u64> {
         if self.waits {
             return Some(0);
@@ -167,16 +169,16 @@ impl Counts {
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Process id in our /proc; `None` if only the member page has one, perhaps of another pid
+    /// Process ID in our /proc; `None` if only the member page has one, perhaps from another PID
     /// namespace.
     pub pid: Option<u32>,
     /// Name of the executable.
     pub program: String,
-    /// The CPUs that the process may run on, as `0-3,8`.
+    /// The CPUs that the process may run on, like `0-3,8`.
     pub affinity: Option<String>,
-    /// The CPU that the main thread ran on last.
+    /// The CPU on which the main thread last ran.
     pub last_cpu: Option<u32>,
-    /// The process was stopped by a signal or a debugger.
+    /// A signal or a debugger has stopped the process.
     pub is_stopped: bool,
 }
 

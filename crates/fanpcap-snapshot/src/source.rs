@@ -1,5 +1,5 @@
-//! Looks at a network namespace: asks the kernel for devices and packet sockets, reads members'
-//! pages and groups' tables, and finds the processes behind them.
+//! Takes snapshots of a network namespace: asks the kernel for devices and packet sockets, reads
+//! members' pages and groups' tables, and finds the processes behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,10 +22,10 @@ use crate::host_use::HostUse;
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
 use crate::tables::{GroupKey, Tables};
 
-/// Sockets of a device that has gone are listed under this name.
+/// The name under which sockets of a removed device are listed.
 const GONE: &str = "gone";
 
-/// Takes snapshots, and caches between them what is costly to find.
+/// Takes snapshots, and caches costly facts between them.
 #[derive(Debug)]
 pub struct Source {
     device: Option<String>,
@@ -64,7 +64,7 @@ impl Source {
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
-        // Take the time after the pages were read: no counter may be younger than the snapshot.
+        // Take the time after reading the pages: no counter may be newer than the snapshot.
         let at_ns = clock::monotonic_ns();
         let mut devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
@@ -130,7 +130,7 @@ impl Source {
         tables: &BTreeMap<GroupKey, View>,
     ) -> Vec<Socket> {
         let modes = modes(seen);
-        // The pid on a page is a hint: it may be of another pid namespace.
+        // The pid on a page is only a hint: it may be from another PID namespace.
         let hint =
             |seen: &RosterEntry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         let members = seen.iter().filter(|seen| !seen.is_placeholder);
@@ -167,7 +167,7 @@ impl Source {
         seen.iter().map(socket).collect()
     }
 
-    /// The owner of a socket. If /proc does not let us see it, the member page still has its name.
+    /// The owner of a socket. If /proc hides it, the member page still has its name.
     fn process(&self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
@@ -178,7 +178,7 @@ impl Source {
     }
 }
 
-/// The devices whose packets the host loses, unless it uses them.
+/// The devices that members steal from the host, unless the host uses them.
 fn stolen(seen: &[RosterEntry]) -> BTreeSet<u32> {
     let steals = |seen: &&RosterEntry| seen.page.as_ref().is_some_and(|page| page.steals);
     let stealing = seen.iter().filter(|seen| !seen.is_placeholder);
@@ -188,7 +188,7 @@ fn stolen(seen: &[RosterEntry]) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Bytes of the rings that an engine fills for the member, or of its socket's ring.
+/// Bytes of the member's rings on an engine, or of its socket's ring.
 fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
     let of_engine = seen.page.as_ref().map(|page| page.ring_bytes);
     let ring = seen.socket.ring.as_ref();
@@ -248,8 +248,8 @@ fn program_counters(seen: &RosterEntry) -> Option<Vec<i64>> {
     )
 }
 
-/// The groups' modes with options, and the beginnings of their steering programs: only pages have
-/// these.
+/// The groups' modes with options, and the beginnings of their steering programs. Only pages
+/// contain these.
 fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     let of_page = |seen: &RosterEntry| {
         let group = seen.socket.fanout?.id;
@@ -286,7 +286,7 @@ fn kernel_mode(group: diag::FanoutGroup) -> String {
     }
 }
 
-/// Name of a device that is in no list: all devices, or one that has gone. The kernel gives sockets
+/// Name of a device that is in no list: all devices, or a removed device. The kernel gives sockets
 /// of an unregistered device the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
 fn unlisted_name(ifindex: u32) -> String {
     match ifindex {

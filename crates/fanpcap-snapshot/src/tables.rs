@@ -10,22 +10,22 @@ use fanpcap_linux::wait::clock;
 /// Interface index and number of a group.
 pub type GroupKey = (u32, u16);
 
-/// After how long to ask again for a table that was not to be had.
+/// How long to wait before asking again for a table that could not be obtained.
 const AGAIN_NS: u64 = 10_000_000_000;
 
-/// The tables that were found.
+/// The tables found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tables(BTreeMap<GroupKey, Kept>);
 
 #[derive(Debug)]
 struct Kept {
-    /// `None` where nobody shows it to us.
+    /// `None` if no process gives us the table.
     table: Option<GroupTable>,
     asked_ns: u64,
 }
 
 impl Tables {
-    /// What the tables say of the groups that these sockets are in.
+    /// The views of the groups of these sockets.
     pub(crate) fn look(&mut self, seen: &[RosterEntry]) -> BTreeMap<GroupKey, View> {
         let key = |seen: &RosterEntry| Some((seen.socket.ifindex, seen.socket.fanout?.id));
         let has_table = |seen: &&RosterEntry| {
@@ -45,9 +45,8 @@ impl Tables {
         views
     }
 
-    /// The view of a group with these sockets.
     fn view(&mut self, group: GroupKey, sockets: &BTreeSet<u64>) -> Option<View> {
-        // A group may have ended, and another begun with its number.
+        // The group may have ended, and another group with the same number begun.
         let is_of = |view: &View| {
             let mut places = view.places.iter();
             places.any(|place| sockets.contains(&place.member.socket()))

@@ -10,9 +10,8 @@ pub(crate) type Span = Range<usize>;
 #[derive(Debug)]
 pub(crate) struct Module<'a> {
     pub(crate) definitions: Vec<Definition<'a>>,
-    /// Imported modules that are not PFQ's.
+    /// Imported modules other than PFQ's.
     pub(crate) modules: Vec<&'a str>,
-    /// The whole source.
     pub(crate) span: Span,
 }
 
@@ -26,26 +25,24 @@ pub(crate) struct Definition<'a> {
     pub(crate) body: Expression<'a>,
 }
 
-/// An expression with its span.
 #[derive(Debug)]
 pub(crate) struct Expression<'a> {
     pub(crate) node: Form<'a>,
     pub(crate) span: Span,
 }
 
-/// Kinds of expression.
 #[derive(Debug)]
 pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
-    /// The table's function that a comparison or `if` stands for, even if the steering program
-    /// defines that name.
+    /// The table's function that a comparison or `if` means, even if the steering program defines a
+    /// function of that name.
     Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.
     Text(Cow<'a, str>),
     List(Vec<Expression<'a>>),
-    /// `from..to`, in a list only.
+    /// `from..to`, only in a list.
     Range(Box<Expression<'a>>, Box<Expression<'a>>),
     /// `(a, b)`
     Tuple(Vec<Expression<'a>>),
@@ -54,7 +51,6 @@ pub(crate) enum Form<'a> {
     Chain(Chain, Vec<Expression<'a>>),
 }
 
-/// An associative operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
     /// `>->`
@@ -65,6 +61,6 @@ pub(crate) enum Chain {
     Xor,
     /// `.&&.`
     And,
-    /// `<>`, `.|.`: the fields of both keys.
+    /// `<>`, `.|.`: a key with the fields of both keys.
     Join,
 }

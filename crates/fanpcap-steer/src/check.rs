@@ -1,8 +1,7 @@
 //! Checks a steering program: names, types, and the expansion of definitions.
 //!
-//! Nothing in the language runs before a packet arrives, except this expansion. So the checker is
-//! an evaluator: each expression has a value, such as a part of the tree, and types are types of
-//! values.
+//! Only this expansion runs before a packet arrives. So the checker is an evaluator: each
+//! expression has a value, such as a part of the tree, and types are types of values.
 
 mod finish;
 mod value;
@@ -27,10 +26,9 @@ use value::{Value, Want};
 
 pub use signature::Definition;
 
-/// Compiles a pcap expression for Ethernet, or says why it can't.
+/// Compiles a pcap expression for Ethernet, or returns the error message.
 pub type PcapCompiler<'a> = &'a dyn Fn(&str) -> Result<Vec<Classic>, String>;
 
-/// Checks a steering program and builds its tree.
 pub(crate) fn check(
     source: &str,
     program: &Module<'_>,
@@ -42,7 +40,6 @@ pub(crate) fn check(
     checker.finish(main)
 }
 
-/// Checks a steering program and returns its definitions.
 pub(crate) fn definitions(
     source: &str,
     program: &Module<'_>,
@@ -70,7 +67,6 @@ struct Checker<'p, 'a> {
     sample: Span,
 }
 
-/// State of a definition without parameters.
 #[derive(Clone, Debug)]
 enum Constant<'a> {
     Unseen,
@@ -82,7 +78,6 @@ enum Constant<'a> {
 /// Parameters of the definition under evaluation.
 type Locals<'a> = [Local<'a>];
 
-/// A parameter and its argument.
 struct Local<'a> {
     name: &'a str,
     value: Value<'a>,
@@ -90,7 +85,7 @@ struct Local<'a> {
     span: Span,
 }
 
-/// Span of a value: if the expression is a parameter, that of the argument in the call.
+/// Span of a value. If the expression is a parameter, the span of the argument in the call.
 fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
     let is_it =
         |local: &&Local<'_>| matches!(expression.node, Form::Name(name) if name == local.name);
@@ -133,7 +128,6 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.function(value, &definition.body.span, want)
     }
 
-    /// Checks the definitions that `main` does not use.
     fn others(&mut self) -> Result<(), Error> {
         for at in 0..self.program.definitions.len() {
             let definition = &self.program.definitions[at];
@@ -172,7 +166,6 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(value)
     }
 
-    /// The value of an expression.
     fn value(
         &mut self,
         expression: &'p Expression<'a>,
@@ -265,7 +258,6 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.measured(Value::Predicate(joined), span)
     }
 
-    /// The values of all operands.
     fn all<T>(
         &mut self,
         operands: &'p [Expression<'a>],
@@ -280,7 +272,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         operands.collect()
     }
 
-    /// Passes a part of the tree on if it is within the limits.
+    /// Returns a part of the tree if it is within the limits.
     fn measured(&mut self, value: Value<'a>, span: &Span) -> Result<Value<'a>, Error> {
         let measure = value.measure();
         self.spend(measure.nodes, span)?;
@@ -315,7 +307,7 @@ impl<'p, 'a> Checker<'p, 'a> {
     }
 }
 
-/// One function for a sequence; flattens nested sequences.
+/// Makes one function of a sequence, and flattens nested sequences.
 fn sequence(functions: Vec<Function>) -> Function {
     let is_sequence = |part: &Function| matches!(part, Function::Sequence(_));
     if functions.len() > 1 && !functions.iter().any(is_sequence) {

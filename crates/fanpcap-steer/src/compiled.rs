@@ -1,4 +1,5 @@
-//! A steering program compiled for a kernel fan-out group: its objects and its digest.
+//! A steering program compiled for a kernel fan-out group or for XDP: its BPF objects and its
+//! digest.
 
 use crate::ebpf::{self, Delivery, EbpfError, Nowhere};
 use crate::ir::{Function, MEANING, Node, Tree};
@@ -17,7 +18,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Cuts the tree of a steering program into its parts and compiles both.
+    /// Cuts the tree of a steering program into its two parts and compiles both.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -62,15 +63,15 @@ impl Compiled {
         &self.parts
     }
 
-    /// Identifies the steering program, also across processes. Sources with the same tree have the
-    /// same digest, unless their groups have other options. The digest is never 0.
+    /// Identifies the steering program, also across processes. Two sources with the same tree and
+    /// the same group options have the same digest. The digest is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 }
 
-/// A steering program for the XDP engine: one BPF program has the whole tree, and is compiled
-/// with the delivery of the device that it runs on.
+/// A steering program for the XDP engine. One BPF program runs the whole tree. It is compiled
+/// together with the delivery code of its device.
 #[derive(Debug)]
 pub struct ForEngine {
     tree: Tree,
@@ -79,7 +80,7 @@ pub struct ForEngine {
 }
 
 impl ForEngine {
-    /// Checks that the tree of a steering program can be compiled, for a group with options.
+    /// Checks that the tree of a steering program can be compiled for a group with options.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -94,7 +95,7 @@ impl ForEngine {
         Ok(compiled)
     }
 
-    /// The BPF program, which delivers as `delivery` does.
+    /// The BPF program, with the delivery code of `delivery`.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -140,9 +141,9 @@ impl ForEngine {
     }
 }
 
-/// FNV-1a of the meaning and of the tree as text, which contains no memory addresses. So members of
-/// an older and a newer build agree on a steering program only if it behaves equally in both. The
-/// text keeps the Rust types' original names.
+/// FNV-1a of the meaning's version and of the tree as text, which contains no memory addresses. So
+/// members of an older and a newer build agree on a steering program only if it behaves equally in
+/// both. The text keeps the Rust types' original names.
 fn digest(tree: &Tree, meaning: u32, options: GroupOptions) -> u64 {
     let Tree {
         main,
@@ -163,7 +164,7 @@ fn digest(tree: &Tree, meaning: u32, options: GroupOptions) -> u64 {
         Some(Balance::Idle) => " balance",
         Some(Balance::All) => " balance all",
     });
-    // 0 means no digest.
+    // 0 means that there is no digest.
     digest.0.max(1)
 }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     /// Members of different builds compare digests. A digest may change only on purpose, as
-    /// [`MEANING`] does. All have changed with meaning 3, more of what is inside.
+    /// [`MEANING`] does. With meaning 3, which reads more of carried packets, all digests changed.
     #[test]
     fn digests_are_those_of_earlier_builds() {
         let long = "main = filter \"tcp\" >-> vlan_id_filter [1, 2, 7] >-> sample 1 10 >-> inc 3 \

@@ -2,16 +2,16 @@
 //! BPF program at XDP.
 //!
 //! Every verifier since Linux 5.8 (at XDP 5.18) accepts the code from a process with only
-//! `CAP_BPF`. So jumps go forward, but for the loop over members at XDP, the code reads the stack
-//! only where it has written, and no pointer moves by a variable. The verifier's work grows with
-//! the code and not with the number of paths through it: the code erases the verifier's knowledge
-//! of a packet where paths meet (`recall.rs`). The size of the code is bounded:
+//! `CAP_BPF`. So all jumps go forward, except in the loop over members at XDP. The code reads the
+//! stack only where it has written, and adds no variable to a pointer. The verifier's work grows
+//! with the code, not with the number of paths through it: where paths meet, the code erases the
+//! verifier's knowledge of the packet (`recall.rs`). The size of the code is bounded:
 //! [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
-//! The walk, what has no type, checksums, short loads, the quotation of an ICMP error, the hash of
-//! a flow, the fragment table and each pcap filter are BPF functions. With type information (BTF)
-//! the kernel verifies each function once and not at every call. If the kernel refuses the type
-//! information, the loader leaves it out.
+//! These are BPF functions: the walk, untyped payload, checksums, short loads, the quotation of an
+//! ICMP error, the hash of a flow, the fragment table and each pcap filter. With type information
+//! (BTF) the kernel verifies each function once instead of at every call. If the kernel refuses the
+//! type information, the loader leaves it out.
 
 mod stack;
 mod view;
@@ -71,14 +71,15 @@ pub enum EbpfError {
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// Its number, as far as it was counted.
+        /// The number, as far as it was counted.
         count: usize,
         /// The limit.
         limit: usize,
     },
     /// Functions or predicates are nested too deep.
     TooDeep,
-    /// A classic BPF program is invalid, or uses what only the kernel's own translation provides.
+    /// A classic BPF program is invalid, or needs data that only the kernel's own translation can
+    /// read.
     Filter {
         /// The expression, or the owner of the filter.
         text: String,
@@ -135,9 +136,9 @@ impl From<AssemblerError> for EbpfError {
     }
 }
 
-/// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns
-/// the slot that the group's table has: for a hash by its bucket, for a member's number by its
-/// rank (`fanpcap_buckets::layout`).
+/// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns a
+/// slot from the group's table: for a hash the slot of its bucket, for a member's number the slot
+/// of its rank (`fanpcap_buckets::layout`).
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -145,9 +146,9 @@ pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
     fanout_with(parts, GroupOptions::default())
 }
 
-/// The same for a group with options. In a sticky group a flow stays with the member that has had
-/// it, even when the flow's bucket moves. The BPF program remembers so many flows, and forgets the
-/// least recently seen. In a balanced group it counts the packets of buckets.
+/// As [`fanout`], for a group with options. In a sticky group a flow stays with its last member
+/// even when the flow's bucket moves. The BPF program remembers a limited number of flows, and
+/// forgets the least recently seen. In a balanced group it counts the packets of each bucket.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -155,7 +156,7 @@ pub fn fanout_with(parts: &Parts, options: GroupOptions) -> Result<Object, EbpfE
     by_table(parts.steering(), options)
 }
 
-/// As [`fanout`], without a table, to measure what the table costs: returns the hash or the number.
+/// As [`fanout`], but returns the hash or the number without a table, to measure the table's cost.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -165,8 +166,8 @@ pub fn fanout_without_table(parts: &Parts) -> Result<Object, EbpfError> {
 
 /// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` if there is none.
 /// The filter rejects every packet that the steering program drops. Of other packets it keeps as
-/// many bytes as `user`, the classic filter of a handle on Ethernet (`SOCK_RAW`), returns; without
-/// `user`, all bytes.
+/// many bytes as `user` returns, the classic filter of a handle on Ethernet (`SOCK_RAW`). Without
+/// `user` it keeps all bytes.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -175,14 +176,15 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
     filtering.map(|tree| filter_of(tree, user)).transpose()
 }
 
-/// The BPF program at XDP, from the whole tree. Delivers each packet to the slots that the group's
-/// table has for the decision.
+/// The BPF program at XDP, from the whole tree. It looks up the decision's slots in the group's
+/// table and delivers each packet to them.
 ///
-/// A packet goes to one member where it does so in a kernel group, and to the same: the Ethernet
-/// addresses of a broadcast, the local addresses of both sides and GTP's control plane steer by
-/// both ends. It goes to several where the steering program has a function for that.
+/// Steering functions that give a packet to one member in a kernel group do the same here, and
+/// select the same member. So these steer by both ends: the Ethernet addresses of a broadcast,
+/// local addresses on both sides, and GTP's control plane. A packet goes to several members only by
+/// functions for that purpose.
 ///
-/// A delivery of sent packets gets a BPF program for the device's traffic control instead
+/// For a delivery of sent packets the program is for the device's traffic control instead
 /// (`BPF_PROG_TYPE_SCHED_CLS`).
 ///
 /// # Errors
@@ -205,14 +207,13 @@ pub fn xdp(
     }
 }
 
-/// The filter of a handle at XDP: a BPF program of its own, which returns the number of the frame's
-/// bytes to keep; 0 rejects the packet.
+/// The filter of a handle at XDP: a separate BPF program, which returns how many of the frame's
+/// bytes to keep. 0 rejects the packet.
 ///
-/// `filter` is for a live handle on Ethernet. It expects the first VLAN tag beside the frame, as
-/// the kernel's receive path would have it. The returned number includes the tag's bytes.
-///
+/// `filter` is a filter for a live handle on Ethernet. It expects the first VLAN tag beside the
+/// frame, where the kernel's receive path puts it. The returned number includes the tag's bytes.
 /// # Errors
-/// See [`EbpfError`]. The reader can run every filter that is refused here.
+/// See [`EbpfError`]. The reader can run every filter that this function refuses.
 pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
     let all = Tree {
         main: Function::Pass,
@@ -222,7 +223,7 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
     object(&all, &Xdp, Role::Keep { user: Some(filter) })
 }
 
-/// As [`xdp`], without delivery and table, to show what the decision costs: returns the hash, or
+/// As [`xdp`], without delivery and table, to show the cost of the decision. Returns the hash, or
 /// [`u32::MAX`] for a packet that the steering program drops.
 ///
 /// # Errors
@@ -231,8 +232,8 @@ pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Xdp, Role::Steer { drop: u32::MAX })
 }
 
-/// A BPF program at XDP that goes by the hash of a tree. The tree's functions that do not decide by
-/// a hash have no effect.
+/// A BPF program at XDP that uses the hash of a tree as its key. Functions of the tree that do not
+/// decide by a hash have no effect.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -270,7 +271,8 @@ fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError>
     object(tree, &Skb::Filter, Role::Keep { user })
 }
 
-/// Compiles a tree, with the fastest way for plain packets that does not make the code too large.
+/// Compiles a tree. Uses the fastest code for plain packets that keeps the program within the
+/// limits.
 fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
     let mut object = emit(tree, target, role, Plain::Bodies);
     for plain in [Plain::Views, Plain::Walked] {

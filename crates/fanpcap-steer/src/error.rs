@@ -1,12 +1,12 @@
-//! What is wrong with a program, and where.
+//! Mistakes in a steering program, with their places.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Why a program was refused.
+/// Why a steering program was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The part of the source that is wrong, in bytes; empty where something is missing.
+    /// The wrong part of the source, in bytes; empty if something is missing.
     pub span: Range<usize>,
     /// What was expected and what was found.
     pub message: String,
@@ -30,18 +30,16 @@ impl Error {
         }
     }
 
-    /// Adds the hint if there is none yet.
     pub(crate) fn or_hint(self, hint: &str) -> Error {
         let hint = self.hint.or_else(|| Some(hint.to_owned()));
         Error { hint, ..self }
     }
 
-    /// Adds the hint if there is one.
     pub(crate) fn hinted(self, hint: Option<String>) -> Error {
         Error { hint, ..self }
     }
 
-    /// Line and column of the place, in characters, from 1.
+    /// Line and column of the mistake; columns in characters, both from 1.
     pub fn position(&self, source: &str) -> (usize, usize) {
         let before = up_to(source, self.span.start);
         let line = before.matches('\n').count() + 1;
@@ -49,7 +47,7 @@ impl Error {
         (line, before[start..].chars().count() + 1)
     }
 
-    /// The error as text, with its line and a caret below the place:
+    /// The error as text, with its line and a caret below the mistake:
     ///
     /// ```text
     /// 1:8: expected a function, found the unknown name 'tpc'; did you mean 'tcp'?
@@ -86,7 +84,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The source's beginning, to the byte or the character's beginning before it.
+/// The source up to byte `at`, or up to the beginning of the character there.
 fn up_to(source: &str, mut at: usize) -> &str {
     at = at.min(source.len());
     while !source.is_char_boundary(at) {
@@ -103,7 +101,7 @@ pub(crate) fn quote(text: &str) -> String {
     }
 }
 
-/// The character itself unless it would act on a terminal or hide; one column either way.
+/// The character itself, or a replacement of one column if it controls a terminal or is invisible.
 fn harmless(c: char) -> char {
     match c {
         '\t' | '\n' => ' ',
@@ -116,7 +114,7 @@ fn harmless(c: char) -> char {
 
 const ELLIPSIS: &str = "...";
 const QUOTE_MAX: usize = 32;
-/// Characters of a line that are shown around the place.
+/// Characters of a line that are shown around the mistake.
 const EXCERPT: usize = 72;
 
 #[cfg(test)]

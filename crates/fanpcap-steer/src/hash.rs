@@ -1,20 +1,21 @@
-//! The hash that selects a member: equal on every machine and in every back end.
+//! The hash that selects a member. It is the same on every machine and in every back end.
 //!
 //! The hash mixes each end of a flow (address and port) and adds the two results. So both
-//! directions have the same hash. A port that grows with the address does not cancel it out, as it
-//! would if the four were combined by XOR (the trap of the RSS key 6D:5A). All numbers are read in
+//! directions have the same hash. If all four were combined by XOR, a port that grows with the
+//! address would cancel the address out (the trap of the RSS key 6D:5A). All numbers are read in
 //! network order and computed modulo 2^64.
 
 /// An odd number with bits spread over all positions: 2^64 divided by the golden ratio (Knuth,
 /// TAOCP 3, 6.4).
 pub const M1: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Another one (the finalizer of SplitMix64).
+/// Another such number (the finalizer of SplitMix64).
 pub const M2: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// The largest hash: 31 bits, so that no hash is [`u32::MAX`], which means "drop" at XDP.
 pub const NUMBER_MAX: u32 = 0x7fff_ffff;
 
-/// Start value of `share`: packets selected by a key still spread over all members by the same key.
+/// Start value for `share`. With it, packets that a key has selected still spread over all members
+/// by the same key.
 pub const SHARE: u64 = M2;
 
 /// One step: multiplies, then folds the upper half into the lower.
@@ -23,7 +24,7 @@ pub const fn mix(value: u64) -> u64 {
     product ^ (product >> 32)
 }
 
-/// An end with an IPv4 address; port 0 where ports do not count.
+/// An end with an IPv4 address. The port is 0 if ports do not count.
 pub const fn end4(address: u32, port: u16) -> u64 {
     end(((address as u64) << 16) | port as u64)
 }
@@ -43,26 +44,26 @@ pub const fn end6(high: u64, low: u64, port: u16) -> u64 {
     mix(mix(mix(low) ^ high) ^ port as u64)
 }
 
-/// An end that is an Ethernet address or another number of up to 64 bits. One step is not enough:
-/// ends of numbers that differ only in their upper bits would still grow in proportion to them, and
-/// so would sums of two ends.
+/// An end that is an Ethernet address or another number of up to 64 bits. With one step only, ends
+/// of numbers that differ in their upper bits would grow in proportion to these numbers, and so
+/// would sums of two ends.
 pub const fn end(value: u64) -> u64 {
     mix(mix(value))
 }
 
-/// Folds in one more value: the fields of a [`crate::ir::Key`] in turn, from 0 or [`SHARE`]; or,
-/// after a flow's two ends, its other properties.
+/// Folds in one more value: from 0 or [`SHARE`] the fields of a [`crate::ir::Key`] in turn, or
+/// after a flow's two ends its other properties.
 pub const fn fold(hash: u64, value: u64) -> u64 {
     mix(hash ^ value)
 }
 
-/// Two ends, in either order.
+/// Combines two ends, in either order.
 pub const fn both(one: u64, other: u64) -> u64 {
     one.wrapping_add(other)
 }
 
-/// The hash, [`NUMBER_MAX`] at most, which selects a bucket of the group. The shift differs from
-/// that of [`mix`], which it would undo.
+/// The final hash, at most [`NUMBER_MAX`], which selects a bucket of the group. The shift differs
+/// from that of [`mix`], because the same shift would undo it.
 pub const fn finish(hash: u64) -> u32 {
     ((hash ^ (hash >> 29)).wrapping_mul(M2) >> 33) as u32
 }

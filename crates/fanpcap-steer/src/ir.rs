@@ -1,9 +1,9 @@
-//! The tree of a steering program: its meaning, without names, types and sugar. All back ends take
-//! it.
+//! The tree of a steering program: its meaning, without names, types and syntactic sugar. All back
+//! ends use it.
 //!
 //! A packet starts with the outcome "copy to every member of the default class" and with state 0. A
-//! function goes on, maybe with another outcome, or drops. Nothing of a sequence runs after a drop.
-//! A later steering function overrides an earlier one.
+//! function passes the packet on, maybe with another outcome, or drops it. After a drop, the rest
+//! of a sequence does not run. A later steering function overrides an earlier one.
 
 mod all;
 mod nodes;
@@ -18,8 +18,8 @@ use std::net::IpAddr;
 /// disagree, although they have the same tree.
 ///
 /// 1: the kernel takes the group's hashes modulo the number of sockets. 2: the group has a table.
-/// 3: what no type announces is checked, more tags and tunnels are read, and fields of the frame
-/// are counted without its outermost tag.
+/// 3: untyped payload is checked, more tags and tunnels are read, and offsets of fields do not
+/// count the outermost tag.
 pub const MEANING: u32 = 3;
 
 /// A checked steering program.
@@ -33,7 +33,7 @@ pub struct Tree {
     pub filters: Vec<Filter>,
 }
 
-/// A pcap expression, compiled for Ethernet by the system's libpcap without a device, so that it
+/// A pcap expression. The system's libpcap compiles it for Ethernet without a device, so that it
 /// reads only the frame's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
@@ -54,33 +54,33 @@ pub enum Function {
     Sequence(Vec<Function>),
     /// `filter p` is `If(p, Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
-    /// Runs alternatives until one does not drop. An alternative that drops leaves outcome and
-    /// state as they were before it; its counters stay.
+    /// Runs alternatives until one does not drop. If an alternative drops, outcome and state are
+    /// restored to what they were before it. Its counters stay.
     First(Vec<Function>),
     /// Drops if the function passes. If the function drops, passes with the outcome and state from
-    /// before it.
+    /// before.
     Inverse(Box<Function>),
-    /// Runs the function on the packet that this packet carries, or on this packet if it carries
-    /// none that [`fanpcap_wire`] finds. A packet within the carried one is not looked at. Of a
-    /// packet in fragments only the first fragment shows the carried packet. If that first fragment
-    /// is steered by its flow, the others follow it.
+    /// Runs the function on the packet that this packet carries, or on this packet if
+    /// [`fanpcap_wire`] finds no carried packet. It does not look deeper. If a packet is in
+    /// fragments, only the first fragment shows the carried packet. If the first fragment is
+    /// steered by its flow, the others follow it.
     Inner(Box<Function>),
-    /// Selects the member. Drops a packet without the property that selects it.
+    /// Selects the member. Drops a packet that lacks the property that selects it.
     Steer(Steer),
-    /// To all members of all classes but 63: the xdp engine only.
+    /// To all members of all classes except 63. Only on the XDP engine.
     Broadcast,
-    /// To members of this class only, 1 to 63: the xdp engine only.
+    /// To members of this class only, 1 to 63. Only on the XDP engine.
     Classify(u8),
-    /// To the host as well (false), or only to the host (true): the xdp engine only.
+    /// To the host as well (false), or only to the host (true). Only on the XDP engine.
     Host(bool),
-    /// Sets the packet's mark, which later predicates read: the xdp engine only.
+    /// Sets the packet's mark, which later predicates read. Only on the XDP engine.
     Mark(u32),
     /// Adds to one of [`COUNTERS`] counters.
     Count(u8, i64),
     /// Sets the packet's state.
     SetState(u32),
     /// Passes the first `keep` of every `of` packets, counted on each CPU, and drops the others. 0
-    /// < of, keep <= of.
+    /// < `of`, `keep` <= `of`.
     Sample {
         /// Packets that pass.
         keep: u32,
@@ -91,9 +91,9 @@ pub enum Function {
     },
 }
 
-/// Counters of a steering program.
+/// Number of a steering program's counters.
 pub const COUNTERS: usize = 64;
-/// Fragmented datagrams in the table at most.
+/// Maximum number of fragmented datagrams in the table.
 pub const FRAGMENTS_MAX: u32 = 16_384;
 /// How long the fragments of a datagram stay together, in nanoseconds: 2 s.
 pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
@@ -111,19 +111,19 @@ pub enum Predicate {
     Or(Box<Predicate>, Box<Predicate>),
     /// Exactly one holds.
     Xor(Box<Predicate>, Box<Predicate>),
-    /// The packet has the property, and the property compares so, as unsigned numbers.
+    /// The packet has the property, and its value compares so, as an unsigned number.
     Compare(Property, Comparison, u64),
-    /// The packet has the property, and the set of this index in [`Tree::sets`] contains it.
+    /// The packet has the property, and the set with this index in [`Tree::sets`] contains its
+    /// value.
     Member(Property, usize),
     /// The packet has the header, or the characteristic.
     Has(Header),
-    /// An address, of either side or of the one given, lies in the net. IPv4 nets hold IPv4
-    /// addresses only.
+    /// An address of this side is in the net. IPv4 nets contain only IPv4 addresses.
     Address(Side, Net),
-    /// An address of the family, cut to its first `bits`, is in the set (an IPv4 address as its
-    /// 32-bit number, an IPv6 one as its 128-bit number).
+    /// An address of the family, cut to its first `bits`, is in the set: an IPv4 address as its
+    /// 32-bit number, an IPv6 address as its 128-bit number.
     AddressIn {
-        /// The address.
+        /// The side of the address.
         side: Side,
         /// True for IPv6, false for IPv4.
         ipv6: bool,
@@ -134,7 +134,7 @@ pub enum Predicate {
     },
     /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has none.
     Port(Side, u16),
-    /// The filter of this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
+    /// The filter with this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
     /// still reads the whole frame.
     Pcap(usize),
     /// The hash of the key's fields, folded into [`crate::hash::SHARE`], equals `index` modulo
@@ -155,14 +155,14 @@ pub enum Predicate {
     Rtcp,
 }
 
-/// Selects the source's or the destination's address or port.
+/// Selects the address or port of one side, or of either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Either one.
+    /// Either side.
     Either,
-    /// The source's.
+    /// The source.
     Source,
-    /// The destination's.
+    /// The destination.
     Destination,
 }
 
@@ -187,7 +187,7 @@ pub enum Comparison {
     AllBits,
 }
 
-/// An address prefix; the other bits are zero.
+/// An address prefix. The other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     /// The net's first address.
@@ -196,8 +196,8 @@ pub struct Net {
     pub bits: u8,
 }
 
-/// A header or characteristic of a packet. "IP" is that of the packet itself, behind VLAN tags,
-/// MPLS labels and PPPoE.
+/// A header or characteristic of a packet. "IP" is the IP header of the packet itself, behind VLAN
+/// tags, MPLS labels and PPPoE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Ethernet: both addresses and the type.
@@ -208,7 +208,7 @@ pub enum Header {
     Ipv4,
     /// IPv6.
     Ipv6,
-    /// Either.
+    /// IPv4 or IPv6.
     Ip,
     /// A fragment, also the first one.
     Fragment,
@@ -216,7 +216,7 @@ pub enum Header {
     FirstFragment,
     /// A fragment that does not begin its datagram.
     LaterFragment,
-    /// A carried packet, which `inner` would run on.
+    /// A carried packet, on which `inner` would run.
     Inner,
     /// The frame's destination is the broadcast address.
     LinkBroadcast,
@@ -231,7 +231,7 @@ pub enum Header {
 /// A number in a packet or in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Property {
-    /// The Ethernet type behind all VLAN tags; of an 802.3 frame the length.
+    /// The Ethernet type behind all VLAN tags; the length of an 802.3 frame.
     EtherType,
     /// VLAN id of the outermost tag.
     VlanId,
@@ -243,8 +243,8 @@ pub enum Property {
     IpLength,
     /// IPv4's identification, or that of IPv6's fragment header.
     IpId,
-    /// IPv4's flags and offset as in its header. For IPv6 the same, made of its fragment header
-    /// (0x2000 for "more", offset / 8); 0 without a fragment header.
+    /// IPv4's flags and offset as in its header. For IPv6 the same format, made from its fragment
+    /// header (0x2000 for "more", offset / 8); 0 without a fragment header.
     IpFragment,
     /// Time to live, hop limit.
     Ttl,
@@ -252,17 +252,17 @@ pub enum Property {
     TcpSource,
     /// TCP destination port.
     TcpDestination,
-    /// In bytes.
+    /// TCP header length in bytes.
     TcpHeaderLength,
     /// UDP source port. All UDP properties require the 8 header bytes.
     UdpSource,
     /// UDP destination port.
     UdpDestination,
-    /// The header's field.
+    /// The length field of the UDP header.
     UdpLength,
     /// ICMP's type for IPv4, ICMPv6's for IPv6. Requires 2 bytes; a later fragment has none.
     IcmpType,
-    /// The code, likewise.
+    /// ICMP's code, with the same conditions.
     IcmpCode,
     /// The kernel's packet mark; absent in XDP.
     Mark,
@@ -272,15 +272,16 @@ pub enum Property {
     Queue,
 }
 
-/// What selects the member.
+/// What selects the member. "Without a group" means an evaluator of
+/// [`crate::native::Evaluator::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// The flow, both directions alike: addresses, and ports as `ports` says. See `hash.rs`. An
-    /// ICMP error goes with the flow that it quotes. Later fragments go with their datagram, whose
-    /// last decision is remembered. Drops a packet that is not IP.
+    /// The flow, the same for both directions: addresses, and ports as `ports` says. See `hash.rs`.
+    /// An ICMP error goes with the flow that it quotes. Later fragments go with their datagram,
+    /// whose last decision is remembered. Drops a packet that is not IP.
     Flow(Flow),
-    /// Both Ethernet addresses, both directions alike. A broadcast goes to all members (in a kernel
-    /// group: by the addresses).
+    /// Both Ethernet addresses, the same for both directions. Without a group, a broadcast goes to
+    /// all members.
     Link,
     /// The outermost tag's VLAN id. Drops an untagged packet.
     Vlan,
@@ -288,40 +289,40 @@ pub enum Steer {
     RoundRobin,
     /// A random number.
     Random,
-    /// The CPU that runs the BPF program.
+    /// The CPU on which the BPF program runs.
     Cpu,
-    /// The hash from the NIC or the kernel. Without one, or if it is 0: as [`Flow::WHOLE`], and 0
-    /// where that drops.
+    /// The hash from the NIC or the kernel. Without a hash, or if it is 0: as [`Flow::WHOLE`], and
+    /// 0 if that drops.
     Rss,
-    /// The member of this rank, modulo the members that have a share.
+    /// The member of this rank, modulo the number of members with a share.
     To(u32),
     /// 1 to 4 bytes at this offset of the frame's bytes, which exclude a tag that the kernel keeps
     /// beside the frame. Drops a frame that is too short.
     Field(Field),
     /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// The local side's address. Both sides local: by both in a kernel group and on XDP, to both in
-    /// the hub. Neither side local: drops.
+    /// The local side's address. If both sides are local: by both addresses; without a group, to
+    /// the members of both. Drops if neither side is local.
     LocalIp(Net),
-    /// The local side's network: `net` contains the local addresses, of which the first bits count.
-    /// Otherwise as above.
+    /// As above, but the local side's network: `net` contains the local addresses, of which the
+    /// first bits count.
     LocalNet(Net, u8),
-    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group and
-    /// on XDP, to both in the hub.
+    /// The Ethernet address that is not the gateway's. If neither is the gateway's: by both
+    /// addresses; without a group, to the members of both.
     LocalLink([u8; 6]),
     /// The fields of a key. Drops a packet that lacks one.
     Key(Key),
-    /// Two members, one for each Ethernet address. The xdp engine only.
+    /// Two members, one for each Ethernet address. Only on the XDP engine.
     DoubleLink,
-    /// Two members, one for each IP address. The xdp engine only.
+    /// Two members, one for each IP address. Only on the XDP engine.
     DoubleIp,
-    /// Two members, one for each field. The xdp engine only.
+    /// Two members, one for each field. Only on the XDP engine.
     DoubleField(Field, Field),
-    /// For RTP and RTCP: addresses and half the ports, so that both streams of a session go
+    /// For RTP and RTCP: addresses and half of each port, so that both streams of a session go
     /// together. Drops other packets.
     Media,
-    /// For GTP-U (UDP port 2152): the inner packet's addresses, both directions alike. GTP-C (2123)
-    /// goes to all members (in a kernel group and on XDP: by its addresses). Drops other packets.
+    /// For GTP-U (UDP port 2152): the inner packet's addresses, the same for both directions. For
+    /// GTP-C (2123): the packet's addresses; without a group, to all members. Drops other packets.
     Gtp,
 }
 
@@ -330,7 +331,7 @@ pub enum Steer {
 pub struct Flow {
     /// The ports.
     pub ports: Ports,
-    /// The upper protocol. (With it, an ICMP error counts as the protocol that it quotes.)
+    /// The upper protocol. (With it, an ICMP error has the protocol of the packet that it quotes.)
     pub protocol: bool,
     /// The outermost VLAN id, 0 for none.
     pub vlan: bool,
@@ -364,9 +365,9 @@ impl Flow {
 /// A field of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// From the frame's first byte.
+    /// Offset from the frame's first byte.
     pub offset: u16,
-    /// 1 to 4.
+    /// Length in bytes, 1 to 4.
     pub len: u8,
 }
 
@@ -392,9 +393,9 @@ impl Key {
     pub const ECN: Key = Key(1 << 6);
     /// The upper six bits of the type of service.
     pub const DSCP: Key = Key(1 << 7);
-    /// Of protocols with ports. Later fragments lack it.
+    /// For protocols with ports. Later fragments have none.
     pub const SOURCE_PORT: Key = Key(1 << 8);
-    /// As above.
+    /// As for [`Key::SOURCE_PORT`].
     pub const DESTINATION_PORT: Key = Key(1 << 9);
     /// As [`Property::IcmpType`].
     pub const ICMP_TYPE: Key = Key(1 << 10);
@@ -403,7 +404,7 @@ impl Key {
     /// VLAN id of the outermost tag.
     pub const VLAN: Key = Key(1 << 12);
 
-    /// The fields of both.
+    /// A key with the fields of both keys.
     pub const fn and(self, other: Key) -> Key {
         Key(self.0 | other.0)
     }

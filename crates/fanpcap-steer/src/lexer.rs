@@ -1,4 +1,4 @@
-//! Source text to tokens: words, numbers, strings, addresses and symbols. Skips blanks and
+//! Turns source text into tokens: words, numbers, strings, addresses and symbols. Skips blanks and
 //! comments.
 
 mod literal;
@@ -9,7 +9,6 @@ use crate::limits::SOURCE_MAX;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A token with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Lexeme<'a>,
@@ -21,10 +20,9 @@ pub(crate) struct Token<'a> {
     pub(crate) first: bool,
 }
 
-/// Kinds of token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lexeme<'a> {
-    /// A word; of a qualified word such as `P.filter`, the last part.
+    /// A word. Of a qualified word such as `P.filter`, only the last part.
     Name(&'a str),
     Number(u64),
     /// A string, without its quotes.
@@ -35,7 +33,6 @@ pub(crate) enum Lexeme<'a> {
     Symbol(&'a str),
     /// One of `( ) [ ] { } , ; `` ` ``.
     Mark(char),
-    /// The end of the source.
     End,
 }
 
@@ -97,7 +94,7 @@ impl<'a> Lexer<'a> {
         self.first = false;
     }
 
-    /// Skips blanks and comments; false at the end.
+    /// Skips blanks and comments. Returns false at the end of the source.
     fn blanks(&mut self) -> Result<bool, Error> {
         loop {
             let rest = self.rest();
@@ -115,7 +112,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Length of the comment that begins here; comments nest.
+    /// Length of the comment that begins here. Comments nest.
     fn comment(&self) -> Result<usize, Error> {
         let rest = self.rest().as_bytes();
         let (mut at, mut open) = (0, 0);
@@ -205,13 +202,13 @@ fn word(rest: &str) -> (&str, usize) {
     }
 }
 
-/// Whether a comment begins here: two or more dashes, and no other symbol character after them, as
-/// in `-->`.
+/// Whether a comment begins here: two or more dashes that no other symbol character follows, unlike
+/// `-->`.
 fn is_comment(rest: &str) -> bool {
     rest.starts_with("--") && !rest.trim_start_matches('-').starts_with(is_symbol)
 }
 
-/// Length of a symbol: all symbol characters up to a comment.
+/// Length of a symbol: all symbol characters before a comment.
 fn symbol(rest: &str) -> usize {
     let end = rest.find(|c| !is_symbol(c)).unwrap_or(rest.len());
     let comment = rest[..end].find("--").filter(|at| is_comment(&rest[*at..]));

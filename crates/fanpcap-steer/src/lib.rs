@@ -1,5 +1,5 @@
-//! The steering language: one steering program says which packets a group wants and which member
-//! gets each. It becomes a tree; the tree is compiled for the kernel, or evaluated. No I/O.
+//! The steering language. A steering program says which packets a group wants and which member gets
+//! each. Its source becomes a tree, which is compiled for the kernel or evaluated. No I/O.
 //!
 //! ```
 //! let tree = fanpcap_steer::tree("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;

@@ -1,6 +1,6 @@
 //! The limits of a steering program.
 
-/// Bytes of a source text.
+/// Bytes of the source text.
 pub const SOURCE_MAX: usize = 64 << 10;
 /// Nesting depth of expressions in the source, and of predicates and functions in the tree.
 pub const DEPTH_MAX: usize = 64;
@@ -14,7 +14,8 @@ pub const LIST_MAX: usize = 65_536;
 pub const INNER_MAX: usize = 2;
 /// Functions and predicates of a steering program's tree.
 pub const NODES_MAX: usize = 4096;
-/// Steps of the expansion of definitions: a steering program that doubles with each line must end.
+/// Steps of the expansion of definitions: it must end even if each line doubles the steering
+/// program.
 pub const WORK_MAX: usize = 1 << 18;
 /// Uses of `sample` in a steering program.
 pub const SAMPLERS_MAX: usize = 16;

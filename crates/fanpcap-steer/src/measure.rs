@@ -4,19 +4,17 @@ use std::iter;
 
 use crate::ir::{Function, Predicate};
 
-/// The size of a function or predicate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// Functions and predicates.
     pub(crate) nodes: usize,
-    /// Nesting depth.
     pub(crate) depth: usize,
     /// Nesting depth of `inner`.
     pub(crate) inner: usize,
 }
 
 impl Measure {
-    /// The size of a node with these children.
+    /// The size of a node with children of these sizes.
     fn around(parts: impl IntoIterator<Item = Measure>) -> Measure {
         let none = Measure::default();
         let sum = parts.into_iter().fold(none, |sum, part| Measure {
@@ -31,10 +29,9 @@ impl Measure {
         }
     }
 
-    /// The size of a function.
     pub(crate) fn function(function: &Function) -> Measure {
-        // Not a chained `Option`: LLVM's loop over that reads what is not initialized, without
-        // effect, and valgrind complains of it.
+        // Not a chained `Option`: LLVM's loop over that reads uninitialized memory. This has no
+        // effect, but valgrind reports it.
         let question = function.question().map(Measure::predicate);
         let parts = function.children().map(Measure::function);
         let parts = iter::once(question.unwrap_or_default()).chain(parts);
@@ -45,7 +42,6 @@ impl Measure {
         }
     }
 
-    /// The size of a predicate.
     pub(crate) fn predicate(predicate: &Predicate) -> Measure {
         Measure::around(predicate.children().map(Measure::predicate))
     }

@@ -1,6 +1,6 @@
 //! Fan-out modes that are steering programs: `flow`, and PF_RING's cluster types.
 //!
-//! Each falls back to the Ethernet addresses and then to the first member, so that it never drops.
+//! Each mode falls back to the Ethernet addresses and then to the first member, so no mode drops.
 //! PF_RING's `flow` and `inner_flow` also distinguish VLAN and protocol, which only splits flows.
 
 /// Mode and steering program, sorted by name.

@@ -1,5 +1,5 @@
 //! Evaluates a steering program in user space, packet by packet, on the views of `fanpcap-wire`.
-//! The hub runs this evaluator, and tests compare the other back ends with it.
+//! Tests compare the compiled programs with this evaluator.
 
 mod address;
 mod classic;
@@ -58,7 +58,7 @@ pub enum Decision {
     Copy,
     /// The member that this hash selects in the packet's class.
     Steer(u32),
-    /// The member of this rank in the packet's class, modulo the members that have a share.
+    /// The member of this rank in the packet's class, modulo the number of members with a share.
     Member(u32),
     /// The members that these two hashes select, which may be equal.
     Double(u32, u32),
@@ -69,7 +69,7 @@ pub enum Decision {
 /// Whether the host gets a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The steering program did not decide.
+    /// The steering program did not decide for the host.
     Unsaid,
     /// The host gets the packet too.
     Too,
@@ -80,13 +80,13 @@ pub enum Host {
 /// The result of a steering program for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The members.
+    /// The members that get the packet.
     pub decision: Decision,
-    /// Their class, 0 to 63; 0 is the default class.
+    /// The members' class, 0 to 63; 0 is the default class.
     pub class: u8,
-    /// The host.
+    /// Whether the host gets the packet.
     pub host: Host,
-    /// The packet's new mark.
+    /// The mark that the steering program has set.
     pub mark: Option<u32>,
 }
 
@@ -98,21 +98,20 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// The outcome of a dropped packet; only its host part may differ.
+    /// The outcome of a dropped packet. Only its host part may differ.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START
     };
 }
 
-/// State of an evaluation, which a function that drops restores.
+/// State of an evaluation. It is restored when a function drops.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     outcome: Outcome,
-    /// The steering program's state.
     state: u32,
-    /// Set if the fragment shall take its datagram's outcome: the depth of the tunnel that it is
-    /// in.
+    /// Set if the fragment takes its datagram's outcome: the depth of the tunnel that the fragment
+    /// is in.
     fragment: Option<u32>,
 }
 
@@ -135,7 +134,7 @@ impl Course {
     }
 }
 
-/// A steering program with its state between packets: counters, turns, samples, fragments.
+/// A steering program with what it keeps between packets: counters, turns, samples, fragments.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     program: Tree,
@@ -144,7 +143,8 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator that decides as the hub does: a packet may go to two or to all members.
+    /// An evaluator without a group's limits, for tests: packets that are steered by both ends go
+    /// to both members, and broadcasts to all. No engine of this version does so.
     pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
@@ -153,9 +153,8 @@ impl Evaluator {
         }
     }
 
-    /// An evaluator that decides as a kernel group and the XDP engine do. Where the hub would
-    /// give a packet that is steered by both its ends to the members of each, or to all, a group
-    /// steers by both ends. What a kernel group can't do is as in the hub.
+    /// An evaluator that decides as a kernel group and the XDP engine do: a packet that is steered
+    /// by both its ends goes to one member. It also evaluates what a kernel group can't do.
     pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,
@@ -195,7 +194,7 @@ impl Evaluator {
         outcome
     }
 
-    /// Sends a fragment, or the packet that it carries, to its datagram's member. Only final
+    /// Gives a fragment, or the packet that it carries, the hash of its datagram. Only final
     /// decisions are remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
@@ -212,14 +211,13 @@ impl Evaluator {
         &self.state.counters
     }
 
-    /// Fragments that came before their datagram's first one and were steered by their addresses
-    /// alone.
+    /// Number of fragments that came before the first fragment of their datagram, and so were
+    /// steered by their addresses only.
     pub fn late(&self) -> u64 {
         self.state.fragments.late()
     }
 }
 
-/// The evaluation of one packet.
 struct Run<'r> {
     program: &'r Tree,
     state: &'r mut State,
@@ -229,7 +227,7 @@ struct Run<'r> {
     host: Host,
     /// Nesting depth of `inner`.
     looks_inside: u32,
-    /// Number of packets that carry the current one.
+    /// Number of packets that carry the current packet.
     inside: u32,
 }
 

@@ -1,11 +1,12 @@
-//! Finds the name that a user who mistyped it may have meant.
+//! Finds the name that a mistyped word may mean.
 
-/// The candidate nearest to `word`, if at most a third of the longer one's letters differ.
+/// The candidate nearest to `word`, if at most a third of the longer word's letters, or one,
+/// differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(usize::MAX, word, candidates)
 }
 
-/// The candidate nearest to `word`, if at most `limit` letters differ.
+/// As [`nearest`], if at most `limit` letters differ.
 pub fn nearest_within<'a>(
     limit: usize,
     word: &str,
@@ -14,7 +15,7 @@ pub fn nearest_within<'a>(
     nearest_of(limit, word, &mut candidates.into_iter())
 }
 
-/// Compiled once, whatever the candidates come from.
+/// Not generic, so that it is compiled once.
 fn nearest_of<'a>(
     limit: usize,
     word: &str,
@@ -34,7 +35,7 @@ fn nearest_of<'a>(
         .map(|(_, name)| name)
 }
 
-/// Maximum length of a word that is compared: the time grows with the product of the lengths.
+/// Maximum length of a word that is compared. The time grows with the product of the lengths.
 const WORD_MAX: usize = 64;
 
 /// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.

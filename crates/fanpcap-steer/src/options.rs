@@ -1,9 +1,9 @@
-//! The options of a group on which its BPF program depends.
+//! The options of a group that change its BPF program.
 
-/// Options of a group. All its members have the same.
+/// Options of a group. All members of the group have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupOptions {
-    /// How many flows the BPF program remembers, which keep their member (`+sticky`).
+    /// How many flows the BPF program remembers, so that they keep their member (`+sticky`).
     pub flows: Option<u32>,
     /// Which buckets move to level the members' loads (`+balance`). The BPF program then counts the
     /// packets of each bucket.
@@ -20,7 +20,7 @@ pub enum Balance {
 }
 
 impl GroupOptions {
-    /// The options of a sticky group that remembers so many flows.
+    /// The options of a sticky group that remembers `flows` flows.
     pub const fn sticky(flows: u32) -> Self {
         Self {
             flows: Some(flows),

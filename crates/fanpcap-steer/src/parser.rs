@@ -1,4 +1,4 @@
-//! Tokens to a [`Module`]: recursive descent, operators by precedence, blocks by layout.
+//! Turns tokens into a [`Module`]: recursive descent, operators by precedence, blocks by layout.
 
 mod operator;
 mod layout;
@@ -15,7 +15,6 @@ use crate::lexer::{Lexeme, Token};
 use crate::limits::DEPTH_MAX;
 use layout::Context;
 
-/// Parses a steering program.
 pub(crate) fn module<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Module<'a>, Error> {
     let mut parser = Parser {
         source,
@@ -31,7 +30,7 @@ pub(crate) fn module<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Modu
 
 struct Parser<'a> {
     source: &'a str,
-    /// The last token is the end.
+    /// The last token is [`Lexeme::End`].
     tokens: Vec<Token<'a>>,
     at: usize,
     /// Open contexts, the innermost last.
@@ -39,7 +38,7 @@ struct Parser<'a> {
     /// The column of definitions.
     margin: u32,
     depth: usize,
-    /// Nesting depth of functions between back quotes in the last operand; these nest to the left.
+    /// Nesting depth of functions between back quotes in the last operand. They nest to the left.
     named: usize,
 }
 
@@ -53,7 +52,7 @@ impl<'a> Parser<'a> {
         self.goes_on().then(|| &self.token().kind)
     }
 
-    /// Skips a token; stays at the end.
+    /// Skips a token. Stays at the end of the source.
     fn take(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
@@ -81,7 +80,6 @@ impl<'a> Parser<'a> {
         start..last.map_or(start, |token| token.span.end).max(start)
     }
 
-    /// Parses a nested construct.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == DEPTH_MAX {
             let message =
@@ -95,7 +93,7 @@ impl<'a> Parser<'a> {
         read
     }
 
-    /// The error that something else than `what` stands here.
+    /// The error if something other than `what` stands here.
     fn expected(&self, what: &str) -> Error {
         let token = self.token();
         let found = match &token.kind {

@@ -87,7 +87,7 @@ enum OnDrop {
 
 fn steers(mut function: Function, drop: OnDrop) -> Function {
     let counts = matches!(function, Function::Count(..) | Function::Sample { .. });
-    // An inverse passes only with the outcome from before it.
+    // An inverse drops, or passes with the outcome from before. So the steering part leaves it out.
     let inverse = matches!(function, Function::Inverse(_)) && drop == OnDrop::EndsAll;
     if counts || inverse {
         return Function::Pass;
@@ -114,7 +114,7 @@ fn filters(mut function: Function) -> Function {
     simple(function, OnDrop::IsTold)
 }
 
-/// Simplifies a function whose children are simple. Where a drop ends the program, the steering
+/// Simplifies a function whose children are simplified. If a drop ends everything, the steering
 /// part need not drop.
 fn simple(function: Function, drop: OnDrop) -> Function {
     match (function, drop) {
@@ -133,7 +133,7 @@ fn simple(function: Function, drop: OnDrop) -> Function {
     }
 }
 
-/// A sequence without functions that do nothing, and without those after a drop.
+/// A sequence without functions that do nothing, and without the functions after a drop.
 fn sequence(functions: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let functions = functions.into_iter();
@@ -167,7 +167,7 @@ fn first(alternatives: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Drop)
 }
 
-/// Drops packets that lack the property that `steer` selects by.
+/// Drops packets that lack the property by which `steer` selects.
 fn has(steer: &Steer) -> Function {
     let udp = |port: u16| {
         let [source, destination] = [Property::UdpSource, Property::UdpDestination]
@@ -178,14 +178,14 @@ fn has(steer: &Steer) -> Function {
         Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {
             return Function::Pass;
         }
-        // No predicate reads frame bytes, so the steering function stays for its drop alone.
+        // No predicate reads frame bytes, so the steering function stays, only to drop.
         Steer::Field(_) | Steer::Fields(..) => return Function::Steer(steer.clone()),
         Steer::DoubleField(one, other) => return Function::Steer(Steer::Fields(*one, *other)),
         Steer::Flow(_) | Steer::DoubleIp => Predicate::Has(Header::Ip),
         Steer::Link | Steer::LocalLink(_) | Steer::DoubleLink => Predicate::Has(Header::Link),
         Steer::Vlan => Predicate::Has(Header::Tag),
         Steer::LocalIp(net) | Steer::LocalNet(net, _) => Predicate::Address(Side::Either, *net),
-        // A share of one: every packet with all fields is in it.
+        // Share 0 of 1: it contains every packet that has all fields.
         Steer::Key(key) => Predicate::Share {
             index: 0,
             of: 1,

@@ -1,4 +1,4 @@
-//! The function table, for the compiler and the manual page.
+//! The table of the language's functions, for the compiler and the manual page.
 
 mod build;
 mod combinators;
@@ -49,13 +49,13 @@ pub struct Described {
     pub ipv6: &'static str,
 }
 
-/// Makes the part of the tree.
+/// Makes the part of the tree for a call.
 pub(crate) type Make = fn(&mut Given<'_>) -> Result<Built, Wrong>;
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
     /// Kind of its arguments.
     pub kind: Kind,
@@ -112,8 +112,8 @@ pub enum Type {
 pub enum Engines {
     /// All engines.
     All,
-    /// The XDP engine. A kernel group can't run the function: it gives each packet to one
-    /// member, and does not decide for the host.
+    /// The XDP engine. A kernel group can't run the function, because it gives each packet to one
+    /// member and does not decide what the host gets.
     Xdp,
 }
 
@@ -124,7 +124,7 @@ pub struct Group {
     pub title: &'static str,
     /// A sentence about the group.
     pub about: &'static str,
-    /// In the order of the manual page.
+    /// The functions, in the order of the manual page.
     pub entries: &'static [Described],
 }
 
@@ -145,8 +145,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.iter()
 }
 
-/// The entries without their descriptions: the compiler needs none, and they are for the manual
-/// page alone.
+/// The entries without their descriptions, which only the manual page needs.
 static ENTRIES: [Entry; count()] = {
     let mut entries = [GROUPS[0].entries[0].entry; count()];
     let (mut group, mut at, mut all) = (0, 0, 0);
@@ -184,10 +183,9 @@ pub(crate) fn key(name: &str) -> Option<Key> {
     }
 }
 
-/// All names, sorted.
 static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
     let all = entries().flat_map(|entry| entry.names().map(move |name| (name, entry)));
-    // A sort would be more code in the library than they are worth.
+    // Inserted in order: a sort would be more code.
     all.fold(Vec::new(), |mut names, (name, entry)| {
         let place = names.partition_point(|(known, _)| *known < name);
         names.insert(place, (name, entry));
@@ -201,7 +199,7 @@ impl Entry {
         [self.name].into_iter().chain(self.aliases.iter().copied())
     }
 
-    /// The type, as `port -> predicate`.
+    /// The type, such as `port -> predicate`.
     pub fn signature(&self) -> String {
         let takes = self.takes.iter().map(|parameter| parameter.kind.word());
         let parts: Vec<&str> = takes.chain([self.gives.word()]).collect();
@@ -210,7 +208,7 @@ impl Entry {
 }
 
 impl Kind {
-    /// The word in a signature.
+    /// The kind's word in a signature.
     pub const fn word(self) -> &'static str {
         match self {
             Kind::Number(..) => "number",
@@ -227,7 +225,7 @@ impl Kind {
         }
     }
 
-    /// The words in a message.
+    /// The kind's words in a message.
     pub(crate) fn expected(self) -> String {
         match self {
             Kind::Number(least, most) => format!("a number from {least} to {most}"),
@@ -265,7 +263,7 @@ impl Kind {
 }
 
 impl Type {
-    /// The word in a signature and in a message.
+    /// The type's word in a signature and in a message.
     pub fn word(self) -> &'static str {
         match self {
             Type::Predicate => "predicate",

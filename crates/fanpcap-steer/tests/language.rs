@@ -1,4 +1,4 @@
-//! Properties of the compiler over generated programs; PROPTEST_CASES sets how many.
+//! Properties of the compiler over generated programs. PROPTEST_CASES sets how many.
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::Tree;
@@ -15,7 +15,7 @@ fn compiled(source: &str) -> Result<Tree, Error> {
     })
 }
 
-/// Compiled or refused with a place in the source, and an error that can be shown.
+/// The source compiles, or is refused with a place in the source and an error that can be shown.
 fn holds(source: &str) {
     let Err(error) = compiled(source) else { return };
     assert!(
@@ -144,7 +144,6 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// A function that is well-typed.
 fn function() -> impl Strategy<Value = String> {
     let of = |gives| {
         let entries =

@@ -1,4 +1,4 @@
-//! Programs that are right: those of PFQ's documentation, and every way to write one thing.
+//! Correct programs: those of PFQ's documentation, and every way to write the same thing.
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::{
@@ -16,7 +16,7 @@ fn compiled(source: &str) -> Tree {
     tree(source, &code).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
-/// Programs as PFQ's manual, examples and tests have them, without what transmits or logs.
+/// Programs from PFQ's manual, examples and tests, without functions that transmit or log.
 const PFQ: [(&str, &str); 12] = [
     ("paper", "main = do\ntcp\nsteer_flow"),
     ("bird", "\n  main = do \n           ip\n           tcp\n \n"),
@@ -272,7 +272,7 @@ fn every_entry_of_the_table_is_made_by_its_example() {
         }
         assert!(meaning.ends_with('.'), "{}", entry.name);
     }
-    // These stand in their examples as operators and as if.
+    // The examples of these functions use the operators or `if` instead of the names.
     let operators = [
         "and",
         "conditional",

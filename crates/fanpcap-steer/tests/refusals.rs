@@ -1,11 +1,11 @@
-//! Programs that are wrong, and what is said about them.
+//! Wrong programs, and their error messages.
 
 use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::ancillary::{SKF_AD_OFF, SKF_AD_PKTTYPE};
 use fanpcap_bpf::classic::opcode::LD_B_ABS;
 use fanpcap_steer::{FILTER_LENGTH_MAX, tree};
 
-/// What is wrong, topic by topic.
+/// Wrong programs by topic.
 const WRONG: [(&str, &[&str]); 11] = [
     (
         "names",
@@ -253,12 +253,12 @@ fn errors_say_where_what_was_expected_and_what_was_meant() {
     assert!(count >= 60, "{count}");
 }
 
-/// `main = ` and this many times what opens, `tcp`, and what closes.
+/// `main = `, then `count` times the opening text, `tcp`, and as often the closing text.
 fn deep(open: &str, close: &str, count: usize) -> String {
     format!("main = {}tcp{}", open.repeat(count), close.repeat(count))
 }
 
-/// `((... `par` tcp ...) `par` tcp ...)`: 64 functions between back quotes in each of so many
+/// `((... `par` tcp ...) `par` tcp ...)`: 64 functions between back quotes in each of `count`
 /// parentheses.
 fn named_in_parentheses(count: usize) -> String {
     let named = format!("{})", " `par` tcp".repeat(64));
@@ -269,7 +269,7 @@ fn named_in_parentheses(count: usize) -> String {
     )
 }
 
-/// A first definition, 200 more that each name the one before, and the last one as program.
+/// A first definition, 200 more that each name the previous one, and the last one as the program.
 fn grown(first: &str, more: &str, main: &str) -> String {
     let line = |at: usize| {
         more.replace("NEXT", &format!("f{at}"))
@@ -279,10 +279,10 @@ fn grown(first: &str, more: &str, main: &str) -> String {
     format!("{first}\n{}\n{main}", lines.join("\n"))
 }
 
-/// Bytes; without optimization a frame is several times as large as in a release.
+/// Bytes. Without optimization a stack frame is several times as large as in a release.
 const STACK: usize = 1 << 20;
 
-/// In a thread of a small stack: what is refused must not have been followed too far.
+/// Runs in a thread with a small stack: the compiler must refuse before it recurses too deep.
 fn refused_for(source: &str, expected: &str) {
     let source = source.to_owned();
     let compile = move || tree(&source, &|_| Ok(Vec::new()));

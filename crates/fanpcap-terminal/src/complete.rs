@@ -1,4 +1,4 @@
-//! Candidates for a word of a program's command line, for the shells' completions.
+//! Candidates for a word of a program's command line, for the completions of shells.
 
 use anyhow::Result;
 use clap::{Arg, Args, Command, ValueHint};
@@ -9,7 +9,7 @@ use fanpcap_linux::interface;
 
 use crate::streams;
 
-/// The candidate where a file is meant: the shell completes file names itself.
+/// The candidate if a file name is expected: the shell completes file names itself.
 pub const FILES: &str = ":files";
 
 /// Prints what the last word may be, a line for each
@@ -20,7 +20,7 @@ pub struct Arguments {
     pub words: Vec<String>,
 }
 
-/// Values that only an argument's subcommand knows: the name of the value in the help, and the
+/// Values that only an argument's subcommand knows: the name of the value in the help text, and the
 /// values.
 pub type Known<'a> = [(&'a str, Vec<String>)];
 
@@ -93,7 +93,7 @@ fn option_of<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     command.get_opts().find(is_it)
 }
 
-/// Whether the words from `positional` on are the line of another command.
+/// Whether the words from `positional` on are the command line of another command.
 fn is_command(positional: &Arg) -> bool {
     positional.is_trailing_var_arg_set()
 }
@@ -119,7 +119,7 @@ fn subcommands(command: &Command) -> Vec<String> {
     shown.map(|it| it.get_name().to_owned()).collect()
 }
 
-/// The candidates for a value: those that clap knows, else those for the value's name in the help.
+/// The candidates for a value: those that clap has, or else those for the value's name in the help.
 fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {

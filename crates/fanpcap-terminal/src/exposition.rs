@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-/// What a family's numbers are.
+/// The kind of a family's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They only grow, until a new series begins.
+    /// Numbers that only grow, until a new series begins.
     Counter,
-    /// They come and go.
+    /// Numbers that rise and fall.
     Gauge,
 }
 
@@ -19,9 +19,9 @@ pub type Label = (&'static str, String);
 pub struct Family {
     /// Name.
     pub name: &'static str,
-    /// What it tells, in a sentence.
+    /// A sentence that describes the family.
     pub help: &'static str,
-    /// What its numbers are.
+    /// The kind of the numbers.
     pub kind: Kind,
     /// Labels and number of each sample.
     pub samples: Vec<(Vec<Label>, Number)>,
@@ -30,15 +30,15 @@ pub struct Family {
 /// A sample's number.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
-    /// Of packets, bytes, members.
+    /// A number of packets, bytes or members.
     Whole(u64),
-    /// Of what a program counts, which may be less than nothing.
+    /// A number that may be negative, such as a steering program's counter.
     Signed(i64),
-    /// Of seconds.
+    /// Seconds.
     Seconds(f64),
 }
 
-/// The families as text. One without samples is left out.
+/// The families as text. A family without samples is left out.
 pub fn text(families: &[Family]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -71,7 +71,7 @@ fn sample(name: &str, labels: &[Label], number: Number) -> String {
     line
 }
 
-/// Backslashes and line ends, in labels quotes too.
+/// Escapes backslashes and line ends, and in labels also quotes.
 fn escape(text: &str, quotes: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

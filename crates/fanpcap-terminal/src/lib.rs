@@ -1,5 +1,5 @@
-//! What fanpcap's programs have in common towards their user: standard streams, the completion of
-//! command lines, metrics for Prometheus.
+//! What fanpcap's programs share for their users: standard streams, the completion of command
+//! lines, metrics for Prometheus.
 #![forbid(unsafe_code)]
 
 pub mod streams;

@@ -12,21 +12,21 @@ use anyhow::{Context, Result};
 
 use crate::streams;
 
-/// The most bytes of a request's head.
+/// Maximum length of a request's head, in bytes.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Connections that are served at a time. Others wait in the listener's queue; the limits below
-/// bound that wait.
+/// Connections that are served at a time. Others wait in the listener's queue. The time limits
+/// below bound that wait.
 const WORKERS: usize = 16;
 
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// For the request to arrive.
+    /// Time for the request to arrive.
     head: Duration,
-    /// For the answer to leave.
+    /// Time for the answer to be sent.
     answer: Duration,
-    /// For the client to close.
+    /// Time for the client to close the connection.
     farewell: Duration,
 }
 
@@ -39,7 +39,7 @@ const PATIENCE: Patience = Patience {
 /// The format's media type.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Reads `PORT`, on this machine only, or `ADDR:PORT`.
+/// Reads `PORT`, which means this machine only, or `ADDR:PORT`.
 ///
 /// # Errors
 /// The text is neither.
@@ -54,7 +54,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Serves what `metrics` returns, until the process ends.
+/// Serves the text that `metrics` returns, until the process ends.
 ///
 /// # Errors
 /// The process can't listen at the address.
@@ -74,7 +74,7 @@ pub fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves one connection after the other. One worker at a time collects the metrics.
+/// Serves one connection after another. Only one worker at a time collects the metrics.
 fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>) {
     loop {
         let connection = listener.accept();
@@ -84,15 +84,14 @@ fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>
         };
         let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut now));
         if let Err(error) = served {
-            // The next connection is served nevertheless. Pause: without free descriptors accept(2)
-            // fails at once again.
+            // The next connection is served nevertheless. Pause, because without free descriptors
+            // accept(2) would fail again immediately.
             streams::note(&format!("fanpcap: a request: {error}\n"));
             thread::sleep(Duration::from_millis(100));
         }
     }
 }
 
-/// An answer.
 struct Answer {
     status: &'static str,
     more: &'static str,
@@ -101,7 +100,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// An answer that consists of its status.
+    /// An answer that contains only its status.
     fn plain(status: &'static str, more: &'static str) -> Self {
         Self {
             status,
@@ -156,9 +155,9 @@ fn talk(
 enum Head {
     /// The head, perhaps with bytes after it.
     Whole(Vec<u8>),
-    /// The client closed without a request.
+    /// The client closed the connection without a request.
     Gone,
-    /// More than [`HEAD_MAX`].
+    /// The head is longer than [`HEAD_MAX`].
     TooLong,
 }
 
@@ -185,7 +184,7 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Head> {
     }
 }
 
-/// Answers by the request line: method, target, version.
+/// Answers according to the request line: method, target, version.
 fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
@@ -229,7 +228,7 @@ fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
     }
 }
 
-/// Writes all bytes before the deadline, however slowly the client reads.
+/// Writes all bytes before the deadline, even if the client reads slowly.
 fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(deadline)?))?;

@@ -1,6 +1,6 @@
-//! Writes text to standard output and standard error. A reader that closes its pipe early, as
-//! `head` does, is no error. Names of devices and programs may contain characters that act on a
-//! terminal: they are not written.
+//! Writes text to standard output and standard error. A reader that closes its pipe early, like
+//! `head`, causes no error. Names of devices and programs may contain characters that act on a
+//! terminal. These are not written.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 /// Whether the reader of a stream is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// The reader has the text.
+    /// The reader got the text.
     Reads,
     /// The reader has closed the pipe.
     Gone,
@@ -19,17 +19,17 @@ pub enum Reader {
 /// Writes a text to standard output, unbuffered.
 ///
 /// # Errors
-/// The write failed, for another reason than a closed pipe.
+/// The write failed for another reason than a closed pipe.
 pub fn print(text: &str) -> Result<Reader> {
     write(&mut io::stdout().lock(), text).context("writing to standard output")
 }
 
-/// Writes a text to standard error and ignores errors: there is no place to report them.
+/// Writes a text to standard error. Ignores errors, because they can't be reported.
 pub fn note(text: &str) {
     let _ = write(&mut io::stderr().lock(), text);
 }
 
-/// A command's exit status. Writes an error to standard error.
+/// A command's exit status. Prints an error to standard error.
 pub fn ended(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         note(&format!("fanpcap: {}\n", words(&error)));
@@ -58,7 +58,7 @@ fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
     }
 }
 
-/// Whether a terminal acts on a character, but for the end of a line and the tabulator.
+/// Whether a character acts on a terminal, other than the line end and the tabulator.
 fn acts(letter: char) -> bool {
     letter.is_control() && !matches!(letter, '\n' | '\t')
 }
@@ -88,7 +88,7 @@ mod tests {
     fn only_a_closed_pipe_is_no_error() {
         let (reader, mut writer) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Reads);
-        // A child of another test may have a copy of it.
+        // A child of another test may have a copy of the reader.
         reader.shutdown(std::net::Shutdown::Both).unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Gone);
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();

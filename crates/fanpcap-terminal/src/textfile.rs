@@ -1,4 +1,4 @@
-//! Replaces a file with metrics at once, as node_exporter's textfile collector needs it. Follows no
+//! Replaces a metrics file atomically, as node_exporter's textfile collector requires. Follows no
 //! link of another user.
 
 use std::ffi::{OsStr, OsString};
@@ -12,16 +12,16 @@ use fanpcap_linux::file::directory::{Directory, is_roots_or_own};
 /// Longest chain of links, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Mode of a new file, and of one that had another owner.
+/// Mode of a new file, and of a file that had another owner.
 const MODE: u32 = 0o644;
 
 /// Writes `text` to `path`. The file gets its name only when it is complete. Until then it has a
-/// name that the collector, which reads `*.prom`, ignores. The new file keeps the mode and the
-/// group of the file that it replaces.
+/// name that the collector ignores, because that reads `*.prom`. The new file keeps the mode and
+/// the group of the file that it replaces.
 ///
 /// # Errors
-/// `path` leads to something else than a regular file, or over another user's link; or a system
-/// call failed.
+/// `path` does not lead to a regular file, or leads through another user's link; or a system call
+/// failed.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let Destination {
         directory,
@@ -34,7 +34,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let written = write_new(&directory, &unfinished, before.as_ref(), text)
         .and_then(|()| directory.rename(&unfinished, &name));
     if written.is_err() {
-        // The write error is reported; the rest of the file is of no use.
+        // The write error is reported. The partial file is useless.
         let _ = directory.remove_file(&unfinished);
     }
     written
@@ -51,8 +51,7 @@ struct Destination {
 
 impl Destination {
     /// Resolves `path` to the file to replace. The kernel follows links to directories, by its own
-    /// rules. This function follows links to the file one by one, so that it learns the owner of
-    /// each.
+    /// rules. This function follows links to the file one by one, to check the owner of each link.
     fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         let mut parent = None;
@@ -114,7 +113,7 @@ fn split(parent: Option<&Path>, path: &Path) -> io::Result<(PathBuf, OsString)> 
     Ok((directory, name.to_owned()))
 }
 
-/// Writes a new file. `O_EXCL` keeps the kernel from following a link that somebody has put there.
+/// Writes a new file. `O_EXCL` prevents the kernel from following a link with that name.
 fn write_new(
     directory: &Directory,
     name: &OsStr,
@@ -130,10 +129,10 @@ fn write_new(
 }
 
 fn keep(file: &File, before: &Metadata) -> io::Result<()> {
-    // Best effort: only root and members of the group may set it.
+    // May fail: only root and members of the group may set it.
     let is_kept = fchown(file, None, Some(before.gid())).is_ok();
     let mode = before.mode() & 0o777;
-    // The mode's group bits were for the old group; another group must not get them.
+    // The mode's group bits applied to the old group. Another group must not get them.
     let mode = if is_kept { mode } else { mode & !0o070 };
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
     }
 
-    /// A FIFO stands for devices: a test with a bug in `write` must not replace a device of the
+    /// A FIFO represents devices: if `write` has a bug, the test must not replace a device of the
     /// machine.
     #[test]
     fn a_device_or_a_fifo_is_not_replaced() {

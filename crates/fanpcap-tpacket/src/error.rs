@@ -1,4 +1,4 @@
-//! Why packets can't be read from a packet socket, in the words of the system's libpcap
+//! Why packets can't be read from a packet socket. The words are those of the system's libpcap
 //! (pcap-linux.c, `pcap_wait_for_frames_mmap`).
 
 use std::error::Error;

@@ -11,17 +11,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `UINT_MAX`, which the system's libpcap sets for a time-out of 0. Kernels before 6.18 keep 16
-/// bits.
+/// `UINT_MAX`, which the system's libpcap sets for a time-out of 0. Kernels before 6.18 keep only
+/// 16 bits of it.
 const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;
 
-/// Maps the ring that `socket` has and of which nothing has been read. The socket must stay open as
-/// long as the reader lives.
+/// Maps the ring of `socket`, from which nothing has been read. The socket must stay open as long
+/// as the reader lives.
 ///
 /// # Errors
-/// When the ring can't be found or mapped; the socket is as it was.
+/// When the ring can't be found or mapped; the socket is unchanged.
 pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     let (version, geometry) = ring::of(socket)?;
     let mapping = Mapping::of(socket, &geometry)?;
@@ -38,9 +38,9 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     })
 }
 
-/// Maps the ring of a dead member's `socket`, of which all is unread that comes after `position`.
-/// Nothing may come into the ring any more: the socket rejects all, and no packet is under way.
-/// `told` is what packet diag says of the socket.
+/// Maps the ring of a dead member's `socket`, in which everything after `position` is unread. The
+/// ring must get no more packets: the socket rejects all, and none is in flight. `told` is the
+/// socket in packet diag.
 ///
 /// # Errors
 /// As [`open`].

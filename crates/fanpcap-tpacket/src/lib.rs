@@ -1,4 +1,4 @@
-//! The packet socket as an engine: maps its ring, and answers for the socket as a reader's port.
+//! The packet socket as an engine: maps its ring, and serves as the reader's port.
 #![forbid(unsafe_code)]
 
 mod error;

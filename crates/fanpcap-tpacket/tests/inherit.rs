@@ -1,5 +1,5 @@
-//! A ring that the kernel has filled and whose reader is dead: its successors read each packet
-//! once, those of the open block too.
+//! A full ring whose reader is dead: members that take it over read each packet once. So they do
+//! with the packets of the open block.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const ETH_P_ALL: u16 = 3;
 
-/// Packets that are sent before the reader begins, and after its death. Each is twice in the ring:
+/// Packets that are sent before the reader begins, and after its death. The ring has each twice:
 /// `lo` shows it outgoing and incoming.
 const BEFORE: u32 = 300;
 const AFTER: u32 = 60;
@@ -68,7 +68,7 @@ fn socket(is_v3: bool, retire_ms: u32) -> BorrowedFd<'static> {
     socket
 }
 
-/// The frame that is sent as the `number`th.
+/// The `number`th frame that is sent.
 fn frame(number: u32) -> Vec<u8> {
     let number = number.to_be_bytes();
     [&[0; 12][..], &[0x88, 0xb5], &number, &[0; 42]].concat()
@@ -78,7 +78,7 @@ fn number(data: &[u8]) -> u32 {
     u32::from_be_bytes(data[14..18].try_into().unwrap())
 }
 
-/// Reads so many packets, and is dead then.
+/// Reads this many packets, then is dead.
 fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position {
     let reader = Reader::new(fanpcap_tpacket::open(socket).unwrap(), &OPTIONS).unwrap();
     let word = || shared::own(&[0])[0].clone();
@@ -111,7 +111,7 @@ fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position 
     kept.position.get()
 }
 
-/// Reads up to so many packets, those that `lo` shows outgoing included.
+/// Reads up to this many packets, including those that `lo` shows outgoing.
 fn adopt(remains: &mut Remains, most: usize, got: &mut Vec<u32>) -> Position {
     const OUTGOING: u8 = 4;
     for _ in 0..most {
@@ -147,7 +147,7 @@ fn each_packet_comes_once(is_v3: bool, retire_ms: u32, taken: u32) {
     let position = die(socket, taken, &mut got);
     send(BEFORE..BEFORE + AFTER);
     Filter::reject_all().attach(socket).unwrap();
-    // Where there is no membarrier(2), the packets of this thread have arrived all the same.
+    // Even without membarrier(2), the packets of this thread have arrived.
     let _ = packet::await_packets_in_flight();
     let mut first = take_over(socket, position).unwrap();
     let between = adopt(&mut first, 70, &mut got);
@@ -174,7 +174,7 @@ fn a_dead_readers_ring_is_read_to_its_end() {
         assert!(up.unwrap().success());
         for taken in [0, 1, 40, 150, BEFORE] {
             each_packet_comes_once(false, 0, taken);
-            // The timer closes the open block never, or while it is read.
+            // The timer never closes the open block, or closes it while the block is read.
             for retire_ms in [60_000, 10] {
                 each_packet_comes_once(true, retire_ms, taken);
             }

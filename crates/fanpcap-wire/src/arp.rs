@@ -9,23 +9,23 @@ pub struct Arp<'a>(&'a [u8; 28]);
 impl<'a> Arp<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
         let packet = bytes.first_chunk::<28>()?;
-        // Hardware Ethernet, protocol IPv4, their addresses' lengths.
+        // Hardware Ethernet, protocol IPv4, and the lengths of their addresses.
         packet
             .starts_with(&[0, 1, 8, 0, 6, 4])
             .then_some(Self(packet))
     }
 
-    /// 1 is a request, 2 a reply.
+    /// 1 for a request, 2 for a reply.
     pub fn operation(self) -> u16 {
         u16::from_be_bytes([self.0[6], self.0[7]])
     }
 
-    /// Who asks or answers.
+    /// The address of the sender.
     pub fn sender(self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[14], self.0[15], self.0[16], self.0[17])
     }
 
-    /// Who is asked for, or answered.
+    /// The address asked for, or answered.
     pub fn target(self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[24], self.0[25], self.0[26], self.0[27])
     }

@@ -1,4 +1,4 @@
-//! What tells flows apart, the same in both directions.
+//! The key of a flow, the same in both directions.
 
 use std::net::IpAddr;
 
@@ -7,9 +7,9 @@ use crate::Ip;
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    /// Its address.
+    /// The address.
     pub address: IpAddr,
-    /// Its port; 0 where there is none.
+    /// The port; 0 without a port.
     pub port: u16,
 }
 

@@ -1,23 +1,23 @@
-//! How a walk goes from a frame to the packet inside, and to the packet that this one carries.
+//! How the walk goes from a frame to the packet inside, and to the packet that this packet carries.
 
 use crate::link::Link;
 use crate::{Frame, Layers, tunnel, untyped};
 
 impl<'a> Layers<'a> {
-    /// Those of a frame that was captured whole.
+    /// The layers of a frame that was captured whole.
     pub fn of(frame: &Frame<'a>) -> Self {
         Self::from_link(Link::of(frame.bytes, frame.tag), 0)
     }
 
-    /// Those of a frame of this length on the wire, without the tag beside it.
+    /// The layers of a frame that has `length` bytes on the wire, without the tag beside it.
     pub fn of_cut(frame: &Frame<'a>, length: u32) -> Self {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let cut = length.saturating_sub(frame.bytes.len());
         Self::from_link(Link::of(frame.bytes, frame.tag), cut)
     }
 
-    /// Those of an Ethernet frame inside another packet, or of the frame that it carries without an
-    /// IP packet of its own.
+    /// The layers of an Ethernet frame inside another packet. If the frame has no IP packet but
+    /// carries a frame, those of the carried frame.
     pub(crate) fn of_ethernet(bytes: &'a [u8], cut: usize) -> Self {
         let layers = Self::from_link(Link::of(bytes, None), cut);
         layers.framed().unwrap_or(layers)
@@ -37,14 +37,13 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The layers of the frame behind labels or a service header.
     fn framed(&self) -> Option<Self> {
         let link = self.link.as_ref().filter(|_| self.ip.is_none())?;
         untyped::frame(link.carried()?.untyped()?, self.cut)
     }
 
-    /// What carries a packet that the walk does not read, if the innermost packet that it reads
-    /// says so: a tunnel, labels, a tag. A packet that carries control messages says the same.
+    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read, if the
+    /// innermost packet that it reads announces one. Also returned for a tunnel's control messages.
     pub fn unread(&self) -> Option<&'static str> {
         let inner = self.inner();
         let layers = inner.as_ref().unwrap_or(self);
@@ -54,8 +53,8 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The layers of the packet that this one carries: always with an IP packet. What that one
-    /// carries is not looked at.
+    /// The layers of the packet that this one carries. They always have an IP packet. The walk goes
+    /// no deeper.
     pub fn inner(&self) -> Option<Layers<'a>> {
         if self.is_inside {
             return None;

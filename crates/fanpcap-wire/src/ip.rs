@@ -1,4 +1,4 @@
-//! An IP packet: its header, fragmentation, and what is behind it.
+//! An IP packet: its header, its fragmentation, and the bytes after the header.
 
 use std::net::IpAddr;
 
@@ -7,30 +7,29 @@ use crate::transport::{Icmp, Ports, Sctp, Tcp, Udp};
 use crate::tunnel::{self, Gre};
 use crate::{Extensions, Ipv4, Ipv6, Layers};
 
-/// The header of either family.
+/// The IP header of either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header<'a> {
-    /// IPv4's.
+    /// The IPv4 header.
     V4(Ipv4<'a>),
-    /// IPv6's.
+    /// The IPv6 header.
     V6(Ipv6<'a>),
 }
 
-/// A packet of IPv4 or IPv6.
+/// An IPv4 or IPv6 packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ip<'a> {
     /// The header.
     pub header: Header<'a>,
-    /// The upper protocol: of IPv6 the last number read.
+    /// The upper protocol; in IPv6, the last number read.
     pub protocol: u8,
-    /// IPv4's flags and offset; of IPv6 the same made of its fragment header, 0 without one.
+    /// IPv4's flags and offset. In IPv6, the same value made from the fragment header; 0 without
+    /// one.
     pub flags_and_offset: u16,
-    /// The datagram's identification; of IPv6 that of its fragment header.
+    /// The datagram's identification. In IPv6, that of the fragment header.
     pub id: Option<u32>,
-    /// What was captured behind the network's headers.
     transport: Option<&'a [u8]>,
     payload: &'a [u8],
-    /// The extension headers of IPv6.
     extensions: Option<Extensions<'a>>,
 }
 
@@ -73,7 +72,7 @@ impl<'a> Ip<'a> {
         })
     }
 
-    /// IPv4's header.
+    /// The IPv4 header.
     pub fn ipv4(&self) -> Option<Ipv4<'a>> {
         match self.header {
             Header::V4(header) => Some(header),
@@ -81,7 +80,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// IPv6's header.
+    /// The IPv6 header.
     pub fn ipv6(&self) -> Option<Ipv6<'a>> {
         match self.header {
             Header::V4(_) => None,
@@ -89,7 +88,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// IPv6's extension headers, as far as the walk goes.
+    /// IPv6's extension headers, as far as the walk reads them.
     pub fn extensions(&self) -> impl Iterator<Item = crate::Extension<'a>> + use<'a> {
         self.extensions.into_iter().flatten()
     }
@@ -110,7 +109,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Type of service, traffic class.
+    /// Type of service, or traffic class.
     pub fn tos(&self) -> u8 {
         match self.header {
             Header::V4(header) => header.tos(),
@@ -118,7 +117,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Time to live, hop limit.
+    /// Time to live, or hop limit.
     pub fn ttl(&self) -> u8 {
         match self.header {
             Header::V4(header) => header.ttl(),
@@ -126,7 +125,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Total length in bytes, as the header says it.
+    /// Total length in bytes, by the header.
     pub fn total_len(&self) -> u32 {
         match self.header {
             Header::V4(header) => header.total_len().into(),
@@ -134,29 +133,28 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Whether it is a part of a datagram. A fragment header around a whole one (RFC 6946) makes
-    /// none.
+    /// Whether the packet is a fragment. A whole datagram with a fragment header (RFC 6946) is not.
     pub fn is_fragment(&self) -> bool {
         self.flags_and_offset & (MORE | OFFSET) != 0
     }
 
-    /// Whether it is the part that begins a datagram.
+    /// Whether the packet is a datagram's first fragment.
     pub fn is_first_fragment(&self) -> bool {
         self.flags_and_offset & (MORE | OFFSET) == MORE
     }
 
-    /// Whether it is a part that does not.
+    /// Whether the packet is a later fragment.
     pub fn is_later_fragment(&self) -> bool {
         self.flags_and_offset & OFFSET != 0
     }
 
-    /// What was captured from the transport header on; none in a later fragment.
+    /// The captured bytes from the transport header on; `None` in a later fragment.
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.transport
     }
 
-    /// What was captured behind IPv4's header with its options, or behind the 40 bytes of IPv6's:
-    /// of a fragment too.
+    /// The captured bytes after IPv4's header and options, or after IPv6's 40 bytes; also in a
+    /// fragment.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -170,17 +168,17 @@ impl<'a> Ip<'a> {
         Ports::of(self.protocol, self.transport?)
     }
 
-    /// TCP.
+    /// The TCP header.
     pub fn tcp(&self) -> Option<Tcp<'a>> {
         Tcp::of(self.transport_of(TCP)?)
     }
 
-    /// UDP.
+    /// The UDP header.
     pub fn udp(&self) -> Option<Udp<'a>> {
         Udp::of(self.transport_of(UDP)?)
     }
 
-    /// SCTP.
+    /// The SCTP header.
     pub fn sctp(&self) -> Option<Sctp<'a>> {
         Sctp::of(self.transport_of(SCTP)?)
     }
@@ -193,12 +191,12 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// GRE.
+    /// The GRE header.
     pub fn gre(&self) -> Option<Gre<'a>> {
         Gre::of(self.transport_of(crate::number::GRE)?)
     }
 
-    /// The packet that an ICMP error is about, as far as it quotes it: it is of the same family.
+    /// The packet that an ICMP error quotes, as far as it was captured. It has the same IP version.
     pub fn quoted(&self) -> Option<Ip<'a>> {
         let icmp = self.icmp()?;
         match self.header {
@@ -208,7 +206,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The layers of the packet that this one carries: always with an IP packet.
+    /// The layers of the packet that this one carries. They always have an IP packet.
     pub(crate) fn inner(&self, cut: usize) -> Option<Layers<'a>> {
         tunnel::inner(self, cut).filter(|layers| layers.ip().is_some())
     }

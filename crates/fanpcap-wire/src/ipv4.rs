@@ -1,8 +1,8 @@
-//! IPv4's header (RFC 791), step 5 of the walk.
+//! The IPv4 header (RFC 791), step 5 of the walk.
 
 use std::net::Ipv4Addr;
 
-/// The header's first 20 bytes, of version 4 and a length of at least 20.
+/// The first 20 bytes of an IPv4 header of version 4 and header length 20 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4<'a>(&'a [u8; 20]);
 
@@ -33,7 +33,7 @@ impl<'a> Ipv4<'a> {
         u16::from_be_bytes([self.0[4], self.0[5]])
     }
 
-    /// Three flags and the offset of 13 bits, in units of 8 bytes.
+    /// Three flags, and the offset of 13 bits in units of 8 bytes.
     pub fn flags_and_offset(self) -> u16 {
         u16::from_be_bytes([self.0[6], self.0[7]])
     }
@@ -43,7 +43,7 @@ impl<'a> Ipv4<'a> {
         self.0[8]
     }
 
-    /// The protocol behind it.
+    /// The protocol of the payload.
     pub fn protocol(self) -> u8 {
         self.0[9]
     }

@@ -1,11 +1,11 @@
-//! IPv6's header and its extension headers (RFC 8200), step 6 of the walk.
+//! The IPv6 header and its extension headers (RFC 8200), step 6 of the walk.
 
 use std::net::Ipv6Addr;
 
 use crate::EXTENSIONS_MAX;
 use crate::number::{AUTHENTICATION, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING};
 
-/// The header's 40 bytes, of version 6.
+/// The 40 bytes of a header of version 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6<'a> {
     fixed: &'a [u8; 8],
@@ -14,7 +14,6 @@ pub struct Ipv6<'a> {
 }
 
 impl<'a> Ipv6<'a> {
-    /// The header, and what was captured behind it.
     pub(crate) fn of(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (fixed, rest) = bytes.split_first_chunk::<8>()?;
         let (source, rest) = rest.split_first_chunk()?;
@@ -32,7 +31,7 @@ impl<'a> Ipv6<'a> {
         (self.fixed[0] << 4) | (self.fixed[1] >> 4)
     }
 
-    /// Length of all behind the header.
+    /// Length of everything after the header.
     pub fn payload_len(self) -> u16 {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
@@ -66,7 +65,7 @@ pub struct Extension<'a> {
 }
 
 impl Extension<'_> {
-    /// Which one it is.
+    /// The extension header's own number.
     pub fn number(self) -> u8 {
         self.number
     }
@@ -76,7 +75,7 @@ impl Extension<'_> {
         self.header[0]
     }
 
-    /// Its length in bytes; authentication counts it in units of 4 (RFC 4302), the fragment header
+    /// The length in bytes. Authentication counts it in units of 4 (RFC 4302). The fragment header
     /// has no such field.
     #[expect(clippy::len_without_is_empty, reason = "it is at least 8")]
     pub fn len(self) -> usize {
@@ -88,8 +87,8 @@ impl Extension<'_> {
         }
     }
 
-    /// Of a fragment header: flags and offset as IPv4 has them (0x2000 for "more", offset / 8), and
-    /// the identification.
+    /// For a fragment header: flags and offset in IPv4's format (0x2000 for "more", offset / 8),
+    /// and the identification.
     pub fn fragment(self) -> Option<(u16, u32)> {
         let [_, _, a, b, id @ ..] = *self.header;
         let field = u16::from_be_bytes([a, b]);
@@ -98,7 +97,7 @@ impl Extension<'_> {
     }
 }
 
-/// The extension headers of a packet, as far as the walk goes.
+/// A packet's extension headers, as far as the walk reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     next: u8,
@@ -107,7 +106,7 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Those behind a header that says that `next` follows.
+    /// The extension headers after a header that announces `next`.
     pub(crate) fn of(next: u8, rest: &'a [u8]) -> Self {
         Self {
             next,
@@ -116,8 +115,8 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// When all are passed over: the last number read, and what follows, unless it was not to be
-    /// reached.
+    /// After the last header: the last number read, and the bytes that follow, if the walk may read
+    /// them.
     pub(crate) fn end(self) -> (u8, Option<&'a [u8]>) {
         (self.next, self.rest.filter(|_| self.left > 0))
     }

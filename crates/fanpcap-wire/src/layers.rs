@@ -3,28 +3,27 @@
 use crate::link::{Link, Tag};
 use crate::{Arp, Ip};
 
-/// A frame as it was captured.
+/// A captured frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What was captured of it, from Ethernet on.
+    /// The captured bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
-    /// The tag that the kernel took out of it and keeps beside it.
+    /// The tag that the kernel removed from the frame and keeps beside it.
     pub tag: Option<Tag>,
 }
 
-/// What one walk has found: of a frame, or of the packet that one carries.
+/// The layers that one walk found: those of a frame, or those of a packet that another packet
+/// carries (`is_inside`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layers<'a> {
     pub(crate) link: Option<Link<'a>>,
     pub(crate) ip: Option<Ip<'a>>,
-    /// Another packet carries it.
     pub(crate) is_inside: bool,
-    /// Bytes of the frame that were not captured.
     pub(crate) cut: usize,
 }
 
 impl<'a> Layers<'a> {
-    /// Those of a frame with its IP packet.
+    /// The layers of a frame that carries this IP packet.
     pub(crate) fn of_framed(link: Link<'a>, ip: Ip<'a>) -> Self {
         Self {
             link: Some(link),
@@ -33,7 +32,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Those of an IP packet without a link of its own.
+    /// The layers of an IP packet without a link layer of its own.
     pub(crate) fn of_ip(ip: Option<Ip<'a>>) -> Self {
         Self {
             ip,
@@ -41,17 +40,17 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Ethernet and its tags. An IP packet inside another has none.
+    /// Ethernet header and tags. An IP packet inside another has none.
     pub fn link(&self) -> Option<&Link<'a>> {
         self.link.as_ref()
     }
 
-    /// The IP packet, behind tags, labels and PPPoE.
+    /// The IP packet, after tags, labels and PPPoE.
     pub fn ip(&self) -> Option<&Ip<'a>> {
         self.ip.as_ref()
     }
 
-    /// The Ethernet type behind all tags.
+    /// The Ethernet type after all tags.
     pub fn ether_type(&self) -> Option<u16> {
         self.link.as_ref()?.ether_type
     }

@@ -1,4 +1,4 @@
-//! Ethernet and its tags: steps 1 and 2 of the walk.
+//! Ethernet and its tags: steps 1 to 3 of the walk.
 
 use crate::number::{
     ETHER_ARISTA, ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MACSEC, ETHER_MPLS,
@@ -11,7 +11,7 @@ use crate::{Arp, TAGS_BEHIND_MAX, TAGS_MAX};
 /// A VLAN tag (IEEE 802.1Q).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Which kind: 0x8100, 0x88a8, 0x9100, 0x9200 or 0x9300.
+    /// Its type: 0x8100, 0x88a8, 0x9100, 0x9200 or 0x9300.
     pub tpid: u16,
     /// Control information: priority (3 bits), drop eligible (1), id (12).
     pub tci: u16,
@@ -24,19 +24,19 @@ impl Tag {
     }
 }
 
-/// Ethernet's header and the tags behind it.
+/// The Ethernet header and the tags after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<'a> {
     header: &'a [u8; 14],
     beside: Option<Tag>,
-    /// Behind the header: the tags, of 4 bytes each, then the payload.
+    /// The bytes after the header: the tags, of 4 bytes each, then the payload.
     behind: &'a [u8],
-    /// Tags that are in the bytes.
+    /// Number of tags in the bytes.
     tags: usize,
-    /// The type behind all tags that are passed over; of 802.3 frames the length. None behind a tag
-    /// that is cut off.
+    /// The type after all VLAN tags that the walk skips; in 802.3 frames the length. `None` after a
+    /// tag that is cut off.
     pub ether_type: Option<u16>,
-    /// What was captured behind the tags.
+    /// The captured bytes after the tags.
     pub payload: &'a [u8],
 }
 
@@ -102,7 +102,7 @@ impl<'a> Link<'a> {
         (self.ether_type? == ETHER_ARP).then(|| Arp::of(self.payload))?
     }
 
-    /// PPPoE of a session.
+    /// A PPPoE session header.
     pub fn pppoe(&self) -> Option<Pppoe<'a>> {
         let (ether_type, payload) = self.behind_tags()?;
         (ether_type == ETHER_PPPOE).then(|| Pppoe::of(payload))?
@@ -114,7 +114,7 @@ impl<'a> Link<'a> {
         matches!(ether_type, ETHER_MPLS | ETHER_MPLS_MULTICAST).then(|| Labels::of(payload))
     }
 
-    /// What the frame carries: behind all tags, PPPoE, labels or a service header.
+    /// What the frame carries after all tags, PPPoE, labels or a service header.
     pub(crate) fn carried(&self) -> Option<Carried<'a>> {
         let (ether_type, payload) = self.behind_tags()?;
         match ether_type {
@@ -127,7 +127,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// What the type says that it carries packets, where there is no IP packet.
+    /// The type's name if it carries packets, for a frame without an IP packet.
     pub(crate) fn carrier(&self) -> Option<&'static str> {
         let ether_type = self.behind_tags().map_or(self.ether_type?, |(it, _)| it);
         Some(match ether_type {
@@ -141,8 +141,8 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Type and payload behind the VLAN tags, one tag of a switch's maker, and at most
-    /// [`TAGS_BEHIND_MAX`] VLAN tags behind that one.
+    /// Type and payload after the VLAN tags, one tag of a switch's maker, and at most
+    /// [`TAGS_BEHIND_MAX`] VLAN tags after that.
     fn behind_tags(&self) -> Option<(u16, &'a [u8])> {
         let ether_type = self.ether_type?;
         let len = match ether_type {
@@ -168,13 +168,14 @@ fn is_tag(ether_type: u16) -> bool {
     )
 }
 
-/// The type behind a tag with `len` bytes of content, and what follows.
+/// The type after a tag with `len` bytes of content, and the bytes that follow.
 fn next_type(bytes: &[u8], len: usize) -> Option<(u16, &[u8])> {
     let (kind, payload) = bytes.get(len..)?.split_first_chunk()?;
     Some((u16::from_be_bytes(*kind), payload))
 }
 
-/// The length of Arista's time stamp: subtype 1, a version whose third digit tells 64 or 48 bits.
+/// The length of Arista's time stamp: subtype 1, and a version whose third hex digit says 64 or 48
+/// bits.
 fn arista_len(bytes: &[u8]) -> Option<usize> {
     match bytes.first_chunk()? {
         [0, 1, _, version] if version >> 4 == 1 => Some(4 + 8),

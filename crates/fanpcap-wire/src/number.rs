@@ -1,4 +1,4 @@
-//! Numbers of Ethernet types, protocols and ports that the walk knows (IANA).
+//! Ethernet types, protocol numbers and ports that the walk reads (IANA).
 
 /// Ethernet type of IPv4.
 pub const ETHER_IPV4: u16 = 0x0800;
@@ -43,7 +43,7 @@ pub const ETHER_PROVIDER: u16 = 0x88e7;
 
 /// ICMP.
 pub const ICMP: u8 = 1;
-/// IPv4 inside.
+/// An IPv4 packet inside.
 pub const IPV4: u8 = 4;
 /// TCP.
 pub const TCP: u8 = 6;
@@ -51,7 +51,7 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// DCCP.
 pub const DCCP: u8 = 33;
-/// IPv6 inside.
+/// An IPv6 packet inside.
 pub const IPV6: u8 = 41;
 /// GRE.
 pub const GRE: u8 = 47;
@@ -63,7 +63,7 @@ pub const ICMPV6: u8 = 58;
 pub const L2TP: u8 = 115;
 /// MPLS in IP.
 pub const MPLS: u8 = 137;
-/// An Ethernet frame, as segment routing carries it.
+/// An Ethernet frame, as in segment routing.
 pub const ETHERNET: u8 = 143;
 /// EtherIP (RFC 3378).
 pub const ETHER_IP: u8 = 97;
@@ -72,26 +72,26 @@ pub const SCTP: u8 = 132;
 /// UDP-Lite.
 pub const UDP_LITE: u8 = 136;
 
-/// Extension header of IPv6: hop-by-hop options.
+/// IPv6 extension header: hop-by-hop options.
 pub const HOP_BY_HOP: u8 = 0;
-/// Extension header of IPv6: routing.
+/// IPv6 extension header: routing.
 pub const ROUTING: u8 = 43;
-/// Extension header of IPv6: fragment.
+/// IPv6 extension header: fragment.
 pub const FRAGMENT: u8 = 44;
-/// Extension header of IPv6: authentication.
+/// IPv6 extension header: authentication.
 pub const AUTHENTICATION: u8 = 51;
-/// Extension header of IPv6: options for the destination.
+/// IPv6 extension header: destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
 
 /// VXLAN's port.
 pub const PORT_VXLAN: u16 = 4789;
-/// VXLAN's port before it had one, which Linux still takes by default.
+/// VXLAN's port before IANA assigned one; still Linux's default.
 pub const PORT_VXLAN_OLD: u16 = 8472;
 /// VXLAN-GPE's port.
 pub const PORT_VXLAN_GPE: u16 = 4790;
 /// TZSP's port.
 pub const PORT_TZSP: u16 = 37_008;
-/// The port of CAPWAP's data, at the controller.
+/// The controller's port for CAPWAP's data.
 pub const PORT_CAPWAP: u16 = 5247;
 /// L2TP's port.
 pub const PORT_L2TP: u16 = 1701;

@@ -1,21 +1,17 @@
-//! What may stand between Ethernet and IP: PPPoE, MPLS and the network service header, steps 3 to 5
-//! of the walk.
+//! Headers between Ethernet and IP: PPPoE, MPLS and the network service header, step 4 of the walk.
 
 use crate::{Ip, LABELS_MAX, NSH_MAX};
 
-/// Bytes that should be a packet, and what announces it.
+/// Bytes that may be a packet, and how they are announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried<'a> {
-    /// A type says IPv4.
     V4(&'a [u8]),
-    /// A type says IPv6.
     V6(&'a [u8]),
-    /// Nothing says whether it is an IP packet or a frame.
+    /// No type says whether the bytes are an IP packet or a frame.
     Untyped(&'a [u8]),
 }
 
 impl<'a> Carried<'a> {
-    /// The packet that a type announces.
     pub(crate) fn typed(self) -> Option<(&'a [u8], Ip<'a>)> {
         match self {
             Self::V4(bytes) => Some((bytes, Ip::v4(bytes)?)),
@@ -24,7 +20,6 @@ impl<'a> Carried<'a> {
         }
     }
 
-    /// What nothing announces.
     pub(crate) fn untyped(self) -> Option<&'a [u8]> {
         match self {
             Self::Untyped(bytes) => Some(bytes),
@@ -33,7 +28,6 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// What PPP carries, by its protocol.
 pub(crate) fn in_ppp(protocol: u16, payload: &[u8]) -> Option<Carried<'_>> {
     match protocol {
         PPP_IPV4 => Some(Carried::V4(payload)),
@@ -45,7 +39,7 @@ pub(crate) fn in_ppp(protocol: u16, payload: &[u8]) -> Option<Carried<'_>> {
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 
-/// PPPoE's header of a session (RFC 2516), and PPP's protocol behind it.
+/// A PPPoE session header (RFC 2516), and the PPP protocol after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pppoe<'a> {
     header: &'a [u8; 8],
@@ -66,7 +60,7 @@ impl<'a> Pppoe<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// PPP's protocol: 0x0021 is IPv4, 0x0057 IPv6.
+    /// The PPP protocol: 0x0021 is IPv4, 0x0057 IPv6.
     pub fn protocol(self) -> u16 {
         u16::from_be_bytes([self.header[6], self.header[7]])
     }
@@ -76,7 +70,7 @@ impl<'a> Pppoe<'a> {
     }
 }
 
-/// One entry of MPLS's label stack (RFC 3032).
+/// One entry of an MPLS label stack (RFC 3032).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(u32);
 
@@ -86,14 +80,13 @@ impl Label {
         self.0 >> 12
     }
 
-    /// Whether it is the last one.
+    /// Whether this is the last label.
     pub fn is_bottom(self) -> bool {
         self.0 & 0x100 != 0
     }
 }
 
-/// MPLS labels, from outside to inside, at most [`LABELS_MAX`]; none behind the bottom of the
-/// stack.
+/// MPLS labels, from outside to inside: at most [`LABELS_MAX`], up to the bottom of the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     rest: &'a [u8],
@@ -110,7 +103,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// What is behind the bottom of the stack. No label says what it is.
+    /// The bytes after the bottom of the stack. No label says what they are.
     pub(crate) fn carried(mut self) -> Option<Carried<'a>> {
         self.by_ref().for_each(drop);
         self.bottom.then_some(Carried::Untyped(self.rest))
@@ -133,7 +126,7 @@ impl Iterator for Labels<'_> {
     }
 }
 
-/// The network service header (RFC 8300) of version 0, of a packet that is none of its own
+/// A network service header (RFC 8300) of version 0, in a packet that is not for the protocol's own
 /// maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsh<'a> {
@@ -145,19 +138,19 @@ impl<'a> Nsh<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
         let header = bytes.first_chunk::<8>()?;
         let len = usize::from(header[1] & 0x3f) * 4;
-        // Version and flag O.
+        // Version and flag O must be 0.
         let is_read = header[0] & 0xe0 == 0 && (8..=NSH_MAX).contains(&len);
         let payload = is_read.then(|| bytes.get(len..))??;
         Some(Self { header, payload })
     }
 
-    /// Which path, and where on it.
+    /// Path id, and index on the path.
     pub fn path(self) -> (u32, u8) {
         let [_, _, _, _, a, b, c, index] = *self.header;
         (u32::from_be_bytes([0, a, b, c]), index)
     }
 
-    /// What it carries, by the next protocol. A frame is looked for as one that nothing announces.
+    /// The payload, by the next protocol. A frame is treated as untyped payload.
     pub(crate) fn carried(self) -> Option<Carried<'a>> {
         match self.header[3] {
             1 => Some(Carried::V4(self.payload)),

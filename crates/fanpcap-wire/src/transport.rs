@@ -5,9 +5,9 @@ use crate::number::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 /// Both ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The source's.
+    /// The source port.
     pub source: u16,
-    /// The destination's.
+    /// The destination port.
     pub destination: u16,
 }
 
@@ -21,7 +21,7 @@ impl Ports {
     }
 }
 
-/// TCP's header (RFC 9293) without its options.
+/// The TCP header (RFC 9293) without its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp<'a>(&'a [u8; 20]);
 
@@ -45,7 +45,7 @@ impl<'a> Tcp<'a> {
         u32::from_be_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
     }
 
-    /// The header's length in bytes, as it says it.
+    /// The header's length in bytes, by its own field.
     pub fn header_len(self) -> u8 {
         (self.0[12] >> 4) * 4
     }
@@ -56,7 +56,7 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// UDP's header (RFC 768), and what was captured behind it.
+/// The UDP header (RFC 768), and the captured bytes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp<'a> {
     header: &'a [u8; 8],
@@ -79,22 +79,22 @@ impl<'a> Udp<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// Length of header and payload, as the header says it.
+    /// Length of header and payload, by the header's field.
     pub fn datagram_len(self) -> u16 {
         u16::from_be_bytes([self.header[4], self.header[5]])
     }
 
-    /// What was captured behind the header.
+    /// The captured bytes after the header.
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
 
-    /// RTP, as far as it can be told: version 2, even ports from 1024 on.
+    /// The RTP header, by a guess: version 2, even ports from 1024 on.
     pub fn rtp(self) -> Option<Rtp<'a>> {
         self.media(0).map(Rtp)
     }
 
-    /// RTCP, as far as it can be told: version 2, odd ports from 1024 on, type 200 to 204.
+    /// The RTCP header, by a guess: version 2, odd ports from 1024 on, type 200 to 204.
     pub fn rtcp(self) -> Option<Rtcp<'a>> {
         let header = self.media(1)?;
         matches!(header[1], 200..=204).then_some(Rtcp(header))
@@ -108,23 +108,23 @@ impl<'a> Udp<'a> {
     }
 }
 
-/// RTP's header, as much as each packet has (RFC 3550 section 5.1).
+/// The part of the RTP header that every packet has (RFC 3550 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtp<'a>(&'a [u8; 12]);
 
 impl Rtp<'_> {
-    /// What the payload is.
+    /// The payload's type.
     pub fn payload_type(self) -> u8 {
         self.0[1] & 0x7f
     }
 }
 
-/// RTCP's header, as much as each packet has (RFC 3550 section 6.4.1).
+/// The part of the RTCP header that every packet has (RFC 3550 section 6.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtcp<'a>(&'a [u8; 4]);
 
 impl Rtcp<'_> {
-    /// 200 to 204: sender's report, receiver's report, description, goodbye, application's.
+    /// 200 to 204: sender report, receiver report, description, goodbye, application-defined.
     pub fn packet_type(self) -> u8 {
         self.0[1]
     }
@@ -161,7 +161,7 @@ impl<'a> Icmp<'a> {
         Some(Self { bytes, kind, code })
     }
 
-    /// What was captured behind the 8 bytes with which errors begin.
+    /// The captured bytes after the first 8 bytes of an ICMP error.
     pub(crate) fn quote(self) -> Option<&'a [u8]> {
         self.bytes.get(8..)
     }

@@ -1,4 +1,4 @@
-//! What carries another packet, step 9 of the walk.
+//! Packets that carry another packet, step 9 of the walk.
 
 mod gre;
 mod udp;
@@ -15,8 +15,8 @@ use crate::number::{
 use crate::shim::Carried;
 use crate::{Ip, Labels, Layers, Udp, untyped};
 
-/// The layers of what this packet carries, whether or not there is an IP packet among them; `cut`
-/// bytes of the frame were not captured.
+/// The layers of the content of this packet, with or without an IP packet. `cut` bytes of the frame
+/// were not captured.
 pub(crate) fn inner<'a>(ip: &Ip<'a>, cut: usize) -> Option<Layers<'a>> {
     let bytes = ip.transport()?;
     match ip.protocol {
@@ -43,7 +43,7 @@ fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// The tunnels whose answers come from their port.
+/// Tunnels whose answers come from their port.
 fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     let is_at = |port| udp.source() == port || udp.destination() == port;
     if is_at(PORT_CAPWAP) {
@@ -58,7 +58,7 @@ fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// The tunnel that the packet is of, by its protocol or its ports.
+/// The name of the packet's tunnel, by its protocol or its ports.
 pub(crate) fn name(ip: &Ip<'_>) -> Option<&'static str> {
     Some(match ip.protocol {
         IPV4 | IPV6 => "IP in IP",

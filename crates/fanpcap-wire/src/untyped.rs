@@ -1,31 +1,30 @@
-//! Packets and frames that no type announces: behind MPLS labels, in GTP-U, in L2TP's pseudowires.
+//! Packets and frames that no type announces: after MPLS labels, in GTP-U, in L2TP's pseudowires.
 //! Step 8 of the walk.
 //!
 //! The first nibble may be IP's version, the first half of an Ethernet address, or 0, with which a
-//! pseudowire's control word begins (RFC 4385). So an IP packet is one only if all of its header
-//! agrees, and a frame is one only if it leads to such a packet.
+//! pseudowire's control word begins (RFC 4385). So bytes count as an IP packet only if all of its
+//! header is consistent, and as a frame only if it leads to such a packet.
 
 use crate::link::Link;
 use crate::{Ip, Ipv4, Layers};
 
-/// The IP packet or the frame that begins with these bytes; `cut` more were not captured.
+/// The layers of the IP packet or the frame in these bytes; `cut` more bytes were not captured.
 pub(crate) fn layers(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     let packet = ip(bytes, cut).map(|ip| Layers::of_ip(Some(ip)));
     packet.or_else(|| frame(bytes, cut))
 }
 
-/// The IP packet.
 pub(crate) fn ip(bytes: &[u8], cut: usize) -> Option<Ip<'_>> {
     let ip = match bytes.first()? >> 4 {
         4 => Ip::v4(bytes),
-        // IPv6 has no checksum: a frame with one inside tells more.
+        // IPv6 has no checksum: a frame with a packet inside is better evidence.
         6 if frame(bytes, cut).is_none() => Ip::v6(bytes),
         _ => None,
     };
     ip.filter(|ip| agrees(ip, bytes, cut))
 }
 
-/// The frame, behind a control word or without one.
+/// The frame, after a control word or without one.
 pub(crate) fn frame(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     let behind_word = match bytes.first()? >> 4 {
         0 => bytes.get(4..).and_then(|bytes| ethernet(bytes, cut)),
@@ -40,8 +39,8 @@ fn ethernet(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     agrees(&ip, bytes, cut).then(|| Layers::of_framed(link, ip))
 }
 
-/// Whether the packet is not longer than what is there, with its padding, and IPv4's header has its
-/// checksum.
+/// Whether the packet is not longer than the bytes, captured or cut off, and IPv4's checksum is
+/// right.
 fn agrees(ip: &Ip<'_>, bytes: &[u8], cut: usize) -> bool {
     let fits = usize::try_from(ip.total_len()).is_ok_and(|len| len <= bytes.len() + cut);
     fits && ip.ipv4().is_none_or(|header| has_checksum(header, bytes))

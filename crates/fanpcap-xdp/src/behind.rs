@@ -1,9 +1,9 @@
-//! The place behind the selection of a cluster's node. The node's BPF program has the device, and
+//! The engine behind the selection of a cluster's node. The node's BPF program has the device, and
 //! gives the packets that it selects to the BPF program in an array.
 //!
-//! The array is pinned, so it keeps what is put there when the engine's last member dies. So that
-//! is [`step`], a BPF program which goes on with the one in an array of the engine's own. The
-//! kernel empties that array with its last descriptor, and then the host gets the packets.
+//! The array is pinned, so an entry stays in it when the engine's last member dies. The entry is
+//! therefore [`step`], a BPF program that calls the one in the engine's own array. The kernel
+//! empties that array with its last descriptor; then the host gets the packets.
 
 use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
 use fanpcap_linux::bpf::{Attached, LoadError, LoadedProgram, ObjectArray};
@@ -17,33 +17,33 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub struct Selection {
     /// The link of the node's BPF program.
     pub link: Attached,
-    /// The array, of one entry, with the BPF program that gets the node's packets.
+    /// The array of one entry, whose BPF program gets the node's packets.
     pub next: ObjectArray,
-    /// A file, open for writing. The engine has the lock of its byte [`TURN`] as long as it has a
-    /// member.
+    /// A file, open for writing. The engine holds the lock of its byte [`TURN`] as long as the
+    /// engine has a member.
     pub turn: File,
 }
 
 /// The byte of [`Selection::turn`] that is locked.
 pub const TURN: u32 = 1;
 
-/// The engine's part of a place that it has taken.
+/// The engine's part of a selection that it has taken.
 #[derive(Debug)]
 pub(crate) struct Behind {
     pub(crate) entry: ObjectArray,
-    /// The open file description that has the lock. All members have it.
+    /// The open file description that holds the lock. All members have it.
     pub(crate) turn: OwnedFd,
 }
 
 impl Selection {
-    /// Whether it is the selection whose BPF program has this number, and no member of the engine
-    /// is behind it. Takes the lock.
+    /// Whether the selection's BPF program has this id, and no member of the engine is behind the
+    /// selection. Takes the lock.
     pub(crate) fn is_free(&self, program: u32) -> bool {
         let is_it = self.link.program_id().is_ok_and(|it| it == program);
         is_it && lock::try_take_byte(&self.turn, TURN).unwrap_or(false)
     }
 
-    /// Has the `first` BPF program get the packets of the node. Returns the link as well.
+    /// Makes the node give its packets to the BPF program `first`. Returns the link as well.
     pub(crate) fn take(self, first: &LoadedProgram) -> Result<(Attached, Behind), LoadError> {
         let entry = ObjectArray::create(NAME, MapKind::ProgArray, 1);
         let behind = Behind {
@@ -61,13 +61,13 @@ impl Selection {
 }
 
 impl Behind {
-    /// Gives the packets to this BPF program: each packet meets the one before or this one.
+    /// Gives the packets to this BPF program. Each packet meets the former BPF program or this one.
     pub(crate) fn run(&self, program: &LoadedProgram) -> io::Result<()> {
         self.entry.put(0, &[program.as_fd()])
     }
 }
 
-/// Goes on with the BPF program in the engine's array. Without one the host gets the packet.
+/// Calls the BPF program in the engine's array. Without one the host gets the packet.
 fn step(entry: i32) -> [Instruction; 6] {
     let [map, second] = Instruction::map(2, entry);
     [

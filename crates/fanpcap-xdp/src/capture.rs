@@ -1,8 +1,7 @@
-//! The capture: the code that counts, stamps, filters and copies a packet into a member's ring
-//! buffer.
+//! The capture: code that counts, stamps, filters and copies a packet into a member's ring.
 //!
-//! A verifier since Linux 5.18 accepts one of its [`Variant`]s from a process with `CAP_BPF` and
-//! `CAP_NET_ADMIN` alone, as the steering program's code.
+//! A verifier since Linux 5.18 accepts one of the [`Variant`]s from a process that has only
+//! `CAP_BPF` and `CAP_NET_ADMIN`, as it accepts the steering program's code.
 
 mod copy;
 mod sent;
@@ -24,16 +23,16 @@ pub struct Capture {
     side: Side,
 }
 
-/// What the code of a capture does itself, from all to what each verifier takes.
+/// What the code of a capture does itself: from everything to what every verifier accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Runs members' filters, and copies short frames by single loads.
     Full,
-    /// Has the kernel's helper copy all frames. Where the verifier knows how a comparison ends, and
-    /// the process has no `CAP_PERFMON`, it also goes the other way before Linux 6.16, and forgets
-    /// there what it knew of the length: single loads then leave the record.
+    /// Copies all frames by the kernel's helper. Before Linux 6.16, for a process without
+    /// `CAP_PERFMON`, the verifier also follows the impossible branch of a comparison, and loses
+    /// the length's bounds there. Single loads then seem to leave the record.
     Copied,
-    /// Also lets readers run the filters: not every machine can come back from a tail call (arm64:
+    /// Also leaves the filters to readers: not every machine can return from a tail call (arm64:
     /// since Linux 6.0).
     Plain,
 }
@@ -41,14 +40,14 @@ pub(crate) enum Variant {
 /// Which packets a BPF program captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Those that the device receives, at XDP.
+    /// Packets that the device receives, at XDP.
     Received,
-    /// Those that the host sends, at the device's traffic control.
+    /// Packets that the host sends, at the device's traffic control.
     Sent,
 }
 
 impl Capture {
-    /// Of received packets, into these lanes.
+    /// The capture of received packets, into these lanes.
     pub(crate) fn new(lanes: Lanes, variant: Variant) -> Self {
         Self {
             lanes,
@@ -57,7 +56,7 @@ impl Capture {
         }
     }
 
-    /// Of sent packets, into the last lane.
+    /// The capture of sent packets, into the last lane.
     pub(crate) fn sent(lanes: Lanes) -> Self {
         Self {
             lanes,
@@ -84,7 +83,7 @@ impl Capture {
         }
     }
 
-    /// Counts for the group in the packet's lane, with a key on the stack at `key`.
+    /// Increments a group's counter in the packet's lane. Stores the lane on the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
         let done = asm.label();
         self.lane(asm, R1);
@@ -127,8 +126,8 @@ impl Delivery for Capture {
         self.side == Side::Sent
     }
 
-    /// Puts the root's stamp into r9: 0 where the device has no root, so that the kernel gets the
-    /// verdict of this BPF program.
+    /// Puts the root's stamp into r9; 0 if the device has no root: then the kernel gets the verdict
+    /// of this BPF program.
     fn arrive(&self, asm: &mut Assembler) {
         if self.side == Side::Sent {
             return sent::arrive(asm, self.lanes);
@@ -197,7 +196,7 @@ impl Delivery for Capture {
     }
 }
 
-/// Puts the address of the value into r0 whose key is on the stack at `key`.
+/// Looks up the value whose key is on the stack at `key`. Puts its address into r0.
 fn look_up(asm: &mut Assembler, map: usize, key: i16) {
     asm.map(R1, map);
     asm.set(R2, R10);

@@ -1,5 +1,5 @@
-//! The maps with a steering program's counters and its late fragments. A group has them also where
-//! its steering program counts nothing, for the one that may replace that.
+//! The maps with a steering program's counters and its late fragments. A group has them even if its
+//! steering program counts nothing, since the next one may count.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_engine::Counts;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) struct CountMaps([Map; 2]);
 
 impl CountMaps {
-    /// Those of a new group.
+    /// Creates the maps of a new group.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
@@ -23,10 +23,10 @@ impl CountMaps {
         Ok(Self([counters?, late?]))
     }
 
-    /// Those behind the descriptors of another process.
+    /// Opens the maps from another process's descriptors.
     ///
     /// # Errors
-    /// `InvalidData` when they are others.
+    /// `InvalidData` when the descriptors are not such maps.
     pub(crate) fn open(descriptors: &[OwnedFd]) -> io::Result<Self> {
         let maps = descriptors.iter().zip(COUNTS);
         let maps = maps.map(|(fd, (name, len))| Map::given(fd.as_fd(), &spec(name, len)));
@@ -36,12 +36,12 @@ impl CountMaps {
             .map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// For [`CountMaps::open`] in another process.
+    /// The descriptors, for [`CountMaps::open`] in another process.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         self.0.each_ref().map(AsFd::as_fd)
     }
 
-    /// The maps by their names, and the group's table: what the group's BPF program is given.
+    /// The maps by their names, and the group's table, for the group's BPF program.
     pub(crate) fn given<'a>(&'a self, table: BorrowedFd<'a>) -> [(&'a str, BorrowedFd<'a>); 3] {
         let [counters, late] = &self.0;
         [
@@ -63,12 +63,12 @@ impl CountMaps {
     }
 }
 
-/// Whether a BPF program of a group counts by these maps.
+/// Whether a group's BPF program counts in these maps.
 pub(crate) fn counts_by_them(loaded: &Loaded) -> bool {
     COUNTS.iter().any(|(name, _)| loaded.map(name).is_some())
 }
 
-/// Their names, and the numbers in each.
+/// The maps' names, and the numbers in each.
 const COUNTS: [(&str, usize); 2] = [(COUNTERS_MAP, COUNTERS), (LATE_MAP, 1)];
 
 fn spec(name: &'static str, len: usize) -> MapSpec {

@@ -15,12 +15,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// The engine's part of a device that has been taken over: its BPF link, whose BPF program is a
-/// root, or that of the only group; the groups' BPF programs; and the settings. Behind a selection
+/// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
+/// and the settings. The link runs a root, or the BPF program of the only group. Behind a selection
 /// the link is the selection's.
 ///
-/// The kernel frees all of it with the last process that has it open. Each member's process must
-/// keep it open: the kernel forgets the groups' BPF programs, or detaches the root, otherwise.
+/// Each member's process must keep all of it open. When no process does, the kernel drops the
+/// groups' BPF programs, or detaches the root.
 #[derive(Debug)]
 pub struct Device {
     link: Attached,
@@ -28,10 +28,10 @@ pub struct Device {
     own: Own,
 }
 
-/// How many descriptors a device has that is behind no selection.
+/// Descriptors of a device that is behind no selection.
 const DESCRIPTORS: usize = 4;
 
-/// A device that can be taken over, as far as can be told without trying.
+/// A device that can probably be taken over: only trying shows it.
 #[derive(Debug)]
 pub struct Untaken {
     link: Link,
@@ -39,14 +39,14 @@ pub struct Untaken {
 }
 
 impl Untaken {
-    /// The device of this index in the calling thread's network namespace, behind the selection of
-    /// a cluster's node, if there is one. Takes no time and no capability.
+    /// Finds the device of this index in the calling thread's network namespace, behind the
+    /// selection of a cluster's node if there is one. Fast, and needs no capability.
     ///
     /// # Errors
     /// See [`Unavailable`].
     pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
         let link = check(ifindex)?;
-        // Somebody may have detached it.
+        // Somebody may have detached the selection.
         let selection = selection.filter(|_| link.xdp.is_some());
         if let Some(xdp) = link.xdp {
             if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
@@ -59,17 +59,17 @@ impl Untaken {
         Ok(Self { link, selection })
     }
 
-    /// Takes the device over. Its driver may take its time.
+    /// Takes the device over. Its driver may need a while.
     ///
     /// # Errors
-    /// See [`Unavailable`]: `Foreign` where another has been quicker.
+    /// See [`Unavailable`]: `Foreign` if another process was faster.
     pub fn take_over(self) -> Result<Device, Unavailable> {
         let Self { link, selection } = self;
         let ifindex = link.index;
         let own = Own::new()?;
         let nobody = own.nobody()?;
         let tells = || {
-            // BPF programs that ask for tags can't be in an array.
+            // BPF programs that ask for tags can't be in a program array.
             let tags = Tags::of(ifindex).filter(|_| selection.is_none());
             tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
         };
@@ -106,11 +106,11 @@ impl Device {
         Self::take_over_behind(ifindex, None)
     }
 
-    /// As [`Device::take_over`], behind the selection of a cluster's node, if there is one: the
+    /// As [`Device::take_over`], but behind the selection of a cluster's node if there is one: the
     /// groups get the packets that the node selects.
     ///
     /// # Errors
-    /// See [`Unavailable`]: `Foreign` while the engine's members of before are there.
+    /// See [`Unavailable`]: `Foreign` while former members of the engine still run.
     pub fn take_over_behind(
         ifindex: u32,
         selection: Option<Selection>,
@@ -118,10 +118,10 @@ impl Device {
         Untaken::find(ifindex, selection)?.take_over()
     }
 
-    /// The device behind [`Device::descriptors`] of another process. It takes no capability.
+    /// Opens the device from [`Device::descriptors`] of another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when they are not those of a device.
+    /// `InvalidData` when these are not a device's descriptors.
     pub fn open(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut all = descriptors;
         let turn = if all.len() > DESCRIPTORS {
@@ -168,7 +168,7 @@ impl Device {
         all
     }
 
-    /// The device's index; 0 when it is gone, or somebody has detached the BPF program.
+    /// The device's index; 0 if the device is gone, or its BPF program is detached.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -186,7 +186,7 @@ impl Device {
         }
     }
 
-    /// Sets whether the host loses the packets that no steering program gives it.
+    /// Sets whether the host loses packets for which no steering program decides that.
     pub fn set_steals(&self, steals: bool) {
         if let Some(verdict) = number(&self.own.settings, settings::VERDICT) {
             let wanted = if steals {
@@ -198,22 +198,22 @@ impl Device {
         }
     }
 
-    /// Whether the host loses the packets that no steering program gives it.
+    /// Whether the host loses packets for which no steering program decides that.
     pub fn steals(&self) -> bool {
         let verdict = number(&self.own.settings, settings::VERDICT);
         verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
     }
 
-    /// Gives the device's packets to the groups of these group_slots alone, each with its BPF
-    /// program. A group keeps its group_slot. Each packet goes to the groups before the change, or
-    /// to those after it. After a failure halfway the next call completes the change. One caller at
-    /// a time.
+    /// Gives the device's packets to the groups of these group slots and to no others, through each
+    /// group's BPF program. A group keeps its group slot. Each packet goes to the groups before the
+    /// change, or to those after it. If a call fails halfway, the next one completes the change.
+    /// One caller at a time.
     ///
-    /// One more group takes `CAP_BPF` and `CAP_NET_ADMIN`. One less takes no capability: where no
-    /// BPF program can be loaded, the root that is there goes on.
+    /// To add a group needs `CAP_BPF` and `CAP_NET_ADMIN`. To remove one needs no capability: if no
+    /// BPF program can be loaded, the present root stays.
     ///
     /// # Errors
-    /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; those of bpf(2).
+    /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
     pub fn serve(&self, group_slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
         for (group_slot, program) in group_slots {
             self.own.programs.put((*group_slot).into(), &[*program])?;
@@ -232,8 +232,8 @@ impl Device {
             .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
     }
 
-    /// Gives the device's packets to the groups of these group_slots: to a root, or to the BPF
-    /// program of the `only` group.
+    /// Gives the device's packets to the groups of these group slots: through a root, or directly
+    /// to the BPF program of the `only` group.
     fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
@@ -248,14 +248,14 @@ impl Device {
             }
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
-        // Groups' BPF programs look for a stamp from now on. Only a root of several takes one.
+        // From now on groups' BPF programs look for a stamp, which only a root of several takes.
         if only.is_none() {
             if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // Who dies before the last of these steps leaves the root's group_slots told too few, never
-        // too many.
+        // If the process dies before the last of these steps, the settings name too few of the
+        // root's group slots, never too many.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -266,7 +266,7 @@ impl Device {
         Ok(())
     }
 
-    /// The root for these group_slots; `None` where an only group needs none.
+    /// The root for these group slots; `None` if an only group needs none.
     fn load_root(
         &self,
         group_slots: u32,
@@ -276,7 +276,7 @@ impl Device {
             match self.own.load_root(group_slots, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
-                // Before Linux 6.16 such a BPF program has no tail calls.
+                // Before Linux 6.16 a BPF program that asks for tags can't use tail calls.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -286,7 +286,7 @@ impl Device {
         self.own.load_root(group_slots, None).map(Some)
     }
 
-    /// How BPF programs ask the driver for tags, where they can.
+    /// How BPF programs ask the driver for tags, if they can.
     fn tags(&self) -> Option<Tags> {
         if self.behind.is_some() {
             return None;
@@ -295,16 +295,16 @@ impl Device {
         Tags::of(ifindex)
     }
 
-    /// Whether the device of this index, in the calling thread's network namespace, is the link's.
-    /// The link's device may have moved away, and the kernel does not check whether the BPF program
-    /// that replaces another is for the same driver.
+    /// Whether the link's device is the device of this index in the calling thread's network
+    /// namespace. The link's device may have moved away, and when a BPF program replaces another,
+    /// the kernel does not check that both are for the same driver.
     pub fn is_here(&self, ifindex: u32) -> bool {
         let found = link::get(ifindex).ok().and_then(|it| it.xdp);
         let own = self.link.program_id().ok();
         found.is_some_and(|it| Some(it.program) == own)
     }
 
-    /// The group_slots of the root that the device has; 0 without one.
+    /// The group slots of the device's root; 0 without a root.
     fn root(&self) -> u32 {
         let root = number(&self.own.settings, settings::ROOT);
         root.map_or(0, |root| root.load(Ordering::Acquire))
@@ -335,8 +335,8 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
     Ok(link)
 }
 
-/// Whether the device takes tags out of frames, so that an XDP program must ask for them. A veth
-/// passes a tag on beside the frame when its peer sends it so, whatever its own setting.
+/// Whether the device strips tags from frames, so that an XDP program must ask for them. Not so
+/// for a veth: its peer decides whether a tag comes beside the frame, not its own setting.
 fn takes_tags(link: &Link) -> bool {
     let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
     link.kind != "veth" && takes.unwrap_or(false)
@@ -347,7 +347,7 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. Who has been quicker may be gone again.
+/// Attaches the BPF program. Tries again if the other program is gone by now.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

@@ -1,4 +1,4 @@
-//! XDP as an engine: devices that it takes, and the groups that begin there.
+//! XDP as an engine: the devices that it takes, and the groups that begin on them.
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::device::Untaken;
@@ -52,7 +52,7 @@ impl Engine for Xdp {
         let ends = descriptors.try_into();
         let ends = ends.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let registry: DeviceRegistry = DeviceRegistry::of(ends, ifindex)?;
-        // Another device that was moved away may have had the index.
+        // A device that was moved away may have had the same index.
         match registry.device().is_here(ifindex) {
             true => Ok(Box::new(registry)),
             false => Err(io::ErrorKind::NotFound.into()),
@@ -75,7 +75,7 @@ impl Engine for Xdp {
     }
 }
 
-/// The device, as far as can be told without trying.
+/// A device that can probably be taken over.
 fn find(ifindex: u32) -> Result<Untaken, XdpError> {
     let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
     untaken.map_err(XdpError::Unavailable)

@@ -11,24 +11,24 @@ use std::{fmt, io};
 /// Why the engine does not serve a handle.
 #[derive(Debug)]
 pub enum XdpError {
-    /// The device has as many groups as it may.
+    /// The device has as many groups as it can have.
     Crowded {
         /// The device.
         device: String,
     },
     /// The device can't be captured from at XDP.
     Unavailable(Unavailable),
-    /// The device's packets can't be given to the group.
+    /// The device can't give its packets to the group.
     Serve(io::Error),
     /// The group's BPF program can't be loaded.
     Program(ProgramError),
-    /// The rings take more memory than the process may have.
+    /// The rings need more memory than the process may have.
     Memory {
-        /// What they take, in bytes.
+        /// Bytes that they need.
         needed: u64,
         /// Bytes of each packet that they keep.
         snaplen: u32,
-        /// The limit that leaves the least, of the process's cgroup or of one above it.
+        /// The limit that leaves the least memory, of the process's cgroup or a parent cgroup.
         limit: Option<Limit>,
     },
 }
@@ -54,7 +54,6 @@ impl fmt::Display for XdpError {
     }
 }
 
-/// Says what the rings take, and what to set.
 fn write_memory(
     f: &mut fmt::Formatter<'_>,
     needed: u64,
@@ -79,7 +78,7 @@ fn write_memory(
     f.write_str("less by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
 }
 
-/// With so many bytes of each packet the rings take a quarter.
+/// With this many bytes of each packet the rings need a quarter of the memory.
 const SHORT: u32 = 256;
 
 impl Error for XdpError {
@@ -103,7 +102,7 @@ impl From<XdpError> for Refusal {
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
-            // One that can't be asked for its name may be ours.
+            // A BPF program whose name can't be read may be ours.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }
@@ -120,12 +119,12 @@ impl From<XdpError> for Refusal {
     }
 }
 
-/// The group's store, or the device's, does not take what it is to keep.
+/// The descriptor store of the group, or of the device, can't keep an entry.
 pub(crate) fn of_store(error: io::Error) -> Refusal {
     Refusal::of_part("the group's descriptor store", error)
 }
 
-/// How the names of the engine's BPF programs begin.
+/// The prefix of the names of the engine's BPF programs.
 const PREFIX: &str = "fanpcap_";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A group's counters, held by a process that is no member: they stay readable when the group's
-//! last member has ended, and its BPF programs with it.
+//! A group's counters, held by a process that is not a member. They stay readable when the group's
+//! last member and its BPF programs have ended.
 
 use crate::layout::ROW_LEN;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
@@ -16,8 +16,8 @@ pub(crate) struct HeldCounters {
 }
 
 impl HeldCounters {
-    /// Those of the group in which the member with this socket (`SO_COOKIE`) has this slot.
-    /// `process` is the member's, `pid` its number.
+    /// Opens the counters of the group in which the member with this socket (`SO_COOKIE`) has this
+    /// slot. `process` is the member's, `pid` its process id.
     ///
     /// # Errors
     /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not
@@ -38,8 +38,8 @@ impl HeldCounters {
                 break rows;
             }
         };
-        // A group's first member creates the ledger just behind the rows, so that its number is the
-        // next one of a map of that size.
+        // A group's first member creates the ledger right after the rows. So the ledger's map id is
+        // the next one among maps with rows of this size.
         for fd in fds {
             let fd: OwnedFd = open(fd)?;
             if let Ok(ledger) = Ledger::open(fd, rows.lanes()) {
@@ -49,17 +49,16 @@ impl HeldCounters {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Whether the member with this socket has, or had as the last one, a slot.
+    /// Whether the member with this socket has the slot, or was its last member.
     pub(crate) fn is_of(&self, slot: u8, socket: u64) -> bool {
         is_of(&self.rows, slot, socket)
     }
 
-    /// What was counted for a slot, ever since the group began.
+    /// What was counted for a slot since the group began.
     pub(crate) fn slot_counts(&self, slot: u8) -> SlotCounts {
         self.rows.counts(slot)
     }
 
-    /// What was counted for the group.
     pub(crate) fn group_counts(&self) -> GroupCounts {
         let all = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
         self.ledger.counts(all.fold(0, u64::wrapping_add))

@@ -1,12 +1,12 @@
-//! What BPF programs and processes agree on: names and sizes of maps, and where each number is.
+//! What BPF programs and processes agree on: names and sizes of maps, and offsets in them.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
 
-/// A slot's ring buffers: one a receive queue, up to 16, and one for packets that the host sends. A
-/// queue beyond the 16th shares the lane of another.
+/// A slot's ring buffers: one for each receive queue, at most 16, and one for packets that the host
+/// sends. A queue beyond the 16th shares the lane of another queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     /// Lanes for received packets: a power of two.
@@ -17,7 +17,7 @@ pub struct Lanes {
 const RECEIVED_MAX: u32 = 16;
 
 impl Lanes {
-    /// The lanes of a device with so many receive queues.
+    /// The lanes of a device with this many receive queues.
     pub fn for_queues(queues: u32) -> Self {
         let queues = queues.clamp(1, RECEIVED_MAX);
         Self {
@@ -25,7 +25,7 @@ impl Lanes {
         }
     }
 
-    /// Those of an array of `entries` rows.
+    /// The lanes of a group whose array has `entries` rows.
     pub(crate) fn of_entries(entries: usize) -> Option<Self> {
         let received = u32::try_from(entries).ok()? / SLOTS / 2;
         let lanes = Self { received };
@@ -33,17 +33,17 @@ impl Lanes {
         (fits && lanes.entries() as usize == entries).then_some(lanes)
     }
 
-    /// Lanes for received packets. The one for sent packets follows them.
+    /// Lanes for received packets. The lane for sent packets follows them.
     pub fn received(self) -> u32 {
         self.received
     }
 
-    /// Places of one slot in the arrays of ring buffers and of rows: a power of two.
+    /// Entries of one slot in the arrays of ring buffers and of rows: a power of two.
     pub(crate) fn stride(self) -> u32 {
         2 * self.received
     }
 
-    /// Places of all slots.
+    /// Entries of all slots.
     pub(crate) fn entries(self) -> u32 {
         SLOTS * self.stride()
     }
@@ -66,7 +66,7 @@ pub(crate) const SETTINGS_MAP: &str = "settings";
 /// Name of the per-CPU array with the stamp that the root takes, one row.
 pub(crate) const STAMP_MAP: &str = "stamp";
 
-/// Name of the array of the groups' BPF programs, by group_slot.
+/// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
 /// Most bytes of a packet that are kept.
@@ -75,27 +75,27 @@ pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
 /// `bpf_xdp_pointer`).
 pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 
-/// The offsets in a row. The first line is the member's, the second the BPF program's.
+/// The offsets in a row. The member writes the first cache line, the BPF program the second.
 pub(crate) mod row {
-    /// 64 bits: the record that wakes the reader, by the number of [`PRODUCED`] that it makes.
+    /// 64 bits: the value of [`PRODUCED`] at which the reader is woken.
     pub(crate) const WAKE_AT: i16 = 0;
-    /// 32 bits: the bytes of a packet that are kept; 0: the slot takes nothing.
+    /// 32 bits: the bytes of a packet to keep; 0: the slot gets no packets.
     pub(crate) const SNAPLEN: i16 = 8;
     /// 32 bits: which of the application's filters the slot has; 0: none.
     pub(crate) const FILTER: i16 = 12;
-    /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get what it sends by that.
+    /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get what it sends.
     pub(crate) const SOCKET: i16 = 16;
     /// 64 bits: records written.
     pub(crate) const PRODUCED: i16 = 64;
     /// 64 bits: packets for which the ring had no room.
     pub(crate) const DROPPED: i16 = 72;
-    /// 64 bits: packets that the slot's filter rejected, or that its member has sent itself.
+    /// 64 bits: packets that the slot's filter rejected, or that its member sent.
     pub(crate) const UNWANTED: i16 = 80;
 }
 
 /// The offsets in a row of the group's counters, 64 bits each.
 pub(crate) mod ledger {
-    /// Deliveries beyond the first of a packet, where a packet goes to several members.
+    /// Deliveries of a packet beyond its first, where it goes to several members.
     pub(crate) const AGAIN: i16 = 0;
     /// Packets that the steering program dropped.
     pub(crate) const NOWHERE: i16 = 8;
@@ -107,12 +107,11 @@ pub(crate) mod ledger {
 
 /// The offsets in the registry's settings.
 pub(crate) mod settings {
-    /// 32 bits: what becomes of a packet of which no steering program says what the host gets.
+    /// 32 bits: what the host gets if no steering program decides that.
     pub(crate) const VERDICT: i16 = 0;
     /// 32 bits: whether the device has had a root.
     pub(crate) const HAS_ROOT: i16 = 4;
-    /// 32 bits: the group_slots of the root that the device has; 0 without one. For processes
-    /// alone.
+    /// 32 bits: the group slots of the device's root; 0 without a root. Only processes read it.
     pub(crate) const ROOT: i16 = 8;
 }
 
@@ -123,7 +122,6 @@ pub(crate) const XDP_PASS: u32 = 2;
 /// The most groups on a device.
 pub const GROUP_SLOTS: u32 = 16;
 
-/// Bytes of the registry's settings.
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
 /// The offsets in a record, behind the kernel's header (fanpcap-ring reads it).
@@ -138,7 +136,7 @@ pub(crate) mod record {
     pub(crate) const QUEUE: i16 = 16;
     /// 16 bits of flags.
     pub(crate) const FLAGS: i16 = 18;
-    /// Which of the flags says that another member has the packet too.
+    /// The flag of packets that another member gets too, as a bit number.
     pub(crate) const COPY_BIT: i32 = 2;
     /// 32 bits: the filter that the frame has passed; 0: none.
     pub(crate) const FILTER: i16 = 20;
@@ -146,12 +144,10 @@ pub(crate) mod record {
     pub(crate) const DATA: i16 = 24;
 }
 
-/// The map of ring buffers of a group.
 pub(crate) fn rings(lanes: Lanes) -> MapSpec {
     MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, lanes.entries())
 }
 
-/// The map of rows of a group.
 pub(crate) fn rows(lanes: Lanes) -> MapSpec {
     MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, lanes.entries())
 }
@@ -161,22 +157,18 @@ pub(crate) fn ledger_rows(lanes: Lanes) -> MapSpec {
     MapSpec::given_rows(LEDGER_MAP, MapKind::Array, ROW_LEN, lanes.stride())
 }
 
-/// The map of the members' filters.
 pub(crate) fn filters() -> MapSpec {
     MapSpec::given_rows(FILTERS_MAP, MapKind::ProgArray, 4, SLOTS)
 }
 
-/// The map of the registry's settings.
 pub(crate) fn settings_row() -> MapSpec {
     MapSpec::given_rows(SETTINGS_MAP, MapKind::Array, SETTINGS_LEN, 1)
 }
 
-/// The map of the root's stamp.
 pub(crate) fn stamp() -> MapSpec {
     MapSpec::given_rows(STAMP_MAP, MapKind::PerCpuArray, 8, 1)
 }
 
-/// The map of the groups' BPF programs.
 pub(crate) fn programs() -> MapSpec {
     MapSpec::given_rows(PROGRAMS_MAP, MapKind::ProgArray, 4, GROUP_SLOTS)
 }

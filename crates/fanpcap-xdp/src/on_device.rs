@@ -1,7 +1,6 @@
-//! A group's part of a device: its BPF program with its maps, and both ends of the device's
-//! registry.
+//! A group's part of a device: its BPF program with its maps, and both ends of the registry.
 //!
-//! The group's descriptor store has all of it. Each member's process has it open too: the kernel
+//! The group's descriptor store has all of it. Each member's process also has it open: the kernel
 //! empties an array of BPF programs when its last descriptor is closed.
 
 use crate::count_maps::{CountMaps, counts_by_them};
@@ -12,7 +11,7 @@ use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
 use crate::registry::DeviceRegistry;
 use crate::rings::MemberRings;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
-use fanpcap_engine::{Ask, Counts, faults, Ledger, Loader, MemberIo, Next, OnDevice, Refusal};
+use fanpcap_engine::{Ask, Counts, Ledger, Loader, MemberIo, Next, OnDevice, Refusal, faults};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
 use fanpcap_linux::wait::clock;
@@ -34,7 +33,7 @@ pub(crate) struct OnXdp {
 }
 
 impl OnXdp {
-    /// That of a new group.
+    /// Makes the part of a new group.
     ///
     /// # Errors
     /// As [`FdStore::put`].
@@ -54,7 +53,7 @@ impl OnXdp {
         })
     }
 
-    /// That of a group, by its descriptor store and both ends of the registry's.
+    /// Opens a group's part, from its descriptor store and both ends of the registry's.
     ///
     /// # Errors
     /// When the store has no such parts.
@@ -186,7 +185,10 @@ impl OnDevice for OnXdp {
 
     fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>> {
         let registry = self.registry(ifindex)?;
-        Ok(Box::new(LoaderOnXdp { group: self, registry }))
+        Ok(Box::new(LoaderOnXdp {
+            group: self,
+            registry,
+        }))
     }
 
     fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()> {
@@ -212,7 +214,9 @@ struct LoaderOnXdp<'a> {
 
 impl Loader for LoaderOnXdp<'_> {
     fn load(&self, steering: &ForEngine, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
-        let OnXdp { program, counts, .. } = self.group;
+        let OnXdp {
+            program, counts, ..
+        } = self.group;
         let compile = |capture: &crate::Capture| steering.object(capture);
         let given = counts.given(table);
         let loaded = program.load_next(self.registry.device().maps(), &given, &compile);
@@ -226,8 +230,8 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's rings. A process that may hardly have so much memory does not try: the kernel
-/// could kill it for its next page.
+/// Creates a member's rings, unless the process may hardly have that much memory: the kernel could
+/// kill it for its next page.
 fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     let Ask {
         snaplen,
@@ -252,7 +256,7 @@ fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     })
 }
 
-/// Which entry of the engine in the group's store is which.
+/// Numbers of the engine's entries in the group's descriptor store.
 const PROGRAM: u64 = 0;
 const COUNTERS: u64 = 1;
 

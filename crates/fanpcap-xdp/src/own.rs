@@ -1,4 +1,4 @@
-//! What a device's BPF programs have in common: the settings, the stamp, and the groups' programs.
+//! What a device's BPF programs share: settings, stamp, and the array of the groups' programs.
 
 use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,
@@ -22,7 +22,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The host gets all packets.
+    /// Creates the maps. The host gets all packets.
     ///
     /// # Errors
     /// [`Unavailable::Load`].
@@ -54,7 +54,7 @@ impl Own {
         })
     }
 
-    /// The root for these group_slots, with `tags` for their device alone.
+    /// The root for these group slots; with `tags`, only for the tags' device.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -79,7 +79,7 @@ impl Own {
     }
 }
 
-/// Kernels before Linux 5.18 don't know the flag with which XDP programs are loaded.
+/// Kernels before Linux 5.18 refuse the flag with which XDP programs are loaded.
 fn is_of_old_kernel(error: &LoadError) -> bool {
     let LoadError::Refused(refused) = error else {
         return false;
@@ -87,7 +87,6 @@ fn is_of_old_kernel(error: &LoadError) -> bool {
     refused.error.raw_os_error() == Some(EINVAL)
 }
 
-/// A number of the settings.
 pub(crate) fn number(settings: &Table, at: i16) -> Option<&AtomicU32> {
     settings.view(usize::from(at.unsigned_abs()), 1)?.first()
 }

@@ -1,7 +1,7 @@
-//! A member's ring buffers as a reader's input, and the port that answers for them.
+//! A member's ring buffers as a reader's input, and their port.
 //!
-//! The handle's packet socket stays with it: the socket receives nothing, but it tells when the
-//! device goes down.
+//! The handle keeps its packet socket: the socket receives no packets, but reports when the device
+//! goes down.
 
 use crate::program::{self, GroupProgram};
 use crate::rings::MemberRings;
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-/// The input of a member whose rings are those of a slot. `socket` is the handle's packet socket,
+/// The input of a member with these rings in this slot. `socket` is the handle's packet socket,
 /// bound to the device and silent; it stays open as long as the reader lives. `timeout` is the
-/// longest time until a packet is handed over.
+/// longest time until a packet is delivered.
 ///
 /// # Errors
 /// `EMFILE`, `ENOMEM` and the like.
@@ -50,13 +50,13 @@ pub fn open(
 /// The port of a member's ring buffers.
 struct RingsPort {
     socket: BorrowedFd<'static>,
-    /// Becomes readable when a BPF program says so, or when the socket has an error.
+    /// Becomes readable when a BPF program wakes the reader, or when the socket has an error.
     epoll: Epoll,
     rings: Vec<OwnedFd>,
     rows: Rows,
     slot: u8,
     link: Option<Attached>,
-    /// What has been told: records, and packets for which there was no room.
+    /// What has been reported: records, and packets for which there was no room.
     produced: AtomicU64,
     dropped: AtomicU64,
 }
@@ -105,7 +105,7 @@ impl Port for RingsPort {
 
     fn arm(&self, after: u64) -> bool {
         if after > 1 {
-            // Forgets the wake-ups of before. Best effort: otherwise the reader wakes too early.
+            // Forgets earlier wake-ups. Best effort: otherwise the reader wakes too early.
             let _ = self.epoll.clear();
         }
         let mut rows = self.rows.of(self.slot);
@@ -115,7 +115,7 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // The BPF program wakes nobody for packets of before.
+        // The BPF program does not wake the reader for earlier packets.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)
@@ -142,7 +142,7 @@ impl Port for RingsPort {
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
-            // A device that goes is taken off the list of devices first, and then detached from.
+            // The kernel unlists a device that goes before it detaches the BPF program.
             self.as_socket().link()?;
             return Err(ReadError::new(Detached));
         }
@@ -169,7 +169,7 @@ impl Port for RingsPort {
     }
 }
 
-/// The device is there, and the engine's BPF program is not on it any more.
+/// The device is there, but the engine's BPF program is detached from it.
 #[derive(Debug)]
 struct Detached;
 

@@ -14,29 +14,29 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A group's part of the XDP engine on one device: the maps by which its members come and go, and
-/// the BPF program for packets that the host sends. The one for received packets may be exchanged
-/// for another, so that it is not kept here.
+/// the BPF program for packets that the host sends. The BPF program for received packets may be
+/// exchanged, so it is not kept here.
 ///
-/// Loading a BPF program takes `CAP_BPF` and `CAP_NET_ADMIN`. Nothing else takes a capability since
-/// Linux 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is
-/// set.
+/// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19 nothing else needs a
+/// capability. Before that, changes of maps need `CAP_BPF` where kernel.unprivileged_bpf_disabled
+/// is set.
 #[derive(Debug)]
 pub struct GroupProgram {
     rings: ObjectArray,
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
-    /// The BPF program for packets that the host sends, or why there is none; without a reason: the
-    /// kernel has no place for it.
+    /// The BPF program for packets that the host sends, or why there is none. `Err(None)`: the
+    /// kernel has no hook for it.
     sent: Result<Attached, Option<String>>,
     /// The device's BPF link; `None` where the process had no device.
     link: Option<Attached>,
 }
 
-/// How many descriptors a group has beside its BPF program.
+/// Descriptors of a group beside its BPF program.
 pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// The registry's part in a group's BPF program: descriptors of the maps that all groups on the
+/// What the registry gives to a group's BPF program: descriptors of maps that all groups on the
 /// device share.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMaps<'a> {
@@ -50,16 +50,16 @@ pub struct DeviceMaps<'a> {
     pub link: Option<&'a Attached>,
 }
 
-/// Compiles a group's steering program with a capture.
+/// Compiles a group's steering program together with a capture.
 pub type Compile<'a> = &'a dyn Fn(&Capture) -> Result<Object, EbpfError>;
 
-/// Maps that a BPF program is given, by their names in the object.
+/// Maps that a BPF program uses, by their names in the object.
 type Given<'a> = [(&'a str, BorrowedFd<'a>)];
 
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with these lanes and this
-    /// registry. `given` are other maps that it is given. The [`Loaded`] is the BPF program for
-    /// received packets, with the steering program's own maps.
+    /// registry. `given` are further maps for it. The [`Loaded`] is the BPF program for received
+    /// packets, with the steering program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -71,7 +71,7 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
-        // A root asks for it later, when a lock is held.
+        // Fills the cache: a root asks for the tags later, while it holds a lock.
         let _ = Tags::of(registry.ifindex);
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
@@ -90,9 +90,9 @@ impl GroupProgram {
         Ok((group, received))
     }
 
-    /// Loads another BPF program for the group, which goes on with the group's maps; and the one
-    /// for sent packets, if the group has one. Packets come to neither before
-    /// [`GroupProgram::replace_sent`], and before the device serves the first.
+    /// Loads another BPF program for the group, which uses the group's maps, and another one for
+    /// sent packets if the group has one. The first gets no packets before the device serves it,
+    /// the second none before [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -111,11 +111,11 @@ impl GroupProgram {
         Ok((received, sent))
     }
 
-    /// Replaces the BPF program for sent packets by the one behind `program`. Where there is none,
-    /// or somebody has detached it, nothing changes.
+    /// Replaces the BPF program for sent packets by `program`. Changes nothing if there is none, or
+    /// if somebody has detached it.
     ///
     /// # Errors
-    /// `InvalidData` when it is no such BPF program; those of bpf(2).
+    /// `InvalidData` when `program` is not such a BPF program; errors of bpf(2).
     pub fn replace_sent(&self, program: OwnedFd) -> io::Result<()> {
         let program = LoadedProgram::open(program, ProgramKind::SchedCls)?;
         match self.sent.as_ref().map(|sent| sent.replace(&program)) {
@@ -136,7 +136,6 @@ impl GroupProgram {
         })
     }
 
-    /// All maps that the group's BPF programs are given.
     fn given<'a>(
         &'a self,
         registry: DeviceMaps<'a>,
@@ -153,10 +152,10 @@ impl GroupProgram {
         [&own, others].concat()
     }
 
-    /// The group behind [`GroupProgram::descriptors`] of another process. It takes no capability.
+    /// Opens the group from [`GroupProgram::descriptors`] of another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when they are not those of a group.
+    /// `InvalidData` when these are not a group's descriptors.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
         let [rings, rows, ledger, filters, sent, link] = descriptors;
         let rows = Rows::open(rows)?;
@@ -165,7 +164,7 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            // Only the first member knows why.
+            // Only the first member knows the reason.
             sent: Attached::open(sent, Hook::Egress)
                 .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
@@ -173,16 +172,16 @@ impl GroupProgram {
         })
     }
 
-    /// All descriptors, for [`GroupProgram::open`] in another process. The kernel forgets the
-    /// members' filters when no process has them open any more, and detaches the BPF program for
-    /// sent packets.
+    /// All descriptors, for [`GroupProgram::open`] in another process. When no process has them
+    /// open any more, the kernel drops the members' filters and detaches the BPF program for sent
+    /// packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
         [
             self.rings.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // Where there is none, something else.
+            // A placeholder where there is none.
             self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
             self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
@@ -203,12 +202,12 @@ impl GroupProgram {
     }
 
     /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
-    /// unfiltered. The first packet wakes the reader. When this returns, nothing comes into the
-    /// rings that the slot had before. What the host sends by the member's own `socket`
-    /// (`SO_COOKIE`) is not the slot's, as with packet sockets.
+    /// unfiltered. The first packet wakes the reader. When this returns, no more packets come into
+    /// the slot's former rings. As with packet sockets, the slot does not get what the host sends
+    /// by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
-    /// Those of bpf(2). The slot may then take nothing.
+    /// The errors of bpf(2). The slot may then get no packets.
     pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32, socket: u64) -> io::Result<()> {
         self.rows.of(slot).for_each(|row| {
             row.set_snaplen(0);
@@ -230,17 +229,17 @@ impl GroupProgram {
         Ok(())
     }
 
-    /// Sets how many bytes of each packet the slot takes. With 0 it takes no packet; packets that
-    /// are under way may still come.
+    /// Sets how many bytes of each packet the slot gets; 0: no packets. Packets in flight may still
+    /// come.
     pub fn set_snaplen(&self, slot: u8, snaplen: u32) {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
 
-    /// Takes the slot's rings and its filter away. When this returns, nothing comes into the rings
-    /// any more.
+    /// Removes the slot's rings and its filter. When this returns, no more packets come into the
+    /// rings.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
         self.set_filter(slot, None)?;
@@ -248,16 +247,16 @@ impl GroupProgram {
         self.rings.remove(self.first(slot), used)
     }
 
-    /// Sets the filter that the kernel runs for the slot, or none. The filter is a BPF program at
-    /// XDP that returns how many bytes to keep. Records that passed it have its generation, which
-    /// is not 0; each filter of a slot must have another one. Records that are written during the
-    /// change may have the former generation, or 0.
+    /// Sets or removes the filter that the kernel runs for the slot. The filter is a BPF program at
+    /// XDP that returns how many bytes to keep. Records that passed it carry its generation, which
+    /// is not 0 and which no other filter of the slot has. Records that are written during the
+    /// change may carry the former generation, or 0.
     ///
     /// # Errors
-    /// Those of bpf(2); then no filter runs.
+    /// The errors of bpf(2); then no filter runs.
     pub fn set_filter(&self, slot: u8, filter: Option<(&LoadedProgram, u32)>) -> io::Result<()> {
-        // A record must not claim a filter that has not run. So the generation goes first and comes
-        // last.
+        // A record must not name a filter that has not run. So clear the generation first, and set
+        // it last.
         let set = |generation| {
             self.rows
                 .of(slot)
@@ -288,7 +287,7 @@ impl GroupProgram {
     }
 
     /// Makes the `after`th packet from now on, in any lane, wake the reader of the slot's rings.
-    /// False if that packet has come meanwhile: then maybe nothing wakes the reader.
+    /// Returns false if that packet has already come: then maybe nothing wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))
@@ -299,12 +298,11 @@ impl GroupProgram {
         self.link.as_ref().is_some_and(is_detached)
     }
 
-    /// The device's BPF link once more.
+    /// A duplicate of the device's BPF link.
     pub(crate) fn link_again(&self) -> io::Result<Option<Attached>> {
         self.link.as_ref().map(Attached::try_clone).transpose()
     }
 
-    /// The rows, mapped once more.
     pub(crate) fn rows_again(&self) -> io::Result<Rows> {
         Rows::open(self.rows.as_fd().try_clone_to_owned()?)
     }
@@ -319,7 +317,7 @@ pub(crate) fn is_detached(link: &Attached) -> bool {
     link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }
 
-/// Loads the BPF program for received packets: the first variant that the verifier takes.
+/// Loads the BPF program for received packets: the first variant that the verifier accepts.
 fn load_received(
     lanes: Lanes,
     given: &Given<'_>,
@@ -338,7 +336,7 @@ fn load_received(
     loaded
 }
 
-/// Loads the BPF program for sent packets, which shares all maps with the one for `received`.
+/// Loads the BPF program for sent packets, which shares all maps with `received`.
 fn load_sent(
     lanes: Lanes,
     given: &Given<'_>,

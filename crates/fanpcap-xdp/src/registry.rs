@@ -1,7 +1,7 @@
-//! The groups that share a device. One BPF program in the driver serves them all, and the registry
-//! says to which groups it gives packets. No process owns the registry: members of every group on
-//! the device have both ends of its descriptor store, and the kernel frees it with the last of
-//! them.
+//! The registry of the groups that share a device. One BPF program in the driver serves all of
+//! them; the registry tells it which groups get the packets. No process owns the registry. Members
+//! of every group on the device have both ends of its descriptor store, and the kernel frees the
+//! registry with the last member.
 //!
 //! Each group has a group slot. The read end of the group's lifeline lies in the registry's
 //! descriptor store, the write end in the group's. So the registry learns that a group's last
@@ -18,7 +18,7 @@ use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the registry needs of a device: a trait, so that tests can do without BPF programs.
+/// What the registry needs of a device. A trait, so that tests need no BPF programs.
 pub trait ServedDevice: Sized {
     /// The device behind these descriptors, in the order of [`ServedDevice::descriptors`].
     ///
@@ -29,11 +29,11 @@ pub trait ServedDevice: Sized {
     /// The descriptors that another process needs.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Gives the device's packets to the groups in these group slots alone, each by its BPF
-    /// program. It can be repeated from its beginning.
+    /// Gives the device's packets to the groups in these group slots and to no others, through each
+    /// group's BPF program. A failed call can be repeated.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
 
     /// Sets whether the host loses the packets.
@@ -64,13 +64,12 @@ impl ServedDevice for Device {
     }
 }
 
-/// The place of one group on a device.
 struct GroupSlot {
     number: u8,
     /// Whether the group asks that the host lose the packets.
     steals: bool,
     /// Rises by one, modulo 256, with each replacement of the group's BPF program. The newest
-    /// version holds.
+    /// version is valid.
     version: u8,
     lifeline: OwnedFd,
     program: OwnedFd,
@@ -87,7 +86,7 @@ impl GroupSlot {
         Self::entry(self.number, self.steals, self.version)
     }
 
-    /// Whether `all` has no newer version of its number.
+    /// Whether no entry in `all` with the same number is newer.
     fn is_newest(&self, all: &[Self]) -> bool {
         let is_newer = |it: &Self| (1..128).contains(&it.version.wrapping_sub(self.version));
         !all.iter()
@@ -115,7 +114,7 @@ impl GroupSlot {
 #[derive(Debug)]
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
-    /// Readable while a group has no member any more and its group slot is not cleared.
+    /// Readable while a group has lost its last member and its group slot is not cleared.
     lifelines: Epoll,
     device: D,
 }
@@ -141,10 +140,10 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         Ok(registry)
     }
 
-    /// Opens the registry of a device by both ends of its descriptor store.
+    /// Opens a device's registry from both ends of its descriptor store.
     ///
     /// # Errors
-    /// `InvalidData` when the ends are of no registry, or of another device's; those of
+    /// `InvalidData` when the ends belong to no registry, or to another device's; those of
     /// [`ServedDevice::of`].
     pub fn of([into, out_of]: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let (store, lifelines) = FdStore::of(into, out_of)?;
@@ -167,7 +166,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         &self.device
     }
 
-    /// The descriptor that members of each group wait on.
+    /// The descriptor on which members of each group wait.
     pub fn lifelines(&self) -> BorrowedFd<'_> {
         self.lifelines.as_fd()
     }
@@ -178,11 +177,11 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     }
 
     /// Gives a group a free group slot, and so the device's packets. `program` is the group's BPF
-    /// program, `lifeline` the read end of the group's lifeline. Returns the slot's number; `None`
-    /// when all are taken.
+    /// program, `lifeline` the read end of the group's lifeline. Returns the group slot's number;
+    /// `None` when all are taken.
     ///
     /// # Errors
-    /// Those of the device and of the descriptor store. The group slot is free again then.
+    /// The errors of the device and of the descriptor store. The group slot is then free again.
     pub fn attach(
         &self,
         program: BorrowedFd<'_>,
@@ -216,7 +215,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     ///
     /// # Errors
     /// `NotFound` for a free group slot; those of the device and of the descriptor store. The group
-    /// keeps its former BPF program then.
+    /// then keeps its former BPF program.
     pub fn exchange(&self, number: u8, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let before = self.slots()?;
         let mut own = before.iter().filter(|it| it.number == number);
@@ -236,7 +235,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         }
         for old in before.iter().filter(|it| it.number == number) {
             faults::step();
-            // Best effort: the newest version holds.
+            // Best effort: the newest version is valid.
             let _ = self.store.remove(old.own_entry());
         }
         Ok(former)
@@ -245,7 +244,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Makes the host lose the device's packets until the group in this group slot is gone.
     ///
     /// # Errors
-    /// Those of the descriptor store.
+    /// The errors of the descriptor store.
     pub fn steal_for(&self, number: u8) -> io::Result<()> {
         let slots = self.slots()?;
         let mut own = slots.iter().filter(|it| it.number == number);
@@ -263,9 +262,9 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Clears the group slots of groups whose last members have ended.
     ///
     /// # Errors
-    /// Those of the device and of the descriptor store. Another call completes it.
+    /// The errors of the device and of the descriptor store. Another call completes it.
     pub fn clear(&self) -> io::Result<()> {
-        // A lifeline that can't be asked counts as alive.
+        // A lifeline that can't be polled counts as alive.
         let is_gone = |it: &GroupSlot| pipe::has_hung_up(it.lifeline.as_fd()).unwrap_or(false);
         let (gone, left): (Vec<_>, Vec<_>) = self.slots()?.into_iter().partition(is_gone);
         if gone.is_empty() {
@@ -283,7 +282,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         let steals = slots.iter().any(|it| it.steals);
         let mut all: Vec<(u8, BorrowedFd<'_>)> = Vec::new();
         for slot in slots.iter().filter(|it| it.is_newest(slots)) {
-            // A process that died in `steal_for` has left an entry twice.
+            // A process that died in `steal_for` has left a second entry.
             if !all.iter().any(|(it, _)| *it == slot.number) {
                 all.push((slot.number, slot.program.as_fd()));
             }

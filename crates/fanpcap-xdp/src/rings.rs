@@ -11,19 +11,19 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct MemberRings {
     received: Vec<RingBuffer>,
-    /// It is half as long as the others. Other processes tell it from them by that.
+    /// Half as long as the others: that is how other processes recognise it.
     sent: Option<RingBuffer>,
-    /// What was counted for the slot before it got these.
+    /// What was counted for the slot before it got these ring buffers.
     before: OnceLock<SlotCounts>,
 }
 
 const MIB: u32 = 1 << 20;
-/// Bytes of all ring buffers for received packets, by default: for snapshots up to [`SHORT`], and
+/// Bytes of all ring buffers for received packets, by default: for snaplens up to [`SHORT`], and
 /// for longer ones.
 const BYTES_SHORT: u32 = 16 * MIB;
 const BYTES_LONG: u32 = 64 * MIB;
 const SHORT: u32 = 256;
-/// The least that pcap_set_buffer_size(3PCAP) can set, and the most.
+/// The least and the most that pcap_set_buffer_size(3PCAP) can set.
 const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 1 << 30;
 
@@ -54,11 +54,11 @@ impl MemberRings {
         len * u64::from(lanes.received()) + if has_sent { len / 2 } else { 0 }
     }
 
-    /// Opens the ring buffers behind descriptors from another process, in the same order. It takes
-    /// no capability.
+    /// Opens ring buffers from another process's descriptors, in the same order. Needs no
+    /// capability.
     ///
     /// # Errors
-    /// `InvalidData` when they are not the ring buffers of a member of a group with these lanes.
+    /// `InvalidData` when a member of a group with these lanes can't have them.
     pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
         let rings = fds.into_iter().map(RingBuffer::open);
         let mut received: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
@@ -80,7 +80,7 @@ impl MemberRings {
         self.all().map(AsFd::as_fd).collect()
     }
 
-    /// Maps them, for the one reader that they have at a time.
+    /// Maps the ring buffers. They have one reader at a time.
     ///
     /// # Errors
     /// The errors of mmap(2).
@@ -93,7 +93,7 @@ impl MemberRings {
         self.all().map(RingBuffer::len).sum()
     }
 
-    /// Whether there is none. There is always one.
+    /// Always false: there is at least one ring buffer.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
@@ -102,9 +102,8 @@ impl MemberRings {
         self.received.iter().chain(&self.sent)
     }
 
-    /// The ring buffers for the lanes of a group that may have been made when the device had
-    /// another number of queues: lanes share a ring buffer then, as several BPF programs may write
-    /// to one.
+    /// The ring buffers by lane. If the device had another number of queues when the group began,
+    /// lanes share a ring buffer: several BPF programs may write to one.
     pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
         let received = self.received.iter().cycle().take(lanes.received() as usize);
         received.chain(&self.sent).map(AsFd::as_fd).collect()
@@ -115,18 +114,17 @@ impl MemberRings {
         self.sent.is_some()
     }
 
-    /// Notes what was counted for the slot that has just got these.
+    /// Notes what was counted for the slot that has just got these ring buffers.
     pub(crate) fn note_before(&self, counts: SlotCounts) {
         let _ = self.before.set(counts);
     }
 
-    /// What was counted for the slot before it got these; `None` before that.
+    /// What was counted for the slot before it got these ring buffers, if it has got them.
     pub(crate) fn before(&self) -> Option<SlotCounts> {
         self.before.get().copied()
     }
 }
 
-/// Bytes of one lane's ring buffer.
 fn lane_len(snaplen: u32, bytes: Option<u32>, lanes: Lanes) -> u32 {
     let all = match bytes {
         Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),

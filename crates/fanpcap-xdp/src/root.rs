@@ -1,5 +1,4 @@
-//! The root: the BPF program of a device that serves several groups, or one group and VLAN tags
-//! that lie beside frames.
+//! The root: the BPF program of a device with several groups, or with tags beside frames.
 
 use crate::layout::{self, GROUP_SLOTS, settings};
 use crate::tags::{self, Tags};
@@ -8,17 +7,16 @@ use fanpcap_bpf::assembler::{
 };
 use fanpcap_bpf::{Object, ProgramKind};
 
-/// The indices of the maps.
 const SETTINGS: usize = 0;
 const STAMP: usize = 1;
 const PROGRAMS: usize = 2;
 
-/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] has what follows.
+/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses what follows.
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
-/// The BPF program for the groups whose bit is set in `group_slots`. With `tags` they have the
-/// frame with the tag that lies beside it.
+/// The BPF program for the groups whose bits are set in `group_slots`. With `tags`, the groups get
+/// the frame with the tag that lies beside it.
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
@@ -42,8 +40,8 @@ pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, Assem
     asm.finish(ProgramKind::Xdp, maps)
 }
 
-/// Has one group run, whose verdict is that for the kernel. A frame without tag beside it goes to
-/// the group's BPF program by a jump, and does not come back.
+/// Runs one group, whose verdict the kernel gets. A frame without a tag beside it goes to the
+/// group's BPF program by a tail call, which does not return.
 fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags) {
     let (untagged, absent) = (asm.label(), asm.label());
     tags.put(asm, untagged);
@@ -61,7 +59,7 @@ fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags)
 }
 
 /// Takes one stamp for all groups, and runs each group's BPF program by a tail call from a BPF
-/// function. The host gets the packet if one of their results says so, or if the settings do.
+/// function. The host gets the packet if a group's result or the settings say so.
 fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     let untagged = asm.label();
     if let Some(tags) = tags {
@@ -81,8 +79,8 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     verdict(asm);
 }
 
-/// Runs all groups and puts their results into r7. The stamp is set only meanwhile: without it a
-/// group's BPF program returns a verdict for the kernel.
+/// Runs all groups and collects their results in r7. The stamp is set only meanwhile: without a
+/// stamp a group's BPF program returns a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     let failed = asm.label();
     asm.store(Width::Word, R10, NOUGHT, 0);
@@ -103,7 +101,6 @@ fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     asm.bind(failed);
 }
 
-/// Calls the BPF function of a group.
 fn call(asm: &mut Assembler, group: Label) {
     asm.set(R1, R6);
     asm.set(R2, 0);
@@ -111,14 +108,13 @@ fn call(asm: &mut Assembler, group: Label) {
     asm.call_function(group);
 }
 
-/// Goes on with a group's BPF program, if there is one. Expects the context in r1.
+/// Runs a group's BPF program by a tail call, if there is one. Expects the context in r1.
 fn run(asm: &mut Assembler, group_slot: u32) {
     asm.map(R2, PROGRAMS);
     asm.set(R3, group_slot as i32);
     asm.call(TAIL_CALL);
 }
 
-/// Returns the verdict for the kernel.
 fn verdict(asm: &mut Assembler) {
     let silent = asm.label();
     asm.jump_if(If::Equal, R7, 0, silent);
@@ -128,7 +124,7 @@ fn verdict(asm: &mut Assembler) {
     unsaid(asm);
 }
 
-/// Returns the verdict on packets of which no steering program says anything.
+/// Returns the verdict on packets for which no steering program has one.
 fn unsaid(asm: &mut Assembler) {
     asm.value(R1, SETTINGS, settings::VERDICT.into());
     asm.load(Width::Word, R0, R1, 0);

@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What the BPF program has counted for a slot, ever since the group began. A new member notes what
-/// was there before.
+/// What the BPF program has counted for a slot since the group began. A new member notes what was
+/// counted before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Records written to the slot's rings.
     pub produced: u64,
     /// Packets for which a ring had no room.
     pub dropped: u64,
-    /// Packets that the slot's filter rejected, or that its member has sent itself.
+    /// Packets that the slot's filter rejected, or that its member sent.
     pub unwanted: u64,
 }
 
@@ -42,7 +42,7 @@ impl Rows {
         Ok(Self { table, lanes })
     }
 
-    /// Those behind `fd`, which comes from another process.
+    /// Opens the rows behind `fd`, which comes from another process.
     ///
     /// # Errors
     /// `InvalidData` if it is another map.
@@ -57,7 +57,7 @@ impl Rows {
         self.lanes
     }
 
-    /// The rows of a slot, one a lane.
+    /// The rows of a slot, one for each lane.
     pub(crate) fn of(&self, slot: u8) -> impl Iterator<Item = Row<'_>> {
         let stride = self.lanes.stride();
         let first = u32::from(slot) * stride;
@@ -84,7 +84,7 @@ impl Rows {
 }
 
 impl SlotCounts {
-    /// Packets for the slot, dropped ones included, and dropped ones.
+    /// Packets for the slot, dropped ones included; then dropped ones.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
     }
@@ -108,7 +108,6 @@ impl AsFd for Rows {
 
 const _: () = assert!(SLOTS == 1 << u8::BITS);
 
-/// One row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     table: &'a Table,
@@ -161,16 +160,16 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Makes the `after`th record from now on wake the reader. False if so many records have come
-    /// meanwhile: then maybe none wakes it.
+    /// Makes the `after`th record from now on wake the reader. Returns false if that many records
+    /// have already come: then maybe none wakes it.
     pub(crate) fn wake_after(&self, after: u64) -> bool {
         let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
         else {
             return true;
         };
         let at = produced.load(Ordering::Acquire).wrapping_add(after);
-        // A read-modify-write of sequential consistency, and the read after it, are not reordered:
-        // see `capture::deliver::submit`.
+        // A sequentially consistent read-modify-write and the read after it are not reordered: see
+        // `capture::deliver::submit`.
         wake_at.swap(at, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
@@ -187,7 +186,7 @@ impl Ledger {
         Table::create_rows(LEDGER_MAP, ROW_LEN, lanes.stride()).map(Self)
     }
 
-    /// Those behind `fd`, of a group with these lanes.
+    /// Opens the counters behind `fd`, of a group with these lanes.
     ///
     /// # Errors
     /// `InvalidData` if it is another map.
@@ -199,7 +198,7 @@ impl Ledger {
         Ok(Self(table))
     }
 
-    /// Notes that a member wants sent packets, whose lane is this one.
+    /// Notes that a member wants sent packets; `lane` is their lane.
     pub(crate) fn want_sent(&self, lane: u32) {
         let at = (lane * ROW_LEN) as usize + usize::from(ledger::WANTS_SENT.unsigned_abs());
         let flag: Option<&[AtomicU32]> = self.0.view(at, 1);
@@ -223,7 +222,7 @@ impl Ledger {
         let (nowhere, no_member) = (sum(ledger::NOWHERE), sum(ledger::NO_MEMBER));
         let ended = delivered.wrapping_add(nowhere).wrapping_add(no_member);
         GroupCounts {
-            // A counter of its own would cost each packet an atomic addition.
+            // A separate counter would cost an atomic addition for each packet.
             offered: ended.wrapping_sub(sum(ledger::AGAIN)),
             nowhere,
             no_member,

@@ -1,4 +1,4 @@
-//! Where the selection of a cluster's node is found, for the engine behind it.
+//! Finds the selection of a cluster's node, for the engine behind it.
 //!
 //! `fanpcap node` leaves its selection in a BPF file system, below a directory that only root can
 //! enter.
@@ -12,27 +12,27 @@ use fanpcap_linux::process::netns;
 use std::ffi::OsStr;
 use std::io;
 
-/// The directory of all that nodes leave, in the administrator's state.
+/// The directory of what all nodes leave, in the administrator's state.
 pub const CLUSTER: &str = "cluster";
-/// The directory with the BPF file system, in that one.
+/// The directory with the BPF file system, in [`CLUSTER`].
 pub const BPF: &str = "bpf";
 /// The pin of a device's link.
 pub const LINK: &str = "link";
 /// The pin of the array with the BPF program that gets the packets.
 pub const NEXT: &str = "next";
 
-/// The directory of a device's pins, of the network namespace with this inode number.
+/// The directory of the pins of a device in the network namespace with this inode number.
 pub fn pins(netns: &str, ifindex: u32) -> String {
     format!("{netns}-{ifindex}")
 }
 
-/// The file whose first byte the node has locked, and another one the engine, in the directory of
-/// the network namespace.
+/// The file, in the network namespace's directory, whose first byte the node has locked and whose
+/// second byte the engine.
 pub fn lock(ifindex: u32) -> String {
     format!("{ifindex}.lock")
 }
 
-/// The selection of a device of the calling thread's network namespace.
+/// The selection on a device of the calling thread's network namespace.
 ///
 /// # Errors
 /// `ENOENT` when there is none, `EACCES` for another user than root.

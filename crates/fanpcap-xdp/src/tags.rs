@@ -1,8 +1,8 @@
-//! VLAN tags that lie beside received frames: a root asks the device's driver for the tag, puts it
+//! VLAN tags that lie beside received frames. A root asks the device's driver for the tag, puts it
 //! into the frame while the groups have it, and takes it out again.
 //!
-//! A driver does so where the device takes tags out of frames. A veth has the tag beside the frame
-//! when its peer sends it so.
+//! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
+//! frame if its peer sends it so.
 
 use crate::capture::{XDP_DATA, XDP_DATA_END};
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R10, Width};
@@ -13,23 +13,23 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// How BPF programs ask a device's driver for tags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tags {
-    /// The number of the kernel's function.
+    /// The kernel's number for its function that returns the tag.
     function: i32,
     /// The device's index. The BPF programs are for this device alone.
     pub(crate) ifindex: u32,
 }
 
 impl Tags {
-    /// Those of a device of the calling thread's network namespace; `None` where its driver or the
-    /// kernel doesn't tell tags.
+    /// How to ask a device of the calling thread's network namespace; `None` if its driver or the
+    /// kernel can't return tags.
     pub(crate) fn of(ifindex: u32) -> Option<Self> {
         let tells = netdev::tells_vlan_tags(ifindex).unwrap_or(false);
         let function = tells.then(function).flatten()?;
         Some(Self { function, ifindex })
     }
 
-    /// Puts the tag that lies beside the frame into the frame. Jumps if there is none. Expects the
-    /// context in r6, and uses the stack from [`TAG`] on.
+    /// Inserts the tag that lies beside the frame. Jumps if there is none. Expects the context in
+    /// r6, and uses the stack from [`TAG`] on.
     pub(crate) fn put(self, asm: &mut Assembler, none: Label) {
         let short = asm.label();
         asm.store(Width::Double, R10, TAG, 0);
@@ -41,7 +41,7 @@ impl Tags {
         asm.call_kernel(self.function);
         asm.jump32_if(If::NotEqual, R0, 0, none);
         move_head(asm, -i32::from(TAG_LEN));
-        // Without room before the frame, the groups have it without its tag.
+        // Without room before the frame, the groups get it without its tag.
         asm.jump_if(If::NotEqual, R0, 0, none);
         reach(asm, short);
         move_addresses(asm, TAG_LEN, 0);
@@ -59,7 +59,7 @@ impl Tags {
     }
 }
 
-/// The number of the kernel's function, which is looked for once: the kernel tells megabytes.
+/// The number of the kernel's function. Found only once: the kernel's BTF has megabytes.
 fn function() -> Option<i32> {
     static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
     if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
@@ -69,33 +69,33 @@ fn function() -> Option<i32> {
     Some(NUMBER.load(Ordering::Relaxed)).filter(|number| *number != NONE)
 }
 
-/// No numbers of functions.
+/// Values that are not numbers of functions.
 const UNKNOWN: i32 = 0;
 const NONE: i32 = -1;
 
-/// Takes out of the frame what [`Tags::put`] has put into it: the kernel still has the tag beside
-/// the frame. Expects the context in r6.
+/// Removes from the frame what [`Tags::put`] has inserted: the kernel still has the tag beside the
+/// frame. Expects the context in r6.
 pub(crate) fn take_out(asm: &mut Assembler) {
     let (failed, done) = (asm.label(), asm.label());
     reach(asm, failed);
     move_addresses(asm, 0, TAG_LEN);
     move_head(asm, TAG_LEN.into());
     asm.jump(done);
-    // That can't be: the addresses were there before.
+    // Can't happen: the addresses were there before.
     asm.bind(failed);
     asm.set(R0, XDP_ABORTED);
     asm.exit();
     asm.bind(done);
 }
 
-/// Has the frame begin so many bytes further on. r0 is 0 if it does.
+/// Moves the frame's beginning by this many bytes. r0 is 0 on success.
 fn move_head(asm: &mut Assembler, bytes: i32) {
     asm.set(R1, R6);
     asm.set(R2, bytes);
     asm.call(XDP_ADJUST_HEAD);
 }
 
-/// Puts the address of the frame's linear part into r1. Jumps if it has no addresses and tag.
+/// Puts the frame's address into r1. Jumps if its linear part ends before addresses and a tag do.
 fn reach(asm: &mut Assembler, beyond: Label) {
     asm.load(Width::Word, R1, R6, XDP_DATA);
     asm.load(Width::Word, R2, R6, XDP_DATA_END);
@@ -104,7 +104,7 @@ fn reach(asm: &mut Assembler, beyond: Label) {
     asm.jump_if(If::Greater, R3, R2, beyond);
 }
 
-/// Moves the two addresses from one place of the frame in r1 to another.
+/// Moves the two addresses of the frame in r1 from one offset to another.
 fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
     asm.load(Width::Double, R4, R1, from);
     asm.load(Width::Word, R5, R1, from + 8);
@@ -115,7 +115,7 @@ fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
 /// The kernel's function, since Linux 6.8 (net/core/xdp.c).
 const FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// The stack: the tag's protocol in network order, and its control information in the machine's.
+/// The stack: the tag's protocol in network order, and its control information in host order.
 const TAG: i16 = -16;
 const TCI: i16 = TAG + 2;
 

@@ -84,14 +84,13 @@ pub(crate) fn records(rings: &MemberRings) -> Records {
     Records::new(rings.map().unwrap(), &link, || 0).unwrap()
 }
 
-/// What a record says: bytes, length on the wire, and the filter that it has passed.
+/// The content of a record: bytes, length on the wire, and the filter that the frame has passed.
 pub(crate) fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
     records.open();
     let frame = records.next_frame().unwrap()?;
     Some((frame.data().to_vec(), frame.wire_len(), frame.filter()))
 }
 
-/// A UDP frame.
 pub(crate) fn frame(len: u16) -> Vec<u8> {
     let payload: Vec<u8> = (34..len).map(|at| at.to_le_bytes()[0]).collect();
     ethernet(0x0800, &v4(17, 0, &payload))

@@ -7,7 +7,7 @@ use std::{fmt, io};
 /// Why a device can't be captured from at XDP.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// `any` is all devices, and no driver has it.
+    /// `any` means all devices, so it has no driver.
     AnyDevice,
     /// The device is a loopback: it has no driver that receives.
     Loopback,
@@ -29,11 +29,11 @@ pub enum Unavailable {
     /// The kernel is older than Linux 5.18.
     Kernel,
     /// No BPF program sees the packets that the host sends, for this reason. Without a reason, the
-    /// kernel has no place for it.
+    /// kernel has no hook for it.
     Sent(Option<String>),
-    /// The kernel refuses a BPF program or a map: for lack of a capability, as a rule.
+    /// The kernel refuses a BPF program or a map, usually for lack of a capability.
     Load(LoadError),
-    /// The device can't be asked.
+    /// The device's properties can't be read.
     Device(io::Error),
 }
 

@@ -1,10 +1,10 @@
-//! pcap_activate(3PCAP): one course for a handle on one device or several, on any engine.
+//! pcap_activate(3PCAP), for a handle on one device or several, on any engine.
 //!
-//! First the devices are set as asked, and the engine is prepared on all of them, or packet sockets
-//! stand in for it on all. Then each device's handle is activated: silently, if it is to join a
-//! group or is one of several, so that none receives packets before all can. Our reader is
-//! installed, and each handle joins its group. What can't join stays activated and silent: the
-//! application may call again.
+//! First the devices get the settings that were asked for. Then the engine is prepared on all of
+//! them; otherwise packet sockets replace it on all. Then each device's handle is activated. A
+//! handle that joins a group, or is one of several, is activated silently, so that none receives
+//! packets before all can. Our reader is installed, and each handle joins its group. A handle that
+//! can't join stays activated and silent, and the application may call again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -57,8 +57,8 @@ fn activate_all<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_in
     })
 }
 
-/// Activates the handle on one device. One of several that failed is not activated again, because
-/// the system's library may crash then.
+/// Activates the handle on one device. A handle that failed is not activated again if it is one of
+/// several, because the system's library may crash then.
 fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
     match p.notes().part {
         PartState::Silent => return 0,
@@ -113,8 +113,8 @@ fn activate_silently<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Has the handles on all devices receive packets by their packet sockets, each in its group.
-/// `activated`: what activation has returned.
+/// Starts reception by packet sockets on all devices; each handle joins its group. `activated` is
+/// the status that activation returned.
 fn receive<H: Handle>(
     p: H,
     all: &[H],
@@ -131,7 +131,8 @@ fn receive<H: Handle>(
         let by_name = plan.by_name && activated == 0;
         // It was to be on an engine, and its socket is silent.
         if p.notes().part == PartState::Silent {
-            p.bind().map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
+            p.bind()
+                .map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
             note_live(p, all);
         }
         return Ok(alone(p, by_name));
@@ -156,9 +157,9 @@ fn receive<H: Handle>(
     Ok(live)
 }
 
-/// A handle that our reader reads and that joins no group. If the system's library has to read it,
-/// an application that asked for our reader `by_name` gets a warning. Others can't notice the
-/// difference.
+/// Starts a handle that our reader reads and that joins no group. If the system's library has to
+/// read the handle, an application that asked for our reader `by_name` gets a warning. Other
+/// applications can't notice the difference.
 fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     p.truncate(p);
     if p.is_read_by_us() || !by_name {
@@ -168,14 +169,14 @@ fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     WARNING
 }
 
-/// A group of the handle, and the handles on its devices in their order.
+/// A group of the handle, and the handles on the group's devices, in their order.
 struct OneGroup<H> {
     choice: GroupChoice,
     parts: Vec<H>,
 }
 
-/// Checks whether the handle on one device could join its group, because a handle that has joined
-/// can't leave when another one fails. `groups` are the groups of the devices before it.
+/// Checks whether the handle on one device could join its group: a handle that has joined can't
+/// leave when another handle fails. `groups` are the groups of the devices before this one.
 fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<OneGroup<H>>) -> c_int {
     let Some(choice) = &plan.choice else {
         return 0;
@@ -223,7 +224,7 @@ fn go_live<H: Handle>(p: H, plan: &Plan, groups: &[OneGroup<H>]) -> c_int {
     let whole = groups.iter().find(|it| it.parts.contains(&p));
     let parts = whole.map_or(&[][..], |it| &it.parts);
     let together = if parts.len() > 1 { parts } else { &[] };
-    // Unless pcap_fanout(3PCAP) has joined meanwhile.
+    // Unless a call of pcap_fanout(3PCAP) has joined meanwhile.
     let joined = match p.group() {
         Some(_) => Ok(()),
         None => default_mode::join(p, choice, together),

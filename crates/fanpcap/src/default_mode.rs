@@ -1,5 +1,5 @@
-//! The mode of a member that asks for none: its group's own. The first member of a group takes
-//! `flow`, or `hash` where that can't be loaded.
+//! The mode of a member that asks for none: its group's mode. The first member of a group gets
+//! `flow`, or `hash` where `flow` can't be loaded.
 
 use crate::handle::Handle;
 use fanpcap_config::fanout::Script;
@@ -9,18 +9,18 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
 use std::sync::Arc;
 
-/// How often to look at the group anew, when another member was faster or the last one has gone.
+/// Attempts to join: other processes can change the group's mode between look-up and join.
 const LOOKS: u32 = 4;
 
-/// Whether a group can have several devices. Each of the kernel's has one, and steers by itself in
-/// a mode of the kernel's. Sticky and balanced groups have one as well.
+/// Whether a group can have several devices. A group in a kernel mode has one device, because the
+/// kernel's groups do. Sticky and balanced groups have one device as well.
 pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
     let steering = choice.steering.as_ref();
     steering.is_some_and(|steering| !steering.is_of_one_device())
 }
 
-/// Joins a group, by the mode that was asked for or the default. `together` is as [`Handle::join`]
-/// says. On its further devices a group has the mode that it has on the first.
+/// Joins a group, in the mode that was asked for or the default mode. `together` is as for
+/// [`Handle::join`]. On its other devices a group has the mode that it has on the first.
 pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
     let attempt = |p: H, choice: &GroupChoice| join_as(p, choice, together);
     if let Some(first) = together.first().filter(|first| **first != p) {
@@ -42,7 +42,7 @@ pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Res
     joined
 }
 
-/// Joins a group by a mode, where the group can have all the devices.
+/// Joins a group in a mode. Fails if the group can have only one device and the handle has several.
 fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
     match (choice.group, together.get(1)) {
         _ if spans_devices(choice) => p.join(choice, together),
@@ -51,7 +51,7 @@ fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), 
     }
 }
 
-/// The error of a group that has one device, and was to have `second` as well.
+/// The error when a group that can have one device only was to get `second` as well.
 pub(crate) fn one_device<H: Handle>(group: u16, choice: &GroupChoice, second: H) -> JoinError {
     let request = second.request();
     let second = request.map_or_else(String::new, |it| it.system_name().to_owned());
@@ -69,7 +69,7 @@ pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinE
     with_mode(p, choice, &|p, choice| p.foresee(choice))
 }
 
-/// Whether the group turned out to have another mode than was found.
+/// Whether the group's mode or steering program is not the one that was looked up.
 fn is_other(error: &JoinError) -> bool {
     matches!(
         error,
@@ -79,7 +79,7 @@ fn is_other(error: &JoinError) -> bool {
 
 type Attempt<'a, H> = &'a dyn Fn(H, &GroupChoice) -> Result<(), JoinError>;
 
-/// Makes an attempt with the mode that the member gets as the group is now.
+/// Calls `attempt` with the mode that the member gets in the group as it is now.
 fn with_mode<H: Handle>(
     p: H,
     asked: &GroupChoice,
@@ -92,7 +92,7 @@ fn with_mode<H: Handle>(
     };
     let is_on_engine = asked.is_on_engine();
     match runs {
-        // An engine that takes devices has steering programs alone.
+        // Engines other than packet sockets have only steering programs, no kernel modes.
         Runs::Nothing | Runs::Kernel(_) if is_on_engine => attempt(p, asked),
         Runs::Nothing => match attempt(p, asked) {
             Err(error) if error.is_of_loading() => {
@@ -109,7 +109,7 @@ fn with_mode<H: Handle>(
     }
 }
 
-/// Packet diag does not report options. Where no page does, tries all.
+/// Attempts a kernel mode, then each combination of its options, which packet diag does not report.
 fn with_options<H: Handle>(
     p: H,
     asked: &GroupChoice,
@@ -137,8 +137,8 @@ fn with_options<H: Handle>(
     first
 }
 
-/// The group's steering program: the default one, the one that its title says, or what its members
-/// have.
+/// Finds the group's steering program: the default one, the one that the title names, or the text
+/// that the members publish.
 fn of_group<H: Handle>(p: H, asked: &GroupChoice, running: &Titled) -> Option<Arc<Steering>> {
     let is_it = |steering: &Arc<Steering>| steering.digest() == running.digest;
     let default = asked.steering.clone().filter(is_it);

@@ -1,6 +1,6 @@
-//! Handles on an engine that takes devices: all devices of a handle are on it, or none. Where the
-//! engine can't serve one of them, packet sockets stand in for it, and the application gets a
-//! warning that tells why.
+//! Handles on an engine other than packet sockets: all devices of a handle are on the engine, or
+//! none. If the engine can't serve one device, packet sockets replace it, and the application gets
+//! a warning with the reason.
 
 use crate::default_mode;
 use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
@@ -14,11 +14,11 @@ use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Why packets of a device that the host uses are not stolen, after what it is used for.
+/// End of an error message: `steal` refuses a device that the host uses.
 pub const NOT_STOLEN: &str =
     "so the host would lose packets: write 'steal@DEVICE = force' if it may";
 
-/// Why a handle that has a group of its own on this engine joins no other.
+/// Why a handle on this engine that has its own private group joins no other.
 pub fn alone(engine: Driver) -> String {
     format!(
         "a handle on the engine {engine} joins a group by pcap_activate() alone: call pcap_fanout() \
@@ -26,18 +26,18 @@ pub fn alone(engine: Driver) -> String {
     )
 }
 
-/// Bytes of the ring of the handle's socket, which receives nothing unless it must stand in for the
-/// engine: the default of the system's library.
+/// Bytes of the ring of the handle's silent socket: the default of the system's library. The socket
+/// receives packets only if it must replace the engine.
 const SILENT_RING: c_int = 2 << 20;
 
-/// What had asked for the engine, and why packet sockets stand in for it.
+/// The setting that asked for the engine, and why packet sockets replace it.
 pub(crate) type StandIn = (OnEngine, String);
 
-/// Prepares the handles on all devices, of which none is activated yet. If packet sockets have to
-/// stand in for the engine on one device, they do so on all.
+/// Prepares the handles on all devices before any of them is activated. If packet sockets have to
+/// replace the engine on one device, they replace it on all.
 ///
 /// # Errors
-/// The handle that fails, and the status to return.
+/// The handle that failed, and the status of pcap_activate(3PCAP).
 pub(crate) fn settle<H: Handle>(
     all: &[H],
     plans: &mut Plans<H>,
@@ -58,7 +58,7 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    // In the same order as other handles, whatever theirs is: newcomers to a device wait for each
+    // By name, so in the same order as all other handles: newcomers to a device wait for each
     // other.
     let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
     let mut left = all.to_vec();
@@ -82,11 +82,11 @@ pub(crate) fn settle<H: Handle>(
     Ok(Some((asked, reason)))
 }
 
-/// Prepares a handle for its engine. Returns why packet sockets are to stand in for it, if they
-/// are.
+/// Prepares a handle for its engine. Returns the reason if packet sockets have to replace the
+/// engine.
 ///
 /// # Errors
-/// The status of pcap_activate(3PCAP) where they can't either.
+/// The status of pcap_activate(3PCAP) if packet sockets can't replace the engine either.
 fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_int> {
     let plan = plans.of(p)?;
     let Some(asked) = &plan.on_engine else {
@@ -110,7 +110,7 @@ fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_in
     }
 }
 
-/// Activates a handle whose socket receives nothing.
+/// Activates a handle silently, for an engine.
 pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> c_int {
     provide(p, plan);
     p.set(Setting::BufferSize(SILENT_RING));
@@ -131,7 +131,7 @@ pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) 
     status
 }
 
-/// The handle's group. A handle without one has a group of its own.
+/// The handle's group: a private group if the handle has asked for none.
 fn choice<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> Result<GroupChoice, String> {
     if let Some(choice) = &plan.choice {
         return Ok(choice.clone());
@@ -175,7 +175,7 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
     Ok(warn(p))
 }
 
-/// The handles on all devices of a group, if it has several.
+/// The handles on all devices of `own`'s group; empty if the group has one device.
 fn beside<H: Handle>(all: &[H], choices: &[GroupChoice], own: &GroupChoice) -> Vec<H> {
     let is_beside =
         |other: &GroupChoice| matches!(other.group, Group::Number(_)) && other.group == own.group;
@@ -189,7 +189,7 @@ fn beside<H: Handle>(all: &[H], choices: &[GroupChoice], own: &GroupChoice) -> V
     }
 }
 
-/// Lets the socket of an activated handle receive after all, as the engine can't serve the device.
+/// Replaces the engine, which can't serve the device, by the socket of a handle that is activated.
 fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<c_int, Failed<H>> {
     let plan = plans.of(p).map_err(|status| (p, status))?;
     let Some(asked) = plan.on_engine.clone() else {
@@ -215,7 +215,7 @@ fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<
     Ok(told(p, 0, &asked, &error.to_string()))
 }
 
-/// Plans the handle with packet sockets in the place of the engine, also for later calls.
+/// Makes a plan with packet sockets instead of the engine. Later calls use this plan too.
 fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     let _ = p.prepare(None);
     if let Some(request) = p.request() {
@@ -224,8 +224,8 @@ fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     Plans::new().of(p).cloned()
 }
 
-/// Tells the application of a handle that works why packet sockets stand in for the engine, or that
-/// the device is none that the kernel gives packets of, such as libpcap's `nflog`.
+/// Warns the application, whose handle works, why packet sockets replace the engine. For a device
+/// that is no network interface, such as libpcap's `nflog`, the warning says so.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnEngine, reason: &str) -> c_int {
     if status < 0 {
         return status;

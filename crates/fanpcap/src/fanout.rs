@@ -1,4 +1,4 @@
-//! pcap_fanout(3PCAP): a group by a call, before activation or after.
+//! pcap_fanout(3PCAP): joins a group by a call, before activation or after.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const NEW: c_int = -1;
 
 /// Puts a handle into `group` with this mode or steering program. Before activation the call is
-/// recorded; after it the handle joins at once.
+/// only recorded. After activation the handle joins at once.
 ///
 /// # Errors
 /// The error message.
@@ -56,7 +56,7 @@ fn call(group: c_int, fanout: Option<String>) -> Result<FanoutCall, String> {
     Ok(FanoutCall { group, fanout })
 }
 
-/// Refuses one group of a kernel's mode for `whole`, the handles on several devices.
+/// Refuses a numbered group in a kernel mode if the handle has several devices (`whole`).
 fn ensure_one<H>(group: &Group, whole: &[H]) -> Result<(), String> {
     if *group == Group::New || whole.is_empty() {
         return Ok(());
@@ -75,7 +75,7 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     request.handle_call(call);
     let request = Arc::new(request);
     p.remember(Arc::clone(&request));
-    // Mistakes in a steering program are reported by this call, as those in a mode. A refused call
+    // This call reports mistakes in a steering program, as it does those in a mode. A refused call
     // is not recorded.
     let refused = |report: Report| {
         p.remember(before);
@@ -108,13 +108,14 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     }
 }
 
-/// Whether a member of this group and mode is what was asked for, but for the steering program.
+/// Whether the member is already in the group and mode that were asked for. Ignores the steering
+/// program.
 fn is_same(wanted: &GroupChoice, has: &Joined) -> bool {
     wanted.group == Group::Number(has.group) && (wanted.is_default || wanted.mode == has.mode)
 }
 
-/// Gives the group of a member the steering program that was asked for, if one was. The member
-/// keeps its weight and its class. `whole` are the handles on several devices.
+/// Replaces the steering program of the member's group, if the call gives one. The member keeps its
+/// weight and its class. `whole` are the handles on several devices.
 fn change<H: Handle>(p: H, has: &Joined, wanted: &GroupChoice, whole: &[H]) -> Result<(), String> {
     let group = has.group;
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {

@@ -8,10 +8,10 @@ use fanpcap_linux::process::signal::Blocked;
 use std::ffi::c_int;
 use std::fmt::Display;
 
-/// Sets a filter. `set` makes the system's library set it on the handle of one device. `take` gives
-/// it to our reader, with the number by which the kernel runs it on all devices, if it does. `code`
-/// is the filter, if it is one. Meanwhile no other thread or process replaces the groups' steering
-/// programs. Returns the status of the system's library.
+/// Sets a filter, and returns the status of the system's library. `set` makes that library set the
+/// filter on the handle of one device. `take` gives the filter to our reader; its argument is the
+/// filter's number if the kernel runs the filter on all devices. `code` is the filter; it is empty
+/// if there is none. Meanwhile no other thread or process replaces the groups' steering programs.
 pub fn set_filter<H: Handle>(
     p: H,
     code: &[Classic],
@@ -23,7 +23,7 @@ pub fn set_filter<H: Handle>(
             .into_iter()
             .map(|part| (part, part.steered()))
             .collect();
-        // A handler that leaves by siglongjmp(3) would leave the filter without the steering
+        // A signal handler that leaves by siglongjmp(3) would leave the filter without the steering
         // program.
         let is_steered = all.iter().any(|(_, steered)| steered.is_some());
         let _signals = is_steered.then(Blocked::new);
@@ -43,8 +43,8 @@ pub fn set_filter<H: Handle>(
     result.unwrap_or_else(|text| p.fail(&text))
 }
 
-/// Notes on a member's page that it rejects all packets while `set` runs. To empty the ring, the
-/// system's library attaches a filter that rejects all between the old filter and the new one.
+/// Runs `set`, and records on the member's page that the member rejects all packets meanwhile. To
+/// empty the ring, the system's library attaches a reject-all filter before the new one.
 fn while_rejecting<H: Handle>(p: H, set: impl Fn(H) -> c_int) -> c_int {
     let rejections = p.rejections();
     if let Some(rejections) = &rejections {
@@ -62,8 +62,8 @@ fn not_beside(why: &dyn Display) -> String {
 }
 
 /// Combines the filter that the system's library has just set with the steering program of each
-/// member. Returns the filter's number, if the kernel runs the filter on all devices. If the kernel
-/// refused it, the system's library has detached the old filter too.
+/// member. Returns the filter's number if the kernel runs the filter on all devices. If the kernel
+/// refused the filter, the system's library has detached the old filter too.
 ///
 /// # Errors
 /// Why the filter can't be run at all.

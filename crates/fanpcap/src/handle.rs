@@ -30,7 +30,7 @@ pub trait Handle: System + Life + Member {}
 
 impl<H: System + Life + Member> Handle for H {}
 
-/// What a handle that is not activated is to be.
+/// A setting of a handle that is not activated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// pcap_set_snaplen(3PCAP).
@@ -41,7 +41,7 @@ pub enum Setting {
     Protocol(u16),
 }
 
-/// What the system does for a handle: its library, and its kernel.
+/// What the system's library and the kernel do for a handle.
 pub trait System: Copy + PartialEq {
     /// The system library's pcap_activate(3PCAP).
     fn activate(self) -> c_int;
@@ -64,10 +64,10 @@ pub trait System: Copy + PartialEq {
     /// Whether a network device with this name exists.
     fn finds(self, device: &str) -> bool;
 
-    /// Whether the handle's device is a network interface, or all of them. libpcap has others.
+    /// Whether the handle's device is a network interface, or `any`. libpcap has other devices too.
     fn is_on_interfaces(self) -> bool;
 
-    /// Why the host or a container may need what the handle's device receives.
+    /// Why the host or a container may need the packets of the handle's device, if either does.
     fn host_use(self) -> Option<&'static str>;
 
     /// Binds the handle's silent socket to its device.
@@ -83,7 +83,7 @@ pub trait System: Copy + PartialEq {
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 }
 
-/// What is known of a handle beside the system's library, and our reader in it.
+/// What the library knows about a handle beyond the system's library, and the handle's reader.
 pub trait Life: Copy {
     /// The requests for the handle; `None` if there are none.
     fn request(self) -> Option<Arc<Request>>;
@@ -95,21 +95,21 @@ pub trait Life: Copy {
     fn notes(self) -> Notes;
 
     /// Changes the notes on a handle that has a request. `change` runs under a lock (decision 12):
-    /// it uses no handle, and neither allocates, frees nor waits.
+    /// it must not use a handle, allocate, free or wait.
     fn note(self, change: impl FnOnce(&mut Notes));
 
     /// The handles on the other devices, if the application's handle is on several.
     fn others(self) -> Option<Arc<[Self]>>;
 
-    /// Sets what is wanted of a device for as long as the handle is open, or longer.
+    /// Changes a device as settings ask, for as long as the handle is open, or longer (`until`).
     ///
     /// # Errors
-    /// Why the device can't have it.
+    /// Why the device can't be set so.
     fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError>;
 
-    /// Installs one reader for the handles on all devices in the first of them. Called only within
-    /// pcap_activate(3PCAP), while no thread reads the handle. A handle on one device that has no
-    /// engine but its packet socket is left to the system's library where our reader can't read it.
+    /// Installs one reader for the handles on all devices, in the first handle. Called only within
+    /// pcap_activate(3PCAP), while no thread reads the handle. A single handle on packet sockets
+    /// that our reader can't read is left to the system's library.
     ///
     /// # Errors
     /// Why that is impossible.
@@ -118,14 +118,14 @@ pub trait Life: Copy {
     /// Whether our reader reads the handle.
     fn is_read_by_us(self) -> bool;
 
-    /// Makes the kernel truncate the handle's packets to its snapshot length, if our reader reads
+    /// Makes the kernel truncate the handle's packets to the snapshot length, if our reader reads
     /// `reader_of`.
     fn truncate(self, reader_of: Self);
 
     /// Makes the handle's reader publish the counters of its members.
     fn publish_counters(self);
 
-    /// Combines `own`, the socket's filter, with the steering program.
+    /// Combines `own`, the filter of the socket, with the steering program.
     ///
     /// # Errors
     /// Why that is impossible.
@@ -136,17 +136,17 @@ pub trait Life: Copy {
     ) -> Result<Filtering, SteerError>;
 }
 
-/// A handle in its group.
+/// What a handle does in its group.
 pub trait Member: Copy {
-    /// Does everything that its engine may refuse to a handle that is to join a group. The handle
-    /// is not activated yet. `None`: gives up what was prepared.
+    /// Prepares a handle that is not activated yet to join a group on an engine: every step that
+    /// the engine may refuse. `None` gives up what was prepared.
     ///
     /// # Errors
     /// Why the engine can't serve the handle.
     fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError>;
 
-    /// Joins a group. `together` are the handles on all devices of the group, in their order, where
-    /// it has several. The first of them has joined before the others.
+    /// Joins a group. If the group has several devices, `together` are the handles on all of them,
+    /// in their order. The first of them joins before the others.
     ///
     /// # Errors
     /// Why the handle can't join.
@@ -158,10 +158,11 @@ pub trait Member: Copy {
     /// The error that joining would return.
     fn foresee(self, choice: &GroupChoice) -> Result<(), JoinError>;
 
-    /// What a group runs on the handle's device.
+    /// The mode or steering program of a group on the handle's device.
     fn runs(self, group: u16) -> Runs;
 
-    /// The text of the steering program of a group on the handle's device, if its members have it.
+    /// The text of the steering program of a group on the handle's device, if its members publish
+    /// it.
     fn program_text(self, group: u16) -> Option<String>;
 
     /// The group that the handle is in.
@@ -176,14 +177,14 @@ pub trait Member: Copy {
     /// Another application in the handle's group: its name and process id.
     fn stranger(self) -> Option<(String, u32)>;
 
-    /// The handle's part in its group's steering program.
+    /// The handle's part in its group's steering program, if it has one.
     fn steered(self) -> Option<Arc<Steered>>;
 
-    /// Records on the member's page when it rejects all packets.
+    /// The record on the member's page of when the member rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// Has the engine that fills the handle's rings run a filter, by this number. Whether it does:
-    /// else no filter runs there.
+    /// Makes the engine that fills the handle's rings run a filter, with this number. Returns false
+    /// if the engine can't; then it runs no filter.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 
@@ -200,7 +201,7 @@ pub struct Joined {
     pub class: u8,
 }
 
-/// Notes on a handle between the application's calls.
+/// What the library remembers about a handle from one call of the application to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The application's pcap_set_snaplen().
@@ -213,12 +214,11 @@ pub struct Notes {
     pub timeout: Option<c_int>,
     /// The application's pcap_set_immediate_mode().
     pub is_immediate: bool,
-    /// What an activated handle asks of the engine that fills its rings; `None`: it is on packet
-    /// sockets.
+    /// What an activated handle asks of the engine that fills its rings; `None` on packet sockets.
     pub on_engine: Option<AskedOfEngine>,
-    /// The handle has asked for no group, and has one of its own on its engine.
+    /// The handle asked for no group, and has a private group on its engine.
     pub is_alone: bool,
-    /// Filters that were set on the handle.
+    /// Number of the filter that was set last, from 1; 0 if none was set.
     pub filters: u32,
     /// How far the handle's activation has come.
     pub part: PartState,
@@ -231,23 +231,23 @@ pub struct AskedOfEngine {
     pub engine: Driver,
     /// Whether the host loses the packets.
     pub steal: Steal,
-    /// Packets that the host sends are captured too.
+    /// Whether packets that the host sends are captured too.
     pub outgoing: bool,
 }
 
 /// How far the activation of the handle on one device has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartState {
-    /// The handle is the only one of its handle, and not activated, or with nothing configured.
+    /// The handle is on one device, and not activated yet, or nothing is configured for it.
     #[default]
     None,
     /// The handle is one of several, and not activated yet.
     New,
-    /// The handle is activated, and receives nothing: it is to join yet. The application may call
-    /// pcap_activate() again.
+    /// The handle is activated and silent: it has not joined its group yet. The application may
+    /// call pcap_activate() again.
     Silent,
     /// The handle receives packets.
     Live,
-    /// The handle, one of several, could not be activated.
+    /// The handle is one of several, and could not be activated.
     Failed,
 }

@@ -1,5 +1,5 @@
 //! The life of a handle: requests by settings and calls, activation on one device or several,
-//! filters. The system's library, our reader and the group are behind a trait.
+//! filters. Traits hide the system's library, our reader and the group.
 #![forbid(unsafe_code)]
 
 pub mod request;

@@ -1,4 +1,4 @@
-//! What applications get on a device, by which setting, and which settings have no effect.
+//! The settings in effect on each device with their origins, and the settings without effect.
 
 mod mode;
 
@@ -11,11 +11,11 @@ use fanpcap_linux::{interface, process};
 use crate::request::Request;
 pub use mode::{DefaultMode, mode_text};
 
-/// What applications get on devices.
+/// The settings in effect on devices.
 pub struct Overview {
-    /// The config file that is read, and whether PCAP_CONFIG names it.
+    /// The config file that is read, and whether the variable PCAP_CONFIG names it.
     pub file: Option<(String, bool)>,
-    /// One device was asked for.
+    /// Whether the caller asked for a single device.
     pub is_one: bool,
     /// Each device, or the error of the settings as a whole.
     pub devices: Result<Vec<Entry>, Report>,
@@ -27,9 +27,9 @@ pub struct Overview {
 pub struct Entry {
     /// Its settings.
     pub explained: Explained,
-    /// The network device exists.
+    /// Whether the network device exists.
     pub is_there: bool,
-    /// The mode where the settings give none.
+    /// The mode that a handle gets if the settings give none.
     pub default: Option<DefaultMode>,
 }
 
@@ -75,7 +75,7 @@ impl Overview {
         }
     }
 
-    /// The errors, each once.
+    /// The errors, without duplicates.
     pub fn errors(&self) -> Vec<&Report> {
         let devices = match &self.devices {
             Err(report) => return vec![report],
@@ -90,8 +90,7 @@ impl Overview {
         errors
     }
 
-    /// Settings without effect; for a single device also those that another setting overrides on
-    /// it.
+    /// Settings without effect. For a single device also those that another setting overrides.
     pub fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);
@@ -127,8 +126,7 @@ fn seen(explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> 
     }
 }
 
-/// The interfaces, their virtual devices that the settings name, and the device that stands for
-/// all.
+/// The interfaces, the virtual devices on them that settings name, and `any`.
 fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
     let mut names = interfaces.to_vec();
     let is_on_one = |name: &String| {

@@ -1,4 +1,4 @@
-//! Sets what settings ask of a device before a handle on it is activated.
+//! Changes a device as settings ask, before a handle on it is activated.
 
 use crate::handle::{Handle, PERM_DENIED};
 use crate::plan::ERROR_LENGTH;

@@ -4,13 +4,13 @@ use crate::handle::{Handle, Setting};
 use fanpcap_config::settings::Plan;
 use std::ffi::c_int;
 
-/// The largest snapshot length. 0 and invalid values stand for it (pcap-int.h).
+/// The largest snapshot length. libpcap uses it for 0 and for invalid values (pcap-int.h).
 const MAXIMUM_SNAPLEN: c_int = 262_144;
 
-/// The most bytes of an error text (`PCAP_ERRBUF_SIZE` without its zero).
+/// The most bytes of an error text (`PCAP_ERRBUF_SIZE` without the terminating zero).
 pub(crate) const ERROR_LENGTH: usize = 255;
 
-/// The plans of the handles of one call. Each is made once.
+/// The plans of the handles that one call is about. Each is made once.
 pub(crate) struct Plans<H>(Vec<(H, Plan)>);
 
 impl<H: Handle> Plans<H> {
@@ -18,7 +18,7 @@ impl<H: Handle> Plans<H> {
         Self(Vec::new())
     }
 
-    /// The plan of `p`.
+    /// The plan of `p`, made at the first call.
     ///
     /// # Errors
     /// The status to return when the settings are wrong. pcap_geterr(3PCAP) has the report.

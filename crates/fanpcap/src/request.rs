@@ -1,5 +1,4 @@
-//! The requests for a handle between create and activate: by settings and by the application's
-//! calls.
+//! The requests for a handle: by settings when it is created, and by the application's calls.
 
 use fanpcap_config::device::{ANY, Device};
 use fanpcap_config::driver::Driver;
@@ -20,7 +19,7 @@ fn own_name(device: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// The report when a device's primary name, by which settings find it, can't be read.
+/// The report when a device's primary name, which settings use, can't be read.
 pub fn unreadable(device: &str, error: &io::Error) -> Report {
     let message = format!("cannot look up device {}: {error}", quote(device));
     let fault = Fault::new("device-unreadable", message);
@@ -49,9 +48,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request of a handle on `device`; `None` when nothing is configured and the name is an
-    /// ordinary one. Keeps errors in the settings for [`Request::plan`], because opening a handle
-    /// never fails.
+    /// The request of a handle on `device`; `None` if nothing is configured and the device string
+    /// has no prefix or `^`. Errors in the settings are kept for [`Request::plan`], because opening
+    /// a handle never fails.
     pub fn new(device: &str) -> Option<Self> {
         let environment = Environment::of_process(process::is_secure());
         let request = Self::of(device, Settings::load(&environment));
@@ -67,7 +66,7 @@ impl Request {
     /// The request of a handle on `device` by these settings.
     pub fn of(device: &str, mut settings: Result<Settings, Report>) -> Self {
         let exists = |name: &str| name == ANY || interface::index(name).is_some();
-        // An interface may have other names. Settings use the primary one.
+        // An interface may have alternative names. Settings use the primary one.
         let own_name = own_name(device).unwrap_or_else(|error| {
             if settings.as_ref().is_ok_and(|settings| !settings.is_empty()) {
                 settings = Err(unreadable(device, &error));
@@ -120,7 +119,7 @@ impl Request {
         self.device.system_name()
     }
 
-    /// The request with packet sockets in the place of the XDP engine.
+    /// The request with packet sockets instead of the engine.
     #[must_use]
     pub fn falling_back(&self) -> Self {
         Self {
@@ -160,11 +159,11 @@ impl Request {
         settings.plan(&self.device, call, &interfaces, &compile)
     }
 
-    /// Explains the settings of each device of the handle: each value with its origin. `pcap` is as
-    /// for [`Request::plan`].
+    /// Explains the settings of each device of the handle: each value with its origin. `pcap`
+    /// compiles filter expressions.
     ///
     /// # Errors
-    /// When the settings are wrong, so that no handle opens.
+    /// A mistake in the settings. No handle opens then.
     pub fn explain(&self, pcap: PcapCompiler<'_>) -> Result<Vec<Explained>, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let interfaces = interface::names();
@@ -179,7 +178,6 @@ impl Request {
         })
     }
 
-    /// Whether the handle is for the XDP engine.
     fn is_on_engine(&self) -> bool {
         let settings = self.settings.as_ref();
         settings.is_ok_and(|settings| settings.is_on_engine(&self.device))

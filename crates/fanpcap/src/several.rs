@@ -1,5 +1,5 @@
-//! A handle on several devices. The application has the handle on the first device; the library has
-//! the others.
+//! A handle on several devices. The application holds the handle on the first device; the library
+//! holds the others.
 
 use crate::handle::{Handle, PartState};
 use std::ffi::c_int;
@@ -8,11 +8,11 @@ use std::iter;
 /// The handle that has failed, and the status to return.
 pub(crate) type Failed<H> = (H, c_int);
 
-/// Milliseconds within which each device must hand over its packets. The merge waits that long.
+/// Milliseconds within which each device must deliver its packets. The merge waits that long.
 pub const LATEST: c_int = 20;
 
-/// The time-out of a handle whose application asks for `timeout`. If several devices are merged,
-/// none may be much later than the others.
+/// The time-out to set on a handle whose application asks for `timeout`. The merge of several
+/// devices needs packets from each within [`LATEST`], so a longer time-out is shortened.
 pub fn timeout<H: Handle>(p: H, timeout: c_int) -> c_int {
     match timeout {
         0 if is_several(p) => LATEST,
@@ -62,7 +62,7 @@ pub(crate) fn blame<H: Handle>(p: H, other: H) {
     p.fail(&format!("{name}: {}", other.error()));
 }
 
-/// Installs our reader for the handles on all devices, unless it is there.
+/// Installs our reader for the handles on all devices, unless it is installed already.
 pub(crate) fn take_over<H: Handle>(p: H, all: &[H]) -> Result<(), Failed<H>> {
     if p.is_read_by_us() {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn take_over<H: Handle>(p: H, all: &[H]) -> Result<(), Failed<H>> {
     H::take_over(all).map_err(|text| (p, p.fail(&text)))
 }
 
-/// Notes that packets come to all devices of a handle.
+/// Notes that the handles on all devices receive packets now.
 pub(crate) fn note_live<H: Handle>(p: H, all: &[H]) {
     for part in all {
         if all.len() > 1 {

@@ -1,4 +1,4 @@
-//! Warnings of a member that works although its group is not as it should be.
+//! The warning for a member that works, but shares its group with another application.
 
 use crate::handle::{Handle, WARNING};
 use std::ffi::c_int;

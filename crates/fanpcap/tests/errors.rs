@@ -1,4 +1,4 @@
-//! docs/errors.md, section "Settings", is exact: each error listed is produced here as printed
+//! docs/errors.md, section "Settings", is exact: this test produces each listed error as printed
 //! there. `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -59,7 +59,6 @@ fn for_handle(variables: &[(&str, &str)], config: &str, device: &str) -> Report 
         .unwrap_err()
 }
 
-/// Of a device that can't be set as its settings ask.
 fn not_set() -> Report {
     let config = "combined_channels@eth0 = 12";
     let settings = Settings::parse(&environment(&[]), config, "/etc/pcap.conf").unwrap();
@@ -74,21 +73,19 @@ fn not_set() -> Report {
     plan.placement.unwrap().blame(Some(0), &many.to_string())
 }
 
-/// A program that comes to more than the kernel takes.
 fn too_large() -> String {
     let step = "when (has_addr \"fe80::1\") (inc 0) >-> ";
     format!("fanout@7 = main = {}steer_flow", step.repeat(1000))
 }
 
-/// Of a balanced group whose steering program has classes.
 fn balanced_classes() -> Report {
     let text = "+balance main = classify 2 >-> steer_flow";
     let pcap = |_: &str| Err("no libpcap here".to_owned());
     Steering::compile_for_engine(&Script::of_title(text), &pcap).unwrap_err()
 }
 
-/// Of a file with a program, of this length; the test runs in its directory, so that the name is
-/// short.
+/// The error of a file with a program after `len` blanks. The test runs in the file's directory, so
+/// that the name is short.
 fn of_file(len: usize) -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("steer.pfq", " ".repeat(len) + "main = tpc >-> steer_flow").unwrap();
@@ -102,7 +99,7 @@ fn at_load(path: &str) -> Report {
     Settings::load(&environment(&[("PCAP_CONFIG", path)])).unwrap_err()
 }
 
-/// A config file of the machine that everybody may write; as that of [`too_long`].
+/// The error of a machine's config file that everybody may write. As [`too_long`] in its directory.
 fn open_to_all() -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("open.conf", "group = 7\n").unwrap();
@@ -116,7 +113,8 @@ fn open_to_all() -> Report {
     report
 }
 
-/// A config file of 1 MiB and one byte; the test runs in its directory, so that the name is short.
+/// The error of a config file of 1 MiB and one byte. The test runs in its directory, so that the
+/// name is short.
 fn too_long() -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("huge.conf", "#".repeat((1 << 20) + 1)).unwrap();
@@ -197,7 +195,6 @@ fn produce() -> Vec<Report> {
     ]
 }
 
-/// Errors of the XDP engine.
 fn of_xdp() -> BTreeMap<String, String> {
     let device = || "eth0".to_owned();
     let of_groups = [
@@ -252,7 +249,7 @@ fn of_xdp() -> BTreeMap<String, String> {
     all.chain(of_handles).collect()
 }
 
-/// Errors of joining and replacing that no test on a device can bring about at will.
+/// Errors of joining and replacing that no test can cause at will on a device.
 fn of_programs() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
     let steer = |error| ProgramError::Steer { group: 7, error };
@@ -300,22 +297,21 @@ fn in_code(directory: &Path, slugs: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The page is rewritten whole, so one test checks both sections.
+/// The page is rewritten whole, so one test checks all sections.
 #[test]
 fn the_page_lists_every_error_as_it_is() {
     let rendered = |report: &Report| (report.slug.to_owned(), report.render(255));
     errors_page::check("Settings", &PRODUCED.iter().map(rendered).collect()).unwrap();
     let mut of_programs = of_programs();
     let of_filter = SteerError::Attach(io::Error::from_raw_os_error(12));
-    // crates/fanpcap-abi puts the beginning before it.
+    // `fanpcap::filter` puts the beginning before the error.
     let text = format!("the filter can't be set beside the steering program: {of_filter}");
     of_programs.insert("filter-beside-program".to_owned(), text);
     errors_page::check("With a steering program", &of_programs).unwrap();
     errors_page::check("On the XDP engine", &of_xdp()).unwrap();
 }
 
-/// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler
-/// sees to.
+/// The results of `fn slug` for the errors of joining. The compiler ensures one for each variant.
 fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -343,7 +339,7 @@ fn every_error_of_joining_has_its_section() {
     assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
 }
 
-/// Counts the errors from this one down to the first that has no source.
+/// Counts the errors in the chain, from this one to the first without a source.
 fn depth(error: &dyn Error) -> usize {
     error.source().map_or(1, |source| 1 + depth(source))
 }

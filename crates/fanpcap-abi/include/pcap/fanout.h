@@ -14,7 +14,7 @@ extern "C" {
 /* Present in every release of the extension; programs test for it as they do for PCAP_ERROR_*. */
 #define PCAP_VERSION_FANOUT 1
 
-/* As `group`: the kernel picks a group number that nobody uses; pcap_fanout_group() tells which. */
+/* As `group`: the kernel picks an unused group number; pcap_fanout_group() returns it. */
 #define PCAP_FANOUT_NEW (-1)
 
 /* Which fields of struct pcap_fanout_stat hold a number (member `valid`). */
@@ -32,39 +32,41 @@ extern "C" {
 
 struct pcap_fanout_stat {
 	size_t   size;            /* in: sizeof(struct pcap_fanout_stat) */
-	uint32_t valid;           /* out: a bit per field that is known, PCAP_FANOUT_STAT_* */
+	uint32_t valid;           /* out: one bit for each known field, PCAP_FANOUT_STAT_* */
 	int32_t  group;           /* the group joined, 0..65535 */
-	uint64_t received;        /* packets for this member since it joined, dropped ones included */
-	uint64_t dropped;         /* of these, lost because this member's ring was full */
-	uint64_t members;         /* sockets in the group now, of all processes, this one included */
+	uint64_t received;        /* packets since this member joined, dropped packets included */
+	uint64_t dropped;         /* of `received`: lost because this member's ring was full */
+	uint64_t members;         /* sockets now in the group, of this process and of others */
 	uint64_t group_received;  /* sum of `received` over the members */
 	uint64_t group_dropped;   /* sum of `dropped` over the members */
-	uint64_t group_age_ns;    /* age of the oldest of the counters in these sums, nanoseconds */
-	/* Of groups with a steering program. Who was built before there were these passes a
-	   smaller `size`. The program's counters are in two's complement. */
+	uint64_t group_age_ns;    /* age of the oldest counter in these sums, in nanoseconds */
+	/* For groups with a steering program. Applications built before these fields existed pass
+	   a smaller `size`. The steering program's counters are in two's complement. */
 	uint64_t counters[PCAP_FANOUT_COUNTERS];        /* of this member */
 	uint64_t group_counters[PCAP_FANOUT_COUNTERS];  /* sums over the members */
 	uint64_t late;            /* fragments that came before the first one of their datagram */
 };
 
-/* Joins `group` under `fanout`: a mode, a steering program, or "file:PATH" of one (NULL: what
-   environment or config file give the group, else the group's own mode, and for its first member
-   "flow", or "hash" where that can't be loaded). Before pcap_activate() it is remembered and done
-   there. On a member of a group with a program another program takes its place, for the whole
-   group. 0, or PCAP_ERROR with the reason in pcap_geterr(); when pcap_activate() could not join,
-   both may be called again. The handle's descriptor is closed in programs that the process starts,
-   or it would keep its place there. */
+/* Joins `group` with `fanout`: a mode, a steering program, or "file:PATH" of a steering program.
+   With NULL, the environment or the config file gives the mode; else it is the group's own mode,
+   and for the first member "flow", or "hash" where "flow" can't be loaded. Before pcap_activate()
+   the call is recorded, and pcap_activate() joins. On a member of a steered group, a steering
+   program replaces the group's steering program. Returns 0, or PCAP_ERROR with the reason in
+   pcap_geterr(). If pcap_activate() could not join, both functions may be called again. The
+   handle's descriptor is closed in processes that the application executes, or they would keep the
+   member in the group. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);
 
-/* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR:
-   none. */
+/* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR if
+   it has joined none. */
 int pcap_fanout_group(pcap_t *p);
 
-/* Counters of the member and of its group. 0, or PCAP_ERROR with the reason in pcap_geterr(). */
+/* Counters of the member and of its group. Returns 0, or PCAP_ERROR with the reason in
+   pcap_geterr(). */
 int pcap_fanout_stats(pcap_t *p, struct pcap_fanout_stat *st);
 
-/* The modes that this handle's device can use, as pcap_list_datalinks() lists link types: the
-   number of names, or PCAP_ERROR; the list is freed with pcap_free_fanout_modes(). */
+/* Lists the modes that this handle's device can use, as pcap_list_datalinks() lists link types.
+   Returns the number of names, or PCAP_ERROR. pcap_free_fanout_modes() frees the list. */
 int pcap_list_fanout_modes(pcap_t *p, char ***modes);
 void pcap_free_fanout_modes(char **modes);
 
@@ -83,14 +85,14 @@ struct pcap_channels {
 #define PCAP_OTHER_CHANNELS    8
 
 /* Read and change the numbers of channels of the device `dev`. The device may lose its link for a
-   moment. 1, or PCAP_ERROR with the reason in errbuf and errno. What was before comes back by
-   `fanpcap tune --restore`. */
+   moment. Return 1, or PCAP_ERROR with the reason in errbuf and errno. `fanpcap tune --restore`
+   restores the previous numbers. */
 int pcap_set_channels(const char *dev, const struct pcap_channels *ch, int channel_mask,
 		      char *errbuf);
 int pcap_get_channels(const char *dev, struct pcap_channels *info, char *errbuf);
 
-/* Change and read the CPUs that serve the interrupts of one channel, from 0. 1, or PCAP_ERROR with
-   errno. */
+/* Change and read the CPUs that serve the interrupts of one channel; channels count from 0. Return
+   1, or PCAP_ERROR with errno. */
 int pcap_channel_setaffinity(const char *dev, int channel, const cpu_set_t *cpuset);
 int pcap_channel_getaffinity(const char *dev, int channel, cpu_set_t *cpuset);
 

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::mem;
 use std::ptr::null_mut;
 
-/// The functions return this, as the paper's examples test for.
+/// Success is 1, not 0: the examples of the paper test for it.
 const DONE: c_int = 1;
 
 const RX: c_int = 1;
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn pcap_channel_setaffinity(
         set.map(drop)
             .map_err(|error: PlaceError| (error.errno(), String::new()))
     };
-    // SAFETY: without a buffer.
+    // SAFETY: the buffer may be null.
     unsafe { done(null_mut(), set) }
 }
 
@@ -135,14 +135,14 @@ pub unsafe extern "C" fn pcap_channel_getaffinity(
         unsafe { cpus.write(set_of(&found)) };
         Ok(())
     };
-    // SAFETY: without a buffer.
+    // SAFETY: the buffer may be null.
     unsafe { done(null_mut(), get) }
 }
 
-/// What a failed call leaves: errno, and a message.
+/// The result of a failed call: errno, and a message.
 type Failed = (c_int, String);
 
-/// Runs the body of an entry point, and tells the caller what came of it.
+/// Runs the body of an entry point, and reports its result to the caller.
 ///
 /// # Safety
 /// `errbuf` is null or has PCAP_ERRBUF_SIZE bytes.
@@ -160,7 +160,7 @@ unsafe fn done(errbuf: *mut c_char, body: impl FnOnce() -> Result<(), Failed>) -
         // SAFETY: the caller vouches for the buffer.
         unsafe { errbuf::write(errbuf, &text) };
     }
-    // SAFETY: takes nothing.
+    // SAFETY: the function has no preconditions.
     let own = unsafe { libc::__errno_location() };
     // SAFETY: errno is this thread's own.
     unsafe { own.write(errno) };
@@ -205,7 +205,7 @@ fn of(device: &str, why: &dyn Display) -> String {
     format!("{device}: {why}")
 }
 
-/// CPUs of a set.
+/// Number of CPUs in a set.
 const CPUS: usize = 8 * size_of::<cpu_set_t>();
 
 fn members(set: &cpu_set_t) -> Vec<usize> {

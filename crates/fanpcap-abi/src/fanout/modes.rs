@@ -54,8 +54,8 @@ fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     }
 }
 
-/// Makes a null-terminated array of C strings in one malloc(3)ed block, so that free(3) frees it
-/// whole. Returns null without memory.
+/// Makes a null-terminated array of C strings in one malloc(3)ed block, so that one free(3) frees
+/// all of it. Returns null if there is no memory.
 fn copy(names: &[&str]) -> *mut *mut c_char {
     let slots = names.len() + 1;
     let text: usize = names.iter().map(|name| name.len() + 1).sum();

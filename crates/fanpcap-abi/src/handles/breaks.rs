@@ -1,14 +1,13 @@
 //! Handles whose loop was broken before they had a reader.
 //!
-//! pcap_breakloop() may run in a signal handler that has interrupted malloc(3). Or another thread
-//! may fork meanwhile: it holds the table's lock and waits for malloc(3). So pcap_breakloop() takes
-//! no lock: it finds cells by atomic loads, and cells are never freed.
+//! pcap_breakloop() takes no lock. It may run in a signal handler that has interrupted malloc(3).
+//! Or another thread may be forking, which holds the table's lock and waits for malloc(3). So
+//! pcap_breakloop() finds cells by atomic loads, and cells are never freed.
 
 use std::iter;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// The state of one handle.
 struct Cell {
     /// The handle's address; 0: the cell is free.
     handle: AtomicUsize,
@@ -32,7 +31,6 @@ fn cell(handle: usize) -> Option<&'static Cell> {
     cells().find(|cell| cell.handle.load(Ordering::Relaxed) == handle)
 }
 
-/// Gives a handle a cell.
 pub(super) fn open(handle: usize) {
     let take = |cell: &Cell| {
         let free = cell
@@ -58,7 +56,6 @@ pub(super) fn open(handle: usize) {
     }
 }
 
-/// Frees the cell of a closed handle.
 pub(super) fn close(handle: usize) {
     if let Some(cell) = cell(handle) {
         cell.broken.store(false, Ordering::Relaxed);
@@ -70,8 +67,8 @@ pub(super) fn close(handle: usize) {
 pub(crate) fn set(handle: usize) {
     if let Some(cell) = cell(handle) {
         // This thread stores `broken` and then loads the reader. The thread that installs a reader
-        // stores it and then loads `broken`. With SeqCst at least one of them sees the other's
-        // store.
+        // stores the reader and then loads `broken`. With SeqCst at least one thread sees the
+        // other's store.
         cell.broken.store(true, Ordering::SeqCst);
     }
 }

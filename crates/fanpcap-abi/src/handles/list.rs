@@ -1,5 +1,5 @@
 //! The list of entries, each in its own allocation. No function of the list allocates or frees,
-//! because the list is locked meanwhile.
+//! because the list's lock is held meanwhile.
 
 use super::Entry;
 use std::iter;
@@ -28,7 +28,7 @@ impl List {
         None
     }
 
-    /// Inserts an entry, or returns it if its handle has one already.
+    /// Inserts an entry. Returns the entry if its handle has one already.
     pub(super) fn insert(&mut self, mut entry: Box<Entry>) -> Option<Box<Entry>> {
         if self.get_mut(entry.handle).is_some() {
             return Some(entry);

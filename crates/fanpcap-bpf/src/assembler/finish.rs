@@ -1,4 +1,4 @@
-//! Turns the code into an object: resolves jumps and checks limits.
+//! Converts the code to an object: resolves jumps and checks limits.
 
 use super::{Assembler, CONDITIONS_MAX, INSTRUCTIONS_MAX, Label, STEPS_MAX};
 use crate::{MapSpec, Object, ProgramKind};
@@ -7,16 +7,16 @@ use std::fmt;
 /// The code is larger than every supported kernel accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssemblerError {
-    /// There is too much of something.
+    /// A limit is exceeded.
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// Its number, as far as it was counted.
+        /// How many there are, as far as they were counted.
         count: usize,
         /// The limit.
         limit: usize,
     },
-    /// A jump or a call is farther than its offset can say.
+    /// A jump or call is too far for its offset.
     TooFar,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for AssemblerError {
 impl std::error::Error for AssemblerError {}
 
 impl Assembler {
-    /// Resolves the labels to distances.
+    /// Replaces the labels by distances.
     pub fn finish(
         mut self,
         kind: ProgramKind,

@@ -15,7 +15,7 @@ impl Assembler {
     }
 
     /// If a condition jumps to `label`, which is about to be bound, over a jump elsewhere: inverts
-    /// the condition, makes it jump elsewhere, and returns true. The jump is then superfluous.
+    /// the condition, makes it jump elsewhere, and returns true. That jump is then superfluous.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {
@@ -38,7 +38,6 @@ impl Assembler {
         true
     }
 
-    /// Whether a jump targets the last instruction.
     fn is_bound_at(&self, last: usize) -> bool {
         let places = self.bound.iter().rev().map_while(|label| {
             let place = self.labels.get(label.0)?;
@@ -49,7 +48,6 @@ impl Assembler {
             .any(|place| place.at == Some(last) && place.used)
     }
 
-    /// Removes the last instruction, a jump.
     pub(super) fn leave_out_last(&mut self) {
         self.code.pop();
         self.jumps.pop();

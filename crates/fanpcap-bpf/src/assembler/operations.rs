@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(pub(super) u8);
 
-/// The result of a call, and of a BPF program.
+/// The result of a call, and of the BPF program.
 pub const R0: Register = Register(0);
 /// An argument; a call clobbers the register.
 pub const R1: Register = Register(1);
@@ -33,7 +33,7 @@ pub const R10: Register = Register(10);
 pub enum Operand {
     /// A register.
     Register(Register),
-    /// A number, extended with its sign.
+    /// A number, sign-extended.
     Number(i32),
 }
 
@@ -79,7 +79,7 @@ pub enum Op {
     And = 0x50,
     /// `<<`
     Left = 0x60,
-    /// `>>`, without sign.
+    /// `>>`, unsigned.
     Right = 0x70,
     /// Negates the target.
     Negate = 0x80,
@@ -108,6 +108,6 @@ pub enum If {
     Less = 0xa0,
     /// `<=`
     LessEqual = 0xb0,
-    /// `<`, with sign.
+    /// `<`, signed.
     SignedLess = 0xc0,
 }

@@ -1,6 +1,6 @@
 //! Metadata that an absolute load reads at an offset beyond any packet (linux/filter.h).
 
-/// Where metadata begins: -0x1000, as BPF programs carry it.
+/// Where metadata begins: -0x1000 as an unsigned number, as in BPF programs.
 pub const SKF_AD_OFF: u32 = 0xffff_f000;
 
 /// The frame's protocol.

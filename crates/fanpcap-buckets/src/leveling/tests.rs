@@ -1,15 +1,15 @@
-//! Leveling of made-up loads: how soon, how far, and what stays.
+//! Leveling of made-up loads: how soon, how evenly, and what does not move.
 
 use super::*;
 use crate::layout::BUCKETS;
 use proptest::prelude::*;
 
-/// Packets of buckets, whose flows are as large as Zipf's law with exponent `s` in tenths says.
+/// Packets of buckets. The sizes of flows follow Zipf's law; its exponent is `tenths` / 10.
 fn zipf(flows: u32, tenths: u32, buckets: usize) -> Vec<u64> {
     let mut packets = vec![0; buckets];
     for flow in 1..=flows {
         let size = 1e7 / f64::from(flow).powf(f64::from(tenths) / 10.0);
-        // Murmur's finalizer stands for the hash of a flow.
+        // Murmur's finalizer serves as the hash of a flow.
         let mut hash = u64::from(flow).wrapping_mul(0xff51_afd7_ed55_8ccd);
         hash ^= hash >> 33;
         hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -24,12 +24,12 @@ fn zipf(flows: u32, tenths: u32, buckets: usize) -> Vec<u64> {
     packets
 }
 
-/// Owners by turns, as a NIC's table has them at first.
+/// Owners in turn, as in a NIC's initial table.
 fn by_turns(buckets: usize, owners: usize) -> Vec<usize> {
     (0..buckets).map(|bucket| bucket % owners).collect()
 }
 
-/// Rounds until nothing moves, and the imbalance then, in parts of 1000.
+/// The number of rounds until nothing moves, and the imbalance after them, in parts of 1000.
 fn settled(packets: &[u64], owners: &mut [usize], weights: &[u16]) -> (usize, u64) {
     let mut leveling = Leveling::default();
     let mut still = 0;
@@ -135,7 +135,7 @@ fn who_has_just_received_gives_nothing() {
     let first = leveling.round(&load(&[50, 50, 0], &[0, 0, 1], &[1, 1]), Moves::All);
     let moved = first.shifts[0];
     assert_eq!(moved.to, 1);
-    // The counts turn out otherwise: the owner that has received has too much now.
+    // The new counts differ: the owner that has received now exceeds its share.
     let again = load(&[10, 10, 80], &[1, 0, 1], &[1, 1]);
     assert!(leveling.round(&again, Moves::All).shifts.is_empty());
     assert!(!leveling.round(&again, Moves::All).shifts.is_empty());
@@ -182,8 +182,8 @@ fn nothing_comes_of_no_packets() {
 }
 
 proptest! {
-    /// Whatever the load: a round never makes the busiest owner busier, moves each bucket once,
-    /// and levelling ends.
+    /// For any load, a round never makes the busiest owner busier, moves each bucket once, and
+    /// levelling ends.
     #[test]
     fn rounds_never_make_it_worse(
         packets in prop::collection::vec(0u64..1_000_000, 1..300),

@@ -1,4 +1,4 @@
-//! Numbers of moves in the cases that groups meet most, and where the moved buckets lie.
+//! Numbers of moves in the most frequent cases, and where the moved buckets lie.
 
 use super::*;
 use std::collections::BTreeSet;

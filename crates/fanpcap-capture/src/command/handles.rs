@@ -1,4 +1,4 @@
-//! Opens the threads' handles one after the other, in one group, with the filter.
+//! Opens the threads' handles one after another, in one group, with the filter.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
@@ -10,7 +10,7 @@ use super::Arguments;
 /// How the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChoice {
-    /// No group: one handle, and the user asked for none.
+    /// No group: there is one handle, and the user asked for no group.
     None,
     /// Through the settings: environment or config file.
     Settings,
@@ -29,11 +29,10 @@ pub(super) struct Source<'a> {
 
 /// An activated handle.
 pub(super) struct Opened {
-    /// The handle.
     pub(super) handle: Handle,
     /// When the handle began to receive, by [`clock::monotonic_ns`].
     pub(super) since_ns: u64,
-    /// Packets that the kernel may have let through before the filter was set.
+    /// Maximum number of packets that the kernel may have let through before the filter was set.
     pub(super) late_max: u64,
 }
 
@@ -51,7 +50,7 @@ impl<'a> Source<'a> {
     }
 
     /// Opens the savefile, or the device for thread number `thread`. The handles of all earlier
-    /// threads are open.
+    /// threads must be open.
     pub(super) fn open(&mut self, thread: u16) -> Result<Opened> {
         let since_ns = clock::monotonic_ns();
         let arguments = self.arguments;
@@ -63,7 +62,7 @@ impl<'a> Source<'a> {
                 self.open_device(device, thread)?
             }
         };
-        // Set the filter at once: until then the kernel lets every packet through.
+        // Set the filter immediately: until then the kernel lets every packet through.
         let late_max = self.set_filter(&mut handle)?;
         Ok(Opened {
             handle,
@@ -80,7 +79,7 @@ impl<'a> Source<'a> {
             self.group = group;
         }
         if self.choice == GroupChoice::Call(None) {
-            // The kernel picked the group for the first handle; all others join that group.
+            // The first handle got a new group. All other handles join that group.
             self.choice = GroupChoice::Call(group);
         }
         // Several handles outside a group would capture each packet several times.
@@ -91,10 +90,10 @@ impl<'a> Source<'a> {
         Ok(handle)
     }
 
-    /// Sets the filter, if there is one, and returns how many unfiltered packets the ring may hold
-    /// at most. A handle joins its group when it is activated, and takes a filter only after that.
-    /// A handle that joined later would first receive the other members' packets too. libpcap
-    /// rejects the unfiltered packets when the thread reads them.
+    /// Sets the filter, if there is one. Returns the maximum number of unfiltered packets in the
+    /// ring. A handle joins its group when it is activated, and can get a filter only after that.
+    /// If it joined later, it would first receive the other members' packets too. libpcap rejects
+    /// unfiltered packets when the thread reads them.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {
@@ -113,7 +112,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Picks the membership from `arguments` and the settings.
+/// Chooses the group from `arguments` and the settings.
 fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<GroupChoice> {
     let asked = arguments.group.is_some() || arguments.fanout.is_some();
     if !library.fans_out() {
@@ -159,7 +158,7 @@ fn activate(
     if let Some(bytes) = arguments.buffer {
         created.set_buffer_size(bytes)?;
     }
-    // On a device that has microseconds only, the savefile has microseconds too.
+    // On a device with a resolution of microseconds, the savefile also has microseconds.
     let _ = created.set_tstamp_precision(Precision::Nano);
     if let GroupChoice::Call(group) = choice {
         created.fanout(group, arguments.fanout.as_deref())?;

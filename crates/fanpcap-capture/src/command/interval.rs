@@ -1,4 +1,4 @@
-//! The line printed once a second: rates of each thread and of all.
+//! The line printed once a second: rates of each thread and of all threads.
 
 use crate::{Counts, ThreadCounts};
 use std::ops::AddAssign;
@@ -26,13 +26,13 @@ pub(super) struct Interval {
 struct Rates {
     /// Packets captured since the start.
     captured: u64,
-    /// Packets received since the start by the kernel's count; `None` for a savefile.
+    /// Packets received since the start, by the kernel's counter; `None` for a savefile.
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     captured_per_second: f64,
     bits_per_second: f64,
-    /// The paper's "application dropped": packets per second that found no room in the ring; `None`
-    /// for a savefile.
+    /// Packets per second that found no room in the ring, called "application dropped" in the
+    /// paper; `None` for a savefile.
     dropped_per_second: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ struct LinkRates {
 }
 
 impl Interval {
-    /// Rates between two rounds of answers. A thread that has not answered the later round has
+    /// Rates between two rounds of answers. A thread that has not answered in the later round has
     /// rates of 0.
     pub(super) fn between(
         start_ns: u64,
@@ -160,7 +160,7 @@ impl Rates {
     }
 }
 
-/// Adds `more` to `sum`; a `None` leaves the sum of the other threads.
+/// Adds `more` to `sum`; `None` does not change the sum.
 fn add<T: AddAssign + Default>(sum: &mut Option<T>, more: Option<T>) {
     if let Some(more) = more {
         *sum.get_or_insert_default() += more;
@@ -175,7 +175,6 @@ fn rate(count: u64, nanoseconds: u64) -> f64 {
     lossy(count) / seconds(nanoseconds)
 }
 
-/// Nanoseconds as seconds.
 pub(super) fn seconds(nanoseconds: u64) -> f64 {
     lossy(nanoseconds) / 1e9
 }

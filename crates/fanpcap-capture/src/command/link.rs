@@ -10,12 +10,11 @@ use fanpcap_linux::netlink::link;
 /// The network interfaces that a device string names.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Each interface index once. `None` stands for all interfaces: the device `any`.
+    /// Each interface index once. `None` means all interfaces: the device `any`.
     indices: Option<Vec<u32>>,
 }
 
-/// The name of the network interface that a device string names; `None` for several, and for what
-/// is none.
+/// The network interface that a device string names; `None` if it names several or none.
 pub(super) fn base(device: &str) -> Option<String> {
     let device = Device::classify(device, |name| interface::index(name).is_some());
     match device.parts() {
@@ -24,7 +23,7 @@ pub(super) fn base(device: &str) -> Option<String> {
     }
 }
 
-/// Counters of the interfaces, added up.
+/// The sum of the interfaces' counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     /// Packets received.
@@ -34,7 +33,8 @@ pub(super) struct Counters {
 }
 
 impl Link {
-    /// `None` if `device` is no network interface, as `nflog` and `usbmon1`.
+    /// The interfaces of `device`; `None` if it is not a network interface, like `nflog` and
+    /// `usbmon1`.
     pub(super) fn of(device: &str) -> Option<Self> {
         let device = Device::classify(device, |name| interface::index(name).is_some());
         let parts = device.parts().iter();
@@ -50,7 +50,7 @@ impl Link {
         })
     }
 
-    /// The counters now; `None` after an interface has gone.
+    /// The present counters; `None` if an interface is gone.
     pub(super) fn counters(&self) -> Result<Option<Counters>> {
         let links = match &self.indices {
             Some(indices) => indices.iter().map(|&index| link::get(index)).collect(),
@@ -75,8 +75,8 @@ fn sum(links: &[link::Link]) -> Counters {
     let mut sum = Counters::default();
     for link in links {
         sum.received += link.counters.rx_packets;
-        // The kernel counts each packet in one of the two. `ip -s` shows both, /proc/net/dev their
-        // sum.
+        // The kernel counts each packet in only one of the two. `ip -s` shows both, /proc/net/dev
+        // their sum.
         sum.dropped += link.counters.rx_dropped + link.counters.rx_missed;
     }
     sum

@@ -20,7 +20,7 @@ pub(super) struct Reading {
 }
 
 impl Meter {
-    /// Starts to count now; `None` for a device without counters.
+    /// Starts counting; `None` for a device without counters.
     ///
     /// # Errors
     /// The kernel refuses the request.
@@ -32,7 +32,7 @@ impl Meter {
         Ok(start.map(|start| Self { link, start }))
     }
 
-    /// Reads the counters; `None` after the device has gone.
+    /// Reads the counters; `None` if the device is gone.
     ///
     /// # Errors
     /// The kernel refuses the request.
@@ -40,7 +40,7 @@ impl Meter {
         read(&self.link)
     }
 
-    /// The counters since the start; `None` after the device has gone.
+    /// The counters since the start; `None` if the device is gone.
     ///
     /// # Errors
     /// The kernel refuses the request.

@@ -1,10 +1,10 @@
-//! Quantities: read from the command line, and written short.
+//! Quantities: parsed from the command line, and printed short.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The size of a ring: a number of KiB, as tcpdump has it, or of what the letter behind it says.
+/// The size of a ring in bytes: given as a number of KiB, as in tcpdump, or with a unit letter.
 pub(super) fn ring_bytes(text: &str) -> Result<i32> {
     let (number, shift) = match text.to_ascii_uppercase().as_bytes() {
         [.., b'G'] => (&text[..text.len() - 1], 30),
@@ -34,7 +34,7 @@ pub(super) fn short(quantity: f64) -> String {
     let mut scaled = quantity;
     let mut letters = ["", "k", "M", "G", "T", "P"].into_iter();
     let mut letter = letters.next().unwrap_or_default();
-    // What would be rounded to 1000 has the next letter.
+    // A quantity that would round to 1000 gets the next letter.
     while scaled >= 999.5 {
         let Some(next) = letters.next() else { break };
         scaled /= 1000.0;

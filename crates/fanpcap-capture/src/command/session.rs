@@ -1,4 +1,4 @@
-//! A capture from start to end: threads, the tick of each second, the summary.
+//! A capture from start to end: the threads, the line of each second, the summary.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -35,11 +35,11 @@ pub(super) struct Captured {
     nanoseconds: u64,
     /// The threads, in order.
     pub(super) done: Vec<Done>,
-    /// What the device counted meanwhile.
+    /// The device's counters for the time of the capture.
     pub(super) link: Option<link::Counters>,
 }
 
-/// Gives each thread what is to see its packets; called when the thread's handle is open.
+/// Returns the callback that sees a thread's packets. Called when the thread's handle is open.
 pub(super) type Witness<'a> = &'a mut dyn FnMut(&Handle) -> Result<Option<Each>>;
 
 /// Captures until a signal, the count, the time limit or the end of the savefile.
@@ -71,7 +71,7 @@ pub(super) fn capture(
 
 fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
-    // Of several devices, the first one decides the CPUs.
+    // If there are several devices, the first one determines the CPUs.
     let devices = arguments.interface.as_deref();
     let device = devices.and_then(|devices| devices.split('^').next());
     let threads = arguments.threads.into();
@@ -82,7 +82,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     Ok(choice)
 }
 
-/// Opens the threads' handles and starts each thread as soon as its handle is open. So a thread
+/// Opens the threads' handles and starts each thread as soon as its handle is open, so that it
 /// reads while other handles are opened. Returns the text to print.
 fn begin(
     arguments: &Arguments,
@@ -155,11 +155,11 @@ fn reader(
     })
 }
 
-/// Prints once a second, until the capture is to end.
+/// Prints a line once a second until the capture ends.
 fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Result<()> {
     let start = Instant::now();
     let mut screen = Screen::new(arguments);
-    // Packets that arrived while the handles were opened are in no rate.
+    // No rate includes the packets that arrived while the handles were opened.
     let mut last = Last {
         told: threads.ask(),
         link: link.map_or(Ok(None), Meter::read)?,
@@ -188,7 +188,7 @@ fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Resu
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits until `time`; true if the capture was to end before.
+/// Waits until `time`. Returns true if the capture is to end before that.
 fn is_ended_before(time: Instant) -> Result<bool> {
     loop {
         let left = time.saturating_duration_since(Instant::now());
@@ -201,14 +201,14 @@ fn is_ended_before(time: Instant) -> Result<bool> {
     }
 }
 
-/// The counters at the last tick.
+/// The counters at the last line.
 struct Last {
     told: Vec<ThreadCounts>,
     link: Option<Reading>,
 }
 
 impl Last {
-    /// The interval since the last tick.
+    /// The interval since the last line.
     fn interval(&mut self, threads: &Threads, link: Option<&Meter>) -> Result<Interval> {
         let told = threads.ask();
         let link = link.map_or(Ok(None), Meter::read)?;
@@ -243,8 +243,8 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
     Ok(summary)
 }
 
-/// The handle's group. A handle on several devices has a group on each; libpcap returns the first
-/// one's.
+/// The handle's group; `None` for several devices. A handle on several devices has a group on each,
+/// but libpcap returns only the first.
 fn group(arguments: &Arguments, handle: &Handle) -> Option<u16> {
     let device = arguments.interface.as_deref().unwrap_or_default();
     handle.group().filter(|_| !device.contains('^'))
@@ -276,7 +276,7 @@ impl Screen {
             return print(&[interval.json()?]);
         }
         let mut rows = interval.rows(self.pretty);
-        // On a terminal the heading scrolls away; in a file one heading at the top is enough.
+        // On a terminal the heading scrolls away. In a file, one heading at the top is enough.
         if self.rows == 0 || (self.pretty && self.rows >= PAGE) {
             self.rows = 0;
             rows.insert(0, interval::heading());

@@ -1,23 +1,23 @@
-//! The slots that a capture's threads have in a steered group.
+//! The slots of a capture's threads in a steered group.
 
 use std::process;
 
 use fanpcap_snapshot::{Snapshot, Socket, Source};
 use serde::Serialize;
 
-/// A slot of this process's.
+/// A slot of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Slot {
-    /// Its number.
+    /// The slot's number.
     pub(super) slot: u8,
-    /// Buckets that it owns.
+    /// Buckets that the slot owns.
     pub(super) buckets: usize,
-    /// The class whose buckets these are; 0: the default class.
+    /// The class of these buckets; 0 is the default class.
     pub(super) class: u8,
 }
 
-/// The slots in this group of a device, in their order; `None` for a group without a table, or
-/// where the table can't be seen.
+/// This process's slots in a group of a device, in order; `None` for a group without a table, or if
+/// the table can't be read.
 pub(super) fn own(device: &str, group: u16) -> Option<Vec<Slot>> {
     let snapshot = Source::new(Some(device)).ok()?.take().ok()?;
     of(&snapshot, group, process::id())

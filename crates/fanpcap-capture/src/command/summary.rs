@@ -30,7 +30,7 @@ pub(super) struct Summary {
 #[derive(Debug, Serialize)]
 struct Totals {
     captured: u64,
-    /// Of `captured`: in the savefile; `None` without one.
+    /// Of `captured`: packets in the savefile; `None` without a savefile.
     written: Option<u64>,
     bytes: u64,
     /// Percentage of all captured packets.
@@ -38,9 +38,9 @@ struct Totals {
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     dropped_by_interface: Option<u64>,
-    /// Received, but rejected by the filter in user space.
+    /// Received, but then rejected by the filter in user space.
     filtered_late: Option<u64>,
-    /// Received, but neither captured nor dropped nor filtered late.
+    /// Received, but neither captured, nor dropped, nor filtered late.
     left: Option<i64>,
     cpu_ns: u64,
     cpu_ns_per_packet: Option<f64>,
@@ -67,11 +67,11 @@ struct Group {
     error: Option<String>,
 }
 
-/// What was found of the group when the capture ended.
+/// Facts of the group at the end of the capture.
 pub(super) struct Found {
-    /// Its number.
+    /// The group's number.
     pub(super) number: u16,
-    /// Its counters.
+    /// The group's counters.
     pub(super) stats: Result<FanoutStats, fanpcap_pcap::Error>,
     /// The slots of the threads.
     pub(super) slots: Option<Vec<Slot>>,
@@ -124,8 +124,8 @@ impl Summary {
         group: Option<Found>,
     ) -> Self {
         let total = crate::sum(threads.iter().copied());
-        // Sum the differences of each thread: a difference of the sums would let one thread's lack
-        // hide another one's excess.
+        // Sum the differences of each thread. In a difference of the sums, a lack of one thread
+        // could hide an excess of another.
         let mut rest = Rest::default();
         (threads.iter().filter_map(Counts::rest)).for_each(|more| rest += more);
         Self {
@@ -149,7 +149,7 @@ impl Summary {
     /// Checks that the figures add up, as far as they must.
     ///
     /// # Errors
-    /// Packets appeared or disappeared that no counter explains.
+    /// Packets appeared or disappeared, and no counter explains that.
     pub(super) fn verdict(&self) -> Result<()> {
         match self.rest.off {
             0 => Ok(()),
@@ -238,7 +238,7 @@ impl Summary {
     }
 }
 
-/// Compares what the link received with what the threads received.
+/// Compares the link's received packets with those of the threads.
 fn against(link: u64, received: u64) -> String {
     match link.checked_sub(received) {
         Some(0) => format!("link received {link} = received by filter {received}: adds up"),

@@ -15,7 +15,7 @@ pub(super) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(|row| line(row, &widths)).collect()
 }
 
-/// One line, of columns at least so wide.
+/// One line. Each column has at least its width in `widths`.
 pub(super) fn line(row: &[String], widths: &[usize]) -> String {
     let cells = row.iter().zip(widths);
     let cells: Vec<String> = cells

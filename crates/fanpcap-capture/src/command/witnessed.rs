@@ -1,4 +1,4 @@
-//! A capture for another command: in threads that share the packets, each of which is shown.
+//! A capture for another command, in threads that share the packets. The command sees each packet.
 
 use std::time::Duration;
 
@@ -18,43 +18,43 @@ pub struct Task {
     pub threads: u16,
     /// The group; `None` for a new one.
     pub group: Option<u16>,
-    /// The mode; `None` for what the settings say.
+    /// The mode; `None` for the mode of the settings.
     pub fanout: Option<String>,
-    /// From when the last handle is open.
+    /// How long to capture after the last handle is open.
     pub time: Duration,
 }
 
-/// What was captured.
+/// The result of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Witnessed {
     /// The threads, in order.
     pub members: Vec<Member>,
-    /// Packets that the device received, and that it had no room for.
+    /// Packets that the device received, and packets that it dropped for lack of room.
     pub device: Option<(u64, u64)>,
 }
 
 /// The figures of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Member {
-    /// Packets that the kernel had for it.
+    /// Packets that the kernel received for the thread.
     pub received: u64,
     /// Packets given to the thread.
     pub captured: u64,
-    /// Packets that its ring had no room for.
+    /// Packets that the thread's ring had no room for.
     pub dropped: u64,
-    /// Packets that are still in its ring.
+    /// Packets that are still in the thread's ring.
     pub unread: u64,
     /// Packets that no counter explains.
     pub unexplained: u64,
 }
 
-/// Bytes kept of each packet: the headers, those inside a tunnel included.
+/// Bytes kept of each packet: all headers, including those inside a tunnel.
 const SNAPLEN: i32 = 256;
 
-/// Captures. `witness` gives each thread what is to see its packets, when its handle is open.
+/// Captures. `witness` returns the callback for each thread's packets, once its handle is open.
 ///
 /// # Errors
-/// The library can't be loaded, or a handle not opened or read; those of `witness`.
+/// The library can't be loaded, or a handle can't be opened or read; or the error of `witness`.
 pub fn witnessed(
     task: &Task,
     witness: &mut dyn FnMut(&Handle) -> Result<Each>,

@@ -7,7 +7,7 @@ use fanpcap_config::settings::{OnEngine, Plan, Steal};
 
 use super::group;
 
-/// Longer values and origins are cut: a value may be a whole steering program.
+/// Longer values and origins are truncated: a value may be a whole steering program.
 const LONGEST: usize = 56;
 
 /// The whole text.
@@ -36,7 +36,7 @@ pub(super) fn page(told: &Overview) -> String {
     page
 }
 
-/// Writes one device, a line for each value.
+/// Writes one device, with one value a line.
 fn one(page: &mut String, device: &Entry) {
     let explained = &device.explained;
     page.push('\n');
@@ -88,7 +88,8 @@ fn one(page: &mut String, device: &Entry) {
     );
 }
 
-/// Writes what the host gets of a device on the XDP engine, and whether what it sends is captured.
+/// Writes which packets the host gets from a device on the XDP engine, and whether the packets that
+/// the host sends are captured.
 fn host(page: &mut String, on_xdp: &OnEngine) {
     let steal = on_xdp.steal.name();
     let gets = match on_xdp.steal {
@@ -124,7 +125,7 @@ fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
     let _ = writeln!(page, "{}", text.trim_end());
 }
 
-/// Writes all devices, a line for each.
+/// Writes all devices, one a line.
 fn table(page: &mut String, devices: &[Entry]) {
     let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head)

@@ -6,7 +6,7 @@ use fanpcap_gen::{Description, Families, Lengths, Transports};
 use super::options::Arguments;
 
 impl Arguments {
-    /// The number of loops, 0 for no end.
+    /// The number of loops; 0 means no limit.
     pub(super) fn loops(&self) -> u32 {
         let bounded = self.count.is_some() || self.seconds.is_some();
         let once = u32::from(self.replay.is_some() && !bounded);
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// The least number of flows in which a mix has each of its kinds.
+/// The least number of flows with which a mix contains each of its kinds.
 fn needed(families: Families, transports: Transports) -> u32 {
     match (families, transports) {
         (Families::Both, Transports::Both) => 4,

@@ -1,4 +1,4 @@
-//! What `fanpcap gen` says: a line a second, and the result.
+//! The output of `fanpcap gen`: a line a second, and the result.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -13,17 +13,16 @@ use super::Arguments;
 /// The result; its fields are those of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// The device.
     device: String,
     /// How frames were sent.
     way: Way,
-    /// Why not by live frames, if that was not asked for.
+    /// Why frames were not sent as live frames, if the user did not ask for that.
     instead: Option<String>,
-    /// Frames that were handed to the device.
+    /// Frames that were passed to the device.
     sent: u64,
-    /// Their bytes, without check sequences.
+    /// Bytes of these frames, without check sequences.
     bytes: u64,
-    /// Time from the first to the last.
+    /// Time from the first frame to the last.
     seconds: f64,
     /// CPU time of the sender, in seconds.
     cpu_seconds: f64,
@@ -31,24 +30,24 @@ pub(super) struct Report {
     pps: f64,
     /// Bits a second, of the frames alone.
     bits_per_second: f64,
-    /// What was asked for: a rate, or the times of the file.
+    /// The requested pace: a rate, or the times of the file.
     asked: Option<String>,
-    /// It was kept, to 1 %.
+    /// Whether the requested pace was kept, to 1 %.
     kept: bool,
-    /// Packets that left the device meanwhile, as it counts; nothing when it is gone.
+    /// Packets that left the device meanwhile, by its counters; `None` if the device is gone.
     device_sent: Option<u64>,
-    /// Packets that it dropped, as it counts.
+    /// Packets that the device dropped, by its counters.
     device_dropped: Option<u64>,
-    /// Frames that it counted as neither.
+    /// Frames that the device counted as neither.
     refused: Option<u64>,
     /// The other end of a veth pair.
     peer: Option<Peer>,
-    /// What is not as it should be with the file, if one was replayed.
+    /// The problems of the file, if one was replayed.
     file: Option<Faults>,
 }
 
 impl Report {
-    /// Puts it together.
+    /// Creates the report.
     pub(super) fn new(
         arguments: &Arguments,
         sender: &Sender,
@@ -84,12 +83,12 @@ impl Report {
         }
     }
 
-    /// Whether frames were lost on the way out.
+    /// Whether frames were lost while sending.
     pub(super) fn lost(&self) -> bool {
         self.refused.unwrap_or(0) + self.device_dropped.unwrap_or(0) > 0
     }
 
-    /// Prints it, as a line of JSON or as text.
+    /// Prints the report, as a line of JSON or as text.
     pub(super) fn print(&self, json: bool) -> Result<()> {
         let text = if json {
             format!("{}\n", serde_json::to_string(self)?)
@@ -98,14 +97,14 @@ impl Report {
         };
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // Nobody reads it.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.context("writing the result"),
         }
     }
 }
 
-/// A run that is so late at its end has not kept its times, in nanoseconds.
+/// Nanoseconds: a run that ends later than this has not kept its pace.
 const LATE: u64 = 10_000_000;
 
 /// The pace in words.
@@ -115,7 +114,7 @@ fn asked(arguments: &Arguments) -> Option<String> {
     rate.or(arguments.speed.map(times))
 }
 
-/// Says on standard error what is not as it should be with a file.
+/// Reports the problems of a file on standard error.
 pub(super) fn complain(path: &Path, faults: &Faults) {
     let path = path.display();
     let mut lines = Vec::new();
@@ -139,7 +138,7 @@ pub(super) fn complain(path: &Path, faults: &Faults) {
     }
 }
 
-/// Writes to standard error, if somebody is there.
+/// Writes to standard error, ignoring errors.
 fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -197,17 +196,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// A line each second, where somebody looks.
+/// Progress: a line each second, if wanted.
 #[derive(Debug)]
 pub(super) struct Progress {
     wanted: bool,
-    /// It is written over, as on a terminal.
+    /// Whether each line overwrites the last one, as on a terminal.
     over: bool,
     before: Sent,
 }
 
 impl Progress {
-    /// On a terminal, or where it is asked for.
+    /// Progress is shown on a terminal, or if `asked`.
     pub(super) fn new(asked: bool) -> Self {
         let over = io::stderr().is_terminal();
         Self {
@@ -217,7 +216,7 @@ impl Progress {
         }
     }
 
-    /// Says what was sent so far, and the rate since the last time.
+    /// Prints the number of frames sent so far, and the rate since the last call.
     pub(super) fn tell(&mut self, sent: &Sent) {
         let before = std::mem::replace(&mut self.before, *sent);
         if !self.wanted {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fanpcap_gen::Lengths;
 
-/// A duration from seconds.
 pub(super) fn duration(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds)
         .with_context(|| format!("--seconds {seconds}: that is no time"))
@@ -19,7 +18,7 @@ pub(super) fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A length, or a range of them.
+/// A length, or a range of lengths.
 pub(super) fn lengths(text: &str) -> Result<Lengths, String> {
     let number = |text: &str| text.trim().parse::<u16>();
     let wrong = |_| "write a length like 60, or a range like 60-1514".to_owned();

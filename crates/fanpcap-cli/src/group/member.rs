@@ -1,4 +1,4 @@
-//! Which member of a group somebody means.
+//! Finds the member of a group that the user names.
 
 use anyhow::{Result, bail};
 
@@ -18,11 +18,11 @@ pub(super) fn weighed(text: &str) -> Result<(String, u16), String> {
     }
 }
 
-/// The member that `which` means: its pid, `slot:N`, `socket:N`, its program, or its
-/// name (`PCAP_MEMBER`).
+/// The member that `which` names: by its pid, `slot:N`, `socket:N`, its program, or its name
+/// (`PCAP_MEMBER`).
 ///
 /// # Errors
-/// When it means none or several.
+/// `which` names no member, or several.
 pub(super) fn find<'a>(slots: &'a [Slot], which: &str) -> Result<&'a Slot> {
     let members: Vec<&Slot> = slots.iter().filter(|it| it.is_member).collect();
     let found: Vec<&Slot> = members

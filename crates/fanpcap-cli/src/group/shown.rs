@@ -1,5 +1,5 @@
-//! What `fanpcap group` shows, with the names that its JSON has: docs/group-json.md tells of each
-//! field.
+//! The output of `fanpcap group`, with the field names of its JSON. docs/group-json.md describes
+//! each field.
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
@@ -8,7 +8,7 @@ use fanpcap_linux::process::stat::Stat;
 use fanpcap_snapshot::{Offered, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
 
-/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
 const SCHEMA: u32 = 1;
 
 /// A group.
@@ -21,9 +21,9 @@ pub(super) struct Shown {
     pub(super) ifindex: u32,
     pub(super) group: u16,
     pub(super) mode: String,
-    /// Why the host may need the device's packets, while a member has it lose them.
+    /// Why the host may need the device's packets, if a member steals them.
     pub(super) stolen_from_host: Option<&'static str>,
-    /// Whether it has a table.
+    /// Whether the group has a table.
     pub(super) is_steered: bool,
     pub(super) members_total: usize,
     pub(super) placeholders_total: usize,
@@ -33,7 +33,7 @@ pub(super) struct Shown {
     pub(super) takeovers_total: Option<u64>,
     pub(super) last_moved_buckets: Option<u64>,
     pub(super) last_moved_seconds_ago: Option<f64>,
-    /// What is under way, in words.
+    /// The change under way, in words.
     pub(super) under_way: Option<String>,
     pub(super) gone: Option<Sums>,
     pub(super) ledger: Option<Offered>,
@@ -53,7 +53,7 @@ pub(super) struct Sums {
     pub(super) unknown_members_total: u64,
 }
 
-/// What the last round of a balanced group found.
+/// The result of a balanced group's last round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Rounds {
     pub(super) moves_live_flows: bool,
@@ -70,7 +70,7 @@ pub(super) struct Big {
     pub(super) packets_percent: f64,
 }
 
-/// A slot, or a member where there are no slots.
+/// A slot, or a member of a group without slots.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Slot {
     pub(super) slot: Option<u8>,
@@ -92,7 +92,7 @@ pub(super) struct Slot {
 }
 
 impl Shown {
-    /// Names the process that keeps the group's lock.
+    /// Names the process that holds the group's lock.
     pub(super) fn note_holder(&mut self, holder: &Stat) {
         let change = self
             .under_way
@@ -109,7 +109,7 @@ impl Shown {
         ));
     }
 
-    /// A group of a snapshot, which has one device, and its table's view.
+    /// Builds this from a snapshot with one device, and the view of the group's table.
     pub(super) fn of(snapshot: &Snapshot, group: u16, view: Option<&View>, now_ns: u64) -> Self {
         let is_in = |it: &&Socket| it.group.as_ref().is_some_and(|it| it.number == group);
         let sockets: Vec<&Socket> = snapshot.sockets.iter().filter(is_in).collect();
@@ -156,7 +156,7 @@ impl Shown {
 }
 
 impl Slot {
-    /// The member.
+    /// The member's identity.
     pub(super) fn id(&self) -> MemberId {
         MemberId::of_socket(self.socket)
     }
@@ -199,7 +199,7 @@ fn of_socket(socket: &Socket) -> Slot {
     }
 }
 
-/// A name's digest as it is shown.
+/// A name's digest as text.
 pub(super) fn digits(name: u64) -> String {
     format!("{name:016x}")
 }

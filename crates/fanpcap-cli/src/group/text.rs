@@ -1,4 +1,4 @@
-//! A group as a table for people.
+//! A group as a table for users.
 
 use fanpcap_config::report::harmless_text;
 use fanpcap_snapshot::Offered;
@@ -91,7 +91,7 @@ fn table(shown: &Shown) -> Vec<String> {
     let titles = TITLES.map(str::to_owned);
     let mut rows = vec![titles];
     rows.extend(shown.slots.iter().map(cells));
-    // A group without a table has nothing to say in most columns.
+    // Of a group without a table, most columns are empty.
     let is_used = |at: &usize| rows.iter().skip(1).any(|row| row[*at] != UNKNOWN);
     let columns: Vec<usize> = (0..TITLES.len()).filter(is_used).collect();
     let width = |at: &usize| rows.iter().map(|row| row[*at].chars().count()).max();
@@ -121,7 +121,7 @@ fn cells(slot: &Slot) -> [String; TITLES.len()] {
         number(slot.buckets),
         share.unwrap_or_else(|| UNKNOWN.to_owned()),
         number(slot.weight),
-        // Most groups have the default class alone, and no column for it.
+        // Most groups have only the default class, and no column for it.
         number(slot.class.filter(|&class| class != 0)),
         slot.state_seconds.map_or_else(|| UNKNOWN.to_owned(), age),
         slot.ring_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes),

@@ -101,7 +101,7 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     Ok(())
 }
 
-/// Writes what a group of the kernel's can't do.
+/// Writes what a group of the kernel can't do.
 fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
     let beyond = [
         (for_engine.copies(), "some packets go to several members"),

@@ -1,4 +1,5 @@
-//! A steering program on the command line: a file, a text, or the name of a mode that is one.
+//! A steering program on the command line: a file, a text, or the name of a mode that is a steering
+//! program.
 
 use std::path::PathBuf;
 

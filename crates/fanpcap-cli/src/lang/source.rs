@@ -27,12 +27,12 @@ impl Source {
         Ok(Source { name, text })
     }
 
-    /// The name: the file's.
+    /// The name: for a file, its path.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A text that is in no file.
+    /// A text that is not in a file.
     pub(super) fn new(name: &str, text: &str) -> Source {
         let [name, text] = [name, text].map(str::to_owned);
         Source { name, text }
@@ -43,7 +43,7 @@ impl Source {
         Source::new("--text", text)
     }
 
-    /// Compiles the text. An error has the line, the column and a caret.
+    /// Compiles the text. An error message has the line, the column and a caret.
     pub(super) fn tree(&self) -> Result<Tree> {
         tree(&self.text, &compile_expression).map_err(|error| self.wrong(&error))
     }
@@ -58,8 +58,8 @@ impl Source {
     }
 }
 
-/// Reads a text. Of a text that is too long, reads enough for the compiler to refuse it. The
-/// compiler reports where a text is not UTF-8, except in comments.
+/// Reads a text. If it is too long, reads just enough for the compiler to refuse it. The compiler
+/// reports where a text is not UTF-8, except in comments.
 fn read(from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(SOURCE_MAX).unwrap_or(u64::MAX);

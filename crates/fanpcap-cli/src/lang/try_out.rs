@@ -65,7 +65,7 @@ are read are in docs/steering.md.
 
 /// Runs `fanpcap lang try`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    // The one positional argument is the capture, unless the capture is what is missing.
+    // A single positional argument is the capture, even if the user meant the steering program.
     let given = arguments.capture.display();
     ensure!(
         !arguments.program.is_missing(),
@@ -122,8 +122,8 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
     ))
 }
 
-/// The frame as the kernel has it after receipt: the outermost tag is not in the frame but beside
-/// it (`skb_vlan_untag`).
+/// The frame as the kernel has it after receipt: the outermost tag is stored beside the frame
+/// (`skb_vlan_untag`).
 fn received(record: Record) -> (Vec<u8>, Option<Tag>) {
     let mut bytes = record.bytes;
     let Some(&[a, b, c, d, _, _]) = bytes.get(12..18).and_then(|it| it.first_chunk()) else {

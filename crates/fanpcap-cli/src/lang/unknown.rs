@@ -1,5 +1,5 @@
-//! Properties that a steering program reads and that a packet's bytes do not have. In capture files
-//! and test runs they have other values than live.
+//! Properties that a steering program reads but a packet's bytes do not contain. Capture files and
+//! test runs give them other values than live packets.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Writes a tree back in the language: the rest of a steering program after a part was taken out.
+//! Writes a tree back in the language: the rest of a steering program after a part was removed.
 
 mod steer;
 mod predicate;
@@ -7,7 +7,7 @@ use fanpcap_steer::ir::{Function, Header, Predicate, Tree};
 
 use predicate::Predicates;
 
-/// The text, a line for each function of the top sequence.
+/// The text, with one line for each function of the top sequence.
 pub(super) fn lines(program: &Tree) -> Vec<String> {
     let writer = Writer {
         predicates: Predicates::of(program),
@@ -26,7 +26,6 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// A function as an argument.
     fn argument(&self, function: &Function) -> String {
         let text = self.bare(function);
         if text.contains(' ') {
@@ -73,7 +72,7 @@ impl Writer<'_> {
     fn choice(&self, question: &Predicate, then: &Function, otherwise: &Function) -> String {
         let p = || self.predicates.argument(question);
         match (then, otherwise) {
-            // No predicate tests for `Header::Link` alone.
+            // No predicate tests only for `Header::Link`.
             (Function::Pass, Function::Drop) if *question == Predicate::Has(Header::Link) => {
                 "vlan_or_untagged".to_owned()
             }
@@ -151,7 +150,7 @@ mod tests {
         format!("{name}[{}]", parts.map(|part| inside(part)).join(";"))
     }
 
-    /// The written text compiles to an equal tree; only the numbers of sets and filters may differ.
+    /// The written text compiles to an equal tree. Only the numbers of sets and filters may differ.
     fn means_the_same(program: &Tree) {
         let again = compiled(&format!("main = do\n  {}", lines(program).join("\n  ")));
         assert_eq!(lines(&again), lines(program));

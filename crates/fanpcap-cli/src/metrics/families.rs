@@ -1,4 +1,4 @@
-//! The metrics, and their samples of a snapshot. An unknown figure has no sample.
+//! The metrics and their samples from a snapshot. An unknown figure has no sample.
 
 use fanpcap_group::view::Place;
 use fanpcap_linux::netlink::link::Counters;
@@ -139,7 +139,6 @@ fn program_counters(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// Age of the steering programs' counters.
 fn program_counters_age(snapshot: &Snapshot) -> Family {
     let age = |socket: &Socket| socket.program_counters_age(snapshot.at_ns);
     gauge(
@@ -150,8 +149,8 @@ fn program_counters_age(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// Labels that identify a member. They include the socket, as a process may have several members.
-/// `None` for sockets without a group or a process.
+/// Labels that identify a member. They include the socket, because a process may have several
+/// members. `None` for sockets without a group or a process.
 fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     let (group, process) = (socket.group.as_ref()?, socket.process.as_ref()?);
     let pid = process.pid.map(|pid| pid.to_string());
@@ -166,7 +165,8 @@ fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     Some(labels)
 }
 
-/// The labels include the index: a device may be named `any`, as is the entry for all devices.
+/// The labels include the index, because a device may have the name `any`, like the entry for all
+/// devices.
 fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     let mut devices = snapshot.devices.iter();
     let device = devices.find(|device| device.ifindex == ifindex);

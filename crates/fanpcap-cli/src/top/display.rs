@@ -13,11 +13,11 @@ use crossterm::{execute, queue};
 
 use super::table::{self, Kind, Row};
 
-/// Whether the terminal is to be restored. To do that twice would move the cursor back over what
-/// was printed in between.
+/// Whether the terminal must be restored. Restoring it twice would move the cursor back over text
+/// that was printed in between.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen. The terminal is restored when it is dropped, or when a thread panics.
+/// The screen. It restores the terminal when it is dropped, or when a thread panics.
 #[derive(Debug, Default)]
 pub(crate) struct Display {
     size: (u16, u16),
@@ -25,7 +25,7 @@ pub(crate) struct Display {
 }
 
 impl Display {
-    /// Takes the terminal.
+    /// Switches the terminal to the screen.
     ///
     /// # Errors
     /// The terminal can't be changed.
@@ -38,7 +38,7 @@ impl Display {
         terminal::enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         let display = Self::default();
-        // A terminal may take characters for wider than here: a row must not run into the next.
+        // A terminal may show characters wider than we compute. A row must not run into the next.
         execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(display)
     }
@@ -55,7 +55,7 @@ impl Display {
         terminal.flush()
     }
 
-    /// Has the next rows written in full: a terminal of another size may show anything.
+    /// From now on, all rows are outdated: a resized terminal may show anything.
     pub(crate) fn forget(&mut self) {
         self.shown.clear();
     }
@@ -76,7 +76,7 @@ impl Display {
             }
             let text = style(row.kind).apply(row.text.as_str());
             queue!(to, MoveTo(0, number), PrintStyledContent(text))?;
-            // After a full row, the cursor stands on its last letter.
+            // After a full row, the cursor is on its last letter.
             if table::width(&row.text) < usize::from(width) {
                 queue!(to, Clear(ClearType::UntilNewLine))?;
             }
@@ -92,10 +92,10 @@ impl Drop for Display {
     }
 }
 
-/// Restores the terminal, unless that was done.
+/// Restores the terminal, unless that is done already.
 pub(crate) fn restore() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // They fail if the terminal is gone.
+        // These calls fail if the terminal is gone.
         let _ = terminal::disable_raw_mode();
         let _ = execute!(io::stdout(), EnableLineWrap, LeaveAlternateScreen, Show);
     }
@@ -133,8 +133,8 @@ mod tests {
         String::from_utf8(written).unwrap()
     }
 
-    /// The sequences are those of ECMA-48: `H` places the cursor, `K` erases to the end of the row,
-    /// `m` is a style.
+    /// The escape sequences are defined in ECMA-48: `H` places the cursor, `K` erases to the end of
+    /// the row, `m` sets a style.
     #[test]
     fn only_changed_rows_are_written() {
         let mut display = Display::default();
@@ -150,7 +150,7 @@ mod tests {
         look[0].1 = "12:1";
         let second = written(&mut display, (5, 3), look);
         assert_eq!(second, "\u{1b}[1;1H12:1\u{1b}[K");
-        // The text is the same, the style is not.
+        // The same text with another style.
         look[2].0 = Kind::Dim;
         let third = written(&mut display, (5, 3), look);
         assert_eq!(third, "\u{1b}[3;1H\u{1b}[2mq\u{1b}[0m\u{1b}[K");

@@ -1,9 +1,9 @@
 //! Numbers in few characters: `812`, `12.3k`, `4.56M`.
 
-/// What stands for a figure that is unknown.
+/// Represents an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// A rate or a number, in six characters at most.
+/// A rate or a number, in at most six characters.
 pub(crate) fn short(figure: f64) -> String {
     if figure > 0.0 && figure < 9.95 && figure.fract() != 0.0 {
         return format!("{figure:.1}");
@@ -14,7 +14,7 @@ pub(crate) fn short(figure: f64) -> String {
     scaled(figure, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
 }
 
-/// A number of packets, in six characters at most.
+/// A number of packets, in at most six characters.
 #[allow(
     clippy::cast_precision_loss,
     reason = "three digits are shown of large numbers"
@@ -57,7 +57,7 @@ fn scaled(figure: f64, base: f64, units: &[&str]) -> String {
 fn scaled_with(mut figure: f64, base: f64, units: &[&str], between: &str) -> String {
     let mut units = units.iter().copied().peekable();
     let mut unit = units.next().unwrap_or_default();
-    // From here on three digits would be four.
+    // From here on, rounding to three digits would give four.
     while figure >= 999.5 {
         let Some(larger) = units.next() else { break };
         (figure, unit) = (figure / base, larger);

@@ -1,11 +1,12 @@
-//! The two lines above the table: where and when, and what the device receives and loses.
+//! The two lines above the table: time and place, and what the device receives and loses.
 
 use super::figure::{UNKNOWN, bits, count, short};
 use super::state::State;
 use super::table;
 use super::view::{Device, View};
 
-/// The first line: the user's choices, the time, the place. A narrow line drops the last of these.
+/// The first line: the user's choices, the time, the place. A narrow line leaves out the last
+/// parts.
 pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     let descending = state.sort.is_descending() != state.reverse;
     let filter = format!("filter {}", state.filter);
@@ -37,12 +38,12 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     table::cut(&parts.join("  "), width)
 }
 
-/// The second line: packets received and lost, for the device that loses most, else for the
+/// The second line: packets received and lost by the device that loses most, or else by the
 /// busiest.
 pub(crate) fn devices(view: &View, width: usize) -> String {
     let mut shown = view.devices.first();
     for device in view.devices.iter().skip(1) {
-        // A device without figures ranks below one that receives nothing.
+        // A device without figures ranks below a device that receives nothing.
         if shown.is_none_or(|other| rank(device) > rank(other)) {
             shown = Some(device);
         }

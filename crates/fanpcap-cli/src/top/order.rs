@@ -1,4 +1,4 @@
-//! Which groups and members the screen shows, in which order.
+//! Which groups and members the screen shows, and in which order.
 
 use std::cmp::Ordering;
 
@@ -27,7 +27,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// The name, as the option `--sort` takes it.
+    /// The name, as `--sort` accepts it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Column::Pps => "pps",
@@ -40,7 +40,6 @@ impl Column {
         }
     }
 
-    /// The next column, cyclically.
     pub(crate) fn next(self) -> Column {
         let all = Column::value_variants();
         let place = all.iter().position(|&column| column == self);
@@ -78,14 +77,14 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
     view
 }
 
-/// How the screen shows a member's class: the default class, which most groups have alone, is not
-/// shown.
+/// A member's class as the screen shows it. The default class is not shown: most groups have no
+/// other.
 pub(crate) fn class(member: &Member) -> String {
     let class = member.class.filter(|&class| class != 0);
     class.map_or_else(String::new, |class| format!(" class {class}"))
 }
 
-/// Name for a device's sockets outside any group.
+/// Name of the row for a device's sockets outside any group.
 pub(crate) const NO_GROUP: &str = "no group";
 
 fn is_named(member: &Member, text: &str) -> bool {
@@ -111,7 +110,7 @@ fn has(name: &str, text: &str) -> bool {
 }
 
 /// Sorts groups within their device and members within their group. Unknown values come last in
-/// either direction; equal ones keep the order of group numbers and sockets.
+/// both directions. Equal values keep the order of group numbers and sockets.
 pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
     let descending = column.is_descending() != reverse;
     for device in &mut view.devices {

@@ -11,7 +11,7 @@ use member::{History, Share};
 
 mod member;
 
-/// A sequence of looks, and the rates between them.
+/// A sequence of snapshots, and the rates between them.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     before: Option<Snapshot>,
@@ -19,7 +19,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// The view since the last look. The first view has totals and no rates.
+    /// The view since the last snapshot. The first view has totals but no rates.
     pub(crate) fn next(&mut self, after: Snapshot) -> View {
         let view = view(self.before.as_ref(), &after, &mut self.history);
         self.before = Some(after);
@@ -118,7 +118,7 @@ fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> 
     device
 }
 
-/// Adds what a group's table says of the gone and of the last change.
+/// Adds the members that are gone and the last change, from the group's table.
 fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
     let Some(view) = after.tables.get(&(ifindex, group.group)) else {
         return group;
@@ -183,24 +183,25 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
     }
 }
 
-/// Marks members that were read once, and then not for long, while others got packets. The time is
-/// long, because an application that gets no packets may wait by select(2), which its page does not
-/// show.
+/// Marks a member whose application has not looked for packets for [`LEFT_SECONDS`], while other
+/// members got packets. The time is long because an application without packets may wait in
+/// select(2), which its page does not show. A member that has never looked is marked earlier,
+/// elsewhere.
 fn mark_left(members: &mut [Member]) {
     let is_given = |member: &Member| member.packets_per_second > Some(0.0);
     let given = members.iter().filter(|member| is_given(member)).count();
     for member in members {
         let others = given - usize::from(is_given(member));
-        // Who owns no bucket gets nothing that could be lost.
+        // A member without buckets gets nothing, so it can't lose packets.
         let is_given = others > 0 && member.buckets != Some(0);
         member.is_unread |= is_given && member.unread_seconds >= Some(LEFT_SECONDS);
     }
 }
 
-/// Seconds after which a member that was read once counts as abandoned.
+/// Seconds after which a member that was read before counts as abandoned.
 const LEFT_SECONDS: f64 = 30.0;
 
-/// The highest rate divided by the mean. A single rate, or rates of 0, have no skew.
+/// The highest rate divided by the mean; `None` for a single rate, or if all rates are 0.
 fn skew(rates: &[f64]) -> Option<f64> {
     let total: f64 = rates.iter().sum();
     let highest = rates.iter().copied().fold(0.0, f64::max);
@@ -208,7 +209,7 @@ fn skew(rates: &[f64]) -> Option<f64> {
     (number > 1 && total > 0.0).then(|| rounded(highest * f64::from(number) / total))
 }
 
-/// The sum of each counter over the members that publish it.
+/// The sum of each counter over the members that publish counters.
 fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
     let known = members
         .iter()
@@ -223,7 +224,7 @@ fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
     })
 }
 
-/// Age of the oldest counters in these sums.
+/// Age of the oldest counters in this sum.
 fn program_counters_age(members: &[Member]) -> Option<f64> {
     let ages = members
         .iter()
@@ -238,7 +239,7 @@ fn sum<T: std::iter::Sum>(members: &[Member], figure: fn(&Member) -> Option<T>) 
     Some(known.sum())
 }
 
-/// A counter that decreased was reset: its rate is unknown.
+/// The rate of a counter. A counter that decreased was reset: then the rate is unknown.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a rate of 2^53 packets per second is out of reach"

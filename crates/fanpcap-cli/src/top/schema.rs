@@ -13,7 +13,7 @@ pub(crate) fn documented() -> BTreeMap<String, String> {
     documented_by(PAGE)
 }
 
-/// Documented types of any page.
+/// Documented types of any page of the documentation.
 pub(crate) fn documented_by(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|');
@@ -31,7 +31,7 @@ pub(crate) fn check(value: &Value) -> Result<(), String> {
     check_by(PAGE, value)
 }
 
-/// Compares a value with any page.
+/// Compares a value with any page of the documentation.
 pub(crate) fn check_by(page: &str, value: &Value) -> Result<(), String> {
     let documented = documented_by(page);
     walk(value, "", &mut |path, value| {

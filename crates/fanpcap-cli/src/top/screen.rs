@@ -12,7 +12,7 @@ use super::view::View;
 const KEYS: &str =
     "q quit  s sort  r reverse  / filter  space pause  ↑↓ scroll  c collapse  h help";
 
-/// Text before the keys while a filter hides rows.
+/// Text before the keys if a filter hides rows.
 const CLEAR: &str = "esc shows all  ";
 
 const HELP: &str = "\
@@ -40,8 +40,7 @@ unread   the application keeps a share and does not look for its packets
 s next column to sort by  r other way round  / filter by what rows are named
 esc no filter  space hold the view  c hide members  q quit  h back";
 
-/// The lines beside the rows that a screen of some height has: a low screen keeps its lines for
-/// rows.
+/// How many lines of a screen are not table rows. A low screen keeps most of its lines for rows.
 struct Lines {
     title: u16,
     devices: u16,
@@ -63,7 +62,7 @@ impl Lines {
     }
 }
 
-/// The rows of a screen that shows a view. A small screen cuts off the right and the bottom.
+/// The rows of a screen that shows a view. A small screen cuts off the right side and the bottom.
 pub(crate) fn draw(view: &View, state: &State, (width, height): (u16, u16)) -> Vec<Row> {
     let lines = Lines::of(height, state);
     let width = usize::from(width);
@@ -109,7 +108,7 @@ fn row(kind: Kind, text: &str) -> Row {
     Row { kind, text }
 }
 
-/// The last line: the keys, or the end of the filter that the user is typing.
+/// The last line: the keys, or the filter that the user is typing.
 fn footer(state: &State, width: usize) -> String {
     if state.typing.is_none() {
         let clear = if state.filter.is_empty() { "" } else { CLEAR };
@@ -136,7 +135,7 @@ pub(crate) fn rows(view: &View, state: &State, width: usize) -> Vec<Row> {
     table::rows(&view, width, state.collapsed)
 }
 
-/// Rows of the table that fit on a screen of this height.
+/// Number of table rows that fit on a screen of this height.
 pub(crate) fn room(height: u16, state: &State) -> usize {
     let lines = Lines::of(height, state);
     let others = lines.title + lines.devices + lines.head + lines.foot;

@@ -9,11 +9,10 @@ use super::order::Column;
 pub(crate) struct State {
     /// The requested device.
     pub(crate) device: Option<String>,
-    /// Sort column.
     pub(crate) sort: Column,
     /// Reverse order.
     pub(crate) reverse: bool,
-    /// Shows only what this text names.
+    /// Only rows that match this text are shown.
     pub(crate) filter: String,
     /// The previous filter, while the user types a new one.
     pub(crate) typing: Option<String>,
@@ -23,7 +22,7 @@ pub(crate) struct State {
     pub(crate) collapsed: bool,
     /// The help is shown.
     pub(crate) help: bool,
-    /// Rows scrolled off the top.
+    /// Number of rows scrolled off the top.
     pub(crate) scroll: usize,
     /// The user has quit.
     pub(crate) quit: bool,
@@ -92,5 +91,5 @@ impl State {
     }
 }
 
-/// Rows that PageUp and PageDown scroll.
+/// Number of rows that PageUp and PageDown scroll.
 const PAGE: usize = 10;

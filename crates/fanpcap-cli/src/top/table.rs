@@ -1,4 +1,5 @@
-//! The table of devices, groups and members as text: the columns that fit a width, and their cells.
+//! The table of devices, groups and members as text: the columns that fit into a width, and their
+//! cells.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::order::{self, NO_GROUP};
 use super::view::{Device, Group, Member, View};
 
-/// Kind of a row, which decides its style.
+/// The kind of a row. It decides the style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The first line of the screen.
@@ -18,15 +19,15 @@ pub(crate) enum Kind {
     Text,
     /// The heading.
     Head,
-    /// A device.
     Device,
-    /// A group, or the sockets in none.
+    /// A group, or the sockets outside any group.
     Group,
     /// The counters of a group's steering program, or its ledger.
     Counters,
     /// A member with figures.
     Member,
-    /// A device, group or member that loses packets now, or a member that no application reads.
+    /// A device, group or member that loses packets now, or a member that its application does not
+    /// read.
     Losing,
     /// A member without figures: foreign or stale.
     Dim,
@@ -37,7 +38,6 @@ pub(crate) enum Kind {
 pub(crate) struct Row {
     /// Kind of the row.
     pub(crate) kind: Kind,
-    /// Its text.
     pub(crate) text: String,
 }
 
@@ -57,7 +57,7 @@ struct Cells {
     age: String,
 }
 
-/// A column: title, width, least width of the table that shows the column, and its cell.
+/// A column: title, width, least table width at which it is shown, and its cell.
 struct Column {
     title: &'static str,
     width: usize,
@@ -65,8 +65,8 @@ struct Column {
     cell: fn(&Cells) -> &str,
 }
 
-/// From left to right, after the name. The name keeps at least 12 characters: columns are dropped
-/// first.
+/// The columns from left to right, after the name. Columns are left out before the name gets
+/// shorter than 12 characters.
 const COLUMNS: [Column; 11] = [
     column("CPU", 4, 72, |cells| &cells.cpu),
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
@@ -107,7 +107,7 @@ pub(crate) fn head(width: usize) -> Row {
     }
 }
 
-/// All rows below the heading; without the members if `collapsed`.
+/// All rows below the heading, without the members if `collapsed`.
 pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     let add = |rows: &mut Vec<Row>, kind: Kind, name: &str, cells: &Cells| {
@@ -149,7 +149,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     rows
 }
 
-/// Says that the host may need what it does not get.
+/// A row that says that the host may need the packets that are stolen from it.
 fn stolen(device: &Device, width: usize) -> Option<Row> {
     let why = device.stolen_from_host?;
     let text = format!(" stolen from the host, which may need its packets: {why}");
@@ -194,7 +194,7 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
     (!used.is_empty()).then(|| counters_row(&text, width))
 }
 
-/// What came to a group on XDP, and what of it is not in the members' rings.
+/// The packets that reached a group on XDP, and those that did not get into the members' rings.
 fn offered(group: &Group, width: usize) -> Option<Row> {
     let ledger = group.ledger.as_ref()?;
     let old = old(Some(ledger.seconds_ago));
@@ -210,7 +210,7 @@ fn offered(group: &Group, width: usize) -> Option<Row> {
     (ledger.offered_packets_total > 0).then(|| counters_row(&text, width))
 }
 
-/// Says of figures that are not of now how old they are.
+/// The age of figures, if they are too old to count as present.
 fn old(age: Option<f64>) -> String {
     let age = age.filter(|&age| age > STALE_SECONDS);
     age.map_or_else(String::new, |age| format!(" {age:.0} s ago:"))
@@ -262,7 +262,7 @@ fn device_cells(device: &Device) -> Cells {
 fn group_name(group: &Group) -> String {
     let (known, all) = (group.members_with_rates, group.members_total);
     let members = match group.members.len() {
-        // The mark stands in front, where it is not cut off.
+        // The mark comes first, so that it is not cut off.
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
@@ -291,7 +291,7 @@ fn group_cells(group: &Group) -> Cells {
     }
 }
 
-/// Members with their names. If a process has several members, the names include the sockets.
+/// Members with their names. If a process has several members, their names include the sockets.
 fn named(members: &[Member]) -> impl Iterator<Item = (String, &Member)> {
     let mut sockets: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for member in members {
@@ -339,7 +339,7 @@ fn member_cells(member: &Member) -> Cells {
     }
 }
 
-/// The part of the buckets that the member owns.
+/// The percentage of the buckets that the member owns.
 fn buckets(member: &Member) -> String {
     match (member.buckets_percent, member.weight) {
         (Some(_), Some(0)) => "drained".to_owned(),
@@ -347,7 +347,7 @@ fn buckets(member: &Member) -> String {
     }
 }
 
-/// The CPU that the process ran on last; with `=` if it may run on no other.
+/// The CPU on which the process last ran, with `=` if it may run on no other.
 fn cpu(member: &Member) -> String {
     let alone = |list: &String| list.bytes().all(|byte| byte.is_ascii_digit());
     match (&member.cpu_affinity, member.last_cpu) {
@@ -361,7 +361,7 @@ fn figure(figure: Option<f64>) -> String {
     or_unknown(figure.map(short))
 }
 
-/// A rate; marked if its window differs much from the interval.
+/// A rate, marked if its window differs much from the interval.
 fn rate(rate: Option<f64>, is_rough: bool) -> String {
     let mark = if is_rough { "~" } else { "" };
     or_unknown(rate.map(|rate| format!("{mark}{}", short(rate))))
@@ -381,7 +381,7 @@ fn or_unknown(text: Option<String>) -> String {
     text.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// A line of the name and of the columns that fit.
+/// A line of the name and the columns that fit.
 fn line(name: &str, width: usize, cell: impl Fn(&Column) -> String) -> String {
     let shown = || COLUMNS.iter().filter(|column| column.from <= width);
     let taken: usize = shown().map(|column| column.width + 1).sum();
@@ -400,12 +400,12 @@ fn blanks(text: &str, room: usize) -> String {
     " ".repeat(room.saturating_sub(width(text)))
 }
 
-/// Columns of the terminal that a text takes: some characters take two or none.
+/// The width of a text in terminal columns: some characters need two columns or none.
 pub(crate) fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// A text without control characters and characters that change the writing direction: names of
+/// A text without control characters and characters that change the writing direction. Names of
 /// processes and devices may contain them.
 fn clean(text: &str) -> String {
     let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
@@ -419,7 +419,7 @@ pub(crate) fn fit(text: &str, room: usize) -> String {
     text
 }
 
-/// A clean text of at most `room` columns, with a mark where it was cut.
+/// A clean text of at most `room` columns, with a mark if it was cut.
 pub(crate) fn cut(text: &str, room: usize) -> String {
     let mut text = clean(text);
     if width(&text) <= room {

@@ -1,5 +1,5 @@
-//! The terminal: looks, draws and reads keys until the user or a signal ends the command, then
-//! restores the terminal.
+//! The terminal: takes snapshots, draws and reads keys until the user or a signal ends the command,
+//! then restores the terminal.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -24,7 +24,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// Time for the loop to notice a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The view on the screen, and the time of its look.
+/// The view on the screen, and the time of the next snapshot.
 struct Look {
     rates: Rates,
     view: View,
@@ -48,8 +48,8 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
     show(display, source, interval, state, look)
 }
 
-/// Ends the process if a signal asked for its end and the loop does not return. crossterm's
-/// `event::poll` (0.28) reads a terminal that has hung up again and again and never returns.
+/// Ends the process if a signal asked for that but the loop does not return. crossterm's
+/// `event::poll` (0.28) reads forever from a terminal that has hung up, and never returns.
 fn end_if_stuck() {
     loop {
         thread::sleep(GLANCE);
@@ -99,8 +99,8 @@ fn show(
     }
 }
 
-/// Takes a look. A paused view stays on the screen; looks continue, so that the rates are of the
-/// last interval when the user resumes.
+/// Takes a snapshot. A paused view stays on the screen, but snapshots continue, so that the rates
+/// are those of the last interval when the user resumes.
 fn look_again(source: &mut Source, state: &State, look: &mut Look) -> Result<()> {
     let view = look.rates.next(source.take()?);
     if !state.paused {
@@ -114,7 +114,7 @@ fn press(key: KeyEvent, (width, height): (u16, u16), view: &View, state: &mut St
     state.press(key, rows.saturating_sub(screen::room(height, state)));
 }
 
-/// Columns of the terminal on standard output; `None` if standard output is no terminal.
+/// Columns of the terminal on standard output; `None` if standard output is not a terminal.
 pub(crate) fn width() -> Option<u16> {
     if !io::IsTerminal::is_terminal(&io::stdout()) {
         return None;

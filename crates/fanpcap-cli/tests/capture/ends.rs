@@ -1,4 +1,4 @@
-//! Ends that nobody planned, and ends that somebody insists on.
+//! Unplanned ends, and ends that the user insists on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,7 +37,7 @@ fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
     Wire::within(|wire| {
         let program = wire.plain("-i far --json -w /dev/full")?;
         let member = program.start(&wire.scratch)?;
-        // More than is held back before it is written.
+        // More packets than are buffered before a write.
         wire.send(&frames(19, 5000)?)?;
         let ended = member.wait()?;
         assert!(!ended.status.success(), "{}", ended.said);
@@ -53,7 +53,7 @@ fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
     .unwrap();
 }
 
-/// How long a program took to end after `signals`, half a second apart.
+/// How long a program takes to end after `signals`, sent half a second apart.
 fn ended_after(wire: &Wire, arguments: &str, signals: usize) -> Result<(Duration, Value)> {
     let member = wire.start(arguments)?;
     wire.send(&frames(22, 200)?)?;
@@ -74,7 +74,7 @@ fn a_long_timeout_is_not_waited_for_at_the_end() {
     Wire::within(|wire| {
         let (time, summary) = ended_after(wire, "--timeout 60000 --json", 1)?;
         assert!(time < Duration::from_secs(30), "{time:?}");
-        // What the kernel still held back is told.
+        // The packets that the kernel still held back are in the summary.
         let total = &summary["total"];
         let (captured, received) = (
             number(total, "captured"),
@@ -110,7 +110,7 @@ fn a_second_signal_ends_it_at_once() {
 #[ignore = "needs root: a network namespace"]
 fn it_ends_while_its_handles_are_opened() {
     Wire::within(|wire| {
-        // What it says before it opens the first of its 256 handles.
+        // The text that it prints before it opens the first of its 256 handles.
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "CPUs 0")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?);
         let arguments = "capture -i far --threads 256 -B 1M --cpus 0 --json";
@@ -136,7 +136,7 @@ fn rates_are_without_what_came_while_handles_were_opened() {
         let sending = AtomicBool::new(true);
         let frames = frames(23, 50)?;
         let ended = thread::scope(|scope| {
-            // 10000 packets a second at most, so that none is lost on a busy machine.
+            // At most 10000 packets a second, so that none is lost on a busy machine.
             let flow = scope.spawn(|| -> Result<()> {
                 while sending.load(Ordering::Relaxed) {
                     wire.send(&frames)?;
@@ -157,7 +157,8 @@ fn rates_are_without_what_came_while_handles_were_opened() {
         let captured = first["total"]["captured_per_second"].as_f64();
         let link = first["link"]["received_per_second"].as_f64();
         let (captured, link) = captured.zip(link).context("no rates")?;
-        // Seconds of threads and device begin apart. What came before is ten times that.
+        // The intervals of threads and device begin at different times, so these rates differ a
+        // little. The earlier packets would make the ratio about ten.
         assert!((0.5..2.0).contains(&(captured / link)), "{first}");
         Ok(())
     })

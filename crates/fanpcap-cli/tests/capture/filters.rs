@@ -1,4 +1,4 @@
-//! Filters: what they choose, and what came before they were set.
+//! Filters: which packets they select, and packets that came before the filter was set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +20,7 @@ fn a_filter_chooses_and_a_signal_brings_the_summary() {
         let expected = frames.iter().filter(is_udp).count();
         wire.send(&frames)?;
         let files = [0, 1].map(|thread| wire.scratch.file(&format!("{thread}.pcap")));
-        // What the program prints each second is for people here: captured is the second word.
+        // The lines printed each second are for users: captured is the second word.
         await_for("the total", LIMIT, || {
             let said = member.said()?;
             let mut totals = said
@@ -72,14 +72,15 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             sending.store(false, Ordering::Relaxed);
             flood.join().unwrap()?;
             let summary = super::summary(&ended?)?;
-            // Each thread has its filter at once, but some packets come in before.
+            // Each thread sets its filter immediately, but some packets arrive before.
             assert_eq!(summary["adds_up"], true, "{summary}");
             let total = &summary["total"];
             assert_eq!(number(total, "captured"), 0, "{summary}");
             let late = number(total, "filtered_late");
             let dropped = number(total, "dropped_by_kernel");
             assert_eq!(number(total, "received_by_filter"), late + dropped);
-            // Without filters it would be all. A thread may lose its CPU before it sets its own.
+            // Without filters it would be all packets. A thread may lose its CPU before it sets its
+            // filter.
             let received = number(&summary["link"], "received");
             assert!(late + dropped < received / 2, "{summary}");
             Ok(())
@@ -92,7 +93,7 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
 #[ignore = "needs root: a network namespace"]
 fn a_filter_that_the_kernel_can_not_run_is_no_disagreement() {
     Wire::within(|wire| {
-        // The kernel knows nothing of the cooked header that libpcap makes for the device any.
+        // The kernel does not see the cooked header that libpcap creates for the device any.
         let arguments = "capture -i any --json -q link[4] == 77";
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on any")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?)

@@ -23,7 +23,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// Runs `test` in a network namespace of its own.
+    /// Runs `test` in a separate network namespace.
     fn within(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
         netns::within_new(|| {
             test(&Wire {
@@ -42,7 +42,7 @@ impl Wire {
         Ok(program.args(arguments.split_whitespace()))
     }
 
-    /// The command, with these arguments and no others.
+    /// The command, with only these arguments.
     fn plain(&self, arguments: &str) -> Result<Program> {
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?);
@@ -57,7 +57,7 @@ impl Wire {
         Ok(Injector::open(self.veth.near)?.send_all(frames)?)
     }
 
-    /// What so many threads have written.
+    /// The captures that this many threads have written.
     fn captures(&self, threads: usize) -> Result<Vec<Capture>> {
         let file = |thread| self.scratch.file(&format!("{thread}.pcap"));
         (0..threads)
@@ -70,7 +70,7 @@ fn frames(seed: u64, count: u64) -> Result<Vec<Frame>> {
     traffic::frames(seed, &traffic::flows(seed, 100), 0..count)
 }
 
-/// The last JSON object of a kind that a program has printed.
+/// The last JSON object of this kind that a program has printed.
 fn last(said: &str, kind: &str) -> Option<Value> {
     let objects = said.lines().rev().filter(|line| line.starts_with('{'));
     let mut values = objects.filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -82,7 +82,7 @@ fn summary(ended: &Ended) -> Result<Value> {
     last(&ended.said, "summary").with_context(|| format!("no summary in:\n{}", ended.said))
 }
 
-/// Waits until an interval says that the kernel has counted so many packets for the threads.
+/// Waits until an interval reports that the kernel has counted this many packets for the threads.
 fn wait_for_received(member: &Member, packets: u64) -> Result<()> {
     await_for(&format!("{packets} packets received"), LIMIT, || {
         let interval = last(&member.said()?, "interval");
@@ -125,7 +125,7 @@ fn four_threads_share_a_flood_by_flow() {
         assert_eq!(number(&summary["link"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "members"), 4);
-        // Mode hash has none.
+        // Mode hash has no slots.
         assert!(summary["group"]["slots"].is_null(), "{summary}");
         Ok(())
     })
@@ -175,8 +175,8 @@ fn four_threads_share_a_flood_on_xdp() {
 #[ignore = "needs root: a network namespace"]
 fn what_the_rings_can_not_hold_is_counted() {
     Wire::within(|wire| {
-        // 60000 packets, of 200 bytes, at 50 microseconds each: more than rings and threads can
-        // take.
+        // 60000 packets of 200 bytes, each needing 50 microseconds: more than rings and threads can
+        // handle.
         let member = wire.start("--threads 4 -B 1M --work 50000 --json")?;
         let frames = frames(12, 60_000)?;
         wire.send(&frames)?;

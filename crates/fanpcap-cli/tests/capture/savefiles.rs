@@ -62,7 +62,7 @@ fn a_savefile_is_counted_filtered_and_copied() {
     assert_eq!(captured, tcp.packets.len() as u64);
 }
 
-/// A savefile of frames, a microsecond apart.
+/// Writes a savefile of frames with timestamps a microsecond apart.
 fn write(path: &Path, frames: &[Frame]) -> Result<()> {
     let mut writer = pcap_file::pcap::PcapWriter::new(std::fs::File::create(path)?)?;
     for (frame, microseconds) in frames.iter().zip(1..) {

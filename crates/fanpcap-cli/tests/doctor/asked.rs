@@ -1,4 +1,4 @@
-//! Asks doctor, and runs the command of a finding.
+//! Runs doctor, and the command of a finding.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -21,18 +21,17 @@ const PAGE: &str = include_str!("../../../../docs/doctor-json.md");
 /// The exit status of lost packets.
 const LOST: i32 = 3;
 
-/// A user's shell with the library, and with no settings but these.
+/// A user's shell with the library and with these settings only.
 pub(crate) struct Shell {
     variables: Vec<(String, String)>,
-    /// The command's.
+    /// The directory of the command.
     directory: PathBuf,
-    /// Run before each command.
+    /// A script that runs before each command.
     pub(crate) before: String,
-    /// What the doctor is asked.
+    /// Arguments for doctor.
     arguments: String,
 }
 
-/// A finding.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) effect: String,
@@ -41,7 +40,7 @@ pub(crate) struct Finding {
 }
 
 impl Shell {
-    /// One in which doctor is asked with these arguments.
+    /// A shell in which doctor is run with these arguments.
     pub(crate) fn new(arguments: &str) -> Result<Self> {
         let library = library_dir()?.display().to_string();
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -60,7 +59,8 @@ impl Shell {
         })
     }
 
-    /// Has the command where any user may run it: not each may enter the directory of the build.
+    /// Copies the command to where any user can run it: not every user can enter the build
+    /// directory.
     pub(crate) fn for_any_user(mut self, scratch: &Scratch) -> Result<Self> {
         self.directory = scratch.file("");
         fs::copy(COMMAND, self.directory.join("fanpcap"))?;
@@ -75,8 +75,8 @@ impl Shell {
         self
     }
 
-    /// Runs a script in mounts of its own, where sysfs shows this network namespace, and returns
-    /// its standard output and status.
+    /// Runs a script in a separate mount namespace, where sysfs shows this network namespace.
+    /// Returns its status and standard output.
     pub(crate) fn run(&self, script: &str) -> Result<(i32, String)> {
         let path = env::var("PATH").unwrap_or_default();
         let mut command = Command::new("unshare");
@@ -123,7 +123,7 @@ impl Shell {
             .collect())
     }
 
-    /// The finding of this name, after the command `first`.
+    /// The finding with this name, after the command `first`.
     pub(crate) fn find(&self, first: &str, name: &str) -> Result<Option<Finding>> {
         let told = self.ask(first)?;
         let text = |it: &Value, field: &str| it[field].as_str().unwrap_or_default().to_owned();
@@ -135,13 +135,14 @@ impl Shell {
         }))
     }
 
-    /// The finding of this name, which must be there.
+    /// The finding with this name, which must exist.
     pub(crate) fn found(&self, name: &str) -> Result<Finding> {
         let found = self.find("", name)?;
         found.with_context(|| format!("no finding {name}"))
     }
 
-    /// Asks for a finding, runs its command, and asks again in the same shell: it must be gone.
+    /// Finds a problem, runs its command, and runs doctor again in the same shell: the finding must
+    /// be gone.
     pub(crate) fn mend(&self, name: &str) -> Result<Finding> {
         let found = self.found(name)?;
         let left = self.find(&found.fix, name)?;

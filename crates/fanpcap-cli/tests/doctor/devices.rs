@@ -1,4 +1,4 @@
-//! Devices that get no packets, or on one CPU only.
+//! Devices that get no packets, or only on one CPU.
 
 use std::io::{self, Write};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::asked::{Shell, within};
 fn a_healthy_device_has_no_findings_that_lose() -> Result<()> {
     within(|_| {
         let names = Shell::new("fdr1")?.names()?;
-        // What is about the machine is not this test's.
+        // Findings on the machine are not the subject of this test.
         let of_machine = ["slow-clock", "no-jit", "powersave", "backlog", "apparmor"];
         let of_device: Vec<_> = names
             .iter()
@@ -93,7 +93,8 @@ fn a_foreign_xdp_program_is_found() -> Result<()> {
             found.fix.starts_with("ip link set dev fdr1 xdpdrv off "),
             "{found:?}"
         );
-        // Its application has attached it by a BPF link, which ends with that.
+        // The application attached the XDP program with a BPF link, which ends with the
+        // application.
         drop(link);
         await_for(
             "the XDP program to be gone",
@@ -121,7 +122,8 @@ fn segments_that_are_merged_are_found_and_left_alone() -> Result<()> {
                 "fanpcap tune fdr1 --apply    # this alone: ethtool -K fdr1 gro off"
             )
         );
-        // What was put back is found again, and what changes that alone does so.
+        // After it was put back, the problem is found again. The command that changes only this
+        // fixes it.
         shell.run("ethtool -K fdr1 gro on")?;
         let (_, alone) = found.fix.split_once("# this alone: ").context("a fix")?;
         let left = shell.find(alone, "merged-frames")?;
@@ -142,8 +144,8 @@ fn a_device_that_xdp_can_t_have_is_found_and_read_by_packet_sockets() -> Result<
     })
 }
 
-/// The longest packet that a member on XDP has of what the host sends to its peer, which came to
-/// the peer whole; `asked` is asked while the member captures.
+/// The longest packet that the host sends to its peer, as captured by a member on XDP. It reaches
+/// the peer whole. Calls `asked` while the member captures.
 fn longest_sent(
     hosts: &Hosts,
     scratch: &Scratch,
@@ -171,7 +173,7 @@ fn longest_sent(
     longest.context("nothing was captured")
 }
 
-/// The host sends by a bridge that has the captured device as its port.
+/// The host sends through a bridge that has the captured device as a port.
 #[test]
 #[ignore = "needs root: devices in a namespace"]
 fn long_packets_of_a_host_behind_a_bridge_are_found_and_cut() -> Result<()> {

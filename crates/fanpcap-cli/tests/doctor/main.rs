@@ -1,5 +1,4 @@
-//! `fanpcap doctor` in namespaces of its own: each seeded problem is found, and its command mends
-//! it.
+//! `fanpcap doctor` in separate namespaces: each seeded problem is found, and its command fixes it.
 #![forbid(unsafe_code)]
 
 mod asked;

@@ -1,4 +1,4 @@
-//! Users without capabilities, and programs with more than their user's.
+//! Users without capabilities, and programs with more privileges than their user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -47,7 +47,7 @@ fn limits_of_the_shell_are_found_and_raised() -> Result<()> {
     })
 }
 
-/// The command is run with another user's number, and as root, who needs no sudo.
+/// Runs the command with another user's ID, and as root, who needs no sudo.
 #[test]
 #[ignore = "needs root: another user"]
 fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
@@ -73,7 +73,7 @@ fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
     })
 }
 
-/// Root asks for a user, whose home has a config file.
+/// Root runs doctor for a user whose home has a config file.
 #[test]
 #[ignore = "needs root: another user, mounts"]
 fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
@@ -126,7 +126,7 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
     })
 }
 
-/// A program in the place of setpriv(1) tells what the user's doctor would have.
+/// A program in place of setpriv(1) reports what the user's doctor would have.
 #[test]
 #[ignore = "needs root: a namespace"]
 fn another_users_doctor_has_neither_secrets_nor_the_terminal() -> Result<()> {
@@ -169,7 +169,7 @@ fn a_privileged_program_is_found() -> Result<()> {
             (found.effect.as_str(), found.fix.as_str()),
             ("distorts", "fanpcap enable --system")
         );
-        // File capabilities say the same.
+        // File capabilities have the same effect.
         fs::set_permissions(&program, Permissions::from_mode(0o755))?;
         shell.run(&format!("setcap cap_net_raw=ep {}", program.display()))?;
         shell.found("privileged-program")?;

@@ -1,4 +1,5 @@
-//! Wrong settings, settings in vain, groups that can't be joined, and a library that nobody loads.
+//! Wrong settings, settings without effect, groups that can't be joined, and a library that no
+//! application loads.
 
 use anyhow::{Result, ensure};
 use fanpcap_testkit::Program;
@@ -104,7 +105,7 @@ fn pages_without_a_place_in_memory_get_one() -> Result<()> {
         let on_disk = on_disk.display();
         shell.before = format!("mount --bind {on_disk} /run && mount --bind {on_disk} /dev/shm");
         if shell.find("", "no-pages")?.is_none() {
-            // The temporary directory is in memory here.
+            // On this machine the temporary directory is in memory.
             return Ok(());
         }
         shell.mend("no-pages")?;

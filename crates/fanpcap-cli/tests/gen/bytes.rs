@@ -1,4 +1,4 @@
-//! What arrives is what was described or captured, byte for byte.
+//! The frames that arrive equal those that were described or captured, byte for byte.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -43,7 +43,7 @@ fn the_same_seed_sends_the_same_packets_by_both_ways() {
     .unwrap();
 }
 
-/// Says where they differ: all bytes of all frames would be long to read.
+/// Compares frame by frame: a dump of all bytes would be too long to read.
 fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
     assert_eq!(arrived.len(), sent.len());
     for (number, (arrived, sent)) in arrived.iter().zip(sent).enumerate() {
@@ -51,9 +51,9 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
     }
 }
 
-/// Every length from 60 to 1514, no two frames alike. All have one EtherType, a local experimental
-/// one: when the kernel receives several frames at once, those for nobody but a tap reach it after
-/// others (net/core/dev.c, `__netif_receive_skb_list_core`).
+/// Frames of every length from 60 to 1514, all different. All have the same EtherType, a local
+/// experimental one: when the kernel receives several frames at once, frames that only a tap takes
+/// reach it after others (net/core/dev.c, `__netif_receive_skb_list_core`).
 fn odd_frames() -> Vec<Vec<u8>> {
     (60..=1514_usize)
         .map(|len| {
@@ -120,7 +120,7 @@ fn a_replay_sends_a_captures_packets_byte_for_byte() {
         assert_same(&arrived, &frames);
         let moved = format!("--replay {} --loops 3 --flows-per-loop", pcap.display());
         let (arrived, _) = captured(&moved, &scratch)?;
-        // None of these is IP, so all stay as they are; what moves is checked without a device.
+        // None of these is IP, so none changes. Changes of addresses are tested without a device.
         assert_eq!(arrived.len(), 3 * frames.len());
         assert_same(&arrived[..frames.len()], &frames);
         Ok(())

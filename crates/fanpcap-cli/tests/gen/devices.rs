@@ -1,4 +1,4 @@
-//! Devices: which are refused, which go, and where their peers are.
+//! Devices: which are refused, which are removed, and where their peers are.
 
 use std::fs;
 use std::thread;
@@ -63,7 +63,8 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("-6 route add default dev {FAR}"))?;
         refused(FAR, "default route")?;
         ip("-6 route del default")?;
-        // In another table, by the second next hop, by another name.
+        // Refused for a route in another table, for the second next hop, and by an alternative
+        // name.
         ip(&format!(
             "route add default table 77 nexthop via 10.77.0.2 dev {NEAR}"
         ))?;
@@ -71,7 +72,7 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("link property add dev {NEAR} altname fpggother"))?;
         refused("fpggother", "default route")?;
         ip("route del default table 77")?;
-        // A device above the one that carries the route, or beside it, sends by the same one.
+        // A device above the route's device, or beside it, sends through the same device.
         ip(&format!("route add default via 10.77.0.2 dev {NEAR}"))?;
         for kind in ["macvlan mode bridge", "ipvlan", "vlan id 5", "macsec"] {
             if ip(&format!("link add link {NEAR} name fpggup up type {kind}")).is_ok() {
@@ -80,7 +81,7 @@ fn devices_that_others_depend_on_are_refused() {
             }
         }
         ip("route del default")?;
-        // Above it: a VLAN, where the kernel has them, and a bridge.
+        // Devices above it: a VLAN, if the kernel supports them, and a bridge.
         if ip(&format!(
             "link add link {NEAR} name fpggvlan up type vlan id 5"
         ))

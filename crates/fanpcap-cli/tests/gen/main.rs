@@ -1,4 +1,4 @@
-//! `fanpcap gen` on real devices: what is sent arrives, byte for byte, by both ways and at every
+//! `fanpcap gen` on real devices: sent frames arrive, byte for byte, in both ways and at every
 //! rate.
 #![forbid(unsafe_code)]
 #![expect(
@@ -41,7 +41,7 @@ const DROP: i32 = 1;
 
 const PASS: i32 = 2;
 
-/// A pair, whose far end gives every frame the verdict.
+/// A veth pair whose far end returns this verdict for every frame.
 fn pair(verdict: i32) -> Result<Attached> {
     Veth::new(NEAR, FAR, 1)?;
     let code = [Instruction::set(0, verdict), Instruction::exit()];
@@ -57,7 +57,7 @@ fn fanpcap_gen(arguments: &str) -> Result<Output> {
         .context("running fanpcap gen")
 }
 
-/// Its result as JSON; it must succeed.
+/// The command's result as JSON. The command must succeed.
 fn result(arguments: &str) -> Result<serde_json::Value> {
     let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ fn result(arguments: &str) -> Result<serde_json::Value> {
     serde_json::from_slice(&output.stdout).context("its JSON")
 }
 
-/// Its result when it must fail, as JSON, and what it says.
+/// The command's result as JSON, and its error message. The command must fail.
 fn failed(arguments: &str) -> Result<(serde_json::Value, String)> {
     let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -74,7 +74,7 @@ fn failed(arguments: &str) -> Result<(serde_json::Value, String)> {
     Ok((result, complaint))
 }
 
-/// The frames that arrive at the far end while it sends, in order, and its result.
+/// The frames that arrive at the far end while the command sends, in order, and its result.
 fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_json::Value)> {
     let file = scratch.new_file("arrived.pcap");
     let mut tcpdump = Command::new("tcpdump")
@@ -101,7 +101,7 @@ fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_j
     arrived
 }
 
-/// The packets of a file, as far as it has been written.
+/// The packets in a file, as far as it has been written.
 fn read(path: &Path) -> Result<Vec<Vec<u8>>> {
     let mut reader = PcapReader::new(File::open(path)?)?;
     let mut frames = Vec::new();
@@ -113,7 +113,7 @@ fn read(path: &Path) -> Result<Vec<Vec<u8>>> {
 
 const WAYS: [&str; 2] = ["--live", "--portable"];
 
-/// Whether it succeeds, and its result.
+/// Whether the command succeeds, and its result.
 fn outcome(arguments: &str) -> Result<(bool, serde_json::Value)> {
     let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
     let result = serde_json::from_slice(&output.stdout).context("its JSON")?;

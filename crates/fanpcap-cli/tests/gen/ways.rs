@@ -1,4 +1,4 @@
-//! Live frames, sendmmsg, and when the one gives way to the other.
+//! Live frames, sendmmsg(2), and the change from one to the other.
 
 use std::process::Command;
 use std::thread;
@@ -18,7 +18,7 @@ fn as_many_frames_arrive_as_a_rate_asks_for() {
         let _attached = pair(DROP)?;
         for rate in [10_000, 100_000, 1_000_000] {
             for more in ["--live", "--live --gaps poisson", "--portable"] {
-                // What the machine can't reach it can't show.
+                // Skip a rate that the machine can't reach.
                 if rate == 1_000_000 && more == "--portable" {
                     continue;
                 }
@@ -31,7 +31,8 @@ fn as_many_frames_arrive_as_a_rate_asks_for() {
                 assert_eq!(result["refused"], 0, "{result}");
             }
         }
-        // A time bounds the number: 100 ms at 10 kpps are 1000 frames, or less on a busy machine.
+        // The time limits the number: 100 ms at 10 kpps are at most 1000 frames, fewer on a busy
+        // machine.
         let result = result("--rate 10kpps --seconds 0.1 --live")?;
         let sent = result["sent"].as_u64().unwrap();
         assert!((1..=1000).contains(&sent), "{result}");
@@ -44,7 +45,7 @@ fn as_many_frames_arrive_as_a_rate_asks_for() {
 #[ignore = "needs root: namespaces, eBPF"]
 fn frames_that_are_refused_are_noticed() {
     netns::within_new(|| {
-        // Without a program at its far end a veth takes no live frames.
+        // Without an XDP program on its peer, a veth accepts no live frames.
         drop(pair(PASS)?);
         veth::offloads_off(FAR)?;
         let auto = result("--count 1000")?;
@@ -84,7 +85,7 @@ fn frames_for_a_peer_that_takes_them_go_live_and_all_arrive() {
     .unwrap();
 }
 
-/// Other traffic on the near end while `done` runs: so many short frames a second.
+/// Sends other traffic on the near end while `done` runs: `rate` short frames a second.
 fn among_others<T>(rate: u32, done: impl FnOnce() -> Result<T>) -> Result<T> {
     let arguments = format!("gen -i {NEAR} --portable --rate {rate} --len 60");
     let mut others = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
@@ -125,7 +126,7 @@ fn frames_that_are_refused_from_some_time_on_go_the_other_way() {
         let gone = thread::scope(|scope| {
             let before = veth::counters(FAR)?.received;
             let run = scope.spawn(|| outcome("--rate 100kpps --seconds 2"));
-            // More than it tries first.
+            // Wait for more frames than the sender tries first.
             let began = await_for("frames", LIMIT, || {
                 Ok((veth::counters(FAR)?.received > before + 20_000).then_some(()))
             });

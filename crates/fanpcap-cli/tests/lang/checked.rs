@@ -1,4 +1,4 @@
-//! `fanpcap lang check`: what is said of programs, and the exit status.
+//! `fanpcap lang check`: the messages on steering programs, and the exit status.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use fanpcap_testkit::Scratch;
 
-/// Checks this text as standard input.
+/// Checks this text, given on standard input.
 fn check(program: impl AsRef<[u8]>) -> io::Result<Output> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
         .args(["lang", "check", "-"])

@@ -4,12 +4,11 @@ use anyhow::{Result, ensure};
 
 use super::{complaint, lang, said};
 
-/// What it says of a program.
 fn explained(program: &str, more: &[&str]) -> Result<String> {
     said(&[&["explain", "-e", program], more].concat())
 }
 
-/// The lines that stand deeper, right behind the one with this beginning.
+/// The more indented lines directly after the line with this beginning.
 fn below<'t>(text: &'t str, begin: &str) -> Vec<&'t str> {
     let lines = text
         .lines()
@@ -110,7 +109,7 @@ fn cost_is_measured_where_programs_may_be_loaded() -> Result<()> {
     let measured = text
         .lines()
         .filter(|line| line.contains("ns for TCP over IPv4"));
-    // The group's program, the filter, at XDP, and without the kernel.
+    // The group's BPF program, the filter, the program on XDP, and the evaluator.
     assert_eq!(measured.count(), 4, "{text}");
     ensure!(text.contains(" verified"), "{text}");
     Ok(())

@@ -1,5 +1,5 @@
-//! `fanpcap lang try` against the kernel: a group on a device does with the same packets what was
-//! told.
+//! `fanpcap lang try` compared with the kernel: a group on a device does the same with the same
+//! packets.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -13,7 +13,7 @@ use super::{Capture, frames, per_member};
 
 const MEMBERS: u16 = 4;
 
-/// Packets of all kinds, some 3000: plain, tagged, in tunnels, in fragments of which some come
+/// About 3000 packets of all kinds: plain, tagged, in tunnels, and in fragments, some of which come
 /// late.
 fn mixed() -> Result<Vec<Vec<u8>>> {
     let plain = Description {
@@ -59,7 +59,8 @@ fn mixed() -> Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// What each thread of a group with this program captures of the frames, when so many are kept.
+/// How many of the frames each thread of a group with this program captures; `kept` is how many all
+/// threads keep.
 fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
     let (veth, scratch) = (Veth::new("near", "far", 1)?, Scratch::new()?);
     let member = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
@@ -92,7 +93,7 @@ fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
         .collect())
 }
 
-/// The last JSON that it has printed; null before the first.
+/// The last JSON object that the member has printed; null before the first.
 fn last(member: &Member) -> Result<Value> {
     let said = member.said()?;
     let mut lines = said.lines().rev().filter(|line| line.starts_with('{'));

@@ -1,5 +1,4 @@
-//! `fanpcap lang`: what is said of programs, and what they would do with capture files that are
-//! made here.
+//! `fanpcap lang`: reports on steering programs, and their results on generated capture files.
 #![forbid(unsafe_code)]
 
 mod checked;
@@ -18,14 +17,14 @@ use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use serde_json::Value;
 
-/// `fanpcap lang`, with these arguments.
+/// Runs `fanpcap lang` with these arguments.
 fn lang(arguments: &[&str]) -> Result<Output> {
     let command = env!("CARGO_BIN_EXE_fanpcap");
     let output = Command::new(command).arg("lang").args(arguments).output();
     output.context("running fanpcap lang")
 }
 
-/// What it says, when it succeeds.
+/// The output of a command that must succeed.
 fn said(arguments: &[&str]) -> Result<String> {
     let output = lang(arguments)?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -33,16 +32,16 @@ fn said(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What it complains about, when it fails.
+/// The error message of a command that must fail.
 fn complaint(arguments: &[&str]) -> Result<String> {
     let output = lang(arguments)?;
     ensure!(!output.status.success(), "{arguments:?} did not fail");
     Ok(String::from_utf8(output.stderr)?)
 }
 
-/// A capture file of frames, of each no more than so many bytes.
+/// A capture file of frames, each cut to `snaplen` bytes.
 struct Capture {
-    /// Where the file is, while this lives.
+    /// The file exists as long as this lives.
     _scratch: Scratch,
     path: PathBuf,
     frames: u64,
@@ -50,7 +49,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// Of these frames.
+    /// A capture of these frames.
     fn of<'f>(frames: impl IntoIterator<Item = &'f [u8]>, snaplen: usize) -> Result<Self> {
         let scratch = Scratch::new()?;
         let path = scratch.file("capture.pcap");
@@ -80,7 +79,7 @@ impl Capture {
         })
     }
 
-    /// Of what is described, once through.
+    /// A capture of a description's frames, each once.
     fn described(description: &Description) -> Result<Self> {
         let frames = frames(&description.pool()?);
         Self::of(frames.iter().map(Vec::as_slice), usize::MAX)
@@ -90,8 +89,8 @@ impl Capture {
         self.path.to_str().unwrap_or_default()
     }
 
-    /// Who would get what of it, as JSON: that the figures of members and of what is dropped add up
-    /// is made sure of.
+    /// The result of `try` on this capture, as JSON. Checks that the figures of members and of
+    /// dropped packets add up.
     fn tried(&self, program: &str, members: u16) -> Result<Value> {
         self.tried_as(&["-e", program], members)
     }
@@ -111,7 +110,7 @@ impl Capture {
     }
 }
 
-/// A figure of each member.
+/// One figure for each member.
 fn per_member(told: &Value, figure: &str) -> Vec<u64> {
     let members = told["members"].as_array();
     let figures = members

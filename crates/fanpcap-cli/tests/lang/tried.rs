@@ -1,4 +1,4 @@
-//! `fanpcap lang try`: who would get what.
+//! `fanpcap lang try`: which member would get which packets.
 
 use anyhow::{Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -19,7 +19,8 @@ fn answered() -> Description {
     }
 }
 
-/// All, split, with directions apart, seen in both directions; and whether it is symmetric.
+/// Numbers of flows: all, split, with directions apart, seen in both directions; and whether all
+/// are symmetric.
 fn flows(told: &Value) -> Value {
     let of = &told["flows"];
     json!([
@@ -48,7 +49,7 @@ fn what_goes_by_the_source_alone_is_not_symmetric() -> Result<()> {
     assert_eq!(told["flows"]["symmetric"], false);
     assert_eq!(told["flows"]["split"], 0);
     let apart = told["flows"]["apart"].as_u64().unwrap_or(0);
-    // Of two ends one in four comes to the same member.
+    // One in four flows has both ends at the same member.
     ensure!((150..=230).contains(&apart), "{told}");
     let example = &told["flows"]["examples"][0];
     ensure!(example["members"][0] != example["members"][1], "{example}");
@@ -78,7 +79,7 @@ fn what_is_filtered_out_is_dropped_and_counted() -> Result<()> {
     let capture = Capture::described(&answered())?;
     let program = "main = inc 7 >-> when is_tcp (inc 8) >-> udp >-> steer_to 6";
     let told = capture.tried(program, 4)?;
-    // One half is UDP, and 6 modulo 4 is 2.
+    // Half of the packets are UDP. With 4 members, `steer_to 6` selects member 2 (6 modulo 4).
     let half = capture.frames / 2;
     assert_eq!(per_member(&told, "packets"), [0, 0, half, 0]);
     assert_eq!(told["dropped"]["packets"], half);
@@ -109,7 +110,7 @@ fn what_no_kernel_group_does_is_done_and_told() -> Result<()> {
 
     let told = capture.tried("main = if is_tcp then classify 5 else double_steer_ip", 64)?;
     assert_eq!(told["classes"], json!({"5": capture.frames / 2}));
-    // Every source has its member, so the two directions of a flow meet at both.
+    // Each end of a flow has its member, and both members get both directions.
     assert_eq!(flows(&told), json!([128, 0, 0, 128, true]));
     Ok(())
 }
@@ -133,13 +134,13 @@ fn fragments_that_come_late_are_told() -> Result<()> {
     assert_eq!(told["datagrams"], expected(0));
     assert_eq!(flows(&told), json!([64, 0, 0, 0, null]));
 
-    // The first flow's first datagram comes with its second fragment first.
+    // Swap the first two fragments of the first flow's first datagram.
     frames.swap(0, 1);
     let told = tried(&frames)?;
     assert_eq!(told["datagrams"], expected(1));
     assert_eq!(told["flows"]["split"], 0);
 
-    // Without the first flow's other datagrams it is known to have left by nobody.
+    // Round robin splits every datagram.
     let told = Capture::of(frames.iter().map(Vec::as_slice), usize::MAX)?
         .tried("main = steer_rrobin", 8)?;
     assert_eq!(told["datagrams"]["split"], datagrams);
@@ -153,7 +154,7 @@ fn tags_are_where_the_kernel_has_them() -> Result<()> {
         ..Description::default()
     };
     let capture = Capture::described(&tagged)?;
-    // Without the tag there is IPv4's first byte.
+    // Without the tag, the byte at this offset is IPv4's first byte.
     let told = capture.tried("main = filter (has_vid 42) >-> steer_field 14 1", 4)?;
     assert_eq!(told["dropped"]["packets"], 0);
     let packets = per_member(&told, "packets");

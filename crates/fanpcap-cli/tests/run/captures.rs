@@ -1,4 +1,4 @@
-//! tcpdump in copies: what is captured, merged, lost and told.
+//! tcpdump in copies: captured, merged, lost and reported packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ pub(crate) fn frames(count: u64) -> Result<Vec<Frame>> {
     traffic::frames(7, &traffic::flows(7, 50), 0..count)
 }
 
-/// Each packet's number and how often it is there, of a pcapng whose stamps never go back.
+/// How often each packet number occurs in a pcapng whose timestamps never decrease.
 fn in_order(path: &Path) -> Result<BTreeMap<u64, usize>> {
     let mut reader = PcapNgReader::new(File::open(path)?)?;
     let (mut last, mut seen) = (Duration::ZERO, BTreeMap::new());
@@ -141,7 +141,8 @@ fn captures_on_standard_output_are_merged_too() {
     on_wire(|injector| {
         let running = Running::tcpdumps(&["--merge", "all.pcapng"], "-")?;
         injector.send_all(&frames(3000)?)?;
-        // The spools are written by whole buffers: the copies' counters tell what they have.
+        // The spools are written in whole buffers. The copies' counters show how many packets they
+        // have.
         wait_until_taken(3000)?;
         let ended = running.stop()?;
         ensure_each_once(&in_order(&ended.scratch.file("all.pcapng"))?, 3000)?;
@@ -174,7 +175,7 @@ fn captures_on_standard_output_without_merge_are_refused() {
     .unwrap();
 }
 
-/// Sends frames at a bounded rate until all are sent, and waits where it is told to.
+/// Sends frames at a limited rate until all are sent, and pauses while `hold` is set.
 fn send_slowly(injector: &Injector, frames: &[Frame], hold: &AtomicBool) -> Result<()> {
     for some in frames.chunks(20) {
         while hold.load(Ordering::SeqCst) {
@@ -190,7 +191,7 @@ fn send_slowly(injector: &Injector, frames: &[Frame], hold: &AtomicBool) -> Resu
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
     on_wire(|injector| {
-        // Under a steering program the other copy would read what the killed one leaves.
+        // With a steering program, the other copy would read the ring of the killed one.
         let options = ["--fanout", "hash", "--restart", "--merge", "all.pcapng"];
         let running = Running::tcpdumps(&options, "%i.pcap")?;
         let offered = 20_000;
@@ -201,12 +202,13 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             let sender = scope.spawn(|| send_slowly(injector, &frames, &hold));
             let result = (|| {
                 running.wait_for_packets(&["0.pcap"], 500)?;
-                // Stopped, it leaves something unread.
+                // While it is stopped, some packets stay unread.
                 member::signal(victim, "STOP")?;
                 let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
                 running.wait_for_packets(&["1.pcap"], before + 500)?;
                 member::signal(victim, "KILL")?;
-                // What comes at the very moment of joining is lost and told by nobody.
+                // Packets that come at the very moment of joining are lost, and no counter reports
+                // them.
                 hold.store(true, Ordering::SeqCst);
                 running.wait_until_says("0: tcpdump: listening", 2)?;
                 member::wait_for_members(GROUP, 2)
@@ -216,7 +218,7 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             result
         })?;
         ensure!(running.copy(1)? == other, "copy 1 was started again too");
-        // All that the living have been given is written.
+        // All packets that the living copies got are written.
         let received = |path: &str| Capture::count_so_far(&running.scratch.file(path));
         await_for("the rings to be empty", LIMIT, || {
             let seen = fanpcap_group::roster::entries()?;
@@ -265,7 +267,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/netns/c/daemon.c");
         library::compile_c(&source, &daemon)?;
         let daemon = daemon.to_str().context("a path")?;
-        // The second copy keeps the command going.
+        // The second copy keeps the command running.
         let script = format!(
             "if [ %i = 0 ]; then exec setsid --wait {daemon} {FAR} {GROUP} hash 100 >&2; else exec sleep 60; fi"
         );
@@ -278,7 +280,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
             let mut seen = roster::entries()?.into_iter().filter_map(|seen| seen.page);
             Ok(seen.next().map(|page| page.pid))
         })?;
-        // It is looked for every now and then.
+        // The command searches for it from time to time.
         thread::sleep(Duration::from_millis(500));
         member::signal(parent, "KILL")?;
         running.wait_until_says("copy 0 ended", 1)?;

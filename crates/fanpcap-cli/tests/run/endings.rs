@@ -1,5 +1,5 @@
-//! How all comes to its end: with a reader that does not read, by signals, and with what copies
-//! leave behind.
+//! How runs end: with a reader that does not read, by signals, and with processes that copies leave
+//! behind.
 
 use std::fs;
 use std::io::Read;
@@ -16,13 +16,13 @@ use fanpcap_testkit::{Veth, member, netns};
 
 use crate::{FAR, NEAR, Running};
 
-/// A shell script in copies, whose output goes to a pipe.
+/// Copies of a shell script, whose output goes to a pipe.
 fn piped(options: &[&str], text: &str) -> Running {
     let line = [options, &["-n", "2", "--", "sh", "-c", text]].concat();
     Running::start_by(&[], &line, Some(Stdio::piped())).expect("it starts")
 }
 
-/// The numbers in files that a script writes, when they are all there.
+/// The numbers in files that a script writes, once all files are complete.
 fn pids(running: &Running, names: &[&str]) -> Vec<u32> {
     let read = |name: &&str| {
         let text = fs::read_to_string(running.scratch.file(name)).ok()?;
@@ -34,7 +34,7 @@ fn pids(running: &Running, names: &[&str]) -> Vec<u32> {
     .expect("numbers of processes")
 }
 
-/// The state of a process as proc(5) has it; none when it is gone.
+/// The state of a process as in proc(5); `None` if the process is gone.
 fn state(pid: u32) -> Option<char> {
     let state = Stat::of(pid)?.state;
     (state != 'Z').then_some(state)
@@ -51,7 +51,7 @@ fn await_state(pid: u32, wanted: &[Option<char>]) {
 fn a_signal_ends_all_while_nobody_reads() {
     for (text, signals) in [
         ("exec yes", 1),
-        // It has something to print when it is told to end.
+        // The script prints text when it is told to end.
         (
             "trap 'seq 1 99999; exit 0' TERM; while :; do echo and so on; done",
             1,
@@ -96,7 +96,7 @@ fn the_second_interrupt_kills() {
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     pids(&running, &["pid"]);
     let begin = Instant::now();
-    // On a busy machine two may be taken for one.
+    // On a busy machine two signals may merge into one.
     for _ in 0..3 {
         running.signal("TERM").unwrap();
         thread::sleep(Duration::from_millis(500));
@@ -156,7 +156,7 @@ fn what_is_ignored_stays_ignored() {
 
 #[test]
 fn copies_are_suspended_and_go_on_with_the_command() {
-    // A shell that is in vfork(2) to start a program does not stop, so this one starts none.
+    // A shell in vfork(2) does not stop, so this shell starts no program.
     let text = "echo $$ >pid; exec sleep 600";
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     let copy = pids(&running, &["pid"])[0];
@@ -170,7 +170,7 @@ fn copies_are_suspended_and_go_on_with_the_command() {
     assert_eq!(running.wait().unwrap().status.code(), Some(143));
 }
 
-/// Leaves a process in its group and one in the background, both deaf to SIGTERM.
+/// Leaves a process in its group and one in the background. Both ignore SIGTERM.
 const LEAVES: &str = "trap '' TERM; sleep 600 & echo $! >group; setsid sh -c 'echo $$ >away; exec sleep 600' & \
     while [ ! -s away ]; do sleep 0.02; done;";
 
@@ -181,7 +181,7 @@ fn nothing_that_a_copy_started_outlives_it() {
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
     for &pid in left.iter().filter(|&&pid| state(pid).is_some()) {
-        // It is killed, but has not had the processor since.
+        // It has been killed, but has not run since.
         assert!(ended.said().contains("can't be ended"), "{}", ended.said());
         await_state(pid, &[None]);
     }
@@ -222,7 +222,7 @@ fn channels_are_as_before_when_copies_have_dropped_their_privileges() -> Result<
         Veth::new(NEAR, FAR, 4)?;
         let rx = || anyhow::Ok(channels::read(&Device::open(FAR)?)?.rx);
         let variable = ["env", "PCAP_CHANNEL_run_b=2"];
-        // By name it would make /dev/null nobody's.
+        // With `-w /dev/null`, tcpdump -Z would make nobody the owner of /dev/null.
         let tcpdump = format!("exec tcpdump -Z nobody -i {FAR} -w - >/dev/null");
         let line = ["-n", "2", "--cpus", "none", "--", "sh", "-c", &tcpdump];
         let running = Running::start_by(&variable, &line, None)?;

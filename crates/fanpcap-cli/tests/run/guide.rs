@@ -1,5 +1,5 @@
-//! Each row of the guide's table of applications, as it is written there: with nothing else set, on
-//! a device that is named eth0, with conversations between two hosts.
+//! Each row of the guide's table of applications, exactly as written there: without other settings,
+//! on a device named eth0, with conversations between two hosts.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -17,11 +17,11 @@ use fanpcap_testkit::{Capture, Scratch, member, netns};
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 const DEVICE: &str = "eth0";
 
-/// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
+/// Number of conversations of each kind: TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
 /// dumpcap opens a device twice, and members look for packets after they have joined. No program
-/// tells when it has read all: a block timeout of a second, and some.
+/// reports when it has read everything, so this is a block timeout of a second and some more.
 const GRACE: Duration = Duration::from_millis(2500);
 
 /// A row of the table.
@@ -30,7 +30,7 @@ struct Row {
     command: &'static str,
 }
 
-/// The rows with a command that begins copies.
+/// The rows with a command that starts copies.
 fn rows() -> Vec<Row> {
     let (_, section) = GUIDE
         .split_once("\n## Applications\n")
@@ -83,7 +83,7 @@ impl Row {
             .args(["-c", &format!("command -v {name}")])
             .output();
         let found = found.is_ok_and(|found| found.status.success());
-        // What it reads is no part of the row.
+        // The file that the program reads is not part of the row.
         let needs = self.command.split(' ').find(|word| word.ends_with(".conf"));
         match needs {
             _ if !found => Some(format!("no {name} here")),
@@ -92,14 +92,14 @@ impl Row {
         }
     }
 
-    /// Whether the program opens with a time-out of 0: it gets packets by whole blocks, and no
-    /// count says which of those that fill blocks it has had.
+    /// Whether the program opens its handle with a timeout of 0. Then it gets packets in whole
+    /// blocks, and no count tells how many it got of the blocks being filled.
     fn reads_blocks(&self) -> bool {
         self.program() == "softflowd"
     }
 
-    /// The exit status after an interrupt, on any libpcap: softflowd in the foreground leaves it to
-    /// the kernel, pmacctd's parent misses its child, which was interrupted too, and ngrep has
+    /// The exit status after an interrupt, with any libpcap. softflowd in the foreground leaves it
+    /// to the kernel, pmacctd's parent misses its child that was interrupted too, and ngrep has
     /// found no packet with the word.
     fn status(&self) -> i32 {
         match self.program() {
@@ -109,7 +109,7 @@ impl Row {
         }
     }
 
-    /// Runs it while the hosts talk, and ends it as Ctrl-C does. What was captured.
+    /// Runs the row while the hosts talk, and ends it as Ctrl-C does. Returns what was captured.
     fn run(&self) -> Result<String> {
         let (scratch, hosts) = (Scratch::new()?, Hosts::on(DEVICE)?);
         let mut shell = self.start(&scratch)?;
@@ -139,7 +139,7 @@ impl Row {
         }
         let taken = taken(&said())?;
         let is_all = match self.program() {
-            // Its own filter takes TCP alone.
+            // p0f's own filter selects only TCP.
             "p0f" => taken > 0,
             _ if self.reads_blocks() => taken > offered,
             _ => taken == offered,
@@ -157,15 +157,15 @@ impl Row {
         ))
     }
 
-    /// Starts the command in a directory of its own, where a shell finds `fanpcap`.
+    /// Starts the command in a separate directory, where a shell finds `fanpcap`.
     fn start(&self, scratch: &Scratch) -> Result<Child> {
-        // Beside it, the command finds the library that is staged.
+        // The command finds the staged library next to itself.
         library_dir()?;
         let bin = Path::new(env!("CARGO_BIN_EXE_fanpcap"))
             .parent()
             .context("its directory")?;
         let path = std::env::var("PATH").unwrap_or_default();
-        // A collector need not be there: nobody answers datagrams of flows.
+        // The collector need not exist: nothing answers datagrams of flows.
         let line = self.command.replace("COLLECTOR", "127.0.0.1");
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]).current_dir(scratch.file(""));
@@ -179,8 +179,8 @@ impl Row {
         shell.spawn().context(line)
     }
 
-    /// What the program has written, where it can be counted: packets; or conversations and how
-    /// many these must be.
+    /// The program's output, if it can be counted: a number of packets, or a number of
+    /// conversations and the expected number.
     fn count(&self, directory: &Path) -> Result<Option<(usize, Option<usize>)>> {
         let stdout = fs::read_to_string(directory.join("stdout"))?;
         let read = |line: &str| answer(directory, line);
@@ -190,7 +190,7 @@ impl Row {
                 let told = read("capinfos -rTc all.pcapng")?;
                 told.split_whitespace().last().context("a count")?.parse()?
             }
-            // A line for each packet, behind the copy's number.
+            // One line for each packet, after the copy's number.
             "tshark" => stdout
                 .lines()
                 .filter(|it| it.contains(" \u{2192} "))
@@ -201,13 +201,13 @@ impl Row {
                 let is_of_flow = |line: &&str| line.contains("tcp") || line.contains("udp");
                 sum(told.lines().filter(is_of_flow), 1)
             }
-            // Conversations by TCP over IPv4 and IPv6.
+            // TCP conversations over IPv4 and IPv6.
             "p0f" => {
                 let told = read("cat p0f.0.log p0f.1.log")?;
                 let begun = told.lines().filter(|it| it.contains("mod=syn|"));
                 return Ok(Some((begun.count(), Some(2 * EACH))));
             }
-            // A file for each direction of these.
+            // One file for each direction of these.
             "tcpflow" => {
                 let files = read("ls 0 1")?;
                 let files = files.lines().filter(|it| it.contains('-'));
@@ -219,7 +219,7 @@ impl Row {
     }
 }
 
-/// The sum of a column, in rows that have a number there.
+/// The sum of a column, over rows that have a number there.
 fn sum<'a>(lines: impl Iterator<Item = &'a str>, column: usize) -> usize {
     let number = |line: &str| line.split_whitespace().nth(column)?.parse::<usize>().ok();
     lines.filter_map(number).sum()
@@ -236,7 +236,7 @@ fn answer(directory: &Path, line: &str) -> Result<String> {
     Ok(String::from_utf8(done.stdout)?)
 }
 
-/// What the summary says that all copies took.
+/// The number of packets that all copies took, from the summary.
 fn taken(said: &str) -> Result<usize> {
     let line = said
         .lines()
@@ -246,7 +246,8 @@ fn taken(said: &str) -> Result<usize> {
     Ok(figures.context(line.to_owned())?.parse()?)
 }
 
-/// The process of `fanpcap run`: the shell, which has become it, or the shell's child.
+/// The process of `fanpcap run`: the shell itself, if it has executed the command, or the shell's
+/// child.
 fn command(shell: &Child) -> Result<u32> {
     let pid = shell.id();
     let is_it = |pid: &u32| {

@@ -1,6 +1,6 @@
-//! The ledger of copies that are killed all the time: what the device received is delivered, lost
-//! by name, or within the bound that is told. `make ledger RUNS=10` does it ten times for each
-//! mode, with more kills.
+//! The ledger of copies that are killed repeatedly. Each packet that the device received is
+//! delivered, reported as lost, or within the reported bound. `make ledger RUNS=10` does this ten
+//! times for each mode, with more kills.
 
 use std::env;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use crate::{FAR, GROUP, NEAR, Running};
 pub(crate) const COPIES: usize = 4;
 pub(crate) const RATE: &str = "200kpps";
 
-/// Packets of the one sender that the device has counted and that are on their way to the sockets,
-/// whenever counters are compared.
+/// Packets from the single sender that the device has counted but that have not reached the sockets
+/// yet when counters are compared.
 const IN_FLIGHT: u64 = 1;
 
-/// The same on XDP: veth counts packets after a poll of up to this many (veth.c,
-/// `veth_xdp_rcv()`), and the engine counts each before that.
+/// The same on XDP: veth counts packets after a poll of up to this many (veth.c, `veth_xdp_rcv()`),
+/// but the engine counts each packet before that.
 const IN_POLL: u64 = 64;
 
 #[test]
@@ -48,13 +48,13 @@ fn what_killed_copies_lose_is_told_within_the_bound_of_their_joins() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// How many runs `make ledger` wants.
+/// The number of runs for `make ledger`.
 pub(crate) fn ledger_runs() -> Option<u64> {
     let runs = env::var("FANPCAP_LEDGER_RUNS").ok();
     runs.map(|runs| runs.parse().expect("a number of runs"))
 }
 
-/// One run; what came of it in one line.
+/// One run. Returns its result in one line.
 fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let (group, copies) = (GROUP.to_string(), COPIES.to_string());
@@ -140,7 +140,7 @@ pub(crate) fn counted() -> Result<u64> {
     Ok(counters.received + counters.sent)
 }
 
-/// Traffic until it is dropped or ended, or for the longest run's time.
+/// Traffic until it is dropped or ended, at most for the time of the longest run.
 pub(crate) struct Traffic(Child);
 
 impl Traffic {
@@ -163,7 +163,7 @@ impl Traffic {
         Ok(Self(command.args(line).stdout(Stdio::null()).spawn()?))
     }
 
-    /// Ends it, and waits until what it sent has reached the sockets.
+    /// Ends the traffic, and waits until the sent packets have reached the sockets.
     pub(crate) fn end(mut self) -> Result<()> {
         member::signal(self.0.id(), "INT")?;
         self.0.wait()?;
@@ -179,7 +179,7 @@ impl Drop for Traffic {
     }
 }
 
-/// Kills so many copies: some that capture, some as they start, and once all together.
+/// Kills `kills` copies: some while they capture, some as they start, and once all together.
 pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut killed = Vec::new();
@@ -194,7 +194,7 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
         copies.retain(|pid| !killed.contains(pid));
         let all = killed.len() == kills / 2;
         let count = if all { copies.len() } else { 1 };
-        // The youngest has the highest number, but for numbers that begin again.
+        // The youngest process has the highest number, unless process numbers have wrapped.
         copies.reverse();
         if !young {
             let len = copies.len().max(1) as u64;
@@ -208,7 +208,7 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
     Ok(())
 }
 
-/// Waits for a copy that comes back, not long: perhaps all are there.
+/// Waits briefly for a copy to come back: perhaps all are there already.
 fn await_start(running: &Running, killed: &[u32]) -> Result<()> {
     let is_there = |pid: &&u32| !killed.contains(pid);
     let before = copies(running)?.iter().filter(is_there).count();
@@ -238,8 +238,8 @@ pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
     await_for("a copy", LIMIT, find)
 }
 
-/// A copy that is killed between the kernel's clearing of its counters and their noting takes that
-/// reading with it. The bound has it.
+/// The kernel clears its counters when it reports them. A copy that is killed before it notes them
+/// loses that reading. The bound includes it.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
@@ -268,8 +268,8 @@ fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
     .unwrap();
 }
 
-/// A copy that is killed as it joins is bound to the device and not in the group: what its socket
-/// refuses was another copy's.
+/// A copy that is killed as it joins is bound to the device but not in the group. The packets that
+/// its socket refuses were given to another copy.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
@@ -282,7 +282,8 @@ fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// While no copy was there, one came and died as it joined: nobody was there until the next came.
+/// While no copy was there, one came and died as it joined. The absence goes on until the next
+/// copy.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
@@ -297,7 +298,7 @@ fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// dumpcap tries a handle on each device. The group is another device's and refuses these.
+/// dumpcap tries a handle on each device. The group is on another device and refuses these handles.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
@@ -319,7 +320,7 @@ fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
     .unwrap();
 }
 
-/// The row of a run of `line` in a shell, where something happens in the middle of traffic.
+/// The report of a run of `line` in a shell; `happens` runs in the middle of the traffic.
 pub(crate) fn in_traffic(
     options: &[&str],
     line: &str,
@@ -357,7 +358,7 @@ pub(crate) fn in_traffic(
     row.expect("a run")
 }
 
-/// Compiles what is preloaded into tcpdump.
+/// Compiles an object that is preloaded into tcpdump.
 fn preloaded(scratch: &Scratch, name: &str) -> Result<String> {
     let source = format!("{}/tests/run/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let object = scratch.file(&format!("{name}.so"));

@@ -1,5 +1,5 @@
-//! `fanpcap run` as people use it: on a wire of their own, with tcpdump, and with programs that
-//! never capture.
+//! `fanpcap run` as users run it: on a separate wire, with tcpdump, and with programs that never
+//! capture.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -29,13 +29,13 @@ const NEAR: &str = "run-a";
 const FAR: &str = "run-b";
 const GROUP: u16 = 4711;
 
-/// The command at work in a directory of its own.
+/// The running command, in a separate directory.
 struct Running {
     scratch: Scratch,
     process: Child,
 }
 
-/// What it left.
+/// What the command left behind.
 struct Ended {
     scratch: Scratch,
     status: ExitStatus,
@@ -48,7 +48,7 @@ impl Running {
         Self::start_by(&[], &[options, &line, command].concat(), None)
     }
 
-    /// Starts `THROUGH fanpcap run LINE`, its standard output in a file unless it is given.
+    /// Starts `THROUGH fanpcap run LINE`. Standard output goes to a file unless `stdout` is given.
     fn start_by(through: &[&str], line: &[&str], stdout: Option<Stdio>) -> Result<Self> {
         let scratch = Scratch::new()?;
         let own = env!("CARGO_BIN_EXE_fanpcap");
@@ -66,7 +66,7 @@ impl Running {
         Ok(Self { scratch, process })
     }
 
-    /// Starts two tcpdump, which write what `write` says, and waits until both capture.
+    /// Starts two tcpdump that write to `write`, and waits until both capture.
     fn tcpdumps(options: &[&str], write: &str) -> Result<Self> {
         let group = GROUP.to_string();
         let options = [&["-n", "2", "--group", &group, "--cpus", "none"], options].concat();
@@ -161,7 +161,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its copies end with it.
+        // The copies end with the command.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -182,7 +182,7 @@ impl Ended {
     }
 }
 
-/// What programs that never capture find in the place of our library where it is not staged.
+/// A stand-in for our library, if that is not staged, for programs that never capture.
 fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
     let directory = scratch.file("lib");
     fs::create_dir(&directory)?;
@@ -195,7 +195,7 @@ fn said(scratch: &Scratch) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What the command prints.
+/// The command's output.
 fn printed(words: &[&str]) -> Result<String> {
     let done = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
         .args(words)

@@ -1,5 +1,5 @@
-//! The copies' members: those that live for a moment, many, foreign ones, and those of a command
-//! that is killed.
+//! The copies' members: short-lived, many, and foreign members, and those of a command that is
+//! killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use fanpcap_testkit::{Capture, member};
 use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::{FAR, GROUP, Running};
 
-/// One copy, which has a handle all the time and others for a moment each.
+/// One copy has a handle all the time, and other handles for a moment each.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn figures_never_leave_out_handles_that_live_for_a_moment() {
@@ -38,7 +38,7 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
         ensure!(short == 8, "{short}");
         let taken = &summary["total"]["taken"];
         match taken.as_u64() {
-            // What was not seen in time is within the bound.
+            // Packets that were not seen in time are within the bound.
             Some(taken) => {
                 let bound = summary["total"]["uncounted_at_most"].as_u64();
                 ensure!(taken + bound.unwrap_or(0) >= written("0.pcap") + short, "{summary:#}");
@@ -55,7 +55,7 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
     .unwrap();
 }
 
-/// Nobody reads its ring, and the counters of the engine go with it.
+/// No other member reads its ring, and the engine's counters are freed with it.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_the_last_copy_on_xdp_leaves_when_it_is_killed_is_within_the_bound() {
@@ -103,7 +103,8 @@ fn a_foreign_member_of_the_group_is_told() {
     .unwrap();
 }
 
-/// The kernel makes each member wait for tens of milliseconds: they wait together.
+/// The kernel makes each member wait for tens of milliseconds. The members must wait at the same
+/// time.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn many_members_are_settled_at_once() {
@@ -192,11 +193,11 @@ fn a_copy_that_was_a_member_for_a_while_has_joined() {
             "-n", "1", "--group", &group, "--cpus", "none", "--merge", "all.pcap",
         ];
         let running = Running::start(&options, &["sh", "-c", &text])?;
-        // Who is in the group rejects packets for a while yet.
+        // A member that is in the group still rejects packets for a while.
         running.wait_until_says("tcpdump: listening", 1)?;
         injector.send_all(&frames(10)?)?;
         member::wait_for_members(GROUP, 0)?;
-        // Copies are looked at when they are three seconds old.
+        // Copies are examined when they are three seconds old.
         std::thread::sleep(Duration::from_secs(4));
         let said = running.said();
         ensure!(!said.contains("has not joined"), "{said}");

@@ -1,4 +1,4 @@
-//! Merged captures of copies that are killed all the time. `make ledger RUNS=10` does each ten
+//! Merged captures of copies that are killed repeatedly. `make ledger RUNS=10` does each test ten
 //! times, with more kills.
 
 use std::thread;
@@ -14,11 +14,11 @@ use serde_json::Value;
 use crate::ledger::{COPIES, RATE, Traffic, copies, counted, kill_copies, ledger_runs};
 use crate::{FAR, GROUP, NEAR, Running, printed};
 
-/// A merge of millions of packets takes its time where it is not optimized.
+/// Without optimization, a merge of millions of packets takes long.
 const MERGED_WITHIN: Duration = Duration::from_secs(120);
 
-/// In a group with a steering program a copy that comes back, or another, reads what a killed one
-/// has left in its ring. Each packet of the device is in the merged capture, or it is named.
+/// In a group with a steering program, a restarted copy or another copy reads the ring of a killed
+/// copy. Each packet of the device is in the merged capture or reported as lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_merged_capture_and_the_named_losses_are_all_that_came() {
@@ -31,13 +31,14 @@ fn a_merged_capture_and_the_named_losses_are_all_that_came() {
     });
 }
 
-/// While one of the copies lives and captures, each packet is somewhere.
+/// While at least one copy lives and captures, every packet is accounted for.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_merged_capture_of_copies_that_are_killed_one_by_one_lacks_what_is_named_and_nothing_else() {
     all_runs(Kills {
         name: "one by one",
-        // What is restarted later and later is awaited all the time: there is more to merge.
+        // A copy that is restarted later and later must be awaited each time, so there is more to
+        // merge.
         rate: "120kpps",
         count: if ledger_runs().is_some() { 20 } else { 3 },
         kill: kill_one_by_one,
@@ -51,9 +52,9 @@ struct Kills {
     name: &'static str,
     rate: &'static str,
     count: usize,
-    /// With so many kills, and a seed.
+    /// Arguments: the number of kills and a seed.
     kill: fn(&Running, usize, u64) -> Result<()>,
-    /// Nothing is within a bound only.
+    /// All losses are reported exactly, none only as a bound.
     is_exact: bool,
 }
 
@@ -69,7 +70,7 @@ fn all_runs(kills: Kills) {
 }
 
 fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    // Stopped, it leaves something to inherit.
+    // While it is stopped, it leaves packets for others to take over.
     let first = copies(running)?[0];
     member::signal(first, "STOP")?;
     thread::sleep(Duration::from_millis(200));
@@ -83,14 +84,14 @@ fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
     kill_copies(running, kills, seed)
 }
 
-/// Kills one of the copies, some time after all capture.
+/// Kills one of the copies, some time after all have begun to capture.
 fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut left = Vec::new();
     for killed in 0..kills {
         running.wait_until_says("tcpdump: listening", COPIES + killed)?;
         thread::sleep(Duration::from_millis(random.random_range(100..250)));
-        // Each in its turn: one that is killed all the time is given up.
+        // Kill them in turn: a copy that is killed too often is given up.
         if killed % COPIES == 0 {
             left = copies(running)?;
         }
@@ -105,7 +106,7 @@ fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
     running.wait_until_says("tcpdump: listening", COPIES + kills)
 }
 
-/// One run with a merged capture; what came of it in one line.
+/// One run with a merged capture. Returns its result in one line.
 fn merged(kills: Kills, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let (group, copies) = (GROUP.to_string(), COPIES.to_string());
@@ -127,7 +128,7 @@ fn merged(kills: Kills, seed: u64) -> Result<String> {
     let lasted = begun.elapsed().as_secs_f64();
     traffic.end()?;
     killed?;
-    // The copies read what is left.
+    // Let the copies read the remaining packets.
     thread::sleep(Duration::from_secs(1));
     let device = counted()? - before;
     running.signal("INT")?;
@@ -151,8 +152,8 @@ fn merged_row(
     let named = dropped + unread + refused + absent;
     let rest = i64::try_from(device)? - merged - not_written - named;
     let slack = i64::try_from(2 * kills.count)?;
-    // A copy that is killed takes at most one packet with it: tcpdump -U writes each at once. One
-    // that dies before anybody has seen its page has written what is within the bound.
+    // A killed copy loses at most one packet: tcpdump -U writes each packet immediately. If it dies
+    // before its page was seen, the packets that it wrote are within the bound.
     let (rests, least) = match kills.is_exact {
         true => (0..=0, 0),
         false => (-slack..=bound + slack, -bound),

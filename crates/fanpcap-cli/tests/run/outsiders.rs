@@ -1,4 +1,5 @@
-//! Copies that see all packets, handles that nobody reads, and groups that copies can't join.
+//! Copies that see all packets, handles that no application reads, and groups that copies can't
+//! join.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,8 +46,8 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
     .unwrap();
 }
 
-/// On XDP, a handle without a group is the one member of a group of its own. So it is with copies
-/// of raised privileges where /etc/pcap.conf has the engine for the device and no group.
+/// On XDP, a handle without a group is the only member of its own group. So are copies with raised
+/// privileges if /etc/pcap.conf sets the engine for the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
@@ -72,7 +73,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
         ] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
-        // Two that share another group go on.
+        // Two copies that share another group go on.
         let running = start("export PCAP_GROUP=4")?;
         running.wait_until_says("has not joined the group", 2)?;
         member::wait_for_members(4, 2)?;
@@ -87,7 +88,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
     .unwrap();
 }
 
-/// As arping, DHCP clients and what watches another device.
+/// Such as arping, DHCP clients, and programs that watch another device.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
@@ -99,7 +100,7 @@ fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
         let options = [&options[..], &["--device", FAR]].concat();
         for (protocol, device) in [("0x0806", FAR), ("0x0003", NEAR)] {
             let running = Running::start(&options, &[&outsider, protocol, device])?;
-            // It is looked for each second, twice.
+            // The command searches for outsiders each second, twice.
             running.wait_until_says("has not joined the group", 1)?;
             ensure!(
                 !running.said().contains("ALL packets"),
@@ -146,7 +147,7 @@ fn a_handle_that_nobody_reads_is_told() {
     .unwrap();
 }
 
-/// A newcomer gets its share when it looks for packets: nothing is lost by one that never does.
+/// A newcomer gets its share when it looks for packets. If it never looks, nothing is lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
@@ -182,7 +183,7 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
     .unwrap();
 }
 
-/// As dumpcap with file capabilities, of the group wireshark. Its descriptors are root's to see.
+/// Like dumpcap with file capabilities for the group wireshark. Only root can see its descriptors.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
@@ -214,8 +215,9 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
     .unwrap();
 }
 
-/// Runs a command as another user, in mounts of its own, where /etc/pcap.conf has the lines of the
-/// variable CONF, the whole system loads our library, and bin/raised is a set-user-ID tcpdump.
+/// Runs a command as another user, in a separate mount namespace. There, /etc/pcap.conf has the
+/// lines in the variable CONF, the whole system loads our library, and bin/raised is a set-user-ID
+/// tcpdump.
 const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
     mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
     mount -t tmpfs -o mode=755 none bin && cp -a \"$FANPCAP_LIB_DIR\" bin/lib && \
@@ -226,7 +228,7 @@ const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. 
     cp \"$0\" bin/own && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
-/// Set-user-ID copies ignore the environment. With what the run says then, they share.
+/// Set-user-ID copies ignore the environment. With the remedy that the run prints, they share.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {
@@ -255,7 +257,7 @@ fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_r
             }
             let running = run(&format!("group_{FAR} = {GROUP}\\n"))?;
             running.wait_until_says(&format!("in group {GROUP}, flow, on {FAR}: 2 copies"), 1)?;
-            // A copy that has joined has its share when it looks for packets.
+            // A copy that has joined gets its share when it looks for packets.
             let mut sent = 0;
             await_for("both to have packets", LIMIT, || {
                 injector.send_all(&frames(100)?)?;
@@ -284,7 +286,7 @@ fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {
         let running = Running::tcpdumps(&["--fanout", "hash"], "%i.pcap")?;
         running.wait_until_says(&format!("in group {GROUP}, hash, on {FAR}: 2 copies"), 1)?;
         let group = GROUP.to_string();
-        // The shells' completions offer it.
+        // Shell completion offers the group.
         let mut complete = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
         let offered = complete.args(["complete", "--", "run", "--group", ""]);
         let offered = String::from_utf8(offered.output()?.stdout)?;

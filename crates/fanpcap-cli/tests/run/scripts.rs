@@ -1,4 +1,4 @@
-//! Programs that never capture: what they print, how they end, what is told of them.
+//! Programs that never capture: what they print, how they end, and what is reported on them.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use fanpcap_testkit::library::library_dir;
 
 use crate::{Running, stand_in};
 
-/// A shell script, `%i` of which is the copy's number.
+/// A shell script in which `%i` is the copy's number.
 fn script(options: &[&str], text: &str) -> Result<Running> {
     Running::start(
         &[&["--group", "4711"], options].concat(),
@@ -200,7 +200,7 @@ fn nothing_stays_when_nobody_reads_the_merged_capture() {
     fs::create_dir(&temporary).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
     command.args(["run", "-q", "--merge", "-", "--group", "4711", "--"]);
-    // A pcap without packets.
+    // The header of a pcap without packets.
     let head = r"\324\303\262\241\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0";
     command.args(["sh", "-c", &format!("printf '{head}'; sleep 1")]);
     command
@@ -321,7 +321,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// Else the default would be an order, which a program that has given up CAP_BPF can't follow.
+/// Otherwise the default mode would become a request, on which a program without CAP_BPF would
+/// fail.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

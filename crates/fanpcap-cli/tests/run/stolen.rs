@@ -1,4 +1,4 @@
-//! Copies that have the host lose packets: the commands say it once the host uses the device.
+//! Copies that steal packets from the host: the commands report it once the host uses the device.
 
 use anyhow::{Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -12,7 +12,7 @@ use crate::{FAR, GROUP, Running, printed};
 /// Why the host may need the packets.
 const WHY: &str = "it has an IP address";
 
-/// A tcpdump on the engine, which gets its packets alone: `steal` is `yes` or `force`.
+/// A tcpdump on the engine that steals its packets: `steal` is `yes` or `force`.
 fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
     let lines = format!("driver@{FAR} = xdp\nsteal@{FAR} = {steal}\n");
     let config = scratch.write("pcap.conf", &lines)?;
@@ -31,7 +31,7 @@ fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
     Ok(running)
 }
 
-/// What `top` and `group` say of the host, as JSON; and what `metrics` does.
+/// What `top` and `group` report on the host, as JSON, and whether `metrics` does.
 fn told() -> Result<(Value, Value, bool)> {
     let top: Value = serde_json::from_str(&printed(&["top", FAR, "--once", "--json"])?)?;
     let group = printed(&["group", FAR, &GROUP.to_string(), "--json"])?;

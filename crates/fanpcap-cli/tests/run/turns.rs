@@ -1,4 +1,4 @@
-//! The order in which copies join: that of their numbers, whoever is slow to start.
+//! Copies join in the order of their numbers, even if some are slow to start.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use fanpcap_testkit::member;
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, Running};
 
-/// Starts three copies, of which the earlier ones are slower, and waits until they capture.
-/// `before` is what a copy does before it is tcpdump.
+/// Starts three copies, the earlier ones slower, and waits until they capture. A copy runs `before`
+/// before it becomes tcpdump.
 fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     let group = GROUP.to_string();
     let options = [
@@ -20,7 +20,7 @@ fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     Running::start(&options, &["sh", "-c", &line, "%i"])
 }
 
-/// All packets are copy 0's where the program names the first member.
+/// Checks that copy 0 gets all packets if the mode names the first member.
 fn first_is_copy_0(device: &str, fanout: &str) -> Result<()> {
     on_wire(|injector| {
         let running = three(device, fanout, "sleep 0.$(((2 - $0) * 2)); ")?;
@@ -48,7 +48,7 @@ fn the_member_of_rank_0_is_copy_0_on_xdp() {
     first_is_copy_0(&format!("xdp:{FAR}"), "main = steer_to 0").unwrap();
 }
 
-/// The kernel's `rollover` gives packets to the first member, while that has room.
+/// The kernel's `rollover` gives packets to the first member while it has room.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_kernels_first_member_is_copy_0() {

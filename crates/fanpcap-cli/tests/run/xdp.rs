@@ -1,4 +1,4 @@
-//! What `fanpcap run` tells of copies on the XDP engine, whose counters are the group's.
+//! What `fanpcap run` reports on copies on the XDP engine, which counts in maps of the group.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::ledger::{Traffic, copies, counted, in_traffic};
 use crate::{FAR, GROUP, Running};
 
-/// Starts so many tcpdump on the engine and waits until they capture.
+/// Starts `copies` tcpdump on the engine and waits until they capture.
 fn tcpdumps(copies: usize) -> Result<Running> {
     let (group, count) = (GROUP.to_string(), copies.to_string());
     let options = ["-n", &count, "--group", &group, "--cpus", "none"];
@@ -22,7 +22,7 @@ fn tcpdumps(copies: usize) -> Result<Running> {
     let running = Running::start(&options, &command)?;
     running.wait_until_says("tcpdump: listening", copies)?;
     running.wait_until_says(&format!("on {FAR}: {copies} copies"), 1)?;
-    // Members take their shares at their first look, and the ledger reads five times a second.
+    // Members get their shares at their first look, and the ledger reads five times a second.
     thread::sleep(Duration::from_millis(600));
     Ok(running)
 }
@@ -31,7 +31,7 @@ fn of(summary: &Value, name: &str) -> u64 {
     summary["total"][name].as_u64().unwrap_or(u64::MAX)
 }
 
-/// The last member takes the group's maps with it. What the device received is the truth.
+/// The last member takes the group's maps with it. The expected number is the device's count.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_copies_on_xdp_leave_that_are_killed_all_at_once_is_told_to_the_packet() {
@@ -86,8 +86,8 @@ fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
     .unwrap();
 }
 
-/// A copy that comes back is in no group yet while its group is made: what comes meanwhile is told
-/// as that of a time without a copy, or is within the bound.
+/// A restarted copy is in no group while its group is being created. Packets that come meanwhile
+/// are reported as coming during an absence, or are within the bound.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {

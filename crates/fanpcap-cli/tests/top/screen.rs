@@ -1,4 +1,4 @@
-//! The screen of `fanpcap top`, in a terminal that script(1) makes, and what it shows there.
+//! The screen of `fanpcap top` in a terminal that script(1) creates.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Scratch, await_for, member};
 
-/// What gives a terminal back: its first screen, its cursor, and lines that wrap.
+/// Sequences that restore a terminal: its first screen, its cursor, and line wrapping.
 const RESTORED: [&str; 3] = ["\u{1b}[?1049l", "\u{1b}[?25h", "\u{1b}[?7h"];
 
 const ROWS: usize = 24;
 const COLUMNS: usize = 80;
 
-/// A terminal in which `fanpcap top` runs.
+/// A terminal that runs `fanpcap top`.
 pub(crate) struct Screen {
     script: Child,
     keys: Option<ChildStdin>,
@@ -24,7 +24,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Starts it on a device.
+    /// Starts `fanpcap top` on a device.
     pub(crate) fn open(scratch: &Scratch, device: &str) -> Result<Self> {
         let (pid_file, drawn) = (scratch.new_file("pid"), scratch.new_file("drawn"));
         let command = format!(
@@ -62,7 +62,7 @@ impl Screen {
         Ok(shown(&self.written()?))
     }
 
-    /// Waits until a line has `text`.
+    /// Waits until a line contains `text`.
     pub(crate) fn wait_for(&self, text: &str) -> Result<()> {
         await_for(&format!("{text:?} on the screen"), LIMIT, || {
             let found = self.lines()?.iter().any(|line| line.contains(text));
@@ -71,7 +71,7 @@ impl Screen {
         .with_context(|| self.lines().unwrap_or_default().join("\n"))
     }
 
-    /// Types.
+    /// Types `keys`.
     pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         let terminal = self.keys.as_mut().context("its keys")?;
         terminal.write_all(keys.as_bytes())?;
@@ -89,25 +89,26 @@ impl Screen {
         Ok(())
     }
 
-    /// How often a text was written.
+    /// How often a text was written to the terminal.
     pub(crate) fn times_written(&self, text: &str) -> Result<usize> {
         Ok(self.written()?.matches(text).count())
     }
 
-    /// Whether the terminal was given back.
+    /// Whether the terminal was restored.
     pub(crate) fn has_been_left(&self) -> Result<bool> {
         let written = self.written()?;
         Ok(RESTORED.iter().all(|sequence| written.contains(sequence)))
     }
 
-    /// Waits for its end: its exit status, and whether the terminal was given back.
+    /// Waits until the process ends. Returns its exit status, and whether the terminal was
+    /// restored.
     pub(crate) fn end(mut self) -> Result<(Option<i32>, bool)> {
         let what = "the end of the screen";
         let status = await_for(what, LIMIT, || Ok(self.script.try_wait()?))?;
         Ok((status.code(), self.has_been_left()?))
     }
 
-    /// Takes the terminal away and waits until the process has ended.
+    /// Closes the terminal and waits until the process has ended.
     pub(crate) fn hang_up(mut self) -> Result<()> {
         self.script.kill()?;
         self.script.wait()?;
@@ -129,7 +130,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // These fail when both have ended.
+        // These calls fail if both have ended.
         let _ = self.script.kill();
         let _ = self.script.wait();
         if self.runs() {
@@ -138,7 +139,7 @@ impl Drop for Screen {
     }
 }
 
-/// What a terminal shows to which this was written: letters where the cursor is, which `ESC [ row ;
+/// What a terminal shows after this text was written: letters at the cursor, which `ESC [ row ;
 /// column H` moves. `ESC [ K` erases the rest of the row. Other sequences are colours and modes.
 fn shown(written: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; COLUMNS]; ROWS];

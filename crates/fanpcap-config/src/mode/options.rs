@@ -1,5 +1,5 @@
-//! The options after the name of a mode: those of the group, such as `+defrag`, and those of the
-//! one member, such as `+weight=3`.
+//! The options after the name of a mode: options of the group, such as `+defrag`, and of the
+//! member, such as `+weight=3`.
 
 use super::{Mode, ModeKind};
 use crate::driver::Driver;
@@ -11,11 +11,12 @@ use fanpcap_steer::{Balance, GroupOptions};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
-    /// The member's share, compared with those of others; `None`: not given.
+    /// The member's weight, compared with the others'; `None`: not given.
     pub(crate) weight: Option<u16>,
     /// Whether the group is sticky, and whether it is balanced.
     pub(crate) group: GroupOptions,
-    /// The member's class, 1 to 63, and where the option begins; `None`: the default class.
+    /// The member's class, 1 to 63, and the byte where the option begins; `None`: the default
+    /// class.
     pub(crate) class: Option<(u8, usize)>,
 }
 
@@ -134,7 +135,7 @@ impl Options {
         }
     }
 
-    /// Whether the handle's engine and steering program have classes is known later.
+    /// Does not check that engine and steering program have classes: they are known later.
     fn add_class(&mut self, word: &str, value: Option<&str>, at: usize) -> Result<(), Fault> {
         let class = number(word, value, 1, CLASS_MAX.into())?;
         let class = u8::try_from(class).unwrap_or(CLASS_MAX);
@@ -150,7 +151,7 @@ impl Options {
         }
     }
 
-    /// Refuses an option that the kernel's modes have no part in.
+    /// Refuses an option that only steered groups have, if the mode is a kernel mode.
     fn ensure_steered(&self, word: &str, why: &str) -> Result<(), Fault> {
         if self.mode.kind == ModeKind::Program {
             return Ok(());
@@ -163,7 +164,7 @@ impl Options {
     }
 }
 
-/// The options of a group, as titles of steering programs have them.
+/// The options of a group, as they stand in titles of steering programs.
 pub(crate) fn group_text(options: GroupOptions) -> String {
     let sticky = match options.flows {
         None => String::new(),
@@ -178,8 +179,8 @@ pub(crate) fn group_text(options: GroupOptions) -> String {
         }
 }
 
-/// Where the options of a `file:` begin. What follows a `+` in a path is an option if it has the
-/// name of one.
+/// Where the options of `file:PATH` begin. In a path, text after a `+` is an option if it has an
+/// option's name.
 pub(crate) fn begin(path: &str) -> usize {
     let mut end = path.len();
     while let Some(at) = path[..end].rfind('+') {
@@ -206,7 +207,7 @@ fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fa
         })
 }
 
-/// The fault of a class in a group of the kernel's.
+/// The fault of a class in a group of packet sockets, which have no classes.
 pub(crate) fn class_needs_engine(class: u8) -> Fault {
     let engines = Driver::of_devices();
     let message = format!(
@@ -239,12 +240,11 @@ fn refuse_option(written: &str, name: &str) -> Fault {
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 
-/// The largest weight.
 const WEIGHT_MAX: u16 = 1000;
-/// The largest class, as of `classify`.
+/// The largest class, as for `classify`.
 const CLASS_MAX: u8 = 63;
-/// How many flows a sticky group remembers if no number is given; and the limits of that number.
-/// Below the first each CPU's own list of free entries may hold most of the map
+/// How many flows a sticky group remembers by default, and the limits of the number. With fewer
+/// than the lower limit, each CPU's own list of free entries may hold most of the map
 /// (kernel/bpf/bpf_lru_list.h).
 const FLOWS: u32 = 65_536;
 const FLOWS_MIN: u32 = 1024;

@@ -9,7 +9,7 @@ use super::value::Value;
 use crate::device::{Device, Part};
 use crate::driver::Driver;
 
-/// One device of a handle, and the settings.
+/// One device of a handle, with the settings.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) settings: &'a Settings,
@@ -18,7 +18,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Settings {
-    /// Whether a handle on `device` is for an engine that takes devices.
+    /// Whether a handle on `device` is for an engine other than packet sockets.
     pub fn is_on_engine(&self, device: &Device) -> bool {
         let asked = |part| Asked {
             settings: self,
@@ -31,13 +31,13 @@ impl Settings {
 }
 
 impl<'a> Asked<'a> {
-    /// The engine of the device's name, else of settings.
+    /// The engine in the device's name, else in settings.
     pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
         self.device.engine().or_else(of_settings)
     }
 
-    /// The plan for an engine that takes devices, if that is the engine.
+    /// The plan for the device's engine; `None` for packet sockets.
     pub(super) fn on_engine(&self) -> Option<OnEngine> {
         let engine = self.engine().filter(|engine| engine.takes_devices());
         let engine = engine.filter(|_| !self.device.is_fallback())?;
@@ -81,7 +81,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether the entry's `device` is this one, or the interface below this virtual device.
+    /// Whether the entry's `device` is this device, or the interface of this virtual device.
     fn is(&self, device: &str, entry: &Entry) -> bool {
         let spelled = |name: &str| entry.is_variable() && shell_name(name) == device;
         [&self.part.name, &self.part.base]
@@ -91,7 +91,6 @@ impl<'a> Asked<'a> {
 }
 
 impl Entry {
-    /// The engine of the entry.
     pub(super) fn engine(&self) -> Option<Driver> {
         let Value::Driver(engine) = self.value else {
             return None;
@@ -104,7 +103,7 @@ impl Entry {
         self.engine().is_some_and(Driver::is_ours)
     }
 
-    /// Whether the entry asks for what packet sockets do anyway.
+    /// Whether the entry asks for what packet sockets do in any case.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
     }

@@ -13,7 +13,7 @@ pub enum Target {
     All,
     /// One group.
     Group(u16),
-    /// One device. In a variable's name `_` may stand for another character.
+    /// One device. In a variable's name `_` may stand for any other character.
     Device(String),
     /// One channel of a device.
     Channel(String, u16),
@@ -30,11 +30,11 @@ pub struct Entry {
     pub target: Target,
     /// The value.
     pub value: Value,
-    /// Its place.
+    /// The setting's place.
     pub place: Place,
 }
 
-/// Collects entries. Checks their number, and rejects contradictory ones.
+/// Collects entries. Checks their number, and refuses contradictory entries.
 #[derive(Default)]
 pub(super) struct Entries {
     list: Vec<Entry>,

@@ -1,5 +1,5 @@
-//! The environment: a snapshot of it, the variables that are settings, and those that look like
-//! one.
+//! The environment: a snapshot, the variables that are settings, and the variables that only look
+//! like settings.
 
 use super::entry::{self, Entries, Entry, Target};
 use super::keys::{KEYS, Key, Row, SENDING, Scope, VLAN};
@@ -11,7 +11,7 @@ use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The parts of a process's surroundings that settings depend on.
+/// What settings depend on in a process.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Names and values of the variables.
@@ -23,8 +23,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The variables of the process that may be settings, including names that only look like one.
-    /// getenv(3) for each known name would not find those.
+    /// The variables of the process that are or look like settings. getenv(3) for each known name
+    /// would not find those that only look like one.
     pub fn of_process(secure: bool) -> Environment {
         let matters = |name: &OsStr| {
             let name = name.as_encoded_bytes();
@@ -37,7 +37,7 @@ impl Environment {
         }
     }
 
-    /// The snapshot with all variables, so that every name that looks like a setting is found.
+    /// A snapshot with all variables, so that every name that looks like a setting is found.
     pub fn whole(secure: bool) -> Environment {
         Environment {
             variables: std::env::vars_os().collect(),
@@ -74,14 +74,13 @@ pub fn parse(environment: &Environment) -> Result<Vec<Entry>, Report> {
     Ok(entries.into_list())
 }
 
-/// The place of a variable's value.
 pub(super) fn place_of_value(name: &str, value: &OsStr) -> Place {
     let text = format!("{name}={}", value.to_string_lossy());
     Place::new(SOURCE, 1, &text, name.len() + 1)
 }
 
-/// A device's name as the end of PCAP_GROUP_: with `_` for each character that a shell can't put in
-/// a name.
+/// A device's name as it stands after PCAP_GROUP_: `_` replaces each character that a shell can't
+/// put in a name.
 pub fn shell_name(device: &str) -> String {
     let spelled = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     device.chars().map(spelled).collect()
@@ -166,8 +165,8 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// Explains why the variable `name` looks like a setting and sets nothing, and what was meant.
-/// `name` is set and was not refused.
+/// Explains why the variable `name` looks like a setting and sets nothing, and which name was
+/// meant. `name` is set, and parsing has not refused it.
 pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;
@@ -198,8 +197,8 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     ))
 }
 
-/// The fault of a variable with a typing error in one of our names. Names that differ more may
-/// belong to other applications, as PCAP_SNAPLEN does.
+/// The fault of a variable that misspells one of our names. Names that differ more may belong to
+/// other applications, such as PCAP_SNAPLEN.
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     let whole = || {
         let near = nearest_within(1, rest, names())?;
@@ -221,7 +220,7 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     Some(Fault::new("variable-unknown", message).hint(hint))
 }
 
-/// The name that was meant by a variable with a device that it does not take.
+/// The variable that was meant, if `rest` adds a device to a variable that takes none.
 fn of_no_device(rest: &str) -> Option<String> {
     let variables = KEYS
         .iter()
@@ -235,7 +234,7 @@ fn of_no_device(rest: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The fault of a variable of older versions.
+/// The fault of a variable that only older versions have.
 fn old(name: &str) -> Fault {
     let instead = match name {
         "PFQ_CONFIG" => "set PCAP_CONFIG".to_owned(),
@@ -256,12 +255,12 @@ fn old(name: &str) -> Fault {
     Fault::new("variable-old", message).hint(instead)
 }
 
-/// The environment's name in places.
+/// The environment's name in the places of mistakes.
 pub(super) const SOURCE: &str = "environment";
 /// Variables, without `PCAP_`, that are not settings of a handle.
 const READ_APART: [&str; 2] = ["CONFIG", "HUB"];
 
-/// Words that other software uses for our settings.
+/// Names that other software uses for our settings.
 const OTHER_WORDS: [(&str, &str); 6] = [
     ("CLUSTER", "GROUP"),
     ("MODE", "FANOUT"),

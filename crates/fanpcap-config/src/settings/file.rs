@@ -13,7 +13,7 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     parse_shown(text, source, true)
 }
 
-/// The same. Messages, later ones too, show lines of the file only if `is_shown`.
+/// As [`parse`]. Messages, later ones too, show lines of the file only if `is_shown`.
 pub fn parse_shown(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
     let entries = entries(text, source, is_shown);
     if is_shown {
@@ -62,7 +62,7 @@ impl Program {
         }
     }
 
-    /// Adds a line, whose steering program text begins at byte `at`.
+    /// Adds a line. Its part of the steering program begins at byte `at`.
     fn push(&mut self, line: &str, at: usize) -> Result<(), Fault> {
         self.text.push_line(line, at);
         match self.text.text().len() {
@@ -116,7 +116,7 @@ fn entry(line: &str, source: &str, number: usize, is_shown: bool) -> Result<Opti
     }))
 }
 
-/// The fault of a line without `=`: another sign is in its place, or the value is missing.
+/// The fault of a line without `=`: another sign stands in its place, or the value is missing.
 fn without_equals(written: &str) -> Fault {
     let (name, value) =
         written.split_at(written.find(char::is_whitespace).unwrap_or(written.len()));

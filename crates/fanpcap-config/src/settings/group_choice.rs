@@ -35,20 +35,21 @@ pub struct GroupChoice {
     pub mode: Mode,
     /// The steering program, if the mode is one.
     pub steering: Option<Arc<Steering>>,
-    /// The member's share compared with the others', from 1 to 1000; `None`: 1.
+    /// The member's weight compared with the others', from 1 to 1000; `None`: 1.
     pub weight: Option<u16>,
     /// The member's class, 0 to 63; 0 is the default class.
     pub class: u8,
-    /// Whether no mode was given. `mode` and `steering` are then those of a group without members.
+    /// Whether no mode was given. `mode` and `steering` are then the defaults of a new group.
     pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
-    /// The member's name, if it has one: a later member of this name takes over what it leaves.
+    /// The member's name, if it has one. A later member of this name succeeds it: it gets the
+    /// buckets and the ring.
     pub name: Option<String>,
 }
 
 impl GroupChoice {
-    /// The same group, joined by this mode.
+    /// The same group with this mode.
     #[must_use]
     pub fn in_mode(&self, mode: Mode, steering: Option<Arc<Steering>>) -> Self {
         Self {
@@ -59,10 +60,11 @@ impl GroupChoice {
         }
     }
 
-    /// The group of a handle on an engine that takes devices, which asks for none: one of its own.
+    /// The private group of a handle that is on an engine other than packet sockets and asks for no
+    /// group.
     ///
     /// # Errors
-    /// None: the steering program is ours, and compiles.
+    /// None in practice: the steering program is ours, and compiles.
     pub fn alone_on_engine(origin: &str, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let script = Script::of_text(Source::new("fanpcap", "main = steer_to 0"));
         let steering = Steering::compile_for_engine(&script, pcap)?;
@@ -78,7 +80,7 @@ impl GroupChoice {
         })
     }
 
-    /// Whether the group is on an engine that takes devices.
+    /// Whether the group is on an engine other than packet sockets.
     pub fn is_on_engine(&self) -> bool {
         let steering = self.steering.as_ref();
         steering.is_some_and(|steering| steering.for_engine().is_some())
@@ -89,8 +91,8 @@ impl GroupChoice {
         described(self.mode, self.steering.as_ref().map(|it| it.title()))
     }
 
-    /// Formats why the group can't be joined, with the origin of the group unless it is the
-    /// application.
+    /// The message why the group can't be joined. It names the origin of the group, unless that is
+    /// the application's call.
     pub fn blame(&self, error: &dyn fmt::Display) -> String {
         match self.origin.as_str() {
             CALL => error.to_string(),

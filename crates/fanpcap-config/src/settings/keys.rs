@@ -1,5 +1,4 @@
-//! The table of keys: the names of each in the config file and the environment, its targets and its
-//! type of value.
+//! The table of keys: names in the config file and the environment, targets, and types of value.
 
 use super::value::{CPU_MAX, GROUP_MAX, Takes, Value};
 use crate::report::Fault;
@@ -22,11 +21,11 @@ pub enum Key {
     RxSlots,
     /// The engine of a device.
     Driver,
-    /// Packets of the device do not go on to the host.
+    /// Whether the host loses the packets that the device receives.
     Steal,
-    /// Packets that the host sends are captured.
+    /// Whether packets that the host sends are captured.
     Outgoing,
-    /// Channel and affinity settings outlive the process.
+    /// Whether channel and affinity settings outlive the process.
     Keep,
     /// The NIC's receive channels.
     RxChannels,
@@ -36,7 +35,7 @@ pub enum Key {
     OtherChannels,
     /// The NIC's combined channels.
     CombinedChannels,
-    /// The NIC's channels of whatever sort it has (PCAP_CHANNEL_dev).
+    /// The NIC's channels that receive, of either kind (PCAP_CHANNEL_dev).
     Channels,
     /// The CPUs of a channel's interrupt.
     Irq,
@@ -44,7 +43,7 @@ pub enum Key {
     Napi,
 }
 
-/// The targets that a key takes.
+/// The targets that a key can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     All,
@@ -62,11 +61,10 @@ pub(super) enum Honoured {
     OutsideGroups,
     /// All handles, if the value is an engine that this version has.
     OurEngines,
-    /// Handles on engines that take devices.
+    /// Handles on engines other than packet sockets.
     OnEngine,
 }
 
-/// A row of the table of keys.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) key: Key,
@@ -96,7 +94,6 @@ impl Row {
         }
     }
 
-    /// Adds variables to a key.
     const fn set_by(
         self,
         variables: &'static [&'static str],
@@ -109,7 +106,7 @@ impl Row {
         }
     }
 
-    /// Says for which handles this version honours a key.
+    /// Sets for which handles this version honours a key.
     const fn honoured(self, honoured: Honoured) -> Self {
         Self { honoured, ..self }
     }
@@ -163,7 +160,6 @@ pub(super) static KEYS: [Row; 17] = [
     ),
 ];
 
-/// A number of channels of one kind.
 const fn channels(key: Key, names: &'static [&'static str]) -> Row {
     let takes = Takes::Number(1, 65_535);
     Row::new(key, names, Scope::Device, takes)
@@ -196,12 +192,10 @@ pub(super) const SENDING: &str = "remove it, sending needs no settings";
 pub(super) const VLAN: &str = "use a filter expression such as 'vlan 5'";
 
 impl Key {
-    /// The key's row in the table.
     pub(super) fn row(self) -> &'static Row {
         &KEYS[self as usize]
     }
 
-    /// Parses a value of this key.
     pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
         self.row().takes.value(written)
     }

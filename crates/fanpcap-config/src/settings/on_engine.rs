@@ -1,5 +1,5 @@
-//! The plan of a handle on an engine that takes devices, and the modes of its groups: each is a
-//! steering program.
+//! The plan of a handle on an engine other than packet sockets. The modes of its groups are
+//! steering programs.
 
 use crate::driver::Driver;
 use crate::fanout::{Fanout, Script};
@@ -10,11 +10,11 @@ use crate::source::Source;
 /// Whether the host loses the packets that the device receives (`steal@DEVICE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steal {
-    /// The host gets them.
+    /// The host gets the packets.
     No,
-    /// The host does not get them. Refused where they may be for the host or for a container.
+    /// The host does not get the packets. Refused if the host or a container may need them.
     Yes,
-    /// The host does not get them, whoever uses the device.
+    /// The host does not get the packets, whoever uses the device.
     Force,
 }
 
@@ -29,7 +29,7 @@ impl Steal {
     }
 }
 
-/// The plan of a handle on an engine that takes devices.
+/// The plan of a handle on an engine other than packet sockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnEngine {
     /// The engine.
@@ -38,14 +38,14 @@ pub struct OnEngine {
     pub steal: Steal,
     /// Whether packets that the host sends are captured too.
     pub outgoing: bool,
-    /// What asks for the engine: `PCAP_DRIVER=xdp`, `/etc/pcap.conf:3`, `xdp:eth0`.
+    /// The setting that asks for the engine: `PCAP_DRIVER=xdp`, `/etc/pcap.conf:3`, `xdp:eth0`.
     pub origin: String,
 }
 
-/// The steering program that stands for a mode of the kernel's.
+/// The steering program that does the same as a kernel mode.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no such steering program.
 pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     let refuse = |why: &str| {
         let message = format!("mode {} {why}", quote(&mode.to_string()));
@@ -70,7 +70,7 @@ pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     Ok(Script::of_text(Source::new(mode.kind.name(), text)))
 }
 
-/// The same way to share packets as a steering program of an engine.
+/// The same way to share packets, as a steering program for an engine.
 ///
 /// # Errors
 /// As [`program_of`].
@@ -87,7 +87,7 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The bytes of all rings of a handle. Whole packets fill more than their beginnings.
+/// The bytes of all rings of a handle: more if packets are kept whole.
 pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
     match caplen {
         Some(..=256) => 16 << 20,

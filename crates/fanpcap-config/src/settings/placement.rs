@@ -1,4 +1,4 @@
-//! What settings ask of a device's channels, interrupts and polling threads.
+//! Changes that settings ask for to a device's channels, interrupts and polling threads.
 
 use super::asked::Asked;
 use super::entry::{Entry, Target};
@@ -6,29 +6,30 @@ use super::keys::Key;
 use super::value::Value;
 use crate::report::{Fault, Place, Report, quote};
 
-/// What settings ask of one device. It is undone when the handle is closed, or stays.
+/// Changes that settings ask for on one device. They are undone when the handle is closed, unless
+/// `stays`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The device.
     pub device: String,
-    /// What they ask, in the order in which it is to be set.
+    /// The changes, in the order in which they are made.
     pub asks: Vec<Ask>,
-    /// It stays when the handle is closed (`keep@DEVICE = yes`).
+    /// Whether the changes stay when the handle is closed (`keep@DEVICE = yes`).
     pub stays: bool,
 }
 
-/// One setting of a device.
+/// One change to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// What it asks.
+    /// The change.
     pub what: What,
     place: Place,
 }
 
-/// What a setting asks of a device.
+/// A change that a setting asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A number of channels of this kind.
+    /// This number of channels of this kind.
     Channels(Kind, u32),
     /// The CPUs of the interrupts of a channel, as the first and last of each range.
     Irq(u16, Vec<(u32, u32)>),
@@ -52,7 +53,7 @@ pub enum Kind {
 }
 
 impl Placement {
-    /// The report of an ask that can't be granted, or of the first one.
+    /// The report of an ask that can't be granted; of the first ask if none is given.
     pub fn blame(&self, ask: Option<usize>, why: &str) -> Report {
         let ask = self.asks.get(ask.unwrap_or(0)).or(self.asks.first());
         let place = ask.map_or_else(|| Place::new("", 1, "", 0), |ask| ask.place.clone());
@@ -65,7 +66,8 @@ impl Placement {
 }
 
 impl Asked<'_> {
-    /// What settings ask of this device; `None`: nothing. The environment takes precedence.
+    /// The changes that settings ask for on this device; `None`: none. The environment takes
+    /// precedence.
     pub(super) fn placement(&self) -> Option<Placement> {
         let mut asks: Vec<Ask> = Vec::new();
         let all = [&self.settings.environment, &self.settings.file];
@@ -82,7 +84,7 @@ impl Asked<'_> {
                 asks.push(Ask { what, place });
             }
         }
-        // Interrupts and threads come and go with channels.
+        // First the channels: interrupts and threads come and go with them.
         let is_first = |ask: &Ask| matches!(ask.what, What::Channels(..));
         let (mut asks, others): (Vec<_>, Vec<_>) = asks.into_iter().partition(is_first);
         asks.extend(others);
@@ -96,7 +98,7 @@ impl Asked<'_> {
 }
 
 impl What {
-    /// Whether `other` asks for the same as this.
+    /// Whether `other`, which has lower precedence, sets what this already sets.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Channels(Kind::Receiving, _), Self::Channels(..)) => true,
@@ -108,7 +110,7 @@ impl What {
     }
 }
 
-/// What an entry asks of its device.
+/// The change that an entry asks for on its device.
 fn what(entry: &Entry) -> Option<What> {
     let channel = match entry.target {
         Target::Channel(_, channel) => channel,

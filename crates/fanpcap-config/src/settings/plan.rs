@@ -28,13 +28,13 @@ pub struct Plan {
     pub choice: Option<GroupChoice>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
-    /// Settings or the device's name ask for the engine on AF_PACKET.
+    /// Settings or the device's name ask for packet sockets with our reader.
     pub tpacket: bool,
-    /// The device's name asks for that engine. The application is told if it can't be used.
+    /// The device's name asks for our reader. The application gets a warning if it can't be used.
     pub by_name: bool,
-    /// Settings or the device's name ask for an engine that takes devices.
+    /// Settings or the device's name ask for an engine other than packet sockets.
     pub on_engine: Option<OnEngine>,
-    /// What settings ask of the device's channels, interrupts and polling threads.
+    /// Changes that settings ask for to the device's channels, interrupts and polling threads.
     pub placement: Option<Placement>,
 }
 
@@ -46,7 +46,7 @@ impl Plan {
 
     /// Bytes of the handle's ring if the application does not set them; `None`: the system's
     /// library decides. A larger ring survives bursts and lets a busy reader rest, but takes longer
-    /// to make.
+    /// to create.
     pub fn buffer_size(&self) -> Option<i32> {
         match self {
             Self {
@@ -65,7 +65,7 @@ impl Plan {
 
 impl Settings {
     /// Makes the plan of a handle on `device` from the settings and the application's call.
-    /// `interfaces` are the machine's, to detect ambiguous variables. `compile` gets only the
+    /// `interfaces` are the machine's, used to detect ambiguous variables. `compile` gets only the
     /// steering program of the handle's group.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Settings {
         })
     }
 
-    /// The report when the handle is to be on its group's device, and the group has none.
+    /// The report when the handle should use its group's device, and the group has none.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
             Some(group) => format!("group {group} has no member yet that would tell it"),
@@ -196,7 +196,7 @@ impl<'a> Handle<'a> {
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
     }
 
-    /// The mode or steering program that was asked for, if one was.
+    /// The mode or steering program that was asked for, if any.
     fn fanout(&self, group: Group) -> Result<Option<Fanout>, Report> {
         let of_call = self.call.and_then(|call| call.fanout.clone());
         match of_call {
@@ -233,7 +233,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The mode of a group on an engine that takes devices.
+    /// The steering program of a group on an engine other than packet sockets.
     fn steered(&self, group: Group, fanout: Fanout, engine: Driver) -> Result<Fanout, Report> {
         let entry = self.fanout_entry(group).ok().flatten();
         let of_call = self.call.is_some_and(|call| call.fanout.is_some());
@@ -243,7 +243,7 @@ impl<'a> Handle<'a> {
         })
     }
 
-    /// A compiled steering program, and the class of the member that brings it.
+    /// The compiled steering program, and the class of the member that asks for it.
     fn compiled(&self, script: &Script) -> Result<(Arc<Steering>, u8), Report> {
         let class = script.class();
         if let Some(class) = class.filter(|_| self.asked.on_engine().is_none()) {
@@ -256,7 +256,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Refuses a mode that no group uses, because it was meant for something.
+    /// Refuses a mode that no group uses: the user expects an effect.
     fn refuse_mode_without_group(&self) -> Result<(), Report> {
         if let Some(entry) = self.variable(Key::Fanout)? {
             let hint = format!(
@@ -286,7 +286,7 @@ impl<'a> Handle<'a> {
         Ok(self.variable(key)?.or_else(for_all))
     }
 
-    /// The variable of `key` that names this device: exactly, or with `_` for characters that a
+    /// The variable of `key` that names this device, exactly or with `_` for characters that a
     /// shell can't put in a name.
     fn variable(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let named = |name: &str| {
@@ -331,7 +331,6 @@ impl<'a> Handle<'a> {
 }
 
 impl Entry {
-    /// The mode or steering program of the entry.
     fn fanout(&self) -> Fanout {
         match &self.value {
             Value::Program(script) => Fanout::Program(script.clone()),
@@ -345,7 +344,6 @@ impl Entry {
         }
     }
 
-    /// The member's name of the entry.
     fn name(&self) -> Option<String> {
         let Value::Name(name) = &self.value else {
             return None;
@@ -371,7 +369,7 @@ fn not_in_version(entry: &Entry) -> Report {
     fault.report(entry.place.clone())
 }
 
-/// The report of a setting that only handles on engines that take devices honour.
+/// The report of a setting that packet sockets do not honour, only other engines.
 fn needs_engine(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);

@@ -54,24 +54,18 @@ impl Value {
 /// The type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// A number from the first to the second.
+    /// A number from the first to the second, inclusive.
     Number(u32, u32),
-    /// `yes` or `no`.
     YesNo,
-    /// `yes`, `no` or `force`.
     Steal,
-    /// A list of CPUs.
     Cpus,
-    /// The name of an engine.
     Driver,
     /// A fan-out mode or a steering program.
     Fanout,
-    /// A member's name.
     Name,
 }
 
 impl Takes {
-    /// Parses a value.
     pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
         let text = written.text();
         match self {
@@ -95,7 +89,6 @@ pub(super) fn device(text: &str) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// Parses a group number.
 pub(super) fn group(text: &str) -> Result<u16, Fault> {
     let group = number(text, 0, GROUP_MAX)?;
     Ok(u16::try_from(group).expect("GROUP_MAX is that of u16"))
@@ -104,7 +97,7 @@ pub(super) fn group(text: &str) -> Result<u16, Fault> {
 /// Parses a decimal number from `min` to `max`.
 ///
 /// # Errors
-/// It is no number, or out of range.
+/// The text is not a number, or the number is out of range.
 pub fn number(text: &str, min: u32, max: u32) -> Result<u32, Fault> {
     let range = || format!("write a number from {min} to {max}");
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -185,7 +178,5 @@ fn member_name(text: &str) -> Result<String, Fault> {
 
 /// The longest name of a member, in bytes.
 const NAME_MAX: usize = 64;
-/// The highest group number.
 pub(super) const GROUP_MAX: u32 = 65_535;
-/// The highest number of a CPU.
 pub(super) const CPU_MAX: u32 = 8191;

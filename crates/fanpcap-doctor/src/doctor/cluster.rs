@@ -1,4 +1,4 @@
-//! A capture cluster that this machine is in: what its own program says of it.
+//! The capture cluster of this machine, as reported by the cluster's own program.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use super::finding::{Finding, PrintedFinding};
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
 
-/// What the names of selections in the kernel begin with.
+/// How the names of selections in the kernel begin.
 const SELECTION: &str = "fanpcap_select";
 
-/// The findings that the cluster's program may have.
+/// The findings that the cluster's program may print.
 pub(super) const NAMES: [&str; 6] = [
     "cluster-conf",
     "cluster-file",
@@ -27,19 +27,19 @@ pub(super) const NAMES: [&str; 6] = [
     "clock-adrift",
 ];
 
-/// A node of the cluster, and what it gets.
+/// A node of the cluster, and the packets that it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Node {
     /// The monitored device.
     pub(super) device: String,
     pub(super) cluster: String,
-    /// What packets are selected by, as cluster.conf has it.
+    /// The field by which packets are selected, as in cluster.conf.
     pub(super) select: String,
-    /// The same in words, and for whom that is right.
+    /// The same in words, with the purpose that it suits.
     pub(super) gets: String,
 }
 
-/// What the cluster's program says of this machine.
+/// What the cluster's program reports on this machine.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub(super) findings: Vec<Finding>,
@@ -51,17 +51,17 @@ pub(super) struct Cluster {
 #[derive(Deserialize)]
 struct ClusterPage {
     findings: Vec<PrintedFinding>,
-    // The program of an older build tells none.
+    // The program of an older build prints no node.
     #[serde(default)]
     node: Option<Node>,
 }
 
-/// Asks the cluster's program about this machine. It is not asked where there is neither
-/// cluster.conf nor a selection, or where it is not installed.
+/// Asks the cluster's program about this machine, unless it is not installed, or there is neither a
+/// cluster.conf nor a selection.
 ///
 /// # Errors
 ///
-/// It can't be run, or prints something else.
+/// The program can't be run, or prints another format.
 pub(super) fn ask() -> Result<Cluster> {
     let Some(program) = ExternalCommand::of("cluster").filter(|it| it.is_installed()) else {
         return Ok(Cluster::default());
@@ -102,7 +102,7 @@ fn read(text: &[u8]) -> Result<Cluster> {
 }
 
 impl Node {
-    /// What doctor has looked at.
+    /// A sentence on what doctor has examined.
     pub(super) fn sentence(&self) -> String {
         let Self {
             device,
@@ -113,7 +113,7 @@ impl Node {
         format!("{device} is a node of cluster {cluster}, select = {select}: {gets}.")
     }
 
-    /// The same without what harms a terminal.
+    /// The same, without characters that act on a terminal.
     fn harmless(self) -> Self {
         Self {
             device: harmless_text(&self.device),

@@ -1,4 +1,4 @@
-//! The cpuset of a process: the CPUs that its cgroup leaves to it.
+//! The cpuset of a process: the CPUs that its cgroup allows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) struct Cpuset {
 
 /// Where hierarchies with cpusets are mounted.
 const MOUNTS: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/cpuset"];
-/// The file of the CPUs that a cpuset has: of cgroup v2, of v1, of v1 before Linux 3.17.
+/// The file with the CPUs of a cpuset: in cgroup v2, v1, and v1 before Linux 3.17.
 const EFFECTIVE: [&str; 3] = [
     "cpuset.cpus.effective",
     "cpuset.effective_cpus",
@@ -29,11 +29,11 @@ const EFFECTIVE: [&str; 3] = [
 ];
 
 impl Cpuset {
-    /// The cpuset of a process; `None` where it is the machine's or not known.
+    /// The cpuset of a process; `None` if it is the whole machine's, or unknown.
     pub(super) fn of(root: &Path, pid: u32) -> Option<Self> {
         let name = fs::read_to_string(root.join(format!("proc/{pid}/cpuset"))).ok()?;
         let name = name.trim_end_matches('\n');
-        // A process outside of our cgroup namespace has a path that leads out of it.
+        // A process outside our cgroup namespace has a path with `..`.
         let below = name
             .strip_prefix('/')
             .filter(|it| !it.is_empty() && !it.contains(".."))?;
@@ -50,7 +50,8 @@ impl Cpuset {
         })
     }
 
-    /// The shell's command that gives it these CPUs beside its own, which its other processes need.
+    /// The shell command that adds these CPUs to the cpuset and keeps its own, which other
+    /// processes need.
     pub(super) fn add(&self, cpus: &[usize]) -> String {
         let all: BTreeSet<usize> = self.cpus.iter().chain(cpus).copied().collect();
         let all: Vec<usize> = all.into_iter().collect();

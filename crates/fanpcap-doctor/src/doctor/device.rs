@@ -13,17 +13,18 @@ use super::nic::{Nic, Use};
 pub(super) struct Device {
     /// The device itself.
     pub(super) link: Link,
-    /// A veth's other end, if it is in this network namespace.
+    /// A veth's peer, if it is in this network namespace.
     pub(super) peer: Option<Link>,
-    /// The name of its XDP program; `None` without one, or if the kernel does not tell it.
+    /// The name of the device's XDP program; `None` without one, or if the kernel does not report
+    /// it.
     pub(super) xdp_name: Option<String>,
-    /// Packets that it had no room for while doctor looked.
+    /// Packets that the device dropped for lack of room while doctor looked.
     pub(super) missed: u64,
-    /// Several members share its packets, or the settings make them.
+    /// Several members share the device's packets, or the settings would make them.
     pub(super) is_shared: bool,
-    /// A member has the host lose its packets, and the host may need them.
+    /// A member steals the device's packets from the host, which may need them.
     pub(super) is_stolen: bool,
-    /// Its driver.
+    /// The device's driver.
     pub(super) nic: Nic,
 }
 
@@ -32,8 +33,8 @@ const IFF_LOOPBACK: u32 = 1 << 3;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 impl Device {
-    /// Facts of the device of this link. `before` is the same device when doctor began to look,
-    /// `all` are the devices of the namespace.
+    /// Facts of the device of this link. `before` is the same device when doctor began. `all` are
+    /// the devices of the namespace.
     pub(super) fn read(link: &Link, before: &Link, all: &[Link]) -> Self {
         let is_here = link.kind == "veth" && link.peer_namespace.is_none();
         let peer = link.peer.filter(|_| is_here);
@@ -50,18 +51,18 @@ impl Device {
         }
     }
 
-    /// The device's name as a word of the shell.
+    /// The device's name as a shell word.
     pub(super) fn word(&self) -> String {
         word(&self.link.name)
     }
 
-    /// What is wrong with the device.
+    /// The problems of the device.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let all = [self.state(), self.xdp(), self.missed(), self.one_cpu()];
         all.into_iter().flatten().collect()
     }
 
-    /// What is wrong with its driver, for who uses the device.
+    /// The problems of the device's driver for its users.
     pub(super) fn findings_of_driver(&self, used: &Use<'_>) -> Vec<Finding> {
         self.nic.findings(&Use {
             link: &self.link,
@@ -105,7 +106,7 @@ impl Device {
         Some(self.finding("no-link", Effect::Loses, [what, why.to_owned(), fix]))
     }
 
-    /// Whether the engine on XDP has the device.
+    /// Whether the XDP engine runs on the device.
     pub(super) fn has_engine(&self) -> bool {
         let name = self.xdp_name.as_deref().unwrap_or_default();
         ["fanpcap_xdp", "fanpcap_root"].contains(&name)
@@ -155,7 +156,8 @@ impl Device {
 
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
-        // More queues than one have other files, and one that is steered has CPUs in its file.
+        // With more than one queue, other files matter too. A file with CPUs in it already steers
+        // its queue.
         let is_steered = facts.value(Setting::Rps(0)) != Some("");
         let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
         if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
@@ -173,8 +175,8 @@ impl Device {
         Some(self.finding("one-receiving-cpu", Effect::Costs, told))
     }
 
-    /// The command of `fanpcap tune` that gives it queues on two CPUs; `None` where it can't have
-    /// that.
+    /// The `fanpcap tune` command that gives the device queues on two CPUs; `None` if that is
+    /// impossible.
     fn more_queues(&self) -> Option<String> {
         let wishes = Wishes {
             queues: Some(2),
@@ -186,7 +188,7 @@ impl Device {
     }
 }
 
-/// The mask of so many CPUs: words of 32 bits, the highest first.
+/// The mask of this many CPUs: words of 32 bits, highest first.
 fn mask(cpus: usize) -> String {
     let first = match cpus % 32 {
         0 => u32::MAX,
@@ -198,7 +200,6 @@ fn mask(cpus: usize) -> String {
     all.join(",")
 }
 
-/// The link of this name.
 pub(super) fn find<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
     links.iter().find(|link| link.name == name)
 }

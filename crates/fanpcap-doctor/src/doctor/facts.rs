@@ -1,4 +1,4 @@
-//! All facts: two looks at the machine, a while apart.
+//! All facts, from two readings of the machine a while apart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ use super::settings::Settings;
 pub(super) struct Facts {
     /// The device that was asked for.
     pub(super) asked: Option<String>,
-    /// What is wrong for applications that another user starts, where that user was asked for.
+    /// The problems of applications that another user starts, if --user names one.
     pub(super) of_user: Option<Vec<Finding>>,
     /// The capture cluster that this machine is in.
     pub(super) cluster: Cluster,
@@ -38,7 +38,7 @@ pub(super) struct Facts {
     pub(super) privileges: Option<Privileges>,
     pub(super) limits: Limits,
     pub(super) settings: Settings,
-    /// The devices that are looked at.
+    /// The devices that doctor examines.
     pub(super) devices: Vec<Device>,
     /// The groups of the network namespace.
     pub(super) groups: Vec<Group>,
@@ -47,11 +47,11 @@ pub(super) struct Facts {
     pub(super) cpus: Vec<usize>,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
-    /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
+    /// The interrupts that the options of irqbalance(1) ban; `None` if no irqbalance runs.
     pub(super) irqbalance: Option<Vec<u32>>,
 }
 
-/// One look.
+/// One reading.
 struct Look {
     links: Vec<Link>,
     snapshot: Snapshot,
@@ -68,8 +68,8 @@ impl Look {
     }
 }
 
-/// Looks twice, `between` apart, at one device or at all that have packet sockets. `program` is
-/// that of --program.
+/// Reads twice, `between` apart, for one device or for all that have packet sockets. `program` is
+/// the value of --program.
 ///
 /// # Errors
 /// The device does not exist; the kernel does not list devices or packet sockets.
@@ -78,7 +78,7 @@ pub(super) fn read(
     program: Option<&Path>,
     between: Duration,
 ) -> Result<Facts> {
-    // This checks that the device exists. The groups are those of all devices.
+    // This checks that the device exists. But the groups of all devices are needed.
     Source::new(asked)?;
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
@@ -113,7 +113,7 @@ pub(super) fn read(
     })
 }
 
-/// The device that was asked for, else those with packet sockets.
+/// The named device, or else the devices with packet sockets.
 fn devices(
     asked: Option<&str>,
     before: &Look,
@@ -142,7 +142,7 @@ fn devices(
     now.links.iter().filter(is_looked_at).map(of).collect()
 }
 
-/// The interrupts that the options of this irqbalance(1) ban.
+/// The interrupts that the options of this irqbalance(1) process ban.
 fn banned(root: &Path, pid: u32) -> Vec<u32> {
     let line = fs::read_to_string(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
     let mut words = line.split('\0');
@@ -160,7 +160,7 @@ fn banned(root: &Path, pid: u32) -> Vec<u32> {
 }
 
 impl Facts {
-    /// What is wrong, the worst first.
+    /// The problems, worst first.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let caller = self.of_user.clone();
         let mut all = caller.unwrap_or_else(|| self.findings_of_caller());
@@ -176,7 +176,7 @@ impl Facts {
         in_order(all)
     }
 
-    /// What is wrong for applications that the caller starts.
+    /// The problems of applications that the caller starts.
     pub(super) fn findings_of_caller(&self) -> Vec<Finding> {
         let Settings { wanted, on_xdp, .. } = &self.settings;
         let mut all = self.settings.findings();
@@ -184,7 +184,8 @@ impl Facts {
         all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
         all.extend(self.limits.findings(wants_xdp));
         all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
-        // A default group is named for every device: it is in doubt on the one that is meant.
+        // A default group applies to every device. It is checked only for a device that the user
+        // named.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
         all.extend(meant.flat_map(|it| it.findings(&self.groups)));
         in_order(all)
@@ -211,7 +212,7 @@ impl Facts {
         })
     }
 
-    /// What was looked at, in words. `user` is that of --user.
+    /// What doctor examined, in words. `user` is the value of --user.
     pub(super) fn looked_at(&self, user: Option<&str>) -> String {
         let names: Vec<&str> = self
             .devices

@@ -1,9 +1,9 @@
-//! A finding: what goes wrong, where, why it matters, and the command that mends it.
+//! A finding: what is wrong, where, why it matters, and the command that fixes it.
 
 use fanpcap_config::report::harmless_text;
 use serde::{Deserialize, Serialize};
 
-/// What a problem does to captures, the worst first.
+/// The effect of a problem on captures, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effect {
@@ -20,7 +20,7 @@ pub(super) enum Effect {
 impl Effect {
     pub(super) const ALL: [Self; 4] = [Self::Refuses, Self::Loses, Self::Distorts, Self::Costs];
 
-    /// The word that the text has for it.
+    /// The word for it in the text.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Refuses => "refuses",
@@ -39,22 +39,22 @@ impl Effect {
 /// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Its name, for scripts and the manual.
+    /// The finding's name, for scripts and the manual.
     pub(super) name: &'static str,
-    /// What it does.
+    /// The effect of the problem.
     pub(super) effect: Effect,
     /// A device, a group on a device, a line of a file, `this machine`.
     pub(super) place: String,
-    /// What is the case.
+    /// What is wrong.
     pub(super) what: String,
-    /// Why that matters.
+    /// Why it matters.
     pub(super) why: String,
-    /// The shell's command that mends it.
+    /// The shell command that fixes it.
     pub(super) fix: String,
 }
 
 impl Finding {
-    /// A finding at `place`; `told` is what is the case, why it matters and what mends it.
+    /// A finding at `place`. `told` says what is wrong, why it matters and how to fix it.
     pub(super) fn new(name: &'static str, effect: Effect, place: &str, told: [String; 3]) -> Self {
         let [what, why, fix] = told;
         let place = place.to_owned();
@@ -69,7 +69,7 @@ impl Finding {
     }
 }
 
-/// A finding of another process.
+/// A finding that another process printed.
 #[derive(Deserialize)]
 pub(super) struct PrintedFinding {
     pub(super) name: String,
@@ -80,14 +80,14 @@ pub(super) struct PrintedFinding {
     pub(super) fix: String,
 }
 
-/// What another process prints.
+/// The output of another process.
 #[derive(Deserialize)]
 pub(super) struct PrintedFindings {
     pub(super) findings: Vec<PrintedFinding>,
 }
 
 impl PrintedFinding {
-    /// The finding, if it has one of these names, without what harms a terminal.
+    /// The finding, if its name is one of `names`, without characters that act on a terminal.
     pub(super) fn own(self, names: &[&'static str]) -> Option<Finding> {
         let name = names.iter().find(|&&it| it == self.name)?;
         Some(Finding {
@@ -101,17 +101,17 @@ impl PrintedFinding {
     }
 }
 
-/// The place of what concerns no device.
+/// The place of findings that concern no device.
 pub(super) const MACHINE: &str = "this machine";
 
-/// Sorts findings by what they do, keeps the order otherwise, and removes repetitions.
+/// Sorts findings by effect, keeps the order otherwise, and removes repetitions.
 pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.effect);
     findings.dedup();
     findings
 }
 
-/// A word as a shell takes it: quoted unless it is harmless.
+/// Text as a shell word: quoted if needed.
 pub(super) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=+,@%".contains(c);
     match !text.is_empty() && text.chars().all(plain) {

@@ -1,5 +1,5 @@
-//! The groups of the devices: members that do not read, lose packets, share a CPU, or do not belong
-//! together.
+//! The groups of the devices: finds members that do not read, lose packets, share a CPU, or do not
+//! belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,39 +18,39 @@ pub(super) struct Group {
     pub(super) ifindex: u32,
     pub(super) device: String,
     pub(super) number: u16,
-    /// Its mode, as `fanpcap top` shows it.
+    /// The group's mode, as `fanpcap top` shows it.
     pub(super) mode: String,
     pub(super) members: Vec<Member>,
-    /// The process that keeps the group's lock.
+    /// The process that holds the group's lock.
     pub(super) holder: Option<Stat>,
 }
 
 /// A member of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
-    /// `None` where /proc does not show it to us.
+    /// The process; `None` if /proc does not show it to us.
     pub(super) pid: Option<u32>,
     pub(super) program: String,
-    /// The member reads by our library.
+    /// The member reads through our library.
     pub(super) is_ours: bool,
-    /// A signal or a debugger has stopped its process.
+    /// A signal or a debugger has stopped the member's process.
     pub(super) is_stopped: bool,
-    /// Since when the application has not looked for packets.
+    /// How long the application has not looked for packets.
     pub(super) unread_seconds: Option<f64>,
     /// The application has never read the handle, and a steered group has given it no buckets.
     pub(super) has_no_share: bool,
-    /// Packets that its ring had no room for while doctor looked.
+    /// Packets that its ring dropped for lack of room while doctor looked.
     pub(super) dropped: u64,
-    /// The CPUs that it may run on.
+    /// The CPUs that the member may run on.
     pub(super) cpus: Vec<usize>,
-    /// The cpuset that keeps it from others.
+    /// The cpuset that restricts the member to these CPUs.
     pub(super) cpuset: Option<Cpuset>,
 }
 
-/// A member that has not looked for packets for longer does not read.
+/// A member that has not looked for packets for longer counts as not reading.
 const SILENT_SECONDS: f64 = 10.0;
 
-/// The groups of a snapshot. `before` is a snapshot of when doctor began to look.
+/// The groups of a snapshot. `before` is the snapshot from when doctor began.
 pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
     let mut groups: BTreeMap<(u32, u16), Group> = BTreeMap::new();
     for socket in now.sockets.iter().filter(|it| !it.is_placeholder) {
@@ -70,7 +70,6 @@ pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// The name of a device of a snapshot.
 fn name(devices: &[Device], ifindex: u32) -> String {
     let device = devices.iter().find(|it| it.ifindex == ifindex);
     device.map_or_else(|| ANY.to_owned(), |it| it.name.clone())
@@ -95,17 +94,17 @@ fn member(before: Option<&Socket>, now: &Socket) -> Member {
 }
 
 impl Member {
-    /// Whether its cpuset lets it run on a CPU.
+    /// Whether the member's cpuset allows a CPU.
     pub(super) fn may_use(&self, cpu: usize) -> bool {
         let has = |cpuset: &Cpuset| cpuset.cpus.contains(&cpu);
         self.cpuset.as_ref().is_none_or(has)
     }
 
-    /// The command that moves it to these CPUs, of a process with this id.
+    /// The command that moves the member's process `pid` to these CPUs.
     pub(super) fn move_to(&self, cpus: &[usize], pid: u32) -> String {
         let bind = format!("taskset -acp {} {pid}", cpu::list_text(cpus));
         match &self.cpuset {
-            // taskset(1) gets an error if the process may run on none of them.
+            // taskset(1) fails if the process may run on none of the CPUs.
             Some(cpuset) if !cpus.iter().any(|&cpu| self.may_use(cpu)) => {
                 format!("{} && {bind}", cpuset.add(cpus))
             }
@@ -115,7 +114,7 @@ impl Member {
 }
 
 impl Group {
-    /// What is wrong with the group. `machine` are the CPUs of the machine.
+    /// The problems of the group. `machine` are the CPUs of the machine.
     pub(super) fn findings(&self, machine: &[usize]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.strangers());
@@ -130,7 +129,7 @@ impl Group {
         findings
     }
 
-    /// Whether the group spreads packets without regard to who reads.
+    /// Whether the kernel's mode spreads the group's packets, regardless of which members read.
     fn is_kernels(&self) -> bool {
         let mode = self.mode.split(['+', ' ']).next().unwrap_or_default();
         ["hash", "lb", "rnd", "cpu", "rollover", "qm"].contains(&mode)
@@ -141,7 +140,7 @@ impl Group {
         Finding::new(name, effect, &place, told)
     }
 
-    /// The names of the programs, each with the number of its members and one of their pids.
+    /// The programs' names, each with the process IDs of its members.
     fn programs<'a>(members: impl Iterator<Item = &'a Member>) -> BTreeMap<&'a str, Vec<u32>> {
         let mut programs: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for member in members.filter(|it| !it.program.is_empty()) {
@@ -192,7 +191,7 @@ impl Group {
         Some(self.finding("mixed-programs", Effect::Loses, told))
     }
 
-    /// A number for another group.
+    /// The number of another group.
     fn other(&self) -> u16 {
         self.number.checked_add(1).unwrap_or(0)
     }
@@ -221,8 +220,8 @@ impl Group {
         Some(self.finding("member-stopped", self.effect_of_silence(), told))
     }
 
-    /// A member that has hung, or a handle that gets a share and is never read. A handle that never
-    /// had a share loses nothing: it may be the second one of an application that reads another.
+    /// A member that hangs, or a handle that gets a share but is never read. A handle that never
+    /// had a share loses nothing: its application may read another handle.
     fn silent(&self, member: &Member) -> Option<Finding> {
         if member.has_no_share {
             return None;
@@ -284,7 +283,7 @@ impl Group {
                 bound.entry(*cpu).or_default().push(member);
             }
         }
-        // The threads of a process are bound one by one; /proc/PID tells of the first.
+        // Each thread of a process is bound separately, but /proc/PID shows only the first.
         bound
             .values_mut()
             .for_each(|all| all.dedup_by_key(|it| it.pid));
@@ -301,7 +300,7 @@ impl Group {
         Some(self.finding("one-cpu-for-members", Effect::Costs, told))
     }
 
-    /// A cpuset with fewer CPUs than members, while the machine has more.
+    /// A cpuset with fewer CPUs than members, although the machine has more.
     fn cpusets(&self, machine: &[usize]) -> Option<Finding> {
         let mut all: BTreeMap<&str, (&Cpuset, BTreeSet<u32>)> = BTreeMap::new();
         for member in &self.members {

@@ -1,4 +1,4 @@
-//! Whether applications load fanpcap's libpcap, without which settings have no effect.
+//! Whether applications load fanpcap's libpcap. Without it, settings have no effect.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ use super::settings::GroupSetting;
 /// Facts of the library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Library {
-    /// What an application loads that is started from here; `None` if there is no libpcap.
+    /// The libpcap that an application started from here loads; `None` if there is none.
     pub(super) from_here: Option<Loaded>,
-    /// What every program of the machine loads.
+    /// The libpcap that every program of the machine loads.
     pub(super) by_all: Option<Loaded>,
     /// The program that --program names.
     pub(super) program: Option<Program>,
-    /// AppArmor's profile of tcpdump lacks what members need.
+    /// AppArmor's profile of tcpdump denies what members need.
     pub(super) apparmor_hinders: bool,
     /// Applications that capture on a device without being in its group.
     pub(super) outsiders: Vec<Outsider>,
@@ -31,7 +31,7 @@ pub(super) struct Library {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Loaded {
     pub(super) path: PathBuf,
-    /// It is one of fanpcap's.
+    /// The library is one of fanpcap's.
     pub(super) is_ours: bool,
 }
 
@@ -39,25 +39,25 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The loader ignores LD_LIBRARY_PATH for it, the library all variables.
+    /// The loader ignores LD_LIBRARY_PATH for the program, and the library ignores all variables.
     pub(super) is_privileged: bool,
 }
 
-/// An application that captures on a device whose settings name a group, and is in none.
+/// An application that is in no group, although the settings name a group for its device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outsider {
     pub(super) pid: u32,
     pub(super) program: String,
     pub(super) device: String,
     pub(super) group: u16,
-    /// It has loaded fanpcap's library.
+    /// The process has loaded fanpcap's library.
     pub(super) has_ours: bool,
 }
 
-/// A symbol of fanpcap's library that others do not have.
+/// A symbol of fanpcap's library that no other libpcap has.
 const MARK: &[u8] = b"pcap_fanout_group";
 
-/// A libpcap is shorter.
+/// More than the length of any libpcap.
 const LONGEST: u64 = 64 << 20;
 
 impl Loaded {
@@ -71,7 +71,7 @@ impl Loaded {
 
 /// Whether a file is one of fanpcap's libraries; `None` if it can't be read.
 fn is_ours(path: &Path) -> Option<bool> {
-    // What is no file, such as a pipe, may never end.
+    // Reading something else than a file, such as a pipe, may never end.
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
@@ -80,7 +80,7 @@ fn is_ours(path: &Path) -> Option<bool> {
 }
 
 impl Library {
-    /// The facts for an application started from here. `program` is that of --program.
+    /// The facts for an application started from here. `program` is the value of --program.
     pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[GroupSetting]) -> Self {
         let by_all = system::loaded_by_all().ok().flatten().map(Loaded::of);
         let named = |name: &str| env::var_os(name).unwrap_or_default();
@@ -104,13 +104,13 @@ impl Library {
         }
     }
 
-    /// Applications that run outside of the group that the settings put them in.
+    /// Running applications that are not in the group that the settings name for their device.
     pub(super) fn findings_of_others(&self) -> impl Iterator<Item = Finding> {
         self.outsiders.iter().map(outsider)
     }
 
-    /// What is wrong for applications that the caller starts. `is_needed`: settings ask for a group
-    /// or an engine.
+    /// The problems of applications that the caller starts. `is_needed`: settings name a group or
+    /// an engine.
     pub(super) fn findings(&self, is_needed: bool) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         if is_needed {
@@ -227,7 +227,7 @@ fn outsiders(now: &Snapshot, wanted: &[GroupSetting]) -> Vec<Outsider> {
     found
 }
 
-/// Whether the process has loaded our library; `None` if it has no libpcap, or does not show it.
+/// Whether the process has loaded our library; `None` if it has no libpcap or can't be read.
 fn has_ours(pid: u32) -> Option<bool> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let maps = fs::read(process.join("maps")).ok()?;
@@ -235,11 +235,11 @@ fn has_ours(pid: u32) -> Option<bool> {
     let of_libpcap = maps.lines().filter(|line| line.contains("/libpcap.so"));
     let mut found = None;
     for line in of_libpcap {
-        // The mapped file itself: the process may have put anything else under its name since.
+        // Check the mapped file itself: the file with its name may be another one by now.
         let range = line.split(' ').next().unwrap_or_default();
         let mapped = is_ours(&process.join("map_files").join(range));
         let name = line.find('/').map_or("", |at| &line[at + 1..]);
-        // Only root may look there. Others see no process but their own.
+        // Only root may read `map_files`. Other users see only their own processes.
         let of_name = || is_ours(&process.join("root").join(name));
         found = found.max(mapped.or_else(of_name));
     }

@@ -1,4 +1,4 @@
-//! The limits of the calling process that keep its captures from what they need (setrlimit(2)).
+//! Limits of the calling process that are too low for its captures (setrlimit(2)).
 
 use std::fs;
 use std::path::Path;
@@ -7,31 +7,32 @@ use fanpcap_linux::process::memory;
 
 use super::finding::{Effect, Finding, MACHINE};
 
-/// Limits of the calling process. `u64::MAX` stands for none.
+/// Limits of the calling process. `u64::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Bytes of memory that the process may lock.
     locked: u64,
-    /// Most bytes of a file that it writes.
+    /// Largest file that it may write, in bytes.
     file: u64,
     /// Number of descriptors that it may open.
     open: u64,
     /// The kernel counts BPF programs and maps as locked memory.
     counts_programs: bool,
-    /// Bytes of memory that its cgroup leaves it.
+    /// Bytes of memory that its cgroup allows.
     memory: u64,
 }
 
-/// The first kernel that counts BPF programs and maps as their cgroup's memory, not as locked.
+/// The first kernel that counts BPF programs and maps as memory of the cgroup, not as locked
+/// memory.
 const COUNTS_BY_CGROUP: (u32, u32) = (5, 11);
-/// The most bytes that a group's BPF programs and maps take without `+sticky`.
+/// The most bytes that a group's BPF programs and maps need without `+sticky`.
 const LOCKED_LEAST: u64 = 1 << 20;
 /// More bytes than a member page or another file in `/run/fanpcap` has.
 const FILE_LEAST: u64 = 1 << 20;
-/// A handle in a group has some twenty descriptors, and others come and go while it joins.
+/// A handle in a group has about twenty descriptors, and uses more while it joins.
 const OPEN_LEAST: u64 = 64;
 
-/// Bytes that a handle on the XDP engine takes by default, and what its application takes besides.
+/// Bytes that a handle on the XDP engine needs by default, and its application besides.
 const MEMORY_LEAST: u64 = 128 << 20;
 
 impl Default for Limits {
@@ -50,7 +51,7 @@ impl Limits {
     /// The limits of this process.
     pub(super) fn read(root: &Path, kernel: (u32, u32)) -> Self {
         let text = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
-        // `unlimited` is no number, and neither is what the kernel does not tell.
+        // Neither `unlimited` nor a missing value parses as a number.
         let soft = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()

@@ -1,20 +1,20 @@
-//! What the host sends in packets that leave in several frames (segmentation offload).
+//! Packets that the host sends and that leave in several frames (segmentation offload).
 
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::netlink::link::{self, Link};
 
 use super::finding::word;
 
-/// The command that has the host's TCP send frames of the wire's length by a device, where the
-/// engine on XDP captures what the host sends: no later setting cuts a packet before the engine
-/// sees it. `None` where neither the host nor a container uses the device, or where all is set.
+/// The command that makes the host's TCP send frames of the wire's length through a device. The XDP
+/// engine captures the host's packets before any other setting would segment them. `None` if
+/// neither the host nor a container uses the device, or if everything is set already.
 pub(crate) fn cut(ifindex: u32, links: &[Link]) -> Option<String> {
     host_use::of(ifindex).ok()??;
     command(ifindex, links)
 }
 
-/// TCP goes by the device that has the route: a bridge or a bond that has this one as a port, or a
-/// VLAN on it.
+/// TCP follows the settings of the device that has the route: possibly a bridge or bond above this
+/// device, or a VLAN on it.
 fn command(ifindex: u32, links: &[Link]) -> Option<String> {
     let is_sender = |it: &&Link| link::below(it.index, links).contains(&ifindex);
     let uncut = links
@@ -61,7 +61,7 @@ mod tests {
                 mtu: 9000,
                 ..device(4, "bond0.7", "vlan")
             },
-            // The device's other end, and a VLAN of another namespace's device with this index.
+            // The device's peer, and a VLAN whose lower device has this index in another namespace.
             Link {
                 peer: Some(2),
                 ..device(5, "veth5", "veth")

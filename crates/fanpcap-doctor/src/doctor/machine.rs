@@ -1,4 +1,4 @@
-//! What concerns all devices: the kernel, its clock, its CPUs, and where members have their pages.
+//! What concerns all devices: the kernel, its clock, its CPUs, and the directory of member pages.
 
 use std::fs;
 use std::io;
@@ -11,22 +11,22 @@ use super::finding::{Effect, Finding, MACHINE, word};
 /// Facts of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// The kernel's clock, and the clocks that it has.
+    /// The kernel's present clock source, and the available ones.
     clock: Option<(String, Vec<String>)>,
     /// CPUs whose governor saves power.
     slow_cpus: usize,
-    /// `net.core.bpf_jit_enable`; `None` where this network namespace does not show it.
+    /// `net.core.bpf_jit_enable`; `None` if this network namespace does not show it.
     jit: Option<u32>,
-    /// Packets that the CPUs' queues had no room for while doctor looked.
+    /// Packets that the CPUs' queues dropped for lack of room while doctor looked.
     overrun: u64,
     /// `net.core.netdev_max_backlog`.
     backlog: u64,
-    /// Why members have no pages, and what mends it.
+    /// Why members have no pages, and the command that fixes it.
     no_pages: Option<(String, String)>,
 }
 
-/// Packets that the queues between receiving CPUs (RPS) and from virtual devices had no room for,
-/// since the start.
+/// Packets dropped since boot for lack of room in the queues between receiving CPUs (RPS) and from
+/// virtual devices.
 pub(super) fn overruns(root: &Path) -> u64 {
     let text = read(root, "proc/net/softnet_stat").unwrap_or_default();
     let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
@@ -34,8 +34,8 @@ pub(super) fn overruns(root: &Path) -> u64 {
 }
 
 impl Machine {
-    /// Reads the files below `root`, which is `/` but in tests. `overruns` is [`overruns`] when
-    /// doctor began to look.
+    /// Reads the files below `root`, which is `/` except in tests. `overruns_before` is
+    /// [`overruns`] from when doctor began.
     pub(super) fn read(root: &Path, overruns_before: u64) -> Self {
         Self {
             clock: clock(root),
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// What is wrong with the machine.
+    /// The problems of the machine.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let all = [
             self.pages(),
@@ -167,7 +167,7 @@ fn slow_cpus(root: &Path) -> usize {
     governors.filter(|it| it.trim() == "powersave").count()
 }
 
-/// Why members have no pages, and the command that mends it.
+/// Why members have no pages, and the command that fixes it.
 fn no_pages(error: &io::Error) -> (String, String) {
     let foreign = error
         .get_ref()
@@ -244,7 +244,7 @@ mod tests {
         machine.jit = Some(1);
         machine.clock = Some(("kvm-clock".to_owned(), vec!["tsc".to_owned()]));
         assert!(machine.findings().is_empty());
-        // Without a better clock there is nothing to do.
+        // Without a better clock source there is nothing to fix.
         machine.clock = Some(("acpi_pm".to_owned(), vec!["acpi_pm".to_owned()]));
         assert!(machine.findings().is_empty());
     }

@@ -1,5 +1,5 @@
-//! A device's driver: what it does to frames, how it spreads them over CPUs, and how that fits the
-//! members that read.
+//! A device's driver: what it does to frames, how it spreads them over CPUs, and whether that suits
+//! the members that read.
 
 use fanpcap_linux::ethtool::{self, Feature};
 use fanpcap_linux::netlink::host_use;
@@ -15,40 +15,41 @@ use super::finding::{Effect, Finding, word};
 use super::groups::{Group, Member};
 use super::long_packets;
 
-/// Facts of a device and its driver. What the driver does not tell is empty.
+/// Facts of a device and its driver. Facts that the driver does not report are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nic {
-    /// What plans of `fanpcap tune` are made of.
+    /// The facts that `fanpcap tune` plans from.
     pub(super) facts: Facts,
-    /// The features of a veth's other end.
+    /// The features of a veth's peer.
     peers: Vec<Feature>,
-    /// The CPUs of each thread that polls it.
+    /// The CPUs of each thread that polls the device.
     pollers: Vec<Vec<usize>>,
-    /// Why the host or a container may need what the device receives.
+    /// Why the host or a container may need the device's packets.
     host_use: Option<&'static str>,
-    /// The command that has the host send frames by it, and no longer packets.
+    /// The command that makes the host send frames, not longer packets, through the device.
     cut: Option<String>,
 }
 
-/// Who uses a device, and on which machine.
+/// The users of a device, and their machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use<'a> {
     pub(super) link: &'a Link,
-    /// A veth's other end.
+    /// A veth's peer.
     pub(super) peer: Option<&'a Link>,
     /// The groups on the device.
     pub(super) groups: &'a [&'a Group],
-    /// The settings ask for the engine on XDP.
+    /// The settings ask for the XDP engine.
     pub(super) is_on_xdp: bool,
-    /// The settings have the engine take the packets from the host, unless it uses the device.
+    /// The settings make the engine steal the packets from the host, unless the host uses the
+    /// device.
     pub(super) may_steal: bool,
-    /// A capture takes them now.
+    /// A capture steals them now.
     pub(super) is_stolen: bool,
-    /// The engine on XDP has the device now.
+    /// The XDP engine runs on the device now.
     pub(super) has_engine: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
-    /// The interrupts that the options of irqbalance(1) ban; `None` where none runs.
+    /// The interrupts that the options of irqbalance(1) ban; `None` if no irqbalance runs.
     pub(super) irqbalance: Option<&'a [u32]>,
     /// The CPUs of the machine.
     pub(super) cpus: &'a [usize],
@@ -62,7 +63,7 @@ impl Use<'_> {
 }
 
 impl Nic {
-    /// Asks the driver of the device of this link, and that of `peer`. `all` are the devices of the
+    /// Asks the drivers of this link's device and of `peer`. `all` are the devices of the
     /// namespace.
     pub(super) fn read(link: &Link, peer: Option<&Link>, all: &[Link]) -> Self {
         let features = |index| ethtool::Device::find(index).and_then(|it| it.features());
@@ -74,7 +75,7 @@ impl Nic {
             ..Self::default()
         };
         let device = device::Device::open(&link.name).ok();
-        // Another device may have got the name.
+        // Another device may have this name by now.
         if let Some(device) = device.filter(|it| it.ifindex == link.index) {
             nic.facts = Facts::of(&device);
             let threads = napi::threads(&device).unwrap_or_default().into_iter();
@@ -85,7 +86,7 @@ impl Nic {
         nic
     }
 
-    /// The command that gives the device more room; `None` if it has all that it can have.
+    /// The command that gives the device more room; `None` if it has the maximum already.
     pub(super) fn more_room(&self, device: &str) -> Option<String> {
         let ring = self.facts.rings.filter(|it| it.rx < it.most[0]);
         let ring = ring.map(|it| format!("ethtool -G {device} rx {}", it.most[0]));
@@ -100,8 +101,8 @@ impl Nic {
         alone.map(|alone| self.tune_or(device, is_more, alone))
     }
 
-    /// The command of `fanpcap tune` where its plan changes what `mends` names, else `alone`, the
-    /// command that changes nothing else. `device` is a word of the shell.
+    /// The `fanpcap tune` command if its plan changes a setting for which `mends` is true.
+    /// Otherwise `alone`, the command that changes nothing else. `device` is a shell word.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
         // The device of the default route has no plan: `is_mended` is false.
@@ -113,7 +114,8 @@ impl Nic {
             let plan = plan::plan(&self.facts, wishes);
             plan.is_ok_and(|plan| plan.steps.iter().any(is_it))
         };
-        // As a monitor, a device that serves the host would lose offloads for no finding.
+        // With --monitor, a device that serves the host would lose offloads without a finding that
+        // needs it.
         let monitor = match () {
             () if is_mended(false) => "",
             () if is_mended(true) => " --monitor",
@@ -127,7 +129,7 @@ impl Nic {
         self.facts.value(feature(name)) == Some("on")
     }
 
-    /// The CPUs of the memory node that the device is at.
+    /// The CPUs of the device's NUMA node.
     fn node(&self) -> Vec<usize> {
         let cpus = self.facts.cpus.iter();
         let is_near = |node: usize| self.facts.node == Some(node);
@@ -136,7 +138,7 @@ impl Nic {
             .collect()
     }
 
-    /// What is wrong with it.
+    /// The problems of the driver.
     pub(super) fn findings(&self, used: &Use<'_>) -> Vec<Finding> {
         let members = || used.groups.iter().flat_map(|it| &it.members);
         let mut findings: Vec<Finding> = Vec::new();
@@ -152,7 +154,7 @@ impl Nic {
         findings
     }
 
-    /// The host has begun to use a device whose packets are taken from it.
+    /// The host has begun to use a device whose packets are stolen from it.
     fn stolen(&self, used: &Use<'_>) -> Option<Finding> {
         let why = self.host_use.filter(|_| used.is_stolen || used.may_steal)?;
         let fix =
@@ -175,7 +177,7 @@ impl Nic {
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {
         // Segments are merged by the driver before an XDP program sees them, or by the kernel
-        // after.
+        // afterwards.
         let merging = [
             ("rx-lro", "lro"),
             ("rx-gro-hw", "rx-gro-hw"),
@@ -208,8 +210,8 @@ impl Nic {
         Some(finding(used, "merged-frames", Effect::Distorts, told))
     }
 
-    /// The engine on XDP takes what the host sends before the kernel or the NIC cuts it into
-    /// segments. A port that only captures sends nothing of use.
+    /// The XDP engine captures what the host sends before the kernel or the NIC segments it. A port
+    /// that only captures sends nothing of interest.
     fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
         let is_on_xdp = used.is_on_xdp || used.has_engine;
         let cut = self.cut.as_ref().filter(|_| is_on_xdp)?;
@@ -267,7 +269,7 @@ impl Nic {
             .collect();
         let device = word(&used.link.name);
         let alone = format!("ethtool -X {device} hkey {}", bytes.join(":"));
-        // One queue is as good.
+        // A single queue also solves the problem.
         let is_hash = |knob: &Knob| {
             matches!(
                 knob,
@@ -285,8 +287,8 @@ impl Nic {
         Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
     }
 
-    /// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words
-    /// of 16 bits, of four digits each.
+    /// Whether both directions of a flow have the same hash. Toeplitz hashes do if all 16-bit words
+    /// of the key (four digits each) are equal.
     fn is_symmetric(&self, key: &str) -> bool {
         let is_repeated = key
             .bytes()
@@ -296,7 +298,7 @@ impl Nic {
         transform.is_some_and(|it| it != "none") || is_repeated
     }
 
-    /// A polling thread and a member that are bound to one CPU.
+    /// A polling thread and a member that are bound to the same CPU.
     fn polled(&self, used: &Use<'_>, member: &Member) -> Option<Finding> {
         let [cpu] = member.cpus.as_slice() else {
             return None;
@@ -343,7 +345,7 @@ impl Nic {
         let mut members = used.groups.iter().flat_map(|it| &it.members);
         let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
         let own: Vec<u32> = own.collect();
-        // It tells root; others see its options.
+        // irqbalance answers root only. Other users see its options.
         let told = self.facts.value(Setting::Irqbalance);
         let told = told.map(|it| settings::table(it).unwrap_or_default());
         let left_alone = told.as_deref().or(used.irqbalance)?;
@@ -364,7 +366,7 @@ impl Nic {
     }
 }
 
-/// The command that adds interrupts to those which irqbalance's options ban, and keeps the others.
+/// The command that adds interrupts to those that irqbalance's options ban already.
 fn ban(interrupts: &[u32]) -> String {
     let banned: Vec<String> = interrupts
         .iter()
@@ -378,7 +380,7 @@ fn ban(interrupts: &[u32]) -> String {
     )
 }
 
-/// Why the engine on XDP can't have a device that the settings ask it for.
+/// Why the XDP engine can't use a device for which the settings ask for it.
 fn no_xdp(used: &Use<'_>) -> Option<Finding> {
     let link = used.link;
     let why = match link {
@@ -403,10 +405,10 @@ fn no_xdp(used: &Use<'_>) -> Option<Finding> {
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
 
-/// The kernel that the engine on XDP takes.
+/// The first kernel that the XDP engine supports.
 const HAS_XDP: (u32, u32) = (5, 18);
 
-/// The kernel whose drivers tell XDP programs VLAN tags in a way that the engine can use.
+/// The first kernel whose drivers pass VLAN tags to XDP programs in a way that the engine can use.
 const TELLS_TAGS: (u32, u32) = (6, 16);
 
 fn finding(used: &Use<'_>, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
@@ -417,7 +419,7 @@ fn feature(name: &str) -> Knob {
     Setting::Feature(name.to_owned()).into()
 }
 
-/// The feature of drivers that take VLAN tags out of frames.
+/// The feature of drivers that remove VLAN tags from frames.
 const PARSES_TAGS: &str = "rx-vlan-hw-parse";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the calling user may do: capabilities that captures need.
+//! The capabilities of the calling user that captures need.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::finding::{Effect, Finding, MACHINE};
 /// Facts of the calling process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Privileges {
-    /// The effective capabilities, a bit each (capabilities(7)); `None` if they are not known.
+    /// The effective capabilities, one bit each (capabilities(7)); `None` if unknown.
     pub(super) effective: Option<u64>,
     /// The effective user.
     pub(super) user: u32,
@@ -19,7 +19,7 @@ pub(super) struct Privileges {
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_BPF: u32 = 39;
-/// Includes `CAP_BPF`, which is a capability of its own since Linux 5.8.
+/// Includes `CAP_BPF`, a separate capability since Linux 5.8.
 const CAP_SYS_ADMIN: u32 = 21;
 
 impl Privileges {

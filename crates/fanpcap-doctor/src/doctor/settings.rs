@@ -1,5 +1,5 @@
-//! The settings: what is wrong with them, what is set in vain, and whether the group that they name
-//! can be joined.
+//! Finds errors in the settings, settings without effect, and whether the group that they name can
+//! be joined.
 
 use fanpcap::overview::Overview;
 use fanpcap_config::report::{Place, Report, harmless_text, quote};
@@ -13,19 +13,19 @@ use super::groups::Group;
 /// Facts of the settings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
-    /// What is wrong with them.
+    /// Errors in the settings.
     pub(super) errors: Vec<Report>,
-    /// What has no effect.
+    /// Settings without effect.
     pub(super) vain: Vec<Ignored>,
-    /// The groups that devices are put in.
+    /// The groups that the settings name for devices.
     pub(super) wanted: Vec<GroupSetting>,
-    /// The devices that are to be on the XDP engine, each with the setting's origin.
+    /// The devices for which the settings ask for the XDP engine, each with the setting's origin.
     pub(super) on_xdp: Vec<(String, String)>,
-    /// The devices of which the host is to get nothing (`steal = yes`).
+    /// The devices whose packets the host must not get (`steal = yes`).
     pub(super) stolen: Vec<String>,
 }
 
-/// A device and the group that the settings put the device in.
+/// A device and the group that the settings name for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupSetting {
     /// The device, as settings name it.
@@ -34,7 +34,7 @@ pub(super) struct GroupSetting {
     pub(super) group: u16,
     /// The setting: `PCAP_GROUP=7`, `/etc/pcap.conf:3`.
     pub(super) origin: String,
-    /// The mode that the settings ask for, and the other one that the group has.
+    /// The mode that the settings ask for, and the different mode that the group has.
     pub(super) other_mode: Option<(String, String)>,
 }
 
@@ -68,7 +68,7 @@ impl Settings {
         }
     }
 
-    /// What is wrong with the settings alone.
+    /// The problems of the settings alone.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let errors = self.errors.iter().map(error);
         let vain = self
@@ -105,7 +105,7 @@ impl GroupSetting {
         })
     }
 
-    /// Why the group can't be joined, or is joined by others too. `groups` are those of the
+    /// Why the group can't be joined, or which others are in it. `groups` are the groups of the
     /// network namespace.
     pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
         let of_number = || groups.iter().filter(|it| it.number == self.group);
@@ -172,7 +172,7 @@ impl GroupSetting {
         self.finding("group-taken", Effect::Loses, told)
     }
 
-    /// The variable that names a group which nobody has: it comes before each other setting.
+    /// The variable that names an unused group. A variable overrides every other setting.
     fn another_group(&self, groups: &[Group]) -> String {
         let is_free = |number: &u16| groups.iter().all(|it| it.number != *number);
         let free = (1..u16::MAX).find(is_free).unwrap_or(1);
@@ -194,7 +194,7 @@ fn error(report: &Report) -> Finding {
     }
 }
 
-/// The command that takes the setting back.
+/// The command that removes the setting.
 fn without(place: &Place) -> String {
     if place.source != "environment" {
         let file = word(&place.source);

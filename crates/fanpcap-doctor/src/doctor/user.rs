@@ -1,4 +1,4 @@
-//! `--user`: what another user's applications run into, found by a doctor that runs as that user.
+//! `--user`: problems of another user's applications, found by a doctor that runs as that user.
 
 use std::env;
 use std::io::Read;
@@ -11,7 +11,7 @@ use fanpcap_config::report::harmless_text;
 use super::LOST;
 use super::finding::{Finding, PrintedFinding, PrintedFindings};
 
-/// A user by the system's database (getent(1)).
+/// A user from the system's database (getent(1)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct User {
     id: String,
@@ -27,7 +27,7 @@ pub(super) struct AsUser {
     doctor: Child,
 }
 
-/// The findings of a doctor that looks as its caller.
+/// The findings of a doctor that examines its caller.
 pub(super) const NAMES: [&str; 15] = [
     "settings",
     "set-in-vain",
@@ -49,13 +49,13 @@ pub(super) const NAMES: [&str; 15] = [
 /// The most bytes that a doctor prints.
 const MOST: u64 = 1 << 18;
 
-/// The seconds after which a doctor that does not end is killed: its user can stop it.
+/// Seconds after which a doctor that has not ended is killed: its user can stop it.
 const PATIENCE: &str = "20";
 
 impl User {
     /// The user of this name or number.
     fn find(name: &str) -> Result<Self> {
-        // getent(1) would take it for an option.
+        // getent(1) would read such a name as an option.
         ensure!(!name.starts_with('-'), "no user {name:?}");
         let found = Command::new("getent").args(["passwd", name]).output();
         let found = found.context("running getent")?;
@@ -77,14 +77,14 @@ impl AsUser {
     pub(super) fn start(name: &str, device: Option<&str>, program: Option<&Path>) -> Result<Self> {
         let user = User::find(name)?;
         let own = env::current_exe().context("this program's file")?;
-        // In a session of its own it can't reach the caller's terminal.
+        // In its own session it can't reach the caller's terminal.
         let mut command = Command::new("setsid");
         command
             .args(["timeout", "-s", "KILL", PATIENCE, "setpriv"])
             .args(["--reuid", &user.id, "--regid", &user.group, "--init-groups"])
             .arg(own)
             .args(["doctor", "--caller", "--json"])
-            // The user can read what it has.
+            // The user can read the doctor's environment.
             .env_clear()
             .envs(env::vars_os().filter(|(name, _)| is_passed_on(&name.to_string_lossy())))
             .env("HOME", &user.home)
@@ -103,10 +103,10 @@ impl AsUser {
         })
     }
 
-    /// What that doctor has found. Its user may have made it say anything.
+    /// The findings of that doctor. Its user may have made it print anything.
     pub(super) fn findings(mut self) -> Result<Vec<Finding>> {
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
-        // A complaint is shorter than the room in its pipe.
+        // A complaint always fits into its pipe, so reading it last can't block.
         if let Some(out) = self.doctor.stdout.take() {
             out.take(MOST).read_to_end(&mut said).context("reading")?;
         }
@@ -129,7 +129,7 @@ impl AsUser {
 
     fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        // The caller runs the command, and has another group.
+        // The caller will run the command, but has another group.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);
         let name = harmless_text(&told.name);
         let mut finding = told
@@ -141,8 +141,8 @@ impl AsUser {
     }
 }
 
-/// Whether a doctor needs this variable: settings and what looks like one, the dynamic linker, and
-/// what finds programs.
+/// Whether a doctor needs this variable: settings and similar names, the dynamic linker's
+/// variables, and those that locate programs.
 fn is_passed_on(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let starts = ["PCAP_", "PFQ_", "FANPCAP_", "LD_", "LC_"];
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Findings of a user's process that prints this and ends with this status.
+    /// Findings of a user's process that prints `text` and ends with `status`.
     fn said(text: &str, status: u8) -> Result<Vec<Finding>> {
         let mut command = Command::new("sh");
         command.args([

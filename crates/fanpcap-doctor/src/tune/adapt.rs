@@ -32,19 +32,19 @@ pub(super) enum Which {
     All,
 }
 
-/// What the user asks for.
+/// The user's options.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) which: Which,
-    /// To the end or, if given, for so many rounds.
+    /// Number of rounds; `None` for no limit.
     pub(super) rounds: Option<u32>,
-    /// Also on the device that carries the default route.
+    /// Also adapt the device that carries the default route.
     pub(super) force: bool,
 }
 
-/// The shortest round.
+/// The minimum length of a round.
 const ROUND: Duration = Duration::from_secs(1);
-/// A round is not longer, though few packets have come.
+/// The maximum length of a round, even if few packets have come.
 const ROUND_MAX: Duration = Duration::from_secs(10);
 
 const TABLE: Knob = Knob::Setting(Setting::Table);
@@ -81,7 +81,7 @@ fn open(device: &Device) -> Result<Journal> {
 /// A device whose table is being adapted.
 struct Adapting<'a> {
     device: &'a Device,
-    /// The table as it was set last.
+    /// The table as it was last set.
     table: Vec<u32>,
     levels: Levels,
     counter: Counter,
@@ -134,7 +134,7 @@ impl<'a> Adapting<'a> {
         Ok(())
     }
 
-    /// Waits until enough has come to decide by. None when the user ends it.
+    /// Waits until enough packets have come for a decision. `None` if the user ends the command.
     fn round(&self) -> Result<Option<Counts>> {
         let end = Instant::now() + ROUND_MAX;
         loop {
@@ -148,7 +148,7 @@ impl<'a> Adapting<'a> {
         }
     }
 
-    /// Checks that the device still has the table that was set last.
+    /// Checks that the device still has the table that was last set.
     fn ensure_own(&self) -> Result<()> {
         ensure!(
             table(self.device)? == self.table,
@@ -166,7 +166,7 @@ impl<'a> Adapting<'a> {
         let failed = |error| anyhow!("{name}: {TABLE}: {error}");
         let wanted = settings::table_text(&decision.table);
         let mut journal = open(self.device)?;
-        // The table may have changed while the journal's lock was awaited.
+        // The table may have changed during the wait for the journal's lock.
         self.ensure_own()?;
         let settings = Settings(self.device);
         let set = journal.set(&settings, Wish::While(hold), &TABLE, &wanted);
@@ -176,7 +176,7 @@ impl<'a> Adapting<'a> {
         Ok(())
     }
 
-    /// The flow that has most of an entry's packets, in words.
+    /// The flow with most of an entry's packets, in words.
     fn flow_of(&self, entry: usize) -> Result<String> {
         Ok(match self.counter.most_of(entry)? {
             None => "its packets tell no flow".to_owned(),

@@ -1,4 +1,4 @@
-//! What a device receives and loses while a command runs.
+//! Measures what a device receives and loses while a command runs.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::netlink::link;
 
-/// What was counted while a command ran.
+/// The counts of a command's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     received: u64,
@@ -14,14 +14,14 @@ pub(super) struct Measured {
     time: Duration,
 }
 
-/// How much more may be lost by chance, in packets of a thousand.
+/// By how much the loss may rise by chance, in packets of a thousand.
 const BY_CHANCE: u64 = 1;
 
 impl Measured {
-    /// Runs a shell command and counts meanwhile.
+    /// Runs a shell command and counts packets meanwhile.
     ///
     /// # Errors
-    /// The command has failed.
+    /// The command failed.
     pub(super) fn during(command: &str, ifindex: u32) -> Result<Self> {
         let before = counters(ifindex)?;
         let start = Instant::now();
@@ -57,7 +57,7 @@ impl Measured {
     }
 }
 
-/// Packets that the device has received, and those that it, its driver or the stack has dropped.
+/// Packets that the device received, and packets that the device, its driver or the stack dropped.
 fn counters(ifindex: u32) -> Result<[u64; 2]> {
     let counters = link::get(ifindex).context("the device")?.counters;
     Ok([

@@ -30,7 +30,7 @@ pub(super) fn all() -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Puts everything back on a device. Changes that a living process wants stay.
+/// Puts everything back on a device, except changes that a living process wants.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
     let journal = Journal::open(device).map_err(|error| anyhow!("{name}: {error}"))?;
@@ -46,7 +46,7 @@ pub(super) fn one(device: &Device) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Puts back what the journal of an earlier build says.
+/// Puts back the changes in the journal of an earlier build.
 pub(super) fn earlier(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
     let journal = Journal::open_earlier(device).map_err(|error| anyhow!("{name}: {error}"))?;

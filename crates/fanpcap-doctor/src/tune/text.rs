@@ -1,4 +1,4 @@
-//! What `fanpcap tune` says of a device, its changes, and what came of them.
+//! The texts of `fanpcap tune` on a device, its changes, and their results.
 
 use std::fmt::Write as _;
 
@@ -58,7 +58,7 @@ pub(super) fn facts(facts: &Facts) -> String {
     text
 }
 
-/// What the journal has, and which of it somebody else has changed.
+/// The changes in the journal, and which of them have been overwritten since.
 pub(super) fn journal(journal: &Journal, changed: &[(Knob, String)]) -> String {
     let mut text = String::new();
     for change in journal.changes().iter().filter(|it| it.old != it.new) {
@@ -81,7 +81,7 @@ pub(super) fn journal(journal: &Journal, changed: &[(Knob, String)]) -> String {
     text
 }
 
-/// What came of the plan's steps.
+/// The results of the plan's steps.
 pub(super) fn tried(device: &str, tried: &[Tried<'_>], plan: &Plan) -> String {
     let mut text = String::new();
     for Tried { step, result } in tried {
@@ -104,7 +104,7 @@ pub(super) fn tried(device: &str, tried: &[Tried<'_>], plan: &Plan) -> String {
     text
 }
 
-/// What came of putting back.
+/// The results of putting back.
 pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
     let mut text = String::new();
     for change in undone {
@@ -134,7 +134,7 @@ pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
     text
 }
 
-/// Prints lines without control characters of names in them.
+/// Prints lines, without control characters that names may contain.
 pub(super) fn say(text: &str) -> Result<Reader> {
     let mut reader = Reader::Reads;
     for line in text.lines() {

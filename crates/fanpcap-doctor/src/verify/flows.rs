@@ -1,5 +1,5 @@
-//! Which member had which flow: sampled by a hash of the flow, so that the memory is bounded and
-//! all members sample the same flows.
+//! Records which member got which flow. Flows are sampled by their hash, so that the memory is
+//! bounded and all members sample the same flows.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,20 +10,20 @@ use fanpcap_wire::FlowKey;
 
 use crate::flow::{flow_of, layers};
 
-/// Flows that a member keeps at most.
+/// The most flows that a member keeps.
 const KEPT: usize = 16_384;
 
-/// A part of all flows: those whose hash ends in so many zeros.
+/// A sample of all flows: those whose hash ends in a given number of zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample(Arc<AtomicU32>);
 
 impl Sample {
     fn zeros(&self) -> u32 {
-        // Relaxed: a member that learns late of a smaller sample forgets more later.
+        // Relaxed: a member that sees a smaller sample late merely forgets its flows late.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One in so many flows is in the sample.
+    /// The sample contains one in this many flows.
     pub(super) fn one_in(&self) -> u64 {
         1_u64.checked_shl(self.zeros()).unwrap_or(u64::MAX)
     }
@@ -34,13 +34,12 @@ impl Sample {
 pub(super) struct Flows {
     sample: Sample,
     zeros: u32,
-    /// Packets of each flow: from its smaller end, and from its other end.
+    /// Packets of each flow: from its lower end, and from its higher end.
     seen: HashMap<FlowKey, [u64; 2]>,
-    /// Packets.
     pub(super) packets: u64,
-    /// Of these, packets of no flow: neither IPv4 nor IPv6, fragments, ICMP errors.
+    /// Of these, packets without a flow: neither IPv4 nor IPv6, fragments, ICMP errors.
     pub(super) without_flow: u64,
-    /// Packets that carry one that is not read.
+    /// Packets that contain another packet that verify can't read.
     pub(super) unread: u64,
 }
 
@@ -74,7 +73,7 @@ impl Flows {
         }
     }
 
-    /// Forgets flows that are not in the sample any more.
+    /// Forgets flows that are no longer in the sample.
     fn follow_sample(&mut self) {
         let zeros = self.sample.zeros();
         if zeros != self.zeros {
@@ -85,18 +84,18 @@ impl Flows {
 }
 
 fn is_in(key: &FlowKey, zeros: u32) -> bool {
-    // The same for all members: this hasher has no random key.
+    // The same for all members, because this hasher has no random key.
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish().trailing_zeros() >= zeros
 }
 
-/// Where the sampled flows were.
+/// The members at which the sampled flows were.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Flows with packets.
     pub(super) flows: usize,
-    /// Of these, flows of which both directions were seen.
+    /// Of these, flows with packets in both directions.
     pub(super) two_way: usize,
     /// Flows of which one direction was at several members.
     pub(super) split: Vec<FlowKey>,
@@ -126,7 +125,7 @@ impl Places {
         places
     }
 
-    /// Adds a flow with its packets at each member that had some.
+    /// Adds a flow, given its packets at each member that got some.
     fn add(&mut self, key: FlowKey, at: &[[u64; 2]]) {
         let packets = at.iter().flatten().sum();
         self.flows += 1;
@@ -158,7 +157,7 @@ mod tests {
         };
         let mut packet = frames::v4(17, 0, &frames::udp(ports.0, ports.1, b"payload"));
         if is_answer {
-            // The addresses, swapped.
+            // Swap the addresses.
             let addresses: Vec<u8> = packet[12..20].to_vec();
             packet[12..16].copy_from_slice(&addresses[4..]);
             packet[16..20].copy_from_slice(&addresses[..4]);
@@ -234,7 +233,7 @@ mod tests {
         let sample = Sample::default();
         let mut members = [Flows::new(sample.clone()), Flows::new(sample.clone())];
         for port in 1..=40_000 {
-            // Each flow is split, and the second member has few.
+            // Each flow is split, and the second member has few flows.
             members[0].add(&frame(port, 50_000, false));
             if port % 2 == 0 {
                 members[1].add(&frame(port, 50_000, false));

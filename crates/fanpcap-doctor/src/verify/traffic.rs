@@ -1,4 +1,4 @@
-//! Traffic of verify's own: conversations of many flows, sent on a device of the user's choice.
+//! Traffic that verify sends itself: conversations of many flows, on a device that the user names.
 
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
@@ -6,11 +6,11 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, anyhow};
 use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports, Until, guard};
 
-/// Flows, of IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime: a mode
-/// that takes members in turn must not come to the same one for each packet of a flow.
+/// Number of flows: of IPv4 and IPv6, UDP and TCP, each in both directions. It is a prime, so that
+/// a mode that takes members in turn does not reach the same member with all packets of a flow.
 const FLOWS: u32 = 1021;
 
-/// Frames a second, which any machine receives without loss.
+/// Frames a second. Any machine receives this rate without loss.
 const RATE: &str = "20kpps";
 
 /// A thread that sends.
@@ -20,7 +20,7 @@ impl Traffic {
     /// Sends on `device` until `stop`.
     ///
     /// # Errors
-    /// The device is one that must not be flooded, or can't send.
+    /// The device must not be flooded, or can't send.
     pub(super) fn start(device: &str, stop: &'static AtomicBool) -> Result<Self> {
         guard(device, false)?;
         let description = Description {
@@ -41,7 +41,7 @@ impl Traffic {
         Ok(Self(running.context("starting a thread")?))
     }
 
-    /// Waits for its end. Returns how many frames were sent.
+    /// Waits until the sender has ended. Returns how many frames it sent.
     ///
     /// # Errors
     /// Sending failed.

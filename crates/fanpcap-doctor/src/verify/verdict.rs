@@ -1,4 +1,4 @@
-//! The verdict: each check with its outcome, from the members' figures and their flows.
+//! The verdict: each check and its outcome, from the members' figures and their flows.
 
 use fanpcap_capture::Witnessed;
 use serde::Serialize;
@@ -10,16 +10,16 @@ use crate::flow::shown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
-    /// It holds.
+    /// The check holds.
     Ok,
-    /// It does not.
+    /// The check does not hold.
     Fail,
-    /// There was nothing to judge.
+    /// There was nothing to check.
     Open,
 }
 
 impl Outcome {
-    /// The word that the text has for it.
+    /// The word for it in the text.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -29,35 +29,34 @@ impl Outcome {
     }
 }
 
-/// A check.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) outcome: Outcome,
     pub(super) what: String,
-    /// Flows that show it.
+    /// Flows that show the outcome.
     pub(super) examples: Vec<String>,
 }
 
-/// Flows that are named as examples.
+/// Number of flows that are named as examples.
 const EXAMPLES: usize = 3;
 
-/// With fewer flows for each member, chance alone makes shares uneven.
+/// With fewer flows for each member, chance alone makes the shares uneven.
 const FLOWS_FOR_SHARES: usize = 64;
 
-/// The busiest member has at most so many times the mean.
+/// The busiest member may have at most this many times the mean.
 const UNEVEN: f64 = 2.0;
 
-/// Everything that is judged.
+/// Everything that the checks need.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
     /// The members' figures.
     pub(super) captured: &'a Witnessed,
-    /// Packets of each member since all were there.
+    /// Packets of each member after all members had joined.
     pub(super) packets: &'a [u64],
-    /// Where flows were since then.
+    /// The members at which flows were after that.
     pub(super) places: &'a Places,
-    /// One in so many flows was looked at.
+    /// One in this many flows was examined.
     pub(super) one_in: u64,
 }
 
@@ -88,7 +87,7 @@ fn holds(holds: bool) -> Outcome {
     }
 }
 
-/// How many times the mean the busiest member has; `None` without packets.
+/// The ratio of the busiest member's packets to the mean; `None` without packets.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a ratio of counts far below 2^53"

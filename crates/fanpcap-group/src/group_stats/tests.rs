@@ -1,4 +1,4 @@
-//! Sums over members and pages that are made up.
+//! Sums over made-up members and pages.
 
 use super::*;
 use crate::record::tests::record;

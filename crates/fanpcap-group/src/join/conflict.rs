@@ -1,4 +1,4 @@
-//! What a group has that a newcomer did not ask for.
+//! Finds what a group has that a newcomer did not ask for.
 
 use super::engine_error::EngineError;
 use super::error::JoinError;
@@ -10,8 +10,7 @@ use fanpcap_config::settings::GroupChoice;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{Address, ETH_P_SILENT};
 
-/// What to assume of a mode's options where no page shows them. Packet diag does not report
-/// options.
+/// What to assume of a mode's options if no page shows them. Packet diag does not report options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The options are those that were asked for.

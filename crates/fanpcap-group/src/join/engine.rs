@@ -1,4 +1,4 @@
-//! How packets come to a newcomer whose rings an engine fills.
+//! Joins on an engine: how packets come to a newcomer whose rings an engine fills.
 
 use super::prepared::Prepared;
 use super::{EngineError, JoinError, Newcomer, free_number, wanted};
@@ -8,21 +8,21 @@ use fanpcap_config::settings::{Group, Steal};
 use fanpcap_engine::{Ask, Refusal};
 use std::io;
 
-/// What a handle asks of the engine that is to fill its rings. The handle's socket stays silent.
+/// What a handle asks of the engine that shall fill its rings. The handle's socket stays silent.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineAsk<'a> {
     /// The handle's device and group, prepared.
     pub prepared: &'a Prepared,
-    /// What the rings are to be.
+    /// What the rings shall be.
     pub ask: Ask,
     /// Whether the host loses the packets that the device receives.
     pub steal: Steal,
 }
 
-/// How often another group may take the number that was free.
+/// How often another group may take a number that was free.
 const TRIES: usize = 8;
 
-/// Joins an unused group. The kernel would give it a low number, which people take.
+/// Joins an unused group. The kernel would give it a low number, which people choose.
 pub(super) fn in_new_group<T>(
     mut newcomer: Newcomer<'_>,
     join: &mut dyn FnMut(&Newcomer<'_>) -> Result<T, JoinError>,
@@ -41,7 +41,7 @@ pub(super) fn in_new_group<T>(
     }
 }
 
-/// The error of a mode that is not for an engine.
+/// The error for a mode that is not for an engine.
 pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> EngineError {
     EngineError::Unsteered {
         group: newcomer.fanout.id,
@@ -49,7 +49,7 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> EngineError {
     }
 }
 
-/// Gives the device's packets to the group. The caller has the device's guard, as below.
+/// Gives the device's packets to the group. The caller holds the device's guard, as for [`steal`].
 pub(super) fn attach_group(shared: &Shared) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
         let number = on_device.attach(&shared.fd_store, shared.ifindex())?;
@@ -58,8 +58,8 @@ pub(super) fn attach_group(shared: &Shared) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The host loses the device's packets from now on, as long as the group is there, if a member asks
-/// for that.
+/// If a member asks for that, makes the host lose the device's packets from now on, as long as the
+/// group lasts.
 pub(super) fn steal(asked: &EngineAsk<'_>, shared: &Shared) -> Result<(), EngineError> {
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).ok();
     let on_device = shared.on_device.as_ref().zip(number);

@@ -12,10 +12,9 @@ pub enum EngineError {
     Other {
         /// The group's number.
         group: u16,
-        /// What the group's members are on, and what the handle is on: `engine xdp`, say, or
-        /// `packet sockets`.
+        /// What the group's members are on: `engine xdp`, say, or `packet sockets`.
         has: String,
-        /// The same of the handle.
+        /// What the handle is on.
         wants: String,
     },
     /// The group's engine was detached from the device.
@@ -30,14 +29,14 @@ pub enum EngineError {
         /// The group's number.
         group: u16,
     },
-    /// The mode is one of the kernel's packet sockets.
+    /// The mode is one of the kernel's, which only packet sockets have.
     Unsteered {
         /// The group's number.
         group: u16,
         /// The mode.
         mode: String,
     },
-    /// The steering program has no classes, and members of the group have.
+    /// The steering program has no classes, but members of the group have one.
     Unclassified {
         /// The group's number.
         group: u16,
@@ -52,7 +51,7 @@ pub enum EngineError {
         /// Why, member by member.
         reasons: String,
     },
-    /// The device can't go on with another BPF program of the group.
+    /// The device can't change to the group's other BPF program.
     Serve(io::Error),
     /// The locks of the groups can't be taken.
     Lock(SteerError),
@@ -115,8 +114,8 @@ impl std::error::Error for EngineError {
 }
 
 impl EngineError {
-    /// The group of a handle is on packet sockets and the handle on an engine, or the reverse.
-    /// `has` and `wants` are the engines' names.
+    /// The group of a handle is on another engine than the handle, or one of them is on packet
+    /// sockets. `has` and `wants` are the engines' names; `None`: packet sockets.
     pub(crate) fn other(group: u16, has: Option<&str>, wants: Option<&str>) -> Self {
         let text = |name: Option<&str>| {
             name.map_or_else(|| "packet sockets".to_owned(), |it| format!("engine {it}"))
@@ -128,12 +127,12 @@ impl EngineError {
         }
     }
 
-    /// What the members share can't be kept.
+    /// The descriptor store can't keep what the members share.
     pub(crate) fn of_store(error: io::Error) -> Self {
         Self::Refused(Refusal::of_part("the group's descriptor store", error))
     }
 
-    /// Whether the engine can't serve the handle, whatever its group: packet sockets may do.
+    /// Whether the engine can't serve the handle in any group: packet sockets may work.
     pub fn is_of_engine(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Serve(_) | Self::Lock(_) | Self::Refused(_) => true,

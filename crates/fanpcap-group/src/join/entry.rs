@@ -1,5 +1,5 @@
-//! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
-//! them, and takes a slot.
+//! How a newcomer enters a steered group. It makes what the members share, or gets it from a
+//! member, and takes a slot.
 
 mod on_device;
 
@@ -37,10 +37,10 @@ pub(super) struct Entry<'a> {
     newcomer: &'a Newcomer<'a>,
     steering: &'a Arc<Steering>,
     steered: &'a Steered,
-    /// The member, where its group has a number by now.
+    /// The member, if its group already has a number.
     early: Option<&'a Member>,
     ready: Ready,
-    /// On an engine, once packets may come for the newcomer.
+    /// On an engine: set once the newcomer may get packets.
     before: Cell<Option<BeforeJoining>>,
     membership: Option<Membership>,
 }
@@ -63,12 +63,11 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What the newcomer has of the group when it has entered.
+    /// The membership, once the newcomer has entered.
     pub(super) fn into_membership(self) -> Option<Membership> {
         self.membership
     }
 
-    /// Enters the group, bound to `address`.
     pub(super) fn enter(&mut self, address: Address) -> Result<(), JoinError> {
         let identity = self.identity();
         let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
@@ -100,7 +99,7 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    /// The group's turn, and what its members share, if it has members.
+    /// The group's guard, and what its members share, if it has members.
     fn find(
         &self,
         identity: &Identity,
@@ -119,7 +118,6 @@ impl<'a> Entry<'a> {
         Ok((guard, found))
     }
 
-    /// Enters a group that has members.
     fn enter_beside(
         &self,
         shared: Arc<Shared>,
@@ -142,7 +140,7 @@ impl<'a> Entry<'a> {
         }
         per_device.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {
-            // A page may tell the other's title.
+            // A page may have the title of the group's steering program.
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
@@ -150,7 +148,7 @@ impl<'a> Entry<'a> {
         self.take_slot(shared, placed, address, lock)
     }
 
-    /// Enters a group as its first member. All that may fail is done before.
+    /// Enters a group as its first member. All that may fail is done before that.
     fn enter_first(
         &self,
         key: u64,
@@ -258,7 +256,7 @@ impl<'a> Entry<'a> {
         Ok(membership.with_io(io, copies))
     }
 
-    /// What the table is to say of the newcomer.
+    /// The newcomer's row for the table.
     fn row(&self, cookie: u64) -> Row {
         let newcomer = self.newcomer;
         Row {
@@ -273,8 +271,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Notes that the newcomer enters the group. Anew: the group's lock and BPF program have taken
-    /// their time.
+    /// Notes that the newcomer enters the group. Notes it again, as the group's lock and BPF
+    /// program took a while.
     fn note_joining(&self) {
         if let Some(early) = self.early.filter(|_| self.newcomer.engine.is_none()) {
             let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
@@ -282,7 +280,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Shows on the newcomer's page what it has of the group.
+    /// Shows on the newcomer's page what it shares with the group.
     fn show(&self, shared: &Shared, slot: Slot) {
         if let Some(early) = self.early {
             if let Some(before) = self.before.get() {

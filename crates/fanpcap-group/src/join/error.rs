@@ -14,7 +14,7 @@ pub enum JoinError {
     NotPermitted {
         /// The message of the system's library.
         reason: String,
-        /// Whether the mode needs one capability more, for its steering program.
+        /// Whether the mode needs a further capability, for its steering program.
         is_steered: bool,
     },
     /// The handle is in a group already.
@@ -177,18 +177,18 @@ impl std::error::Error for JoinError {
 }
 
 impl JoinError {
-    /// Whether the group's steering program can't be loaded, or can't read the device's frames: a
-    /// mode of the kernel's may do.
+    /// Whether the group's steering program can't be loaded, or can't read the device's frames:
+    /// then a mode of the kernel's may work.
     pub fn is_of_loading(&self) -> bool {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
-    /// Whether packet sockets may do what the engine can't.
+    /// Whether packet sockets may work where the engine does not.
     pub fn is_of_engine(&self) -> bool {
         matches!(self, Self::Engine(error) if error.is_of_engine())
     }
 
-    /// Whether the group's number is that of another group.
+    /// Whether the group's number belongs to another group.
     pub(super) fn is_of_other(&self) -> bool {
         matches!(
             self,
@@ -232,7 +232,7 @@ pub enum DevicesError {
         /// The handle's devices.
         wants: String,
     },
-    /// A group of this mode has one device, and the handle is on several.
+    /// A group of this mode has one device, but the handle has several.
     One {
         /// The group's number.
         group: u16,

@@ -1,5 +1,5 @@
-//! One group over several devices: the kernel has a group on each, and those of the devices after
-//! the first follow that of the first. This says which they are.
+//! One group over several devices: the kernel has a group on each. The groups on the further
+//! devices follow the first. This file says which groups they are.
 
 use super::{DevicesError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
 use crate::membership::Membership;
@@ -9,23 +9,23 @@ use fanpcap_config::settings::Group;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// What a handle's device is for its group.
+/// The role of a handle's device in its group.
 #[derive(Clone, Copy, Debug)]
 pub enum PerDevice<'a> {
-    /// Its only device.
+    /// The handle's only device.
     Only,
-    /// The first of several. The interface indices of the others, in the handle's order.
+    /// The first of several devices: the interface indices of the others, in the handle's order.
     First(&'a [u32]),
-    /// Another of several. The stake of the handle's socket on the first.
+    /// A further device. Has the membership of the handle's socket on the first device.
     Behind(&'a Arc<Membership>),
 }
 
-/// How often another group may take the number that was free.
+/// How often another group may take a number that was free.
 const TRIES: usize = 8;
 
 impl PerDevice<'_> {
-    /// Writes into the table of a new group what the group follows and what follows it. `id` is the
-    /// cookie of the group's first socket.
+    /// Writes into a new group's table which group it follows, and on which devices groups follow
+    /// it. `id` is the cookie of the group's first socket.
     pub(super) fn begin(&self, table: Table<'_>, id: u64) {
         table.set(at::ID, id);
         table.set(at::FOLLOWS, self.follows());
@@ -33,7 +33,7 @@ impl PerDevice<'_> {
         table.set_device_groups(&keys);
     }
 
-    /// Checks that a group, by its table, is over the same devices as the handle.
+    /// Checks by a group's table that the group has the same devices as the handle.
     pub(super) fn ensure_same(
         &self,
         table: Table<'_>,
@@ -60,7 +60,7 @@ impl PerDevice<'_> {
         }
     }
 
-    /// The id of the group that this one follows; 0: none.
+    /// The id of the followed group; 0: none.
     fn follows(&self) -> u64 {
         match self {
             Self::Behind(lead) => lead.shared().table().get(at::ID),
@@ -83,7 +83,7 @@ fn devices(first: u32, others: &[u32]) -> String {
     all.join("^")
 }
 
-/// Joins the kernel's group that follows `lead` on the newcomer's device, by `join`.
+/// Joins, by `join`, the kernel's group that follows `lead` on the newcomer's device.
 pub(super) fn follow<T>(
     mut newcomer: Newcomer<'_>,
     lead: &Membership,
@@ -102,9 +102,9 @@ pub(super) fn follow<T>(
     Err(newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))
 }
 
-/// The number of the kernel's group that follows `lead` on the newcomer's device. The first member
-/// that needs it picks one, from the highest downwards: people take low ones. A number that another
-/// group has `taken` is replaced.
+/// The number (`PACKET_FANOUT` id) of the kernel's group that follows `lead` on the newcomer's
+/// device. The first member that needs it chooses the highest free number: people choose low ones.
+/// A number that another group has `taken` is replaced.
 fn number(newcomer: &Newcomer<'_>, lead: &Membership, taken: u16) -> Result<u16, JoinError> {
     let guard = lead.lock().take();
     let _guard = guard.map_err(|error| ProgramError::of(newcomer.fanout.id, error))?;

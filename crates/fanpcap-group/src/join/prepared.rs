@@ -1,5 +1,5 @@
-//! What is done for a newcomer on an engine before its handle is activated: all that the engine may
-//! refuse. A handle that was activated could not turn to packet sockets any more.
+//! Prepares a newcomer on an engine before its handle is activated: all that the engine may refuse.
+//! Once activated, a handle could no longer change to packet sockets.
 
 use super::{EngineError, JoinError, device};
 use crate::found::{self, Leaving};
@@ -26,20 +26,20 @@ use std::time::{Duration, Instant};
 pub struct Prepared {
     engine: &'static dyn Engine,
     device: Box<dyn TakenDevice>,
-    /// Whether nobody else can have the device before a page shows it.
+    /// Whether no other process can have the device before a page shows it.
     is_private: bool,
-    /// Not for a group that has members.
+    /// What a new group shares; `None` for a group that has members.
     shared: Mutex<Option<Shared>>,
     lock: GroupLock,
-    /// Until the first attempt to join.
+    /// Kept until the first attempt to join.
     arriving: Mutex<Option<Claim>>,
 }
 
-/// How long other newcomers' pages may take to show the device. One may be stopped.
+/// How long other newcomers' pages may take to show the device. A newcomer may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Takes a device for a newcomer by the engine of this name, or finds that the engine has it. The
-/// host gets all packets meanwhile. `outgoing`: the newcomer wants packets that the host sends.
+/// host still gets all packets. `outgoing`: the newcomer wants packets that the host sends.
 ///
 /// # Errors
 /// Why the engine can't serve the newcomer.
@@ -61,7 +61,7 @@ pub fn prepare(
         let (group, mode) = (number, choice.shown_mode());
         EngineError::Unsteered { group, mode }
     })?;
-    // Makes the root, in which the locks are.
+    // Makes the root, which has the locks.
     let _ = GroupDir::for_member(ifindex, number);
     let identity = Identity::outside(number, ifindex);
     let lock = GroupLock::open(&identity).map_err(EngineError::Lock)?;
@@ -78,7 +78,7 @@ pub fn prepare(
     if let Some(on_device) = on_device.filter(|_| outgoing) {
         on_device.sees_sent().map_err(EngineError::from)?;
     }
-    // Where the engine can't serve the newcomer, it joins those who are on packet sockets.
+    // If the engine can't serve the newcomer, it joins the members on packet sockets.
     found?;
     Ok(Prepared {
         engine,
@@ -91,31 +91,30 @@ pub fn prepare(
 }
 
 impl Prepared {
-    /// The engine.
     pub(super) fn engine(&self) -> &'static dyn Engine {
         self.engine
     }
 
-    /// Others wait for this newcomer's page as long as the result is kept.
+    /// Makes other newcomers wait for this one's page as long as the result is kept.
     pub(super) fn arriving(&self) -> Option<Claim> {
         let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
         arriving.or_else(|| self.lock.arrive())
     }
 
-    /// Whether nobody else has the device, in the first attempt to join.
+    /// Whether no other process has the device, in the first attempt to join.
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// What the members of a new group share, to whom no packets come yet, in the first attempt to
-    /// join.
+    /// What the members of a new group share, in the first attempt to join. The group gets no
+    /// packets yet.
     pub(super) fn begin(&self, key: u64) -> Option<Shared> {
         let shared = self.shared.lock().ok()?.take()?;
         shared.table().begin(key);
         Some(shared)
     }
 
-    /// The same in any attempt.
+    /// As [`Prepared::begin`], in any attempt.
     pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, EngineError> {
         let (ifindex, _) = crate::shared::group_of(key);
         let shared = new_shared(self.engine, &*self.device, ifindex, steering)?;
@@ -124,7 +123,6 @@ impl Prepared {
     }
 }
 
-/// Whether a group has members on the device.
 fn has_members(engine: &dyn Engine, group: u16, ifindex: u32) -> Result<bool, EngineError> {
     let roster = Roster::look().unwrap_or_default();
     let mut members = roster.members(group).filter(|it| it.ifindex == ifindex);
@@ -164,14 +162,14 @@ fn new_shared(
     Ok(shared)
 }
 
-/// The device of a newcomer, whether nobody else has it, and the newcomer's claim to be seen.
+/// The newcomer's device, whether no other process has it, and the newcomer's claim.
 type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
-/// The device, taken or found. Whoever has it may be members that have just gone, or newcomers that
+/// Takes or finds the device. Another owner may be members that have just gone, or newcomers that
 /// no page shows yet.
 ///
-/// The device is taken without the locks: its driver may take its time, and a process may be
-/// stopped meanwhile. Of several newcomers the kernel lets one have it.
+/// Takes the device without the locks: its driver may need a while, and the process may be stopped
+/// meanwhile. If several newcomers try, the kernel gives the device to one of them.
 fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<DeviceOf, EngineError> {
     let mut arriving_since = None;
     let mut leaving = Leaving::new();
@@ -179,7 +177,7 @@ fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<Devi
     loop {
         let guard = lock.take().map_err(EngineError::Lock)?;
         let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
-        // Asked first: who has arrived by now is on a page.
+        // Look for newcomers first: those that have arrived by now show a page.
         arriving_since = lock
             .sees_arriving()
             .then(|| arriving_since.unwrap_or_else(Instant::now));
@@ -210,7 +208,7 @@ fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<Devi
     }
 }
 
-/// The device that a member of any group there has. The caller has the device's guard.
+/// The device that a member of any group on it has. The caller holds the device's guard.
 fn find(engine: &dyn Engine, ifindex: u32) -> Result<Option<Box<dyn TakenDevice>>, EngineError> {
     if let Some(descriptors) = found::recall_device(engine, ifindex) {
         match engine.open_device(descriptors, ifindex) {

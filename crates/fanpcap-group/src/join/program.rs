@@ -16,8 +16,8 @@ use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Joins. What may fail is done before the socket enters the group, as a socket leaves its group
-/// only when it is closed.
+/// Joins. Does what may fail before the socket enters the group, as a socket leaves its group only
+/// when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -60,7 +60,7 @@ pub(super) fn join(
     Ok(joined)
 }
 
-/// Tells whether joining would be refused by what is known of the group.
+/// Checks whether joining would be refused, as far as the pages show.
 pub(super) fn foresee(
     fd: BorrowedFd<'_>,
     group: u16,
@@ -72,8 +72,8 @@ pub(super) fn foresee(
     ensure_none_differs(group, ifindex, own, steering)
 }
 
-/// Checks the members' pages. The table has the last word, when the group is entered; but the pages
-/// have the other program's title.
+/// Checks the members' pages. The table decides when the newcomer enters the group, but only the
+/// pages have the other steering program's title.
 fn ensure_same(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<(), JoinError> {
     match newcomer.group {
         Group::Number(number) => {
@@ -98,11 +98,11 @@ fn not_ethernet(ifindex: u32) -> JoinError {
     }
 }
 
-/// Checks whether the first member of a group could have a steering program, which is loaded for
-/// that and given to nobody. Without a device, one with Ethernet frames is assumed.
+/// Checks whether the first member of a group could have a steering program. Loads it for that, and
+/// gives it to no group. Without a device, assumes one with Ethernet frames.
 ///
 /// # Errors
-/// Why it can't be had, without a group's number.
+/// Why the steering program can't be loaded, without a group's number.
 pub fn try_to_load(ifindex: Option<u32>, steering: &Steering) -> Result<(), JoinError> {
     if let Some(ifindex) = ifindex {
         let hardware = link::get(ifindex).map_or(ETHERNET, |link| link.hardware);
@@ -115,9 +115,9 @@ pub fn try_to_load(ifindex: Option<u32>, steering: &Steering) -> Result<(), Join
     loaded.map_err(|error| ProgramError::of(0, error).into())
 }
 
-/// Whether a steering program can read the packets of this socket: Ethernet frames with their
-/// headers. The device `any` also has frames of tunnels. On a cooked socket, offsets of a filter
-/// begin after the Ethernet header.
+/// Whether a steering program can read this socket's packets: Ethernet frames with their headers.
+/// The device `any` also has other frames. On a cooked socket, a filter's offsets begin after the
+/// Ethernet header.
 pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
     let kind = packet::hardware_type(fd).unwrap_or(ETHERNET);
     let is_cooked = packet::is_cooked(fd).unwrap_or(false);

@@ -1,5 +1,4 @@
-//! Why a handle can't join a group with a steering program, or the steering program can't be
-//! replaced.
+//! Why a handle can't join a group with a steering program, or the program can't be replaced.
 
 use super::EngineError;
 use crate::steered::SteerError;
@@ -21,12 +20,12 @@ pub enum ProgramError {
         /// Title of the group's steering program.
         runs: String,
     },
-    /// Steering programs read Ethernet frames. The device has other frames.
+    /// The device has other frames than Ethernet, which steering programs read.
     NotEthernet {
         /// The device.
         device: String,
     },
-    /// Steering programs read Ethernet frames. The device `any` has other frames too.
+    /// The device `any` also has other frames than Ethernet, which steering programs read.
     AllDevices,
     /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
@@ -38,14 +37,14 @@ pub enum ProgramError {
         error: SteerError,
     },
     /// The new program drops or counts differently, and other processes have members in the group.
-    /// Their filters can't be changed from this process.
+    /// This process can't change their filters.
     OthersJudge {
         /// The group's number.
         group: u16,
         /// Members of other processes.
         members: usize,
     },
-    /// The steering program of a group whose engine runs it can't be replaced.
+    /// The group's engine can't replace the steering program that it runs.
     Engine {
         /// The group's number.
         group: u16,

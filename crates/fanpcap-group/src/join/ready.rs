@@ -1,6 +1,6 @@
-//! What a newcomer on packet sockets makes before it takes its group's lock: BPF programs take
-//! their time, and a process may be stopped meanwhile. What it can't make, or makes in vain, it
-//! makes under the lock.
+//! What a newcomer on packet sockets makes before it takes its group's lock. Loading BPF programs
+//! takes a while, and the process may be stopped meanwhile. What fails here, or turns out unusable,
+//! is made again under the lock.
 
 use super::Newcomer;
 use crate::roster::Roster;
@@ -19,10 +19,10 @@ pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerE
     Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
 }
 
-/// What the members of a new group share, with the group's BPF program, until it is taken.
+/// What the members of a new group share, with the group's BPF program, until [`Cell::take`].
 pub(super) type Ready = Cell<Option<(Shared, Loaded)>>;
 
-/// Makes it, if the group seems to have no members.
+/// Makes what a new group shares, if the group seems to have no members.
 pub(super) fn make(newcomer: &Newcomer<'_>, steering: &Steering) -> Ready {
     let ifindex = newcomer.bound.ifindex;
     let make = || match newcomer.group {

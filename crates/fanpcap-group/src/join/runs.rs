@@ -15,13 +15,13 @@ use std::os::fd::BorrowedFd;
 pub enum Runs {
     /// It has no member.
     Nothing,
-    /// A mode of the kernel's. Where no page tells its options, the mode has none.
+    /// A mode of the kernel's. Without options if no page shows them.
     Kernel(Mode),
-    /// A steering program: the mode's options, and what a page tells of the steering program.
+    /// A steering program: the mode's options, and what a page shows of the steering program.
     Program(Mode, Option<Titled>),
 }
 
-/// A steering program as a member's page tells it.
+/// A steering program as a member's page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Titled {
     /// Identifies the steering program.
@@ -30,8 +30,8 @@ pub struct Titled {
     pub title: String,
 }
 
-/// What a group of the calling thread's network namespace runs on a device. A mode of another
-/// library's is shown as [`ModeKind::Hash`], which that group refuses with the reason.
+/// What a group of the calling thread's network namespace runs on a device. An unknown mode of
+/// another library is shown as [`ModeKind::Hash`], which the group refuses with the reason.
 pub fn runs(ifindex: u32, group: u16) -> Runs {
     let Ok(roster) = Roster::look() else {
         return Runs::Nothing;
@@ -59,8 +59,8 @@ pub fn runs(ifindex: u32, group: u16) -> Runs {
     Runs::Program(mode, page.and_then(|page| page.steering).map(titled))
 }
 
-/// The text of a steered group's steering program, from the members of the group on the device that
-/// a socket is bound to; `None` where it can't be had.
+/// The text of a steered group's steering program, from the members of the group on the device to
+/// which a socket is bound; `None` if it can't be found.
 pub fn program_text(fd: BorrowedFd<'_>, group: u16) -> Option<String> {
     let ifindex = packet::address(fd).ok()?.ifindex;
     let own = MemberId::of_socket(packet::inode(fd).ok()?);

@@ -6,7 +6,7 @@ use crate::record::Running;
 use crate::roster;
 use fanpcap_config::steering::Steering;
 
-/// Checks that no page of the group but that of `own` shows another steering program.
+/// Checks that no page of the group, except that of `own`, shows another steering program.
 pub(super) fn ensure_none_differs(
     group: u16,
     ifindex: u32,

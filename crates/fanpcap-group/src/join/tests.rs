@@ -1,5 +1,5 @@
-//! Sockets join groups on XDP on a pair of devices of the test's own: who gets the packets, and
-//! what is left when all are gone.
+//! Sockets join groups on XDP on a pair of devices of the test's own. Checks which members get the
+//! packets, and what is left when all members are gone.
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};
@@ -98,7 +98,7 @@ fn silent(ifindex: u32) -> OwnedFd {
 
 fn records(ifindex: u32, membership: &Membership) -> Records {
     let (slot, rings) = membership.io().unwrap();
-    // A reader's socket lives as long as the process, the member's must not.
+    // A reader's socket lives as long as the process, but the member's must not.
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
         Ring::Records(records) => records,
@@ -111,7 +111,7 @@ impl Reader {
         self.member.membership().unwrap()
     }
 
-    /// How many of the test's frames there are.
+    /// Takes the frames, and returns how many are the test's.
     fn take(&mut self) -> usize {
         let mut count = 0;
         while self.records.open() {
@@ -128,7 +128,7 @@ fn is_ours(frame: &[u8]) -> bool {
     frame.get(12..15) == Some(&[8, 0, 0x45])
 }
 
-/// Sends so many frames, each of another flow.
+/// Sends this many frames, each of another flow.
 fn send(count: u8) {
     let sender = Injector::open("va").unwrap();
     for flow in 0..count {
@@ -137,7 +137,7 @@ fn send(count: u8) {
     }
 }
 
-/// Waits until these members have taken so many frames, together.
+/// Waits until these members together have taken this many frames.
 fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
     let mut taken = vec![0; members.len()];
     await_so("all frames", || {
@@ -149,7 +149,7 @@ fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
     taken
 }
 
-/// Waits until each member has its share. The group's lock may be another test's for a moment.
+/// Waits until each member has its share. Another test may hold the group's lock for a moment.
 fn await_shares(members: &[Reader]) {
     for member in members {
         await_so("a share", || {
@@ -192,7 +192,7 @@ fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
         assert_eq!(first.member.identity().group(), u16::MAX);
         let mut all = [first];
         ensure_taken(&mut all, 20, &[20]);
-        // A second one gets all as well.
+        // A second group gets all packets as well.
         let [first] = all;
         let second = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(second.member.identity().group(), u16::MAX - 1);
@@ -249,7 +249,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let counted = counted.unwrap();
         assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
         assert_eq!(counted.dropped, 0);
-        // Into the hole.
+        // Joins into the hole.
         all.push(join_on_xdp(ifindex, &flow).unwrap());
         await_shares(&all);
         ensure_shared(&mut all);
@@ -324,7 +324,7 @@ fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
         await_shares(&all);
         send(100);
         await_frames(&mut all, 100);
-        // What any member has told may be a tenth of a second old.
+        // What a member has published may be a tenth of a second old.
         std::thread::sleep(Duration::from_millis(150));
         all[1].member.steered().unwrap().publish();
         let found = GroupTable::find(ifindex, 9, Duration::ZERO)
@@ -344,7 +344,7 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
         let alone = choice(Group::New, "main = steer_to 0");
         let first = join_on_xdp(ifindex, &alone).unwrap();
         let number = first.member.identity().group();
-        // As if the first had not been there when the second chose its number.
+        // As if the first group had not existed when the second chose its number.
         let same = choice(Group::Number(number), "main = steer_to 0");
         let prepared = prepare("xdp", ifindex, &same, false).unwrap();
         let socket = packet::open().unwrap();
@@ -417,7 +417,7 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
         };
         await_so("all frames", || given(&first) + given(&last) >= 40);
         let is_final = |page: &HeldPage| page.takeover().unwrap().is_final;
-        // A process that another test forks may keep the group's lock for a while.
+        // A process that another test forks may hold the group's lock for a while.
         await_so("the first one's end", || {
             first.member.depart();
             !last.membership().departed().sockets.is_empty()

@@ -12,14 +12,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a page.
 const LEN: usize = WORDS * 8;
 
-/// Reads of a page at most, until two in a row are equal.
+/// The most reads of a page until two in a row are equal.
 const READINGS: usize = 4;
 
 /// Opens a page. `None` if the file is not regular, or if users other than root and the process's
-/// own may write it. They could have written anything to such a file, and could lock it.
+/// own may write it: they could have written anything, and could lock it.
 pub(super) fn open(
     directory: &Directory,
     name: &OsStr,
@@ -32,7 +31,7 @@ pub(super) fn open(
     Ok(is_trusted.then_some(file))
 }
 
-/// Reads the page of a living member, and removes that of a dead one.
+/// Reads the page of a living member. Removes the page of a dead one.
 pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
     let file = open(directory, name, Access::Read).ok()??;
     if lock::is_taken(&file).ok()? {
@@ -100,13 +99,12 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
 pub struct HeldPage(pub(super) File);
 
 impl HeldPage {
-    /// The content of the page, the last one if the member is dead; `None` if the file is not a
+    /// The content of the page, its last content if the member is dead; `None` if the file is not a
     /// page.
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
     }
 
-    /// The words of the page.
     pub(crate) fn words(&self) -> Option<[u64; WORDS]> {
         words(&self.0)
     }
@@ -117,8 +115,8 @@ impl HeldPage {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }
 
-    /// Whether a process still has the member: its own process, or a child by fork(2). A process
-    /// after exec(2) may have the socket, but can't read it as a member.
+    /// Whether a process still has the member: its own process, or a child by fork(2). After
+    /// exec(2) a process may have the socket, but can't read it as a member.
     ///
     /// # Errors
     /// The error of fcntl(2).

@@ -16,14 +16,14 @@ use std::path::PathBuf;
 /// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// The most sockets of one group at which a newcomer asks for descriptors.
+/// The most rendezvous sockets of one group to which a newcomer sends a request.
 const RENDEZVOUS_MAX: usize = 16;
 
 /// The most directories that [`GroupDir::sweep`] visits on each level.
 const DIRECTORIES_MAX: usize = 256;
 
-/// The file with one lock for each group: the turn to replace the group's steering program. Only
-/// the file's owner may open it.
+/// The file with one lock for each group: who may replace the group's steering program. Only the
+/// file's owner may open it.
 const TURNS: &str = "turns";
 
 /// The directory of a group's pages. Each operation opens it from the root on and checks each
@@ -35,12 +35,11 @@ pub struct GroupDir {
     group: String,
 }
 
-/// The name of a member's page.
 pub(super) fn page_name(pid: u32, member: MemberId) -> String {
     format!("{pid}.{member}")
 }
 
-/// FNV-1a of what has this hash and of further bytes.
+/// Continues an FNV-1a hash with further bytes.
 pub(crate) fn hash(hash: u32, bytes: &[u8]) -> u32 {
     let next = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.iter().fold(hash, next)
@@ -54,7 +53,7 @@ pub(super) fn rendezvous_name(page: &str) -> String {
     format!("{page}{RENDEZVOUS}")
 }
 
-/// The names of sockets that may be rendezvous sockets, which root or the process's own user has
+/// The names of sockets that may be rendezvous sockets, and that root or the process's own user
 /// made.
 pub(super) fn rendezvous_sockets(
     directory: &Directory,
@@ -68,8 +67,8 @@ pub(super) fn rendezvous_sockets(
 
 /// Removes the rendezvous sockets of a group without pages.
 fn remove_rendezvous(directory: &Directory) {
-    // A rendezvous is made after its opener's page. So the page of each rendezvous that is listed
-    // first is listed as well, if it is still there.
+    // A rendezvous is made after the page of the member that opens it. So if that page is still
+    // there, it is listed after the rendezvous.
     let rendezvous_sockets: Vec<OsString> = rendezvous_sockets(directory).collect();
     if !rendezvous_sockets.is_empty() && directory.names().all(|name| is_rendezvous(&name)) {
         for rendezvous in rendezvous_sockets {
@@ -166,10 +165,10 @@ impl GroupDir {
     }
 
     /// The group's directory, and the names of the rendezvous sockets in it: the group's, and those
-    /// that former groups of its number have left.
+    /// that former groups with its number have left.
     ///
     /// # Errors
-    /// `ENOENT` when the group has no pages, and what else openat(2) says.
+    /// `ENOENT` when the group has no pages; other errors of openat(2).
     pub(crate) fn rendezvous_sockets(&self) -> io::Result<(Directory, Vec<OsString>)> {
         let directory = self.open()?;
         let rendezvous_sockets = rendezvous_sockets(&directory)
@@ -178,9 +177,9 @@ impl GroupDir {
         Ok((directory, rendezvous_sockets))
     }
 
-    /// Opens the file with the locks of all groups and registries, and returns the numbers of this
-    /// group's lock, of the one of its device's registry, and of the one that newcomers to the
-    /// registry share. Two groups may share a number; then they wait for each other.
+    /// Opens the file with the locks of all groups and registries. Returns the numbers of three
+    /// locks: this group's, its device registry's, and the one that newcomers to the registry
+    /// share. Two groups may have the same number; then they wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
@@ -236,7 +235,7 @@ impl GroupDir {
         });
     }
 
-    /// Removes what members of any group left behind, because they died or had dropped the
+    /// Removes what members of any group left behind when they died, or after they had dropped the
     /// privilege to remove it.
     pub(super) fn sweep(&self) {
         let Ok(root) = self.root.open() else {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// A member of a group, identified by the inode of its packet socket. The name of its page holds
-/// the inode too.
+/// A member of a group, identified by the inode of its packet socket. The name of its page also has
+/// the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(u64);
 

@@ -1,4 +1,4 @@
-//! Pages on a file system: making, reading, holding and sweeping them; and files that are no pages.
+//! Pages on a file system: making, reading, holding and sweeping them; and other files.
 
 use super::content::words;
 use super::*;
@@ -132,7 +132,7 @@ fn what_a_page_says_is_of_one_time() {
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
     let held = group_dir.hold(std::process::id(), id(1)).unwrap();
-    // Words that are always equal, except for the moment between two writes.
+    // Two words that are always equal, except between two writes.
     let is_torn = |words: &[u64; WORDS]| words[at::BY_US[0]] != words[at::BY_US[1]];
     let (mut torn, mut told_torn) = (0, BTreeSet::new());
     std::thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn a_door_goes_with_the_last_page() {
     assert!(!base.0.join("fanpcap/v6/4").exists());
 }
 
-/// A rendezvous that nobody listens to any more.
+/// A rendezvous on which nobody listens any more.
 fn leave_rendezvous(page: &Page) -> PathBuf {
     let (_, name) = page.place_for_rendezvous();
     let path = page.group_dir.page(0, id(0)).with_file_name(name);

@@ -27,8 +27,8 @@ pub(crate) mod at {
     /// counters published.
     pub(crate) const IDLE_TAKEN: usize = 14;
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: the reader waits for packets now. While another member reads the ring of one
-    /// that never looked: what it has claimed (`fanpcap_reader::borrowed`).
+    /// `u64::MAX`: the reader waits for packets now. While another member reads a ring whose
+    /// application never looked: the frames that it has claimed (`fanpcap_reader::borrowed`).
     pub(crate) const LOOKED_NS: usize = 15;
     /// Frames that our reader has taken from the ring since activation. The word has a cache line
     /// of its own because it changes with each packet.
@@ -44,10 +44,10 @@ pub(crate) mod at {
     /// Reads of the kernel's counters in progress. The kernel clears its counters when they are
     /// read, so a member killed during the read loses them.
     pub(crate) const READING: usize = 20;
-    /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). Another reader goes on
-    /// from there when this one has died.
+    /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). After its death another
+    /// reader continues there.
     pub(crate) const BLOCK: usize = 21;
-    /// One more than [`TAKEN`] when another member first took the dead one's ring over; 0: none
+    /// One more than [`TAKEN`] when another member first took over the dead member's ring; 0: none
     /// has. See [`crate::takeover_status`], also for the next word.
     pub(crate) const OWN_TAKEN: usize = 22;
     /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
@@ -67,10 +67,10 @@ pub(crate) mod at {
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
-    /// Which descriptors of the process are what the group's members share: table, both ends of the
-    /// fd_store and the rendezvous, in 15 bits each; 0: not known.
+    /// The process's descriptors of what the group's members share: the table, both ends of the
+    /// descriptor store, and the rendezvous, 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
-    /// The same of what all groups on the device share: both ends of the registry's descriptor
+    /// Likewise for what all groups on the device share: both ends of the registry's descriptor
     /// store. 0 where the group has no registry. Also [`super::STEALS`].
     pub(crate) const REGISTRY: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
@@ -84,13 +84,13 @@ pub(crate) mod at {
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// How many descriptors the members of a group share, and with those of the registry where the
-/// group has one.
+/// The number of descriptors that the members of a group share; without and with those of a
+/// registry.
 pub(crate) const DESCRIPTORS: usize = 4;
 pub(crate) const WITH_REGISTRY: usize = 6;
 
-/// The words of [`at::SHARED`] and [`at::REGISTRY`]. Both are 0 where a number is too large for
-/// them, or their count is none of a member's.
+/// The words of [`at::SHARED`] and [`at::REGISTRY`]. Both are 0 if a descriptor's number is too
+/// large for its bits, or if there are too few or too many descriptors.
 pub(crate) fn shared_words(numbers: &[RawFd]) -> [u64; 2] {
     let word = |numbers: &[RawFd]| numbers.iter().copied().try_fold(1, put_beside);
     let words = match numbers.split_at_checked(DESCRIPTORS) {
@@ -108,7 +108,7 @@ fn put_beside(word: u64, number: RawFd) -> Option<u64> {
     (number < SHARED_END).then_some((word << SHARED_BITS) | number)
 }
 
-/// The descriptors in these words; `None` where they are not known.
+/// The descriptors in these words; `None` if they are not known.
 pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
     let number = |word: u64, at: u32| {
         let number = (word >> (at * SHARED_BITS)) & (SHARED_END - 1);
@@ -121,8 +121,8 @@ pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
     (own != 0).then_some(numbers)
 }
 
-/// A bit of [`at::REGISTRY`]: the host loses the device's packets, unless somebody there uses the
-/// device. Two descriptors take the lower half of the word.
+/// A bit of [`at::REGISTRY`]: the host loses the device's packets, unless the host or a container
+/// uses the device. Two descriptors use the lower half of the word.
 pub(crate) const STEALS: u64 = 1 << 32;
 
 const SHARED_BITS: u32 = 15;

@@ -1,4 +1,4 @@
-//! Records that are written and read again, and words that are no record.
+//! Records that are written and read again, and words that are not a record.
 
 use super::*;
 use fanpcap_config::fanout::Script;
@@ -182,7 +182,7 @@ fn a_page_shows_the_devices_descriptors_beside_the_groups() {
         Record::decode(&stealing.encode(NOTHING)),
         Some(stealing.clone())
     );
-    // Of what does not fit, that the host loses packets is still told.
+    // Even if the descriptors do not fit, the page shows that the host loses packets.
     let unknown = Record {
         shared: None,
         ..stealing

@@ -1,5 +1,4 @@
-//! The rendezvous in a directory of the test's own: who answers, who is answered, and what comes
-//! instead.
+//! The rendezvous in a directory of the test's own: members, newcomers, and other answers.
 
 use super::*;
 use crate::page::tests::{Base, create};
@@ -57,7 +56,7 @@ fn a_newcomer_gets_what_a_member_hands_out() {
     rendezvous.answer(&more).unwrap();
     request.wait(SOON);
     assert_eq!(request.poll().unwrap().len(), WITH_REGISTRY);
-    // Whoever has the socket answers, the opener's process or another.
+    // Any process that has the socket answers, not only the opener's.
     let other = Rendezvous::of(rendezvous.as_fd().try_clone_to_owned().unwrap()).unwrap();
     drop(rendezvous);
     assert!(request.poll().is_none());
@@ -88,7 +87,7 @@ fn newcomers_that_never_listen_delay_nobody() {
     assert!(last.poll().is_none() && last.waiting.is_empty());
     assert!(last.to_string().starts_with("no member answers"), "{last}");
     drop(requests);
-    // One call answers all of those.
+    // One call answers all these requests.
     rendezvous.answer(&shared.borrowed()).unwrap();
     assert!(named::accept(rendezvous.as_fd()).unwrap().is_none());
     assert!(last.poll().is_none());
@@ -123,7 +122,7 @@ fn what_is_no_answer_is_not_taken_for_one() {
             request.to_string().starts_with("the group's socket: "),
             "{request}"
         );
-        // It requests once more.
+        // The newcomer sends another request.
         assert!(request.poll().is_none());
         rendezvous.answer(&shared.borrowed()).unwrap();
         assert!(request.poll().is_some());

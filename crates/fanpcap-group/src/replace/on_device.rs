@@ -14,7 +14,7 @@ use fanpcap_linux::file::sealed;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Replaces the steering program of the group of `members`, which are all of the process's.
+/// Replaces the steering program of a group. `members` are all members that the process has in it.
 pub(super) fn replace(
     guard: &GroupGuard,
     members: &[OwnMember],
@@ -45,7 +45,7 @@ pub(super) fn replace(
     let text = sealed::create(steering.text()).map_err(EngineError::of_store)?;
     let title = sealed::create(shortened(steering.title())).map_err(EngineError::of_store)?;
     let counts = u64::from(next.counts);
-    // Who dies within the exchange leaves it to be told more often than needed, not less.
+    // After a death in the exchange, counters are published too often rather than never.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);
     let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
     if exchange::is_under_way(shared) {

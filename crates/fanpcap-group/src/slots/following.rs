@@ -1,4 +1,4 @@
-//! A group that follows another: its buckets and ranks are those that the members have there.
+//! A group that follows another: its members have the buckets and ranks that they have in the lead.
 
 use super::{KernelOps, Slots, classes};
 use crate::lead::Lead;
@@ -7,12 +7,12 @@ use fanpcap_buckets::{Share, Slot};
 use std::io;
 
 impl<'a, G: KernelOps> Slots<'a, G> {
-    /// The same of a group that follows another, if it does.
+    /// The slots of a group that follows `lead`, if there is a lead.
     pub(crate) fn behind(self, lead: Option<Table<'a>>) -> Self {
         Self { lead, ..self }
     }
 
-    /// Follows the lead where that has changed since, and is not changing.
+    /// Follows the lead if it has changed since, unless it is changing now.
     pub(crate) fn follow(&mut self) -> io::Result<()> {
         self.repair()?;
         let lead = self.lead.and_then(Lead::of);
@@ -22,8 +22,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Newcomers whose members have a share of the lead become live, but for successors, which take
-    /// it over.
+    /// Newcomers that have a share in the lead become live. Successors do not: they take over a
+    /// share.
     pub(super) fn enlist_as(&mut self, lead: &Lead) {
         for (slot, row) in self.table.rows() {
             let is_due = row.state == State::Newcomer && lead.has_share(&row);
@@ -33,7 +33,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Ends the wait for successors where the lead has ended it, and none has joined.
+    /// Ends the wait for successors that the lead no longer awaits and of which none has joined.
     pub(super) fn end_waits_as(&mut self, lead: &Lead) {
         for (slot, row) in self.table.rows() {
             let is_over = row.state == State::Awaited && lead.has_lost(&row);
@@ -46,11 +46,11 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Moves the buckets and ranks of a class as the lead has them. What belongs to a member
-    /// without a share here stays where it is, or goes to some member that has one. So does all of
-    /// the gone members' while the lead is changing. A member that is gone keeps its buckets and
-    /// ranks here until another takes its ring here, whatever the lead has: else others would get
-    /// packets before those in the ring. Returns how many buckets have moved.
+    /// Moves the buckets and ranks of a class as the lead has them. Buckets of a member without a
+    /// share here stay where they are, or go to a member that has one. While the lead is changing,
+    /// so do all buckets of members that are gone. Whatever the lead has, a member that is gone
+    /// keeps its buckets and ranks here until another member takes its ring here: else packets
+    /// would arrive before those in the ring. Returns how many buckets have moved.
     pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Changes of tables that another member has written anything to, as the fuzz target `tables` and a
-//! test make them: none may panic, and none may take many calls.
+//! Changes of tables to which another member has written anything. None may panic, and none may
+//! make many calls. Used by the fuzz target `tables` and a test.
 
 use super::memory::Memory;
 use super::{KernelOps, Slots, due_ns};
@@ -8,14 +8,13 @@ use fanpcap_buckets::Slot;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Calls to the kernel of one change at most.
+/// The most calls to the kernel of one change.
 const CALLS_MAX: u64 = 1000;
 
-/// Changes of a table.
 const CHANGES: usize = 12;
 
-/// Makes changes of a table, chosen by `bytes`. The choices behind their end are made by a
-/// generator that the bytes begin.
+/// Makes changes of a table, chosen by `bytes`. After their end a generator, which `bytes` seed,
+/// makes the choices.
 ///
 /// # Panics
 /// A change is not sound.
@@ -47,12 +46,12 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// One change by a member, or by whoever writes to the table without its lock.
+/// One change, by a member or by a process that writes to the table without its lock.
 fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, kernel: &mut Hostile<'_>) {
     let (kind, own) = (choice.below(13), choice.below(8));
     let lead = (choice.below(3) == 0).then(|| lead.table());
     let mut slots = Slots::new(memory.table(), kernel).behind(lead);
-    // What a change says of a hostile table is right, whatever it is.
+    // Any result for a hostile table is right.
     let _ = match kind {
         0 => slots.repair().is_ok(),
         1 => slots.begin_share(own).is_ok(),
@@ -145,7 +144,7 @@ fn scribble(choice: &mut Choice<'_>, memory: &Memory, count: u64) {
     }
 }
 
-/// A row as a member may have it.
+/// Writes a row as a member may have it.
 fn likely_row(choice: &mut Choice<'_>, memory: &Memory) {
     let table = memory.table();
     let begin = at::ROWS + 8 * choice.index(8);
@@ -200,7 +199,7 @@ impl Choice<'_> {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// A number that is small, at an end, a power of two, or any.
+    /// A number: small, at an end of the range, a power of two, or any.
     fn odd(&mut self) -> u64 {
         match self.below(6) {
             0 => self.below(8),
@@ -211,13 +210,13 @@ impl Choice<'_> {
         }
     }
 
-    /// Numbers of members.
+    /// Cookies of members.
     fn cookies(&mut self) -> Vec<u64> {
         (0..self.below(6)).map(|_| self.below(8)).collect()
     }
 }
 
-/// A kernel that says anything.
+/// A kernel that returns anything.
 struct Hostile<'a> {
     choice: Choice<'a>,
     calls: u64,

@@ -6,7 +6,7 @@ use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::io;
 
-/// One position of the kernel's array is for the newcomer that moves into a slot from its end.
+/// One position of the kernel's array is for newcomers, before they move into their slots.
 const MEMBERS_MAX: usize = SLOTS - 1;
 
 /// Why a newcomer has not joined.
@@ -14,9 +14,9 @@ const MEMBERS_MAX: usize = SLOTS - 1;
 pub(crate) enum Unjoined<R> {
     /// Every slot is taken.
     Full,
-    /// The kernel does not let it into the group.
+    /// The kernel does not let the newcomer into the group.
     Refused(R),
-    /// The fd_store does not take it, or can't be read.
+    /// The descriptor store has no room, or can't be read.
     FdStore(io::Error),
 }
 
@@ -36,8 +36,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(self.open_slots().find(|slot| claims(*slot)))
     }
 
-    /// The slots that a newcomer may have. Those beyond the first at the array's end are for
-    /// newcomers on the XDP engine that leave the ones before to others.
+    /// The slots that a newcomer may have. The slots beyond the array's end, except the first, are
+    /// for newcomers on the XDP engine that leave the slots before to others.
     fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
         let table = self.table;
         let is_open = move |slot: &Slot| {
@@ -47,8 +47,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
     }
 
-    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot: the one
-    /// that it has `chosen`, or the first.
+    /// Joins a newcomer. It owns no bucket yet, if other members own some. Returns its slot: the
+    /// `chosen` slot, or the first.
     pub(crate) fn join(
         &mut self,
         newcomer: &Row,

@@ -9,7 +9,7 @@ pub(super) struct Memory {
     buckets: Vec<AtomicU8>,
     ranks: Vec<AtomicU8>,
     rank_count: [AtomicU32; 1],
-    /// The parts of classes, and their numbers, each in a place of its own.
+    /// The parts of classes, and their numbers of ranks, in separate memory.
     classes: Vec<AtomicU8>,
     numbers: Vec<AtomicU32>,
     pub(super) sticky_ids: Vec<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Placeholders: slots whose members are gone and whose rings are read out.
+//! Placeholders: slots whose members are gone and whose rings have been read to the end.
 
 use super::{KernelOps, Slots};
 use crate::table::{FinalCounters, Journal, Row, State, at};
@@ -6,8 +6,8 @@ use fanpcap_buckets::Slot;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The ring of a member that is gone has been read to its end: its slot becomes a placeholder,
-    /// or is given up at the array's end.
+    /// The ring of a member that is gone has been read to its end: its slot becomes a placeholder.
+    /// At the array's end the slot is given up.
     pub(crate) fn vacate(&mut self, cookie: u64, final_counters: &FinalCounters) -> io::Result<()> {
         self.prepare()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -36,7 +36,7 @@ impl<G: KernelOps> Slots<'_, G> {
                 break;
             };
             let row = self.table.row(slot);
-            // On XDP newcomers may have left slots to others that have not come.
+            // On XDP newcomers may have left slots to other newcomers that never came.
             if !matches!(row.state, State::Vacant | State::Free) {
                 break;
             }
@@ -56,7 +56,7 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// Notes which placeholder goes; a row of nothing for none.
+    /// Notes the placeholder that goes; a default row means none.
     pub(super) fn replace(&mut self, row: &Row) {
         self.table.set(at::REPLACED, row.cookie);
         self.table.set(at::REPLACED_MEMBER, row.member);

@@ -1,10 +1,10 @@
-//! After the device was down the kernel links a group's sockets anew, in the order of their
-//! creation (net/packet/af_packet.c, `packet_notifier()`): the slots get the numbers of after.
+//! Renumbers the slots after the device was down. The kernel then links a group's sockets anew, in
+//! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
-//! Each member's socket tells of it once, by an error that the member's reader takes. The members'
-//! rows count these errors, and the table says which of them the slots' numbers follow. An error
-//! that waits at a member's socket counts as well. So a newcomer numbers the slots when all members
-//! are in callbacks, and none does it twice.
+//! Each member's socket reports this once, by an error that the member's reader takes. The members'
+//! rows count these errors, and the table says how many of them the slots' numbers follow. A
+//! pending error on a member's socket counts too. So a newcomer can renumber the slots while all
+//! members are in callbacks, and nobody does it twice.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
@@ -13,14 +13,14 @@ use fanpcap_buckets::layout::SLOTS;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Before a change of the kernel's array: completes the change that its author has not, and
-    /// numbers the slots anew if the device was down.
+    /// Call before a change of the kernel's array. Completes a change that its author left
+    /// unfinished, and renumbers the slots if the device was down.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
         self.repair()?;
         let told = self.kernel.told()?;
         let known = self.table.get(at::DOWNS);
         let ahead = |(_, row): (Slot, Row)| {
-            // Nobody takes the news from the socket of a member that is gone.
+            // Nobody takes the error from the socket of a member that is gone.
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let is_told = is_member && told.contains(&row.cookie);
             ahead(row.downs.wrapping_add(is_told.into()), low(known))
@@ -35,8 +35,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// A member has taken so many errors from its socket: the device was down so often, or more
-    /// often, as an error that waits takes up the next.
+    /// A member has taken this many errors from its socket. The device was down at least as often:
+    /// a pending error hides the next.
     pub(crate) fn note_downs(&mut self, own: u64, count: u8) -> io::Result<()> {
         self.repair()?;
         if let Some(slot) = self.table.slot_of(own) {
@@ -48,14 +48,14 @@ impl<G: KernelOps> Slots<'_, G> {
         self.prepare()
     }
 
-    /// The count that a socket without news has now.
+    /// The count for a member's row now: [`at::DOWNS`], less an error pending on its socket.
     pub(super) fn downs(&mut self, own: u64) -> io::Result<u8> {
         let is_told = self.kernel.told()?.contains(&own);
         Ok(low(self.table.get(at::DOWNS)).wrapping_sub(is_told.into()))
     }
 
-    /// Slots get the numbers of their sockets' positions in `order`, in one change, if they have
-    /// others. False if the sockets are not those of the table: who can list them does it later.
+    /// Renumbers the slots by their sockets' positions in `order`, in one change. Returns false if
+    /// the sockets are not the table's: a member that can list them does it later.
     fn renumber(&mut self, order: &[u64]) -> bool {
         let position = |cookie| order.iter().position(|&it| it == cookie);
         let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
@@ -89,7 +89,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// How far a count is ahead of another, modulo 256; 0 if it is not.
+/// How far a count is ahead of another, modulo 256; 0 if it is not ahead.
 fn ahead(count: u8, known: u8) -> u8 {
     match count.wrapping_sub(known) {
         ahead @ 0..=127 => ahead,

@@ -1,9 +1,9 @@
-//! Rounds of a balanced group: buckets move from members that get more than their share of the
+//! Rounds of a balanced group. They move buckets from members that get more than their share of the
 //! packets to members that get less.
 //!
-//! The group's BPF program counts the packets of each bucket. Whichever member is first does the
-//! next round, as a rule the one of the lowest slot. All that a round needs of the one before is in
-//! the table. A round has no journal: each of its moves is complete.
+//! The group's BPF program counts the packets of each bucket. The first member that comes does the
+//! next round: usually the one in the lowest slot. The table has all that a round needs of the
+//! round before. A round has no journal, since each of its moves is complete by itself.
 
 use super::silence::until;
 use super::{KernelOps, Slots, classes};
@@ -14,21 +14,21 @@ use fanpcap_buckets::{self as buckets, Move, Share, Slot};
 use fanpcap_config::steering::Balance;
 use std::sync::atomic::Ordering;
 
-/// How often there is a round, nanoseconds.
+/// The interval between rounds, nanoseconds.
 pub(super) const ROUND_NS: u64 = 250_000_000;
 
-/// By how much later a member does a round than the one in the slot before, up to a last slot.
+/// How much later a member does a round than the member in the slot before, up to a last slot.
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
-/// After a pause of so long the counts may have begun anew from 0.
+/// After a pause this long the counts may have wrapped.
 pub(super) const PAUSE_NS: u64 = 5_000_000_000;
 
-/// Packets of a round for each member at least. With fewer, members differ by chance: of so many,
-/// by 2 %.
+/// The least packets of a round for each member. With this many, members differ by chance by 2 %;
+/// with fewer, by more.
 pub(super) const PACKETS: u64 = 2500;
 
-/// Nanoseconds until the member in this slot is to do a round, in a balanced group.
+/// Nanoseconds until the member in this slot shall do a round; `None` if the group is not balanced.
 pub(super) fn until_round(table: Table<'_>, slot: Slot, now_ns: u64) -> Option<u64> {
     table.balance()?;
     let later_ns = u64::from(slot.0.min(LAST)) * STAGGER_NS;
@@ -36,8 +36,8 @@ pub(super) fn until_round(table: Table<'_>, slot: Slot, now_ns: u64) -> Option<u
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Does a round, if one is due to the member `own`, and if enough packets have come. The member
-    /// has its share, and no change is under way.
+    /// Does a round if one is due for the member `own` and enough packets have come. `own` has its
+    /// share, and no change is under way.
     pub(crate) fn level(&mut self, own: u64) {
         let (table, now_ns) = (self.table, self.kernel.now_ns());
         let is_due = |slot| until_round(table, slot, now_ns) == Some(0);
@@ -55,8 +55,8 @@ impl<G: KernelOps> Slots<'_, G> {
             return;
         }
         let shares = classes::shares(table, 0);
-        // One that is awaited keeps its buckets for its successor, and a dead one for who takes it
-        // over.
+        // An awaited member keeps its buckets for its successor, and a dead member for the member
+        // that takes it over. So there is no round meanwhile.
         let mut rows = table.rows();
         let is_kept = rows.any(|(_, row)| row.state == State::Awaited || row.keeps());
         if is_kept || table.packets() < PACKETS * shares.len() as u64 {
@@ -76,7 +76,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// What a round moves. Notes what it finds, and what the next round needs.
+/// The moves of a round. Notes what the round finds, and what the next round needs.
 fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64) -> Vec<Shift> {
     let Loads { packets, idle } = table.take_loads(now_ns);
     let mut owners = vec![0; packets.len()];
@@ -111,9 +111,9 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group
-/// the shares of members that own buckets are by how many they own, so that none moves between
-/// these. The others get what their weights are worth beside them.
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group a
+/// member that owns buckets keeps that number as its share, so that none moves between such
+/// members. The others get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);
     let mut owned = [0; SLOTS];

@@ -1,39 +1,38 @@
-//! Members that live and do not read: a callback that hangs, a stopped process, a forked child that
-//! merely holds the descriptors of its parent. Others get their share, until they look for packets
-//! again.
+//! Members that live but do not read lose their share until they look for packets again. A callback
+//! may hang, a process be stopped, or a forked child merely hold its parent's descriptors.
 //!
-//! One member looks at all rings, about every two seconds, and notes in the table how far each
-//! reader has come whose ring has something unread.
+//! About every two seconds, one member looks at all rings. For each ring with unread packets, it
+//! notes in the table how far the reader has come.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, State, Table, at};
 use fanpcap_buckets::Slot;
 use std::io;
 
-/// How long a member that has unread packets may take none, nanoseconds.
+/// A member that has unread packets and takes none for this many nanoseconds loses its share.
 pub(super) const SILENT_NS: u64 = 10_000_000_000;
 
-/// How often to look.
+/// The interval between looks, nanoseconds.
 pub(super) const CHECK_NS: u64 = 2_000_000_000;
 
-/// By how much later a member looks than the one in the slot before: one is enough.
+/// How much later a member looks than the member in the slot before: one look is enough.
 const STAGGER_NS: u64 = 500_000;
 
-/// Nanoseconds until the member in this slot is to look at all rings.
+/// Nanoseconds until the member in this slot shall look at all rings.
 pub(super) fn until_check(table: Table<'_>, slot: Slot, now_ns: u64) -> u64 {
     let later_ns = u64::from(slot.0) * STAGGER_NS;
     until(table.get(at::CHECK_NS), later_ns, CHECK_NS, now_ns)
 }
 
-/// Nanoseconds until `due_ns`, or until `later_ns` after it, of what is due in `period_ns` at most.
+/// Nanoseconds until `later_ns` after `due_ns`, for what is due every `period_ns`.
 pub(super) fn until(due_ns: u64, later_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     let left = due_ns.wrapping_add(later_ns).wrapping_sub(now_ns);
-    // It is over, or another clock's.
+    // The time is over, or another clock's.
     if left > period_ns + later_ns { 0 } else { left }
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Gives away the share of members that do not read, if it is time to look for such. The member
+    /// Gives away the share of members that do not read, if it is time to look for them. The member
     /// `own` reads.
     pub(crate) fn look_for_silent(&mut self, own: u64) -> io::Result<()> {
         let now_ns = self.kernel.now_ns();
@@ -56,7 +55,7 @@ impl<G: KernelOps> Slots<'_, G> {
             let progress = unread.iter().find(|(it, _)| *it == cookie);
             let seen = progress.map_or(0, |(_, progress)| mixed(cookie, *progress));
             let word = at::SEEN + 2 * usize::from(slot.0);
-            // When nobody could look, perhaps nobody could read.
+            // If nobody could look, perhaps nobody could read either.
             if self.table.get(word) != seen || late_ns > CHECK_NS {
                 self.table.set(word + 1, now_ns);
                 self.table.set(word, seen);
@@ -65,7 +64,7 @@ impl<G: KernelOps> Slots<'_, G> {
             }
         }
         let silent = classes::replaceable(self.table, &silent);
-        // The member is silent where it is in the lead.
+        // In a group that follows another, the lead decides which members are silent.
         if !silent.is_empty() && self.lead.is_none() {
             self.note(Journal::Balance);
             for slot in silent {
@@ -77,7 +76,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Stands for how far a reader has come; never 0.
+/// A digest of how far a reader has come; never 0.
 fn mixed(cookie: u64, progress: u64) -> u64 {
     (cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ progress).max(1)
 }

@@ -1,9 +1,9 @@
-//! Takeover: what a member leaves that has a name waits for the next member of that name.
+//! Succession: what a named member leaves waits for the next member of that name.
 //!
 //! The member that is gone keeps its buckets, and its ring goes on filling. Its successor gets
-//! exactly these buckets when it looks for packets, and inherits the ring. The group waits for a
-//! grace period, and no longer than until the ring is half full. Then the buckets are given away
-//! as those of any member that is gone.
+//! exactly these buckets when it looks for packets, and takes over the ring. The group waits for a
+//! grace period, but no longer than until the ring is half full. Then the buckets are given away,
+//! as for any member that is gone.
 
 use super::rounds::until_round;
 use super::silence::until_check;
@@ -14,23 +14,23 @@ use fanpcap_buckets::layout::SLOTS;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// How long the group waits for a successor, nanoseconds: once for its join, and once more until it
+/// How long the group waits for a successor, nanoseconds: first for its join, then again until it
 /// looks for packets.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
 
-/// How often to look whether rings are half full, nanoseconds; and which part of the time that may
-/// take: large rings take longer to map.
+/// How often to look whether rings are half full, nanoseconds. Large rings take longer to map, so a
+/// look may use only one part in [`LOOK_PART`] of the time.
 const LOOK_NS: u64 = 20_000_000;
 const LOOK_PART: u64 = 20;
 const LOOK_NS_MAX: u64 = 500_000_000;
 
-/// The digest of a member's name; never 0, which stands for none. FNV-1a.
+/// The digest of a member's name, by FNV-1a; never 0, which means no name.
 pub(crate) fn digest(name: &str) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
-/// The digest of the `nth` member of a name in a group.
+/// The digest of the `nth` member with a name in a group.
 fn nth(name: u64, nth: u64) -> u64 {
     match nth {
         0 => name,
@@ -41,14 +41,14 @@ fn nth(name: u64, nth: u64) -> u64 {
     }
 }
 
-/// What becomes of a member that goes. One that had no share has nothing to keep.
+/// The row of a member that leaves. Without a share it has nothing to keep.
 pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
     let (state, weight) = match row.owns() {
         true if row.name != 0 => (State::Awaited, row.weight),
         true => (State::Dead, row.weight),
         false => (State::Dead, 0),
     };
-    // Its own cookie would say that its lifeline is cut.
+    // The member's own cookie would mean that its lifeline is cut.
     let taker = match unread::is_read(table, row) {
         true => row.taker,
         false => 0,
@@ -61,8 +61,8 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
     }
 }
 
-/// After how many nanoseconds the member `own` must look after others that are gone, or may be; or
-/// after itself, as it has no share. `None`: there are none. Needs no lock.
+/// Nanoseconds until the member `own` must look after members that are or may be gone, or after
+/// itself if it has no share. `None`: it need not. Needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
     let has_others = live.any(|(_, row)| row.cookie != own);
@@ -80,7 +80,7 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     table.rows().filter_map(due).min()
 }
 
-/// Nanoseconds that are left of the grace period. Who has another clock ends it.
+/// Nanoseconds left of the grace period. A member with another clock ends it.
 fn grace(row: &Row, now_ns: u64) -> u64 {
     GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
 }
@@ -88,12 +88,12 @@ fn grace(row: &Row, now_ns: u64) -> u64 {
 /// Nanoseconds until the next look at the rings.
 fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
     let left = table.get(at::LOOK_NS).wrapping_sub(now_ns);
-    // It is over, or another clock's.
+    // The time is over, or another clock's.
     if left > LOOK_NS_MAX { 0 } else { left }
 }
 
 impl Table<'_> {
-    /// Counts a takeover, once for each successor: who completes it may count it again.
+    /// Counts a succession, once for each successor: the change may be completed a second time.
     fn count_takeover(&self, successor: u64) {
         let (word, last) = (self.get(at::TAKEOVERS), successor << 32);
         if word & !COUNT != last {
@@ -107,12 +107,12 @@ impl Table<'_> {
     }
 }
 
-/// The part of a word that counts.
+/// The bits of the word that hold the count.
 const COUNT: u64 = u32::MAX as u64;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The digest for a newcomer of this name: of a class's members with one name, the first that
-    /// is not there. So the `k`th handle of a process succeeds the `k`th of the one before.
+    /// The digest for a newcomer of this name: the first that no member of the class has. So the
+    /// `k`th handle of a process succeeds the `k`th handle of the process before.
     pub(super) fn free_name(&self, name: u64, class: u8) -> u64 {
         let is_free = |digest: &u64| {
             let mut rows = self.table.rows();
@@ -125,7 +125,7 @@ impl<G: KernelOps> Slots<'_, G> {
         digests.find(is_free).filter(|_| name != 0).unwrap_or(0)
     }
 
-    /// Whom a newcomer succeeds.
+    /// The member that a newcomer succeeds.
     pub(super) fn predecessor(&self, newcomer: &Row) -> Option<Slot> {
         let is_it = |row: &Row| {
             let is_same = row.name == newcomer.name && row.class == newcomer.class;
@@ -135,15 +135,14 @@ impl<G: KernelOps> Slots<'_, G> {
         rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
     }
 
-    /// A newcomer has joined: whom it is to succeed is awaited until it looks for packets.
+    /// A newcomer has joined: its predecessor is awaited anew until the newcomer looks for packets.
     pub(super) fn await_longer(&mut self, newcomer: Slot) {
         if let Some(slot) = self.predecessor(&self.table.row(newcomer)) {
             self.set_state(slot, State::Awaited);
         }
     }
 
-    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again
-    /// from its beginning.
+    /// Gives `to` every bucket and rank of `from`, and its sticky id. The call can be repeated.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
         let part = self.table.part(self.table.row(from).class);
@@ -180,8 +179,8 @@ impl<G: KernelOps> Slots<'_, G> {
         self.finish();
     }
 
-    /// Cuts the lifelines of those that are awaited, which have hung up, and ends the wait for
-    /// successors that do not come in time. `living` are the sockets of those that live.
+    /// Cuts the lifelines of awaited members, which have hung up. Ends the wait for successors that
+    /// do not come in time. `living` are the sockets of living members.
     pub(super) fn look_after_awaited(&mut self, living: &[u64]) -> io::Result<()> {
         let rows = self.table.rows();
         let awaited: Vec<(Slot, Row)> = rows
@@ -212,7 +211,7 @@ impl<G: KernelOps> Slots<'_, G> {
                 .clamp(LOOK_NS, LOOK_NS_MAX);
             self.table.set(at::LOOK_NS, now_ns.wrapping_add(after_ns));
         }
-        // Who takes the ring gives the buckets away.
+        // The member that takes the ring gives the buckets away.
         for slot in ended {
             self.set_state(slot, State::Dead);
         }

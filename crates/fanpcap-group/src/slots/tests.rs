@@ -1,5 +1,5 @@
-//! Members of a simulated group come, go and die between any two steps of a change: each bucket has
-//! one owner that lives, nobody else's buckets move, and each packet is had once.
+//! Members of a simulated group come, go, and die between any two steps of a change. Each bucket
+//! has one living owner, no other member's buckets move, and each packet is read once.
 
 mod world;
 mod takeover;
@@ -27,7 +27,7 @@ fn owned(world: &World) -> Vec<usize> {
     counts
 }
 
-/// A group of so many members, all with their share.
+/// A group of this many members, all with their share.
 fn group(members: usize) -> World {
     filled(World::new(7), members)
 }
@@ -35,7 +35,7 @@ fn group(members: usize) -> World {
 fn filled(mut world: World, members: usize) -> World {
     for number in 0..members {
         let member = world.open();
-        // Of two classes, in a group that has classes.
+        // In a group that has classes, alternates between two classes.
         world.set_class(member, if number % 2 == 0 { 0 } else { 2 });
         world.join(member).unwrap();
         world.begin_share(member);
@@ -93,7 +93,7 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     let newcomer = world.open();
     assert_eq!(world.join(newcomer).unwrap(), Slot(1));
     world.check();
-    // The last two, the first of which is a placeholder by then.
+    // Then the last two, of which the first is already a placeholder.
     world.close(world.in_slot(2));
     world.attend(taker);
     world.settle_all();
@@ -104,7 +104,7 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     world.check();
 }
 
-/// A group of five, of whose members one has taken the slot of one that has ended.
+/// A group of five, in which a member has taken the slot of a member that has ended.
 fn with_a_slot_taken_again() -> World {
     let mut world = group(5);
     world.close(world.in_slot(0));
@@ -178,7 +178,7 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
     world.settle_all();
     let newcomer = world.open();
     world.join(newcomer).unwrap();
-    // The number of the one that is gone, and a stamp of its own.
+    // The number of the member that is gone, and a new stamp.
     assert_eq!(world.sticky_id(newcomer), (newcomer << 8) | 1);
     world.flap();
     world.hear(taker);
@@ -197,7 +197,7 @@ fn a_drained_members_buckets_alone_move_until_nobody_else_is_there() {
     for (before, after) in before.iter().zip(world.owners()) {
         assert!(*before == after || (*before == drained && after != drained));
     }
-    // It leaves, and nothing moves; it gets a weight again, and takes its share.
+    // The drained member leaves, and nothing moves. Or it gets a weight, and takes its share.
     let mut left = world.clone();
     left.depart(drained);
     left.attend(other);
@@ -227,7 +227,7 @@ fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     let one_more = world.open();
     assert!(matches!(world.join(one_more), Err(Unjoined::Full)));
     world.check();
-    // Into a hole, although the group has all positions but one.
+    // Joins into a hole, although the group has all positions except one.
     world.close(world.in_slot(1));
     let taker = world.in_slot(0);
     world.attend(taker);
@@ -242,7 +242,7 @@ fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     world.check();
 }
 
-/// Kills the one who changes at every step of every change: the next one repairs it.
+/// Kills the member that makes a change, at every step: the next member completes it.
 #[test]
 fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
     type Change = fn(&mut World, u64) -> Result<u64, Killed>;
@@ -269,7 +269,7 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             world.dying(leaver, kill, |world| world.depart(leaver))
         }),
         ("drain", |world, kill| {
-            // Whoever drains is no member, but dies like one.
+            // The process that drains is not a member, but dies like one.
             let other = world.open();
             let drained = world.in_slot(1);
             world.dying(other, kill, |world| _ = world.weigh(other, drained, 0))
@@ -302,14 +302,14 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             if is_whole {
                 break;
             }
-            // Most steps move a bucket each; a few of these stand for all.
+            // Most steps move one bucket each; a few of them stand for all.
             steps += if steps < 50 { 1 } else { 41 };
         }
         assert!(steps > 0, "{name}: {steps} steps");
     }
 }
 
-/// How many runs; each is of 40 events. `FANPCAP_RUNS` sets another number.
+/// How many runs, each of 40 events. `FANPCAP_RUNS` sets another number.
 fn runs() -> u64 {
     let runs = std::env::var("FANPCAP_RUNS").ok();
     runs.and_then(|runs| runs.parse().ok()).unwrap_or(200)

@@ -1,11 +1,11 @@
 //! Members that were never read. A group's first member has a share before its application reads
-//! it, as libpcap buffers from the activation on. When another member is read, that share goes to
-//! those that are read, and one of them reads the ring: an application may have opened the handle
-//! for another purpose. The member takes its share when its application looks for packets, and its
-//! ring back.
+//! it, as libpcap buffers from the activation on. When another member is read, the share goes to
+//! the members that are read, and one of them reads the ring: the application may have opened the
+//! handle for another purpose. When the application looks for packets, the member gets its share
+//! and its ring back.
 //!
-//! The row of a member whose ring others are to read says who does: the member that reads the ring,
-//! or itself while nobody does.
+//! If others shall read a member's ring, its row names the member that does, or the member itself
+//! while none does.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State, Table};
@@ -13,8 +13,8 @@ use fanpcap_buckets::Slot;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The member `own` is read for the first time, and has its share: members of its class that
-    /// were never read have none any more.
+    /// The member `own` is read for the first time, and has its share. Members of its class that
+    /// were never read lose theirs.
     pub(crate) fn replace_unread(&mut self, own: u64) -> io::Result<()> {
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(());
@@ -49,9 +49,9 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// The member in this slot takes its share. Where its application looks for packets, nobody
-    /// else reads its ring any more; one that has only asked for its descriptor has not looked.
-    /// Returns its row.
+    /// The member in this slot takes its share. If its application looks for packets, no other
+    /// member reads its ring any more. An application that has only asked for its descriptor has
+    /// not looked. Returns the row.
     pub(super) fn take_back(&mut self, slot: Slot) -> io::Result<Row> {
         let row = self.table.row(slot);
         let is_member = matches!(row.state, State::Live | State::Newcomer);
@@ -64,8 +64,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(row)
     }
 
-    /// The member `own` is to read the ring of one that lives, if the application of that has not
-    /// read it meanwhile. Returns whether it is.
+    /// Makes the member `own` read the ring of a living member, unless that member's application
+    /// has read it meanwhile. Returns whether `own` shall read it.
     pub(super) fn take_unread(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         let is_unread = self.kernel.borrow(row.cookie)?;
@@ -75,8 +75,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(is_unread)
     }
 
-    /// The member `own` has read the ring of another, which lived then, to its end. One that is
-    /// gone by now is inherited: its owner may have read on.
+    /// The member `own` has read the ring of a member that was alive then to its end. If that
+    /// member is gone by now, its ring must be taken over: its owner may have read on.
     pub(crate) fn give_back(&mut self, cookie: u64, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -107,12 +107,12 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Whether another member reads the ring of this one since that lived.
+/// Whether another member has read this member's ring since its owner lived.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
     row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }
 
-/// Whether the member `own` is to read the ring of this one, which lives.
+/// Whether the member `own` shall read the ring of this living member.
 pub(super) fn is_for(table: Table<'_>, own: u64, row: &Row) -> bool {
     let is_left = row.taker != 0 && !is_read(table, row);
     is_left && row.cookie != own && classes::is_of_class(table, own, row)

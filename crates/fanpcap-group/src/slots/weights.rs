@@ -1,24 +1,24 @@
-//! A member gets another weight. One without a weight is drained: it stays, and owns no bucket.
+//! Changes the weight of a member. With a weight of 0 it is drained: it stays, and owns no bucket.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use std::io;
 
-/// What became of a member's new weight.
+/// The result of a change of weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weighed {
     /// Buckets have moved accordingly.
     Done,
-    /// There is no such member, or none any more.
+    /// The member is not in the group, or not any more.
     Gone,
-    /// Without it nobody of its class would have a share.
+    /// Without this member nobody of its class would have a share.
     Last,
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Gives a member another weight, and buckets by it: none by a weight of 0. Packets that are on
-    /// their way to it, and those in its ring, are still its own.
+    /// Gives a member another weight, and buckets accordingly; 0: none. Packets in flight to the
+    /// member, and those in its ring, stay its own.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
         self.mark_gone(0)?;
@@ -39,7 +39,7 @@ impl<G: KernelOps> Slots<'_, G> {
         if weight == 0 && !rows.any(is_other) {
             return Ok(Weighed::Last);
         }
-        // Who gets more has the buckets of others whose rings may have earlier packets.
+        // A member that gets more has buckets of others, whose rings may have earlier packets.
         let since_ns = match weight > row.weight {
             true => now_ns,
             false => row.since_ns,
@@ -56,8 +56,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(Weighed::Done)
     }
 
-    /// Nobody of a class has a share, but its packets must go somewhere: newcomers become live, and
-    /// without any, those without a weight get one.
+    /// Nobody of a class has a share, but its packets must go somewhere: newcomers become live. If
+    /// there are none, live members without a weight get one.
     pub(super) fn enlist(&mut self, class: u8) {
         let members = classes::members(self.table, class);
         for &slot in &members {

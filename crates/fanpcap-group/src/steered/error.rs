@@ -22,7 +22,7 @@ pub enum SteerError {
     Pages(io::Error),
     /// Another thread or process is changing the steering program, or was when this process forked.
     Busy,
-    /// The same of a process that /proc shows.
+    /// As [`SteerError::Busy`], with the process that holds the lock.
     BusyBy(Stat),
 }
 

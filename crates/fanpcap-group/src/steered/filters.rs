@@ -1,5 +1,4 @@
-//! The filters of a member of a group with a steering program: loads them, and attaches them in
-//! place of the socket's own filter.
+//! Loads a member's filters for a steering program, and attaches them to its socket.
 
 use super::SteerError;
 use super::loading;
@@ -12,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// A member's loaded filters for one steering program.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
-    /// The filtering part; `None` where the steering program neither drops nor counts.
+    /// The filtering part; `None` if the steering program neither drops nor counts.
     pub(super) bare: Option<Loaded>,
     /// The filtering part together with the handle's own filter.
     pub(super) combined: Option<Loaded>,
@@ -34,9 +33,9 @@ impl Filters {
     pub(super) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let filter = self.combined.as_ref().or(self.bare.as_ref());
         let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
-            // The kernel charges the new filter while the old one, which may be as long, still is
-            // attached. Replace the old one by a short filter that rejects all: meanwhile packets
-            // are lost, but none comes in unfiltered.
+            // The kernel charges the new filter while the old one, which may be as long, is still
+            // attached. Replace the old filter by a short one that rejects all packets. Packets are
+            // lost meanwhile, but none comes in unfiltered.
             Err(error) if optmem::is_no_room(&error) => {
                 Filter::reject_all().attach(socket)?;
                 let attached = packet::attach_program(socket, filter.as_fd());

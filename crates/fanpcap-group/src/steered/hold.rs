@@ -42,8 +42,8 @@ impl DerefMut for Held<'_> {
 pub struct Unchanging<'a>(Held<'a>);
 
 impl Steered {
-    /// Locks the state; `None` where another thread has it. A fork may leave the state locked in
-    /// the child for good.
+    /// Locks the state; `None` if another thread has locked it. After a fork the state may stay
+    /// locked in the child for ever.
     pub(super) fn try_hold(&self) -> Option<Held<'_>> {
         let signals = Blocked::new();
         let state = self.0.try_lock().ok()?;
@@ -66,7 +66,7 @@ impl Steered {
 
     /// Keeps other threads from replacing the member's steering program or filter until the result
     /// is dropped. A caller that locks several members must block signals around all of them: each
-    /// one restores the signal mask that it found.
+    /// lock restores the signal mask that it found.
     ///
     /// # Errors
     /// [`SteerError::Busy`] when another thread keeps the lock for longer than a second.

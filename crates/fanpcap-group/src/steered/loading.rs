@@ -12,13 +12,13 @@ use fanpcap_steer::ir::COUNTERS;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Loads the steering part, which looks its results up in the group's table.
+/// Loads the steering part, which looks up its results in the group's table.
 pub(crate) fn load_fanout(
     steering: &Steering,
     table: BorrowedFd<'_>,
 ) -> Result<Loaded, SteerError> {
     let compiled = steering.compiled();
-    // Only a program of the XDP engine has none.
+    // Only a steering program for the XDP engine has none.
     let compiled = compiled.ok_or_else(|| SteerError::Attach(io::ErrorKind::Unsupported.into()))?;
     let given = [(TABLE_MAP, table)];
     Loaded::load_with(compiled.fanout(), "fanpcap_steer", &given).map_err(SteerError::Load)
@@ -36,7 +36,7 @@ pub(super) fn load_filter_with(steering: &Steering, own: &Filter) -> Option<Load
     load_with_room(&filter.ok()??).ok()
 }
 
-/// If the room is unknown, loads all the same: attaching then reports the lack of room.
+/// If the room is unknown, loads anyway: attaching then reports the lack of room.
 fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     let loaded = Loaded::load(filter, "fanpcap_filter").map_err(SteerError::Load)?;
     match optmem::has_room(loaded.as_fd()) {

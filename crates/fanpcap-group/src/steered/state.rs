@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The state of a [`super::Steered`]. Whoever changes it has locked it.
+/// The state of a [`super::Steered`]. A thread that changes it holds its lock.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) steering: Arc<Steering>,
@@ -30,9 +30,9 @@ pub(super) struct State {
     /// Counters of replaced BPF programs.
     pub(super) past: Counts,
     pub(super) past_late: u64,
-    /// Whether this member is the last that attached the steering part.
+    /// Whether this member was the last to attach the steering part.
     pub(super) has_set: bool,
-    /// The counters of the group's BPF program, on an engine where that steers, filters and counts.
+    /// The counters of the group's BPF program, on an engine where it steers, filters and counts.
     pub(super) whole: Option<Box<dyn Whole>>,
     /// The words of the page from [`at::DIGEST`] on.
     pub(super) words: Vec<Word>,
@@ -41,7 +41,7 @@ pub(super) struct State {
 /// A member's loaded filters for the next steering program.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// `None` where the current filters fit the next program too.
+    /// `None` if the current filters fit the next steering program too.
     pub(super) filters: Option<Filters>,
     /// The member's generation when the filters were loaded.
     pub(super) generation: u64,
@@ -65,8 +65,8 @@ impl State {
         self.own = own;
         let mut attached = self.filters.attach(socket);
         if attached.is_err() && self.filters.combined.take().is_some() {
-            // Packets that the steering program drops must stay away, wherever the handle's filter
-            // runs.
+            // Packets that the steering program drops must not reach the reader, wherever the
+            // handle's filter runs.
             attached = self.filters.attach(socket);
         }
         if self.steering.counts() {
@@ -89,7 +89,7 @@ impl State {
             });
         }
         let filters = Filters::load(steering, self.own.as_ref())?;
-        // If the reader already runs the handle's filter, it may go on.
+        // The reader may go on running the handle's filter, but not take it from the kernel.
         let is_in_kernel = self.own.is_some() && !self.filters.lack_own();
         if is_in_kernel && filters.lack_own() {
             return Err(SteerError::Beside);

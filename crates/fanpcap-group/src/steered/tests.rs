@@ -1,4 +1,4 @@
-//! A member's steering without privileges: what was loaded before a filter was set is not taken.
+//! A member's steering without privileges: filters loaded before another was set are not used.
 
 use super::*;
 use crate::record::tests::steering;

@@ -3,23 +3,23 @@
 use super::{Table, at};
 use fanpcap_buckets::Slot;
 
-/// The change that is under way. Who holds the group's lock completes it first if its author has
-/// died.
+/// The change that is under way. If its author has died, the next holder of the group's lock
+/// completes it first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journal {
     /// None.
     Nothing,
     /// The newcomer of [`at::NEWCOMER`] joins into this slot.
     Join(Slot),
-    /// Buckets move to those that are live by their rows.
+    /// Buckets move to the members that are live by their rows.
     Balance,
-    /// A slot becomes a placeholder, and the sums become these of the two.
+    /// A slot becomes a placeholder, and the sums in this place become valid.
     Vacate(Slot, u8),
     /// The last slot is given up.
     Trim(Slot),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot takes over what the first one has.
+    /// The second slot gets all that the first slot has.
     Succeed(Slot, Slot),
 }
 

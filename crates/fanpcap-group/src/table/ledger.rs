@@ -19,15 +19,15 @@ fn words(ledger: &mut Ledger) -> [&mut u64; LEDGER_WORDS] {
 }
 
 impl Table<'_> {
-    /// The ledger that a member has published last; `None` where there is none.
+    /// The ledger that a member last published; `None` if there is none.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         let mut ledger = Ledger::default();
         set_all(words(&mut ledger), self.words_at(at::LEDGER));
         (ledger.at_ns > 0).then_some(ledger)
     }
 
-    /// Publishes what `read` finds, where several members may do so at once: the figures of one
-    /// reading stay, and that of nobody who has begun before another.
+    /// Publishes what `read` returns. Several members may do so at once: the figures of one reading
+    /// stay, and never of one that began before another.
     pub(crate) fn publish_ledger(&self, read: &dyn Fn() -> Ledger) {
         let Some(at_ns) = self.words.get(at::LEDGER) else {
             return;
@@ -49,13 +49,13 @@ impl Table<'_> {
         }
     }
 
-    /// Whether the published figures are older than a tenth of a second, or of another clock.
+    /// Whether the published figures are older than a tenth of a second, or from another clock.
     pub(crate) fn has_old_ledger(&self, now_ns: u64) -> bool {
         now_ns.wrapping_sub(self.get(at::LEDGER)) >= OLD_NS
     }
 }
 
-/// How often to read the figures anew when another member publishes at the same time.
+/// How often to read the figures again when another member publishes at the same time.
 const TRIES: usize = 4;
 
 const OLD_NS: u64 = 100_000_000;

@@ -14,16 +14,16 @@ pub struct Leveled {
     pub moves_all: bool,
     /// How many rounds there were.
     pub rounds: u64,
-    /// By how much the busiest member was above its share, in parts of 1000.
+    /// How far the busiest member was above its share, in parts of 1000.
     pub above: u64,
-    /// Buckets that have more packets than a member's share, which stay where they are.
+    /// Buckets with more packets than a member's share. They stay where they are.
     pub elephants: Vec<Elephant>,
 }
 
-/// A bucket that has more packets than a member's share: probably one flow.
+/// A bucket with more packets than a member's share: probably one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elephant {
-    /// Which bucket.
+    /// The bucket.
     pub bucket: u16,
     /// Its owner.
     pub slot: Slot,
@@ -32,7 +32,7 @@ pub struct Elephant {
 }
 
 impl Elephant {
-    /// A word that is not 0.
+    /// Encodes the elephant as a word that is not 0.
     fn encode(self) -> u64 {
         let [low, high] = self.bucket.to_le_bytes();
         let [less, more] = self.part.to_le_bytes();
@@ -49,16 +49,16 @@ impl Elephant {
     }
 }
 
-/// The buckets since the last round.
+/// What buckets have got since the last round.
 #[derive(Debug)]
 pub(crate) struct Loads {
     /// Their packets.
     pub(crate) packets: Vec<u64>,
-    /// Which of them have had no flow for [`IDLE`], or none since the group began.
+    /// The buckets that had no packets for [`IDLE`], or none since the group began.
     pub(crate) idle: Vec<bool>,
 }
 
-/// For how long a bucket without packets may still have a live flow, in [`AGE_NS`].
+/// How long a bucket without packets may still have a live flow, in units of [`AGE_NS`].
 const IDLE: u32 = 100;
 /// The unit of a bucket's age: how long it has had no packets.
 const AGE_NS: u64 = 100_000_000;
@@ -68,13 +68,13 @@ const AGE_MAX: u32 = 255;
 const COUNT_MASK: u32 = (1 << AGE_SHIFT) - 1;
 
 impl Table<'_> {
-    /// Says which steering program the group has.
+    /// Notes which steering program the group has.
     pub(crate) fn show_program(&self, steering: &Steering, now_ns: u64) {
         self.set_balance(steering.balance(), now_ns);
         self.set(at::DIGEST, steering.digest());
     }
 
-    /// Says which buckets move. Who says that is to note the group's digest then.
+    /// Notes which buckets move. The caller must note the group's digest after that.
     pub(crate) fn set_balance(&self, balance: Option<Balance>, now_ns: u64) {
         let balance = match balance {
             None => 0,
@@ -87,8 +87,8 @@ impl Table<'_> {
         self.set(at::BALANCE, balance);
     }
 
-    /// Notes that nothing has been counted so far. In a group that begins, no bucket has a flow. In
-    /// one that has run without counts, each may have.
+    /// Notes that nothing has been counted so far. In a new group, no bucket has a flow. In a group
+    /// that has run without counts, any bucket may have one.
     fn begin_rounds(&self, now_ns: u64) {
         let age = match self.get(at::DIGEST) {
             0 => AGE_MAX,
@@ -117,7 +117,7 @@ impl Table<'_> {
         buckets.map(|it| u64::from(since(read(it)))).sum()
     }
 
-    /// The buckets since the last round. Notes their counts and ages for the next round.
+    /// What buckets have got since the last round. Notes their counts and ages for the next round.
     pub(crate) fn take_loads(&self, now_ns: u64) -> Loads {
         let aged_ns = now_ns.wrapping_sub(self.get(at::ROUNDED_NS));
         self.set(at::ROUNDED_NS, now_ns);
@@ -152,7 +152,6 @@ impl Table<'_> {
         })
     }
 
-    /// Notes what a round has found.
     pub(crate) fn set_leveled(&self, above: u64, elephants: [Option<Elephant>; ELEPHANTS_MAX]) {
         self.set(at::ROUNDS, self.get(at::ROUNDS).wrapping_add(1));
         self.set(at::IMBALANCE, above);
@@ -161,7 +160,7 @@ impl Table<'_> {
         }
     }
 
-    /// The slots that were given buckets in the last round.
+    /// The slots that got buckets in the last round.
     pub(crate) fn received(&self) -> Vec<usize> {
         let words: [u64; SLOTS / 64] = self.words_at(at::RECEIVED);
         let is_one = |slot: &usize| (words[slot / 64] >> (slot % 64)) & 1 == 1;
@@ -177,7 +176,6 @@ impl Table<'_> {
     }
 }
 
-/// A bucket's count, and its note.
 fn read(bucket: &[AtomicU32]) -> [u32; 2] {
     [0, 1].map(|at: usize| bucket[at].load(Ordering::Relaxed))
 }

@@ -5,29 +5,29 @@ use fanpcap_buckets::layout::{self, BUCKETS, CLASSES, EVERYBODY, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// The part of a class. Without entries where the group's members have no classes.
+/// The part of a class. Empty if the group's members have no classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part<'a> {
-    /// Of each bucket, its owner.
+    /// The owner of each bucket.
     pub(crate) buckets: &'a [AtomicU8],
-    /// Of each rank, its slot.
+    /// The slot of each rank.
     pub(crate) ranks: &'a [AtomicU8],
-    /// How many ranks there are, in one entry.
+    /// The number of ranks, in one entry.
     pub(crate) rank_count: &'a [AtomicU32],
 }
 
-/// The parts of all classes but the default one, and that of everybody. Empty in groups of packet
-/// sockets.
+/// The parts of all classes except the default class, and the part of everybody. Empty in groups on
+/// packet sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Classes<'a> {
     /// The table from [`layout::SIZE`] on.
     pub(crate) bytes: &'a [AtomicU8],
-    /// The same, for the numbers of ranks.
+    /// The same memory, for the numbers of ranks.
     pub(crate) numbers: &'a [AtomicU32],
 }
 
 impl<'a> Classes<'a> {
-    /// The part of a class that is not the default one.
+    /// The part of a class other than the default class.
     fn part(self, class: usize) -> Part<'a> {
         let at = layout::part(class).saturating_sub(layout::SIZE);
         let count = (at + layout::RANK_COUNT) / size_of::<u32>();
@@ -45,7 +45,6 @@ impl<'a> Classes<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The part of a class.
     pub(crate) fn part(self, class: u8) -> Part<'a> {
         match class {
             0 => self.default,
@@ -53,12 +52,12 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The part of all members but those of class 63. Only its ranks count.
+    /// The part of all members except those of class 63. Only its ranks are used.
     pub(crate) fn everybody(self) -> Part<'a> {
         self.classes.part(EVERYBODY)
     }
 
-    /// The classes that have members, or had some when buckets moved last; always the default one.
+    /// The default class, and the classes that have members or had some when buckets last moved.
     pub(crate) fn used_classes(self) -> Vec<u8> {
         let mut used = 1_u64;
         for (_, row) in self.rows() {
@@ -68,7 +67,7 @@ impl<'a> Table<'a> {
         (0..=LAST).filter(is_used).collect()
     }
 
-    /// The class of a member that is not of the default one, if the group has such a member.
+    /// The class of a member outside the default class, if the group has such a member.
     pub(crate) fn class_of_members(self) -> Option<u8> {
         let is_it = |(_, row): &(Slot, Row)| {
             row.class != 0 && matches!(row.state, State::Live | State::Newcomer)
@@ -77,12 +76,11 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The last class.
 const LAST: u8 = 63;
 const _: () = assert!(LAST as usize + 1 == CLASSES);
 
 impl Part<'_> {
-    /// The owners of all buckets, where they have a share.
+    /// The owners of all buckets; `None` for an owner without a share.
     pub(crate) fn owners(&self, shares: &[Share]) -> Owners {
         let mut has_share = [false; SLOTS];
         for share in shares {
@@ -107,12 +105,11 @@ impl Part<'_> {
         count.sum()
     }
 
-    /// Whether a member of the class has owned a bucket, and none has gone since without another.
+    /// Whether the class has ranks. An empty class loses them at the next change of buckets.
     pub(crate) fn has_ranks(&self) -> bool {
         self.count() > 0
     }
 
-    /// The slots by rank.
     pub(crate) fn ranks(&self) -> Vec<Slot> {
         let count = usize::try_from(self.count()).unwrap_or(0);
         let ranks = self.ranks.iter().take(count);
@@ -121,7 +118,7 @@ impl Part<'_> {
             .collect()
     }
 
-    /// Sets the slots by rank. The BPF program that reads meanwhile finds slots of before or after.
+    /// Sets the slots by rank. A BPF program that reads meanwhile finds former or new slots.
     pub(crate) fn set_ranks(&self, ranks: &[Slot]) {
         for (entry, &slot) in self.ranks.iter().zip(ranks) {
             entry.store(slot.0, Ordering::Release);

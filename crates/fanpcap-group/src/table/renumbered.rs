@@ -1,5 +1,5 @@
-//! Slots get new numbers: what the rows, buckets and ranks were before, and what they become. Only
-//! groups of packet sockets come to that, whose members have no classes.
+//! Renumbers slots: what the rows, buckets and ranks were before, and what they become. Only groups
+//! on packet sockets need this, whose members have no classes.
 
 use super::{Part, ROW, Table, at, row_at};
 use fanpcap_buckets::Slot;
@@ -19,7 +19,7 @@ impl Table<'_> {
         self.set_bytes(at::NEW_SLOTS, new.to_vec());
     }
 
-    /// Gives rows the new numbers of slots that are noted. It can be done again from its beginning.
+    /// Moves the rows to the slots' new numbers. The call can be repeated.
     pub(crate) fn renumber_rows(&self) {
         let new = self.bytes_at(at::NEW_SLOTS, SLOTS);
         for (slot, &new) in new.iter().enumerate() {
@@ -28,7 +28,7 @@ impl Table<'_> {
         }
     }
 
-    /// The same for buckets and ranks.
+    /// As [`Table::renumber_rows`], for buckets and ranks.
     pub(crate) fn renumber_buckets(&self) {
         let new = self.bytes_at(at::NEW_SLOTS, SLOTS);
         let Part { buckets, ranks, .. } = self.default;

@@ -1,12 +1,12 @@
-//! Who the members are to the BPF program of a sticky group: it remembers a member by its seat, a
-//! stamp and a number, and never by its slot.
+//! Sticky ids, by which the BPF program of a sticky group remembers members. A sticky id is a stamp
+//! and a number; a slot would not do.
 
 use super::{Row, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::Ordering;
 
-/// The part of a seat that is its number.
+/// The part of a sticky id that is its number.
 const NUMBER: u64 = 0xff;
 
 fn number(sticky_id: u64) -> usize {
@@ -14,34 +14,34 @@ fn number(sticky_id: u64) -> usize {
 }
 
 impl Row {
-    /// Whether flows stay with the slot that are remembered as its own. A drained member has none,
-    /// and one that was silent is a newcomer again.
+    /// Whether remembered flows stay with this slot. A drained member has no flows, and a member
+    /// that was silent is a newcomer again.
     fn keeps_flows(&self) -> bool {
         self.owns() || self.keeps()
     }
 }
 
 impl Table<'_> {
-    /// A seat for the newcomer with this socket: its number is the lowest that no slot but `slot`
-    /// has.
+    /// A sticky id for the newcomer with this socket. Its number is the lowest that no slot except
+    /// `slot` has.
     pub(crate) fn free_sticky_id(&self, cookie: u64, slot: Slot) -> u64 {
         let mut is_taken = [false; SLOTS];
         for (_, row) in self.rows().filter(|(it, _)| *it != slot) {
             is_taken[number(row.sticky_id)] |= row.sticky_id != 0;
         }
         let number = is_taken.iter().position(|taken| !taken).unwrap_or(0);
-        // A socket's cookie is not another's before the machine starts anew.
+        // No other socket has this cookie until the machine restarts.
         ((cookie << 8) | number as u64).max(1 << 8)
     }
 
-    /// Has the BPF program remember nobody new, while slots change their numbers.
+    /// Makes the BPF program remember no new flows while slots change their numbers.
     pub(crate) fn close_seats(&self) {
         for sticky_id in self.sticky_ids {
             sticky_id.store(0, Ordering::Release);
         }
     }
 
-    /// Shows the BPF program who stands in which slot, by the rows.
+    /// Shows the BPF program which member is in which slot, from the rows.
     pub(crate) fn open_seats(&self) {
         let mut sticky_ids = [0; SLOTS];
         let mut holders = [0; SLOTS];

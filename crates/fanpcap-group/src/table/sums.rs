@@ -1,4 +1,4 @@
-//! The sums over the members that are gone: two places, of which one holds.
+//! The sums over the members that are gone: two places, of which one is valid.
 
 use super::{Table, at};
 
@@ -13,16 +13,16 @@ pub struct FinalCounters {
     pub dropped: u64,
     /// Packets that they took themselves.
     pub taken: u64,
-    /// Packets that others took from their rings after them.
+    /// Packets that others took from their rings.
     pub inherited: u64,
     /// Packets in their rings that nobody took.
     pub unread: u64,
-    /// Members of which one of these figures is not known.
+    /// Members with an unknown figure.
     pub unknown: u64,
 }
 
 impl FinalCounters {
-    /// One member of which nothing is known.
+    /// A member whose figures are all unknown.
     pub(crate) const UNKNOWN: Self = Self {
         members: 1,
         received: 0,
@@ -46,7 +46,6 @@ impl FinalCounters {
         ]
     }
 
-    /// Both together.
     pub(crate) fn with(&self, more: &Self) -> Self {
         let (mut both, mut more) = (*self, *more);
         for (sum, more) in both.words().into_iter().zip(more.words()) {
@@ -57,7 +56,6 @@ impl FinalCounters {
 }
 
 impl Table<'_> {
-    /// The sums of all final counters.
     pub(crate) fn gone(&self) -> FinalCounters {
         let in_use = usize::from(self.get(at::SUMS_IN_USE) & 1 == 1);
         let mut gone = FinalCounters::default();
@@ -65,7 +63,7 @@ impl Table<'_> {
         gone
     }
 
-    /// Writes sums where they don't hold yet. Returns where that is.
+    /// Writes the sums to the place that is not valid yet. Returns that place.
     pub(crate) fn prepare_gone(&self, gone: &FinalCounters) -> u8 {
         let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
         let mut gone = *gone;
@@ -75,7 +73,7 @@ impl Table<'_> {
     }
 }
 
-/// Sets figures that stand in the table in this order.
+/// Sets figures from words in the same order.
 pub(super) fn set_all<const COUNT: usize>(figures: [&mut u64; COUNT], words: [u64; COUNT]) {
     for (figure, word) in figures.into_iter().zip(words) {
         *figure = word;

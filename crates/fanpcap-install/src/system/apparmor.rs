@@ -20,14 +20,14 @@ const END: &str = "# end fanpcap\n";
 #[derive(Debug)]
 pub(crate) struct Profile {
     root: PathBuf,
-    /// `None` for a system that is not running: no kernel has its profiles.
+    /// `None` for a system that is not running: then no kernel has loaded its profiles.
     kernel: Option<Kernel>,
 }
 
 /// The kernel's list of loaded profiles, and the program that reloads a profile.
 #[derive(Debug)]
 struct Kernel {
-    /// The list: a profile on each line, with its mode in brackets.
+    /// The list: one profile a line, with its mode in parentheses.
     profiles: PathBuf,
     parser: PathBuf,
 }
@@ -35,7 +35,7 @@ struct Kernel {
 /// Result of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The file already was as wanted.
+    /// The file already had the wanted content.
     None,
     /// The file was changed, and the kernel has loaded the profile.
     Done,
@@ -88,7 +88,7 @@ impl Profile {
         self.change(before, after)
     }
 
-    /// The changed file stays even if AppArmor refuses it: otherwise the package could not be
+    /// Keeps the changed file even if AppArmor refuses it. Otherwise the package could not be
     /// removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
@@ -136,7 +136,7 @@ impl Profile {
 
 impl Kernel {
     /// Whether the kernel has tcpdump's profile loaded: `tcpdump (enforce)`, or formerly
-    /// `/usr/sbin/tcpdump (complain)`. Without the list, AppArmor has no profiles.
+    /// `/usr/sbin/tcpdump (complain)`. If the list is missing, AppArmor has no profiles.
     fn has_tcpdump(&self) -> bool {
         let profiles = fs::read_to_string(&self.profiles).unwrap_or_default();
         profiles.lines().any(|line| {
@@ -146,7 +146,7 @@ impl Kernel {
     }
 }
 
-/// The text with our block in front of the previous text.
+/// The text with our block before the previous text.
 fn with_block(before: Option<&str>, directory: &Path, rules: &Path) -> String {
     let rest = before.map(|text| without_block(text).unwrap_or_default());
     let begin = match &rest {
@@ -183,8 +183,7 @@ mod tests {
     use fanpcap_testkit::Scratch;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A system with the profile, a kernel with these loaded profiles, and this script as the
-    /// parser.
+    /// A system with the profile, a kernel with these loaded profiles, and this script as parser.
     fn profile(scratch: &Scratch, loaded: &str, parser: Option<&str>) -> Profile {
         let (root, path) = (scratch.file("root"), scratch.file("parser"));
         fs::create_dir_all(root.join("etc/apparmor.d/local")).unwrap();

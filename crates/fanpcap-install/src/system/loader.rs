@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::library;
 
-/// ldconfig reads these files by name: this one before libc.conf and the distribution's, which
-/// begin with letters.
+/// ldconfig reads these files in order of their names. This file comes before libc.conf and the
+/// distribution's files, which begin with letters.
 const FILE: &str = "etc/ld.so.conf.d/00-fanpcap.conf";
 const HEAD: &str = "# Written by fanpcap enable --system; fanpcap disable --system removes it.\n";
 
@@ -22,8 +22,7 @@ pub(crate) struct Loader {
     root: PathBuf,
 }
 
-/// Result of a change, and the libraries that the loader has under our soname, the preferred one
-/// first.
+/// Result of a change, and the libraries that the loader has for our soname, preferred first.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Whether there was anything to change.
@@ -45,7 +44,7 @@ impl Loader {
         self.root.join(FILE)
     }
 
-    /// Puts `directory` first; undoes the change if another library still comes first.
+    /// Puts `directory` first. Undoes the change if another library still comes first.
     ///
     /// # Errors
     /// Files can't be written, or another library comes first.
@@ -76,7 +75,7 @@ impl Loader {
         }
     }
 
-    /// Removes our file. `directory` is `None` if our library is gone; disabling must work
+    /// Removes our file. `directory` is `None` if our library is gone. Disabling must work
     /// nevertheless.
     ///
     /// # Errors
@@ -104,7 +103,7 @@ impl Loader {
         self.refresh()
     }
 
-    /// Checks that only root can change what every application of the machine loads.
+    /// Checks that only root can change the library that every application of the machine loads.
     fn only_roots(&self, directory: &Path) -> Result<()> {
         let mut path = self.root.clone();
         let file = directory.join(library::NAME);
@@ -128,7 +127,7 @@ impl Loader {
         self.ldconfig(&[]).map(|_| ())
     }
 
-    /// The libraries with our soname, the preferred one first.
+    /// The libraries with our soname, preferred first.
     ///
     /// # Errors
     /// ldconfig can't be run.
@@ -157,9 +156,9 @@ impl Loader {
     }
 }
 
-/// The libraries with our soname in the output of `ldconfig -p`, in its order: `libpcap.so.0.8
+/// The libraries with our soname in the output of `ldconfig -p`, in order: `libpcap.so.0.8
 /// (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`. If the list has libraries of our
-/// architecture (the ABI in brackets), only these count.
+/// architecture (the ABI in parentheses), only these count.
 fn listed(list: &str, directory: &Path) -> Vec<PathBuf> {
     let lines = || {
         list.lines().filter_map(|line| {
@@ -185,7 +184,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Writes a file that every user's ldconfig may read, under any umask.
+/// Writes a file that every user's ldconfig can read, whatever the umask.
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text)
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
@@ -201,7 +200,7 @@ mod tests {
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let path = scratch.file("00-fanpcap.conf");
         fs::write(&path, "").unwrap();
-        // The mode under a umask of 077.
+        // The mode that a umask of 077 gives.
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         write(&path, "text").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);

@@ -1,13 +1,13 @@
-//! Waiting for BPF programs that run.
+//! Waits for running BPF programs.
 
 use std::time::Duration;
 
-/// Waits until all BPF programs that run now have ended, at a driver's receive path or a socket:
-/// what they have read of a map before a change, they do not use afterwards. It takes no
-/// capability.
+/// Waits until all BPF programs that run now, in a driver's receive path or at a socket, have
+/// ended. From then on, no BPF program uses a value that it read from a map before this call. Needs
+/// no capability.
 ///
-/// The system call waits for a grace period of RCU. A kernel with CPUs without a timer tick
-/// (nohz_full) refuses it: then the wait is longer than any run.
+/// The system call waits for an RCU grace period. It fails if CPUs have no timer tick (nohz_full).
+/// Then this function sleeps longer than any BPF program runs.
 pub fn wait_for_programs() {
     // SAFETY: the command has no memory of this process as its argument.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };

@@ -11,19 +11,18 @@ use super::{Attributes, bpf};
 /// A description of a BPF object.
 ///
 /// # Safety
-/// The struct is `repr(C)`, of integers alone and without hidden padding: the beginning of one of
+/// The struct is `repr(C)`, has only integers and no hidden padding, and is the beginning of one of
 /// the kernel's structs for this command. In its default value all addresses are 0.
 pub(super) unsafe trait Described: Default {}
 
-/// The description of the object behind `fd`.
 pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     let mut described = T::default();
     fill(fd, &mut described)?;
     Ok(described)
 }
 
-/// Fills `described`, in which the caller may have set addresses: each is that of memory as large
-/// as the struct says, which lives through the call.
+/// Fills `described`, in which the caller may have set addresses. Each must be that of memory as
+/// large as the struct says, which lives through the call.
 pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
@@ -33,7 +32,6 @@ pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::R
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
 }
 
-/// The kernel's number of the map behind `fd`.
 pub(super) fn map_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
     of::<MapInfo>(fd).map(|map| map.id)
 }
@@ -43,25 +41,21 @@ pub(super) fn map_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
 pub(super) struct Shape {
     /// `BPF_MAP_TYPE_*`.
     pub(super) kind: u32,
-    /// Bytes of a key.
     pub(super) key_len: u32,
-    /// Bytes of a value.
     pub(super) value_len: u32,
-    /// Most values.
     pub(super) entries: u32,
-    /// `BPF_F_*`, as the map was created with.
+    /// The `BPF_F_*` flags of the map's creation.
     pub(super) flags: u32,
 }
 
 impl Shape {
-    /// The shape of the map behind `fd`, which may come from another process. It takes no
-    /// capability.
+    /// The shape of the map behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
-    /// `EINVAL` when it is no BPF object.
+    /// `EINVAL` when `fd` is no BPF object.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let map: MapInfo = match of(fd) {
-            // Before Linux 5.19, where kernel.unprivileged_bpf_disabled is set.
+            // Before Linux 5.19 the kernel refuses, if kernel.unprivileged_bpf_disabled is set.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Self::from_proc(fd),
             map => map?,
         };
@@ -74,7 +68,7 @@ impl Shape {
         })
     }
 
-    /// The same from /proc (kernel/bpf/syscall.c, `bpf_map_show_fdinfo`).
+    /// Reads the shape from /proc (kernel/bpf/syscall.c, `bpf_map_show_fdinfo`).
     fn from_proc(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))?;
         let no_map = || io::Error::from_raw_os_error(libc::EINVAL);
@@ -99,7 +93,7 @@ impl Shape {
     /// Ensures that the map behind `fd` has this shape.
     ///
     /// # Errors
-    /// `InvalidData` with the shapes that differ, and as [`Shape::of`].
+    /// `InvalidData` with both shapes if they differ; otherwise as [`Shape::of`].
     pub(super) fn verify(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let found = Self::of(fd)?;
         if found == *self {
@@ -126,8 +120,8 @@ impl fmt::Display for Shape {
     }
 }
 
-// SAFETY: `info` of union bpf_attr. The kernel writes `len` bytes at most, the size of the struct
-// at the address, and nothing elsewhere, as `Described` vouches.
+// SAFETY: `info` of union bpf_attr. The kernel writes at most `len` bytes, the size of the struct
+// at the address, and nowhere else, as `Described` guarantees.
 unsafe impl Attributes for Info {}
 // SAFETY: the beginning of struct bpf_map_info, which has no addresses.
 unsafe impl Described for MapInfo {}
@@ -139,7 +133,7 @@ struct Info {
     info: u64,
 }
 
-/// struct bpf_map_info, as far as it is asked for.
+/// The part of struct bpf_map_info that is used here.
 #[repr(C)]
 #[derive(Default)]
 struct MapInfo {

@@ -1,15 +1,15 @@
 //! The kernel's own type information (BTF, Documentation/bpf/btf.rst): the numbers by which BPF
-//! programs call its functions.
+//! programs call kernel functions.
 
 use std::fs;
 
-/// The number by which BPF programs call this function of the kernel (a kfunc). `None` where the
-/// kernel has no such function, or does not show its types.
+/// The number by which BPF programs call this kernel function (a kfunc). `None` if the kernel has
+/// no such function, or does not show its types.
 pub fn kernel_function(name: &str) -> Option<i32> {
     function(&fs::read("/sys/kernel/btf/vmlinux").ok()?, name)
 }
 
-/// Types are numbered from 1, in their order.
+/// Types are numbered from 1, in stored order.
 fn function(blob: &[u8], name: &str) -> Option<i32> {
     let [head, types_at, types_len, strings_at] = [4, 8, 12, 16].map(|at| word(blob, at));
     let types = blob.get(head?..)?.get(types_at?..)?;
@@ -42,7 +42,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_ne_bytes(bytes)).ok()
 }
 
-/// Bytes of a type, without what follows some kinds.
+/// Bytes of a type, without the data that follow some kinds.
 const HEADER_LEN: usize = 12;
 
 // linux/btf.h.

@@ -1,4 +1,4 @@
-//! BPF links: BPF programs attached to devices, as long as a process has the link open.
+//! BPF links: BPF programs that are attached to devices while a process has the link open.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,12 @@ use super::{Attributes, LoadedProgram, bpf, descriptor, number};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// The network stack's hook, after the kernel has made an skb of the frame. Every device has
-    /// it.
+    /// this hook.
     Generic,
-    /// The driver's hook, before the skb.
+    /// The driver's hook, before there is an skb.
     Driver,
-    /// Where sent packets pass the device's traffic control (tcx, since Linux 6.6). Several BPF
-    /// programs may be there.
+    /// The hook for sent packets in the device's traffic control (tcx, since Linux 6.6). It may
+    /// have several BPF programs.
     Egress,
 }
 
@@ -30,9 +30,9 @@ impl LoadedProgram {
     /// Attaches the BPF program to a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` when the device has an XDP program by a link, `EEXIST` when it has one otherwise,
-    /// `EOPNOTSUPP` when its driver supports none, `EINVAL` and `ERANGE` when the device's settings
-    /// do not allow one (`EINVAL` also where the kernel does not know the hook).
+    /// `EBUSY` when the device has an XDP program by a link, `EEXIST` when it has one without a
+    /// link, `EOPNOTSUPP` when its driver lacks XDP, `EINVAL` and `ERANGE` when the device's
+    /// settings do not allow XDP (`EINVAL` also if the kernel lacks the hook).
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         let (kind, flags) = match hook {
             Hook::Generic => (ATTACH_XDP, 1 << 1), // XDP_FLAGS_SKB_MODE
@@ -52,17 +52,17 @@ impl LoadedProgram {
 }
 
 impl Attached {
-    /// The link of a BPF program at this hook behind `fd`, which comes from another process.
+    /// The link behind `fd`, which comes from another process, of a BPF program at this hook.
     ///
     /// # Errors
-    /// `InvalidData` when it is no such link.
+    /// `InvalidData` when `fd` is no such link.
     pub fn open(fd: OwnedFd, hook: Hook) -> io::Result<Self> {
         let attached = Self { link: fd };
         let kind = match hook {
             Hook::Generic | Hook::Driver => LINK_XDP,
             Hook::Egress => LINK_TCX,
         };
-        // The number of a link's type may be that of a BPF program's.
+        // The numbers of link types and of BPF program types overlap.
         if attached.is_link() && attached.info()?.kind == kind {
             return Ok(attached);
         }
@@ -78,7 +78,7 @@ impl Attached {
         self.link.try_clone().map(|link| Self { link })
     }
 
-    /// Replaces the BPF program: each packet meets the old one or the new one.
+    /// Replaces the BPF program. Each packet is handled by the old or by the new one.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone or the link was detached.
@@ -86,9 +86,9 @@ impl Attached {
         self.update(program.as_fd().as_raw_fd().unsigned_abs())
     }
 
-    /// Whether the descriptor is a link: the kernel looks at the link before the BPF program, of
-    /// which there is none (kernel/bpf/syscall.c, `link_update`). /proc would tell it too, but
-    /// applications may have changed their root directory.
+    /// Whether the descriptor is a link: the kernel checks the link first, then fails with `EBADF`
+    /// for the BPF program (kernel/bpf/syscall.c, `link_update`). /proc would say it too, but the
+    /// application may have changed its root directory.
     fn is_link(&self) -> bool {
         let error = self.update(u32::MAX).err();
         error.is_some_and(|error| error.raw_os_error() == Some(libc::EBADF))
@@ -104,10 +104,10 @@ impl Attached {
         bpf(BPF_LINK_UPDATE, &mut attr).map(drop)
     }
 
-    /// Detaches the BPF program, also where other processes have the link open.
+    /// Detaches the BPF program, even if other processes have the link open.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for hooks that don't support it.
+    /// `EOPNOTSUPP` for hooks that do not support it.
     pub fn detach(&self) -> io::Result<()> {
         let mut attr = LinkDetach {
             link: number(&self.link),
@@ -115,7 +115,7 @@ impl Attached {
         bpf(BPF_LINK_DETACH, &mut attr).map(drop)
     }
 
-    /// The index of the device; 0 when it is gone, or somebody has detached the BPF program.
+    /// The index of the device; 0 when the device is gone or the BPF program was detached.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -123,7 +123,7 @@ impl Attached {
         self.info().map(|info| info.ifindex)
     }
 
-    /// The number of the BPF program.
+    /// The kernel's number of the BPF program.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -142,8 +142,8 @@ impl AsFd for Attached {
     }
 }
 
-/// Whether BPF programs are attached where received packets pass the device's traffic control
-/// (tcx). False where the kernel has no such hook, or does not tell this process.
+/// Whether BPF programs are attached to received packets in the device's traffic control (tcx).
+/// False if the kernel does not have this hook, or refuses to tell this process.
 pub fn has_ingress_programs(ifindex: u32) -> bool {
     let mut attr = ProgramQuery {
         ifindex,
@@ -153,7 +153,7 @@ pub fn has_ingress_programs(ifindex: u32) -> bool {
     bpf(BPF_PROG_QUERY, &mut attr).is_ok() && attr.count > 0
 }
 
-// SAFETY: `query` of union bpf_attr. Its addresses are 0: the kernel then writes the numbers alone.
+// SAFETY: `query` of union bpf_attr. Its addresses are 0: the kernel then writes only the counts.
 unsafe impl Attributes for ProgramQuery {}
 // SAFETY: `link_create` of union bpf_attr, without addresses.
 unsafe impl Attributes for LinkCreate {}
@@ -171,13 +171,13 @@ struct LinkCreate {
     ifindex: u32,
     kind: u32,
     flags: u32,
-    /// Of tcx: beside which other program (0: last), and a revision (0: any).
+    /// For tcx: before or after which program (0: last), and a revision (0: any).
     beside: u32,
     padding: u32,
     revision: u64,
 }
 
-/// Up to the revision, which the kernel writes too.
+/// Ends with the revision, which the kernel writes too.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramQuery {
@@ -212,7 +212,7 @@ struct LinkInfo {
     id: u32,
     program: u32,
     padding: u32,
-    /// Of XDP and tcx: the device; 0 when it is gone.
+    /// For XDP and tcx: the device; 0 when it is gone.
     ifindex: u32,
     attached_as: u32,
 }

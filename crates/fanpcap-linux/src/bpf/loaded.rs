@@ -1,4 +1,4 @@
-//! A loaded object: its BPF program and its maps, and trials of the BPF program.
+//! A loaded object: its BPF program, its maps, and test runs of the BPF program.
 
 use std::fmt;
 use std::io;
@@ -10,18 +10,18 @@ use fanpcap_bpf::{Instruction, MapSpec, Object, ProgramKind};
 use super::{LoadedProgram, Map, Refused, Run, locked_limit};
 
 /// A compiled object that is loaded into the kernel. An attached BPF program stays when this value
-/// is dropped. The value is needed to read the maps.
+/// is dropped, but its maps can then no longer be read.
 #[derive(Debug)]
 pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The variant for socket buffers that begin with the network header, as in a trial; `None` if
-    /// it equals the BPF program.
+    /// The variant for socket buffers that begin with the network header, as in a test run; `None`
+    /// if it equals the BPF program.
     trial: Option<Trial>,
 }
 
-/// Code that is loaded for the first trial.
+/// Code that is loaded at the first test run.
 #[derive(Debug)]
 struct Trial {
     code: Vec<Instruction>,
@@ -39,8 +39,7 @@ pub enum LoadError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The object needs more locked memory than the process may have. Kernels before 5.11 charge
-    /// it.
+    /// The object needs more locked memory than the process may have. Kernels before 5.11 count it.
     Locked {
         /// Bytes of locked memory that the process may have.
         limit: u64,
@@ -76,7 +75,7 @@ impl fmt::Display for LoadError {
 }
 
 impl LoadError {
-    /// The error of a map that a BPF program of this kind is to have.
+    /// The error of a map that belongs to a BPF program of this kind.
     pub fn of_map(kind: ProgramKind, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM) => denied(kind, error),
@@ -95,7 +94,7 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// Bytes before the network header in the buffer of a trial.
+/// Bytes before the network header in the buffer of a test run.
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
@@ -108,12 +107,12 @@ impl Loaded {
         Self::load_with(object, name, &[])
     }
 
-    /// As [`Loaded::load`], with the maps that the object is given, by their names in the object.
-    /// A map that the object would have of its own may be given too.
+    /// As [`Loaded::load`], with `given` maps by their names in the object. They may include maps
+    /// that the loader would otherwise create.
     ///
     /// # Errors
-    /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or is not what the object asks
-    /// for.
+    /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or has another shape than the
+    /// object specifies.
     pub fn load_with(
         object: &Object,
         name: &str,
@@ -136,8 +135,8 @@ impl Loaded {
         Self::load_by(object, name, ifindex, &|spec| map(name, spec, given))
     }
 
-    /// As [`Loaded::load_with`]. Shares the maps of the same names with `other`, which is compiled
-    /// from the same source for another hook.
+    /// As [`Loaded::load_with`], but shares the maps of the same names with `other`, an object that
+    /// is compiled from the same source for another hook.
     ///
     /// # Errors
     /// As [`Loaded::load_with`].
@@ -153,8 +152,8 @@ impl Loaded {
         })
     }
 
-    /// As [`Loaded::load`], with an empty map in place of each map that the object is to be given:
-    /// for trials.
+    /// As [`Loaded::load`], with an empty map instead of each map that the caller would have to
+    /// give: for test runs.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -198,13 +197,13 @@ impl Loaded {
         self.program
     }
 
-    /// Bytes that the kernel charges a socket for the BPF program, as the kernel has rewritten it;
-    /// 0 if unknown.
+    /// Bytes that the kernel charges a socket for the BPF program, which the verifier has
+    /// rewritten; 0 if unknown.
     pub fn charged(&self) -> u64 {
         self.program.translated().unwrap_or(0).into()
     }
 
-    /// Instructions that the verifier walked; see [`LoadedProgram::verified`].
+    /// Instructions that the verifier has walked; see [`LoadedProgram::verified`].
     ///
     /// # Errors
     /// None on any known kernel.
@@ -227,20 +226,20 @@ impl Loaded {
     /// See [`LoadedProgram::run`].
     pub fn run_marked(&self, frame: &[u8], mark: u32) -> io::Result<u32> {
         // The first fields of struct __sk_buff (linux/bpf.h): len and pkt_type, which can't be set,
-        // and mark.
+        // then mark.
         let context = [0, 0, mark].map(u32::to_ne_bytes).concat();
         Ok(self.tried()?.run(frame, &context, 1)?.verdict)
     }
 
-    /// Runs the BPF program many times. Returns its last result, and the average nanoseconds of a
-    /// run.
+    /// Runs the BPF program `repeat` times. Returns the last result, and the average nanoseconds of
+    /// a run.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].
     pub fn time(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
         let program = self.tried()?;
         loop {
-            // A signal only ends a trial early.
+            // A signal only ends a test run early.
             match program.run(frame, &[], repeat) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 run => {
@@ -275,7 +274,7 @@ impl AsFd for Loaded {
     }
 }
 
-/// The map of this specification: one of those that are given, else a new one.
+/// The map of this specification: the given one, or else a new one.
 fn map(name: &str, spec: &MapSpec, given: &[(&str, BorrowedFd<'_>)]) -> io::Result<Map> {
     match given.iter().find(|(known, _)| *known == spec.name) {
         Some((_, fd)) => Map::given(*fd, spec),
@@ -287,7 +286,6 @@ fn map(name: &str, spec: &MapSpec, given: &[(&str, BorrowedFd<'_>)]) -> io::Resu
     }
 }
 
-/// Finds out the reason of an `EPERM`.
 fn denied(kind: ProgramKind, error: io::Error) -> LoadError {
     match locked_limit() {
         Some(limit) => LoadError::Locked { limit },
@@ -316,7 +314,7 @@ mod tests {
     use fanpcap_bpf::Relocation;
     use std::sync::atomic::Ordering;
 
-    /// Returns byte 9 of the map "table", in row 1.
+    /// A BPF program that returns byte 9 of entry 1 of the map "table".
     fn object() -> Object {
         let map = Instruction::map(1, 0);
         let look_up = [

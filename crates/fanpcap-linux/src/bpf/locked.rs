@@ -4,9 +4,9 @@
 
 use std::fs;
 
-/// Bytes that the process may lock, if that limit can be the reason for `EPERM`: the kernel charges
-/// locked memory, and the process has the capability. `None` if the limit is not the reason, or if
-/// /proc can't be read.
+/// Bytes that the process may lock, if that limit can be the reason for `EPERM`. It can be if the
+/// kernel charges locked memory and the process has the capability. `None` if the limit is not the
+/// reason, or if /proc can't be read.
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
@@ -17,7 +17,6 @@ pub fn locked_limit() -> Option<u64> {
     limit(&read("/proc/self/limits")?)
 }
 
-/// Whether a kernel of this release charges locked memory.
 fn is_charged(release: &str) -> Option<bool> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut number = || numbers.next()?.parse::<u32>().ok();

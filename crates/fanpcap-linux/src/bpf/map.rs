@@ -1,4 +1,4 @@
-//! Maps: numbers and rows that BPF programs and processes share.
+//! Maps: values that BPF programs and processes share.
 
 use std::fs;
 use std::io;
@@ -47,12 +47,11 @@ impl Map {
         Self::behind(fd, kind, &shape)
     }
 
-    /// The map behind `fd`, which is the one that an object specifies. The descriptor is
+    /// The map behind `fd`, which must have the shape that `spec` says. The descriptor is
     /// duplicated.
     ///
     /// # Errors
-    /// `InvalidData` when it is another kind of map than the object asks for; `EINVAL` when it is
-    /// no BPF object.
+    /// `InvalidData` when the map has another shape; `EINVAL` when `fd` is no BPF object.
     pub fn given(fd: BorrowedFd<'_>, spec: &MapSpec) -> io::Result<Self> {
         let shape = Shape {
             kind: spec.kind.number(),
@@ -69,7 +68,6 @@ impl Map {
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
     }
 
-    /// The same map by another descriptor.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let fd = self.fd.try_clone()?;
         Ok(Self { fd, ..*self })
@@ -86,7 +84,7 @@ impl Map {
         })
     }
 
-    /// Creates and fills a map as an object specifies it.
+    /// Creates and fills the map that an object specifies.
     ///
     /// # Errors
     /// As [`Map::new`] and [`Map::insert`].
@@ -99,7 +97,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Creates an array of `rows` rows, each of `row_len` zeros. The kernel keeps a row in a
+    /// Creates an array of `rows` entries of `row_len` zero bytes. The kernel stores an entry in a
     /// multiple of eight bytes.
     ///
     /// # Errors
@@ -109,10 +107,10 @@ impl Map {
         Self::new(MapKind::Array, name, 4, value_len, rows)
     }
 
-    /// Writes whole rows of an array, one after the other, from row `first` on.
+    /// Writes whole entries of an array, one after the other, from index `first` on.
     ///
     /// # Errors
-    /// `InvalidInput` when `content` is not whole rows or does not fit.
+    /// `InvalidInput` when `content` is not whole entries, or does not fit.
     pub fn write(&self, first: u32, content: &[u8]) -> io::Result<()> {
         let rows = content.len() / self.value_len;
         let end = u32::try_from(rows).ok().and_then(|n| first.checked_add(n));
@@ -122,12 +120,12 @@ impl Map {
         self.insert(&keys, content)
     }
 
-    /// Writes a value for each key, one behind the other in both slices (`BPF_MAP_UPDATE_BATCH`,
-    /// since Linux 5.6).
+    /// Writes a value for each key (`BPF_MAP_UPDATE_BATCH`, since Linux 5.6). Both slices hold
+    /// their elements one after the other.
     ///
     /// # Errors
     /// `InvalidInput` when a key or value is cut off, when their numbers differ, or when each CPU
-    /// has its own values; `E2BIG` when there is no room.
+    /// has its own values; `E2BIG` when the map has no room.
     pub fn insert(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
         let count = keys.len() / self.key_len;
         let whole = count * self.key_len == keys.len() && count * self.value_len == values.len();
@@ -147,17 +145,17 @@ impl Map {
         bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
     }
 
-    /// Reads row `row` of an array. If each CPU has its own row, reads that of the first CPU.
+    /// Reads entry `row` of an array. If each CPU has its own values, reads the first CPU's.
     ///
     /// # Errors
-    /// `ENOENT` when there is no such row.
+    /// `ENOENT` when there is no such entry.
     pub fn read(&self, row: u32) -> io::Result<Vec<u8>> {
         let mut value = self.look_up(&row.to_ne_bytes())?;
         value.truncate(self.value_len);
         Ok(value)
     }
 
-    /// Reads the 64-bit numbers of row 0.
+    /// Reads the 64-bit numbers of entry 0.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -171,12 +169,12 @@ impl Map {
         Ok(numbers.collect())
     }
 
-    /// Reads the 64-bit numbers of row 0 of an array into `numbers`. Allocates nothing, so signal
+    /// Reads the 64-bit numbers of entry 0 of an array into `numbers`. Allocates nothing, so signal
     /// handlers may call it.
     ///
     /// # Errors
-    /// `InvalidInput` when the row has more numbers, or when the map is not an array that all CPUs
-    /// share.
+    /// `InvalidInput` when the entry has more numbers, or when the map is not an array that all
+    /// CPUs share.
     pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
         let row = 0_u32.to_ne_bytes();
         let has_room = self.value_len.next_multiple_of(8) <= size_of_val(numbers);
@@ -193,7 +191,7 @@ impl Map {
     }
 
     /// Reads the value of a key as the kernel writes it, in a multiple of eight bytes. If each CPU
-    /// has its own value, reads those of all possible CPUs.
+    /// has its own value, reads the values of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -214,19 +212,19 @@ impl Map {
         Ok(value)
     }
 
-    /// The two instructions that put the address of row 0 of an array into a register. The map must
-    /// live until the BPF program is loaded.
+    /// The two instructions that load the address of entry 0 of an array into a register. The map
+    /// must live until the BPF program is loaded.
     pub fn address(&self, register: u8) -> [Instruction; 2] {
         Instruction::map_value(register, self.fd.as_raw_fd(), 0)
     }
 
-    /// The two instructions that put the map itself into a register, as the helper
-    /// `bpf_map_lookup_elem` wants it.
+    /// The two instructions that load the map itself into a register, as the helper
+    /// `bpf_map_lookup_elem` needs it.
     pub fn reference(&self, register: u8) -> [Instruction; 2] {
         Instruction::map(register, self.fd.as_raw_fd())
     }
 
-    /// The map's descriptor, as instructions refer to it.
+    /// The map's descriptor, for instructions that refer to it.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -238,14 +236,13 @@ impl AsFd for Map {
     }
 }
 
-/// Creates a map.
 pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
     create_with(name, shape, 0)
 }
 
 /// Creates an array of ring buffers, which may differ in size.
 pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
-    // The kernel copies the properties of a ring buffer that it is shown.
+    // The kernel takes the properties of the ring buffers from an example.
     let shown = Shape {
         kind: RING_BUFFER,
         key_len: 0,
@@ -278,8 +275,7 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
     descriptor(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
-/// Values of a row of which each CPU has its own. A row may have fewer values, if the numbers of
-/// the CPUs have gaps.
+/// The most values of an entry that each CPU has. There are fewer if the CPUs' numbers have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -290,11 +286,11 @@ fn possible_cpus() -> io::Result<usize> {
 
 // SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
 unsafe impl Attributes for MapCreate {}
-// SAFETY: that of BPF_MAP_*_ELEM. Who makes one has a key and a value of the map's lengths, or room
-// for all that the kernel writes.
+// SAFETY: the part for BPF_MAP_*_ELEM. Its makers provide a key and a value of the map's lengths,
+// or room for all bytes that the kernel writes.
 unsafe impl Attributes for MapElement {}
-// SAFETY: `batch` of union bpf_attr. Who makes one has as many keys and values, whole ones, as it
-// says; the kernel only reads them.
+// SAFETY: `batch` of union bpf_attr. Its makers provide as many whole keys and values as it says;
+// the kernel only reads them.
 unsafe impl Attributes for MapBatch {}
 
 #[repr(C)]
@@ -308,7 +304,7 @@ struct MapCreate {
     inner_map: u32,
     numa_node: u32,
     name: [u8; 16],
-    /// 0: no device's own memory. valgrind looks at it in any case.
+    /// 0: not a device's own memory. valgrind checks the field in any case.
     ifindex: u32,
 }
 
@@ -337,7 +333,7 @@ pub(super) struct MapBatch {
 
 /// `BPF_MAP_TYPE_RINGBUF`.
 pub(super) const RING_BUFFER: u32 = 27;
-/// A power of two, and whole pages of any size.
+/// A power of two, and a multiple of every page size.
 const SMALLEST_RING: u32 = 1 << 16;
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;

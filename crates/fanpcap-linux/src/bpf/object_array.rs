@@ -10,7 +10,7 @@ use super::map::{self, BPF_MAP_UPDATE_BATCH, MapBatch, MapElement};
 use super::{bpf, len, number};
 
 /// An array of ring buffers ([`MapKind::RingArray`]) or of BPF programs ([`MapKind::ProgArray`]).
-/// Changes take no capability since Linux 5.19; before, `CAP_BPF` where
+/// Since Linux 5.19 changes need no capability. Before, they need `CAP_BPF` if
 /// kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct ObjectArray {
@@ -37,8 +37,8 @@ impl ObjectArray {
     /// The array behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` with what differs when it is not such an array; `EINVAL` when it is no BPF
-    /// object.
+    /// `InvalidData` with both shapes when the map is not such an array; `EINVAL` when `fd` is no
+    /// BPF object.
     pub fn open(fd: OwnedFd, kind: MapKind, entries: u32) -> io::Result<Self> {
         shape(kind, entries).verify(fd.as_fd())?;
         Ok(Self { fd, kind })
@@ -48,15 +48,15 @@ impl ObjectArray {
     /// ring buffers that were there (`maybe_wait_bpf_programs`).
     ///
     /// # Errors
-    /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. Objects before that one
-    /// may have been put.
+    /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. Objects before the
+    /// refused one may have been put.
     pub fn put(&self, first: u32, objects: &[BorrowedFd<'_>]) -> io::Result<()> {
         let keys: Vec<u32> = (first..).take(objects.len()).collect();
         let values: Vec<u32> = objects
             .iter()
             .map(|fd| fd.as_raw_fd().unsigned_abs())
             .collect();
-        // An array of BPF programs has no such command. For ring buffers it waits once.
+        // An array of BPF programs has no batch command. For ring buffers, a batch waits only once.
         if self.kind == MapKind::RingArray && !objects.is_empty() {
             let mut attr = MapBatch {
                 keys: keys.as_ptr().expose_provenance() as u64,
@@ -71,8 +71,8 @@ impl ObjectArray {
         each.try_for_each(|(key, value)| self.change(BPF_MAP_UPDATE_ELEM, *key, Some(value)))
     }
 
-    /// Empties `count` places from index `first` on. When this returns, no BPF program uses the
-    /// ring buffers that were there. It waits for that once a ring buffer: some milliseconds.
+    /// Empties `count` entries from index `first` on. When this returns, no BPF program uses the
+    /// ring buffers that were there. The kernel waits once for each ring buffer: some milliseconds.
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end.

@@ -1,4 +1,5 @@
-//! BPF objects by the kernel's numbers: which ones a process holds, and whether one still exists.
+//! BPF objects by the kernel's numbers: which objects a process holds, and whether one still
+//! exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use super::info::{self, Described};
 use super::{Attributes, bpf, descriptor};
 
-/// A BPF object, by the kernel's number.
+/// The kernel's number of a BPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectId {
     /// A BPF program.
@@ -20,8 +21,8 @@ pub enum ObjectId {
 }
 
 impl ObjectId {
-    /// The objects of which a process has descriptors, and the BPF programs behind its links. None
-    /// when the process has ended. Objects that the process has only mapped are not among them.
+    /// The objects for which a process has descriptors, and the BPF programs of its links. Empty
+    /// when the process has ended. Does not include objects that the process has only mapped.
     pub fn held_by(pid: u32) -> BTreeSet<Self> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -32,12 +33,12 @@ impl ObjectId {
     /// The map behind `fd`.
     ///
     /// # Errors
-    /// `EINVAL` when it is no map.
+    /// `EINVAL` when `fd` is no map.
     pub fn of_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         info::map_id(fd).map(Self::Map)
     }
 
-    /// The maps that the BPF program of this number uses. This takes `CAP_SYS_ADMIN`.
+    /// The maps that the BPF program with this number uses. Needs `CAP_SYS_ADMIN`.
     ///
     /// # Errors
     /// `ENOENT` when there is no such BPF program, `EPERM` without the capability.
@@ -59,8 +60,8 @@ impl ObjectId {
         Ok(maps.into_iter().take(count).map(Self::Map).collect())
     }
 
-    /// The maps with values of this length of which a process has descriptors: each by the kernel's
-    /// number, with one of its descriptors. None when the process has ended.
+    /// The maps with values of `value_len` bytes for which a process has descriptors: the kernel's
+    /// number of each, and one of the process's descriptors. Empty when the process has ended.
     pub fn maps_of(pid: u32, value_len: u32) -> BTreeMap<u32, RawFd> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -77,7 +78,7 @@ impl ObjectId {
         entries.filter_map(map).collect()
     }
 
-    /// What a file in /proc/PID/fdinfo names (kernel/bpf/syscall.c).
+    /// The objects in a file of /proc/PID/fdinfo (kernel/bpf/syscall.c).
     fn parse(text: &str) -> BTreeSet<Self> {
         let object = |line: &str| {
             let (key, number) = line.split_once(":\t")?;
@@ -92,11 +93,11 @@ impl ObjectId {
         text.lines().filter_map(object).collect()
     }
 
-    /// Whether the kernel still has the object. This takes `CAP_SYS_ADMIN`.
+    /// Whether the kernel still has the object. Needs `CAP_SYS_ADMIN`.
     ///
-    /// The object is not opened for that. A descriptor of an array of BPF programs that is about to
-    /// be freed can make the kernel keep the array for ever (kernel/bpf/arraymap.c,
-    /// `prog_array_map_clear`, counts a reference also where its work is pending already).
+    /// Does not open the object. A descriptor of an array of BPF programs that is about to be freed
+    /// could make the kernel keep the array for ever: `prog_array_map_clear`
+    /// (kernel/bpf/arraymap.c) takes a reference even if its work is already pending.
     ///
     /// # Errors
     /// `EPERM` without the capability.
@@ -121,7 +122,7 @@ impl ObjectId {
 
 // SAFETY: the part of union bpf_attr for BPF_*_GET_NEXT_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
-// SAFETY: the beginning of struct bpf_prog_info. Without maps asked for, it has no address.
+// SAFETY: the beginning of struct bpf_prog_info. If no maps are asked for, it has no address.
 unsafe impl Described for ProgramMaps {}
 
 /// The beginning of struct bpf_prog_info.
@@ -130,7 +131,7 @@ unsafe impl Described for ProgramMaps {}
 struct ProgramMaps {
     before: [u64; 6],
     user: u32,
-    /// Room for numbers, then how many maps there are.
+    /// Before the call, room for numbers; after it, the number of maps.
     count: u32,
     maps: u64,
 }
@@ -142,7 +143,7 @@ struct GetNextId {
     flags: u32,
 }
 
-/// No BPF program uses more maps (linux/bpf_verifier.h, `MAX_USED_MAPS`).
+/// The most maps of a BPF program (linux/bpf_verifier.h, `MAX_USED_MAPS`).
 const MAPS_MAX: u32 = 64;
 
 const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
@@ -175,7 +176,7 @@ mod tests {
             let mut held = ObjectId::held_by(std::process::id());
             held.retain(|it| !before.contains(it));
             assert!(held.contains(&ObjectId::Program(program.id().unwrap())));
-            // Other tests of this process may have objects as well.
+            // Other tests of this process may have objects too.
             let kinds = |held: &BTreeSet<ObjectId>| {
                 let has = |is_it: fn(&ObjectId) -> bool| held.iter().any(is_it);
                 has(|it| matches!(it, ObjectId::Map(_)))
@@ -186,7 +187,7 @@ mod tests {
             let program_id = ObjectId::Program(program.id().unwrap());
             assert!(program_id.exists().unwrap());
             drop((program, map));
-            // The link has the BPF program.
+            // The link keeps the BPF program.
             assert!(program_id.exists().unwrap());
             drop(link);
             let is_gone = || {

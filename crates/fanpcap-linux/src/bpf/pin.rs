@@ -1,4 +1,4 @@
-//! Pins: names of BPF objects in a BPF file system, which keep the objects without any process.
+//! Pins: names of BPF objects in a BPF file system. A pin keeps its object even without a process.
 
 use std::ffi::CString;
 use std::io;
@@ -9,17 +9,17 @@ use std::path::Path;
 use super::{Attributes, bpf, descriptor};
 
 /// Gives a map, BPF program or link a name in a BPF file system. The object lives until the name is
-/// removed, also without a process that has it open.
+/// removed, even if no process has it open.
 ///
 /// # Errors
-/// `EEXIST` when the name exists; `EPERM` outside of a BPF file system and without `CAP_BPF`.
+/// `EEXIST` when the name exists; `EPERM` outside a BPF file system or without `CAP_BPF`.
 pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = Named::new(&path, object.as_raw_fd().unsigned_abs());
     bpf(BPF_OBJ_PIN, &mut attr).map(drop)
 }
 
-/// Opens the map, BPF program or link that has this name.
+/// Opens the map, BPF program or link with this name.
 ///
 /// # Errors
 /// `ENOENT` when there is none; `EACCES` when the path leads out of BPF file systems.

@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl LoadedProgram {
-    /// Loads `code`. If the verifier objects, the error has its log.
+    /// Loads `code`. If the verifier refuses it, the error has the verifier's log.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -33,12 +33,12 @@ impl LoadedProgram {
         Self::load_functions(kind, name, code, &[], 0)
     }
 
-    /// Loads `code` with functions. `functions` are the instructions at which they begin, in rising
-    /// order. Each function takes the context and two numbers, and returns a number. With type
-    /// information the kernel verifies each function once, otherwise with every call
-    /// (`CONFIG_DEBUG_INFO_BTF`). An XDP program for one `device`, which is not 0, may ask the
-    /// device's driver about frames (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3). It can't be in a
-    /// program array.
+    /// Loads `code` with functions. `functions` are the indices of their first instructions,
+    /// ascending. Each function takes the context and two numbers, and returns a number. With type
+    /// information (`CONFIG_DEBUG_INFO_BTF`) the kernel verifies each function once, otherwise with
+    /// every call. If `device` is not 0, the XDP program is for that device only. It may ask the
+    /// driver about frames (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3), but can't be in a program
+    /// array.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -54,7 +54,7 @@ impl LoadedProgram {
                 return Ok(program);
             }
         }
-        // The kernel takes long to write the log, so only a failed load asks for it.
+        // The kernel takes long to write the log, so only a failed load asks for the log.
         let mut log = Vec::new();
         for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
             log.resize(log_len, 0);
@@ -79,7 +79,7 @@ impl LoadedProgram {
     }
 
     /// Loads a socket filter that rejects every packet and counts it in `refused`, a map of one
-    /// number. The value may be dropped once the filter is attached.
+    /// number. The returned value may be dropped once the filter is attached.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -99,7 +99,7 @@ impl LoadedProgram {
         )
     }
 
-    /// Runs the BPF program `repeat` times on `frame`, without further effect (`BPF_PROG_TEST_RUN`,
+    /// Runs the BPF program `repeat` times on `frame`, without other effects (`BPF_PROG_TEST_RUN`,
     /// since Linux 4.12). `context` is empty, or the beginning of `struct __sk_buff` or `struct
     /// xdp_md` with the fields that the kernel lets a caller set.
     ///
@@ -126,8 +126,8 @@ impl LoadedProgram {
         })
     }
 
-    /// Instructions that the verifier walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`, since Linux
-    /// 5.16; 0 before). The verifier's limit is a million.
+    /// Instructions that the verifier has walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`, since
+    /// Linux 5.16; 0 before). The verifier's limit is a million.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -135,7 +135,7 @@ impl LoadedProgram {
         self.info().map(|info| info.verified)
     }
 
-    /// Bytes of the code as the verifier has rewritten it; 0 if the caller may not load BPF
+    /// Bytes of the code after the verifier has rewritten it; 0 if the caller may not load BPF
     /// programs.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl LoadedProgram {
     /// The BPF program behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when it is not of this kind; `EINVAL` when it is no BPF object.
+    /// `InvalidData` when the BPF program is of another kind; `EINVAL` when `fd` is no BPF object.
     pub fn open(fd: OwnedFd, kind: ProgramKind) -> io::Result<Self> {
         let program = Self { fd };
         if program.info()?.kind != kind.number() {
@@ -244,7 +244,7 @@ fn load(
     Ok(LoadedProgram { fd })
 }
 
-/// The name of the BPF program with this number. It takes `CAP_SYS_ADMIN`.
+/// The name of the BPF program with this number. Needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// `ENOENT` when there is none, `EPERM` without the capability.
@@ -272,13 +272,13 @@ fn text(log: &[u8]) -> String {
 // SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the
 // license ends with a NUL.
 unsafe impl Attributes for ProgramLoad {}
-// SAFETY: the beginning of struct bpf_prog_info. A struct of zeros has no address for the kernel to
-// write more to.
+// SAFETY: the beginning of struct bpf_prog_info. In a struct of zeros all addresses are 0, so the
+// kernel writes nowhere else.
 unsafe impl Described for ProgramInfo {}
 // SAFETY: the part of union bpf_attr for BPF_*_GET_FD_BY_ID, without addresses.
 unsafe impl Attributes for GetById {}
-// SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read;
-// nothing is asked for to be written.
+// SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, which the
+// kernel only reads. No output is asked for.
 unsafe impl Attributes for TestRun {}
 
 #[repr(C)]
@@ -351,9 +351,9 @@ const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-/// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program takes frames in several buffers too. A
-/// driver refuses other BPF programs where frames may need several. Tail calls are only possible
-/// between programs that agree in this.
+/// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program also handles frames in several buffers.
+/// If frames may need several, the driver refuses other BPF programs. Tail calls need BPF programs
+/// with the same value of this flag.
 const HAS_FRAGS: u32 = 1 << 5;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
 const DEVICE_BOUND_ONLY: u32 = 1 << 6;
@@ -367,8 +367,8 @@ const CALL: u8 = 0x85;
 
 /// Some helpers are only for BPF programs under the GPL. The kernel compares this text.
 const LICENSE: &CStr = c"Dual BSD/GPL";
-/// Bytes for the verifier's log. The log of a long BPF program does not fit in the first. Errors
-/// show its last `LOG_SHOWN` bytes.
+/// Bytes of the verifier's log. A long BPF program's log does not fit into the first size. Errors
+/// show the last `LOG_SHOWN` bytes.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;

@@ -25,7 +25,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The verifier's reason: the last line of its log that is no statistics (kernel/bpf/verifier.c,
+/// The verifier's reason: the last line of its log, apart from statistics (kernel/bpf/verifier.c,
 /// `print_verification_stats`).
 fn reason(log: &str) -> Option<&str> {
     let mut lines = log.lines().rev().map(str::trim);

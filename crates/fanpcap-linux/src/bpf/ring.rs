@@ -1,4 +1,4 @@
-//! BPF ring buffers (`BPF_MAP_TYPE_RINGBUF`, since Linux 5.8): BPF programs append records, one
+//! BPF ring buffers (`BPF_MAP_TYPE_RINGBUF`, since Linux 5.8): BPF programs append records, and one
 //! process reads them from memory (kernel/bpf/ringbuf.c).
 
 use std::io;
@@ -18,7 +18,7 @@ pub struct RingBuffer {
 }
 
 impl RingBuffer {
-    /// Creates a ring buffer of `len` bytes, a power of two and whole pages.
+    /// Creates a ring buffer of `len` bytes: a power of two, and a multiple of the page size.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.8 or for another length, `ENOMEM` and
@@ -27,10 +27,10 @@ impl RingBuffer {
         Self::behind(map::create(name, &shape(len))?, len)
     }
 
-    /// The ring buffer behind a descriptor from another process. It takes no capability.
+    /// The ring buffer behind a descriptor from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with what differs when it is another kind of map; `EINVAL` when it is no BPF
+    /// `InvalidData` with both shapes when the map is no ring buffer; `EINVAL` when `fd` is no BPF
     /// object.
     pub fn open(fd: OwnedFd) -> io::Result<Self> {
         let len = Shape::of(fd.as_fd())?.entries;
@@ -48,12 +48,12 @@ impl RingBuffer {
         self.len
     }
 
-    /// Whether there is no room. The kernel creates no such ring buffer.
+    /// Whether the ring buffer has no room. The kernel creates no such ring buffer.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Maps the ring buffer. The mapping keeps it alive. It takes no capability.
+    /// Maps the ring buffer. The mapping keeps it alive. Needs no capability.
     ///
     /// # Errors
     /// The error of mmap(2).
@@ -66,7 +66,7 @@ impl RingBuffer {
             .checked_mul(2)
             .and_then(|len| len.checked_add(page));
         let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
-        // The kernel lets processes write to the consumer's page alone. It maps the data twice.
+        // The kernel lets processes write only to the consumer's page. It maps the data twice.
         let consumer = Memory::map(page, write, fd, 0)?;
         let producer = Memory::map(twice, libc::PROT_READ, fd, page)?;
         Ok(RingMapping::new(consumer, producer, page, self.len))
@@ -82,11 +82,9 @@ impl AsFd for RingBuffer {
 /// A ring buffer's memory, mapped until dropped.
 #[derive(Debug)]
 pub struct RingMapping {
-    /// The page with the consumer's position.
     consumer: Memory,
-    /// The page with the producer's position, then the data, twice.
+    /// The page with the producer's position, then the data twice.
     producer: Memory,
-    /// The first byte of the data.
     data: NonNull<u8>,
     /// Bytes of the data, less 1.
     mask: usize,
@@ -98,13 +96,13 @@ unsafe impl Send for RingMapping {}
 // SAFETY: `data` is within `producer`, which can be shared.
 unsafe impl Sync for RingMapping {}
 
-/// Where the reader's own word is in the consumer's page, whose first word alone the kernel uses:
-/// in no line, nor pair of lines, that the kernel reads with each record.
+/// Offset of the reader's own word in the consumer's page. The kernel uses only the page's first
+/// word, and reads it with each record. So the offset is beyond that word's pair of cache lines.
 const READ: usize = 256;
 
 impl RingMapping {
-    /// The same memory without a kernel that writes to it, for other producers and for tests. The
-    /// whole of it may be written. `len` is a power of two and whole pages.
+    /// The same memory layout without a kernel that writes to it, for other producers and for
+    /// tests. All of it is writable. `len` is a power of two, and a multiple of the page size.
     ///
     /// # Errors
     /// `InvalidInput` for another length; the errors of memfd_create(2), ftruncate(2) and mmap(2).
@@ -126,11 +124,11 @@ impl RingMapping {
         Ok(Self::new(consumer, producer, page, len))
     }
 
-    /// Of a producer's mapping that has a page, then the `len` bytes of the data twice.
+    /// `producer` maps one page, then the `len` bytes of the data twice.
     fn new(consumer: Memory, producer: Memory, page: usize, len: usize) -> Self {
         debug_assert!(producer.len >= page + 2 * len);
         Self {
-            // SAFETY: the data follow one page after the begin.
+            // SAFETY: the data begin one page after the start.
             data: unsafe { producer.base.add(page) },
             mask: len - 1,
             consumer,
@@ -138,15 +136,15 @@ impl RingMapping {
         }
     }
 
-    /// The position up to which the producer may write records anew, less the ring's length. The
-    /// reader sets it.
+    /// The consumer's position, which the reader sets. The producer may write records up to this
+    /// position plus the ring's length.
     #[inline]
     pub fn consumer(&self) -> &AtomicU64 {
         self.consumer.word(0)
     }
 
-    /// The position up to which the reader has taken records. The kernel ignores it; who reads on
-    /// for a dead reader begins there.
+    /// The position up to which the reader has taken records. The kernel ignores it. If the reader
+    /// dies, its successor begins there.
     #[inline]
     pub fn read(&self) -> &AtomicU64 {
         self.consumer.word(READ)
@@ -159,7 +157,7 @@ impl RingMapping {
     }
 
     /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from there: the
-    /// second half is the first one once more, so that no record wraps.
+    /// second half repeats the first, so that no record wraps around.
     #[inline]
     pub fn data(&self) -> NonNull<u8> {
         self.data
@@ -171,13 +169,13 @@ impl RingMapping {
         self.mask + 1
     }
 
-    /// Whether there is no room. There is no such ring buffer.
+    /// Always false: there is no ring buffer without room.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// A mapping, until dropped.
+/// A mapping, unmapped when dropped.
 #[derive(Debug)]
 struct Memory {
     base: NonNull<u8>,
@@ -213,7 +211,7 @@ impl Memory {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: checked above.
         let base = unsafe { self.base.as_ptr().add(at) };
-        // SAFETY: the bytes are this mapping's, which nobody has a reference to yet.
+        // SAFETY: the bytes belong to this mapping, to which there is no reference yet.
         let mapped = unsafe { libc::mmap(base.cast(), len, protection, flags, fd, offset) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -221,7 +219,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The word at a byte of the first page.
+    /// The word at byte `at` of the first page.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at % 8 == 0 && at + 8 <= self.len);
@@ -234,12 +232,11 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's alone, and no reference to it is left.
+        // SAFETY: only this value has the mapping, and no reference is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// Bytes of a page.
 fn page() -> io::Result<usize> {
     // SAFETY: takes a plain number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -266,7 +263,7 @@ mod tests {
 
     const LEN: usize = 1 << 16;
 
-    /// The address of a byte of the data, which are there twice.
+    /// The address of a byte of the data, which are mapped twice.
     fn at(mapping: &RingMapping, byte: usize) -> *mut u8 {
         assert!(byte < 2 * mapping.len());
         // SAFETY: checked.
@@ -278,7 +275,7 @@ mod tests {
         let mapping = RingMapping::anonymous(LEN).unwrap();
         // SAFETY: within the first half.
         unsafe { at(&mapping, 5).write_volatile(7) };
-        // SAFETY: within the second half, which is the first one once more.
+        // SAFETY: within the second half, which repeats the first.
         let again = unsafe { at(&mapping, LEN + 5).read_volatile() };
         assert_eq!(again, 7);
         mapping.consumer().store(1, Relaxed);

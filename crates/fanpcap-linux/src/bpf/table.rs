@@ -10,9 +10,9 @@ use fanpcap_bpf::{MapKind, TABLE_ROW};
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
 
-/// A map whose rows are mapped to read and to write, one behind the other. BPF programs and other
-/// processes access the same memory at the same time, so each byte is to be accessed by processes
-/// with one size alone. BPF programs load rows whole.
+/// A map whose entries are mapped for reading and writing, one after the other. BPF programs and
+/// other processes access the same memory at the same time. So processes must access each byte
+/// always with the same size. BPF programs load whole entries.
 #[derive(Debug)]
 pub struct Table {
     fd: OwnedFd,
@@ -29,7 +29,7 @@ unsafe impl Sync for Table {}
 /// Atomic integers.
 ///
 /// # Safety
-/// Any bytes are a value of the type, and its references allow all changes by others.
+/// Any bytes are a value of the type, and its references allow changes by others.
 pub unsafe trait Atomic {}
 // SAFETY: it is an atomic integer.
 unsafe impl Atomic for AtomicU8 {}
@@ -41,17 +41,17 @@ unsafe impl Atomic for AtomicU32 {}
 unsafe impl Atomic for AtomicU64 {}
 
 impl Table {
-    /// Creates a map of `len` zeros in rows of [`TABLE_ROW`], and maps it.
+    /// Creates a map of `len` zero bytes in entries of [`TABLE_ROW`] bytes, and maps it.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.5 or without bytes, `ENOMEM` and `E2BIG`
+    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.5 or for length 0, `ENOMEM` and `E2BIG`
     /// when it is too large.
     pub fn create(name: &str, len: u32) -> io::Result<Self> {
         Self::map(map::create(name, &shape(len))?, len)
     }
 
-    /// The same in `rows` rows of `row_len` bytes, a multiple of eight. BPF programs access any
-    /// part of a row.
+    /// Like [`Table::create`], with entries of `row_len` bytes, a multiple of eight. BPF programs
+    /// access any part of an entry.
     ///
     /// # Errors
     /// As [`Table::create`].
@@ -60,8 +60,8 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps a map of [`Table::create_rows`], of any number of rows, that comes from another
-    /// process. It takes no capability.
+    /// Maps a map of [`Table::create_rows`], with any number of entries, that comes from another
+    /// process. Needs no capability.
     ///
     /// # Errors
     /// As [`Table::open`].
@@ -76,16 +76,16 @@ impl Table {
         self.len
     }
 
-    /// Whether there are none. The kernel creates no such table.
+    /// Whether the table is empty. The kernel creates no such table.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Maps a map that comes from another process. It takes no capability.
+    /// Maps a map that comes from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with what differs when it is not a map of [`Table::create`] of this length;
-    /// `EINVAL` when it is no BPF object; `EPERM` when the descriptor is not for reading and
+    /// `InvalidData` with both shapes when the map is not one of [`Table::create`] of this length;
+    /// `EINVAL` when `fd` is no BPF object; `EPERM` when the descriptor does not allow reading and
     /// writing, or the map is frozen.
     pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {
         shape(len).verify(fd.as_fd())?;
@@ -110,14 +110,14 @@ impl Table {
         self.view(0, self.len).unwrap_or_default()
     }
 
-    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not within the table
+    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not all in the table,
     /// or not aligned.
     #[inline]
     pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.view(offset, count)
     }
 
-    /// `count` integers, from byte `offset` on; `None` when they are not within the table or not
+    /// `count` integers, from byte `offset` on; `None` when they are not all in the table, or not
     /// aligned.
     #[inline]
     pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
@@ -125,9 +125,9 @@ impl Table {
         if end > self.len || offset % align_of::<A>() != 0 {
             return None;
         }
-        // SAFETY: the offset is within the mapping, or its end.
+        // SAFETY: the offset is within the mapping, or at its end.
         let from = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the mapping begins at a page, has `end` bytes or more, and lives as long as
+        // SAFETY: the mapping begins at a page, has at least `end` bytes, and lives as long as
         // `self`; any bytes are a valid `A` (`Atomic`).
         Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
     }
@@ -141,7 +141,7 @@ impl AsFd for Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's alone, and no reference to it is left.
+        // SAFETY: only this value has the mapping, and no reference is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

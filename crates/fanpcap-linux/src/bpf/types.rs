@@ -21,12 +21,12 @@ pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
     descriptor(bpf(BPF_BTF_LOAD, &mut attr)?)
 }
 
-/// Indices in the list of types, which begins with 1.
+/// Indices in the list of types, which begin at 1.
 const NUMBER: u32 = 1;
 const CONTEXT: u32 = 2;
 const POINTER: u32 = 3;
 const SIGNATURE: u32 = 4;
-/// A function that is verified once, for any numbers.
+/// A function that the kernel verifies once, for any numbers.
 pub(super) const GLOBAL: u32 = 5;
 
 fn blob(context: &str) -> Vec<u8> {
@@ -65,8 +65,8 @@ fn blob(context: &str) -> Vec<u8> {
     blob
 }
 
-// SAFETY: `btf_load` of union bpf_attr. The types are a slice with its own length, only read; there
-// is no log.
+// SAFETY: `btf_load` of union bpf_attr. The types are a slice with its own length, which the kernel
+// only reads; there is no log.
 unsafe impl Attributes for TypesLoad {}
 
 #[repr(C)]

@@ -14,16 +14,16 @@ pub struct Channels {
     pub other: u32,
     /// Channels that receive and send.
     pub combined: u32,
-    /// The most that the driver takes: rx, tx, other, combined.
+    /// The driver's maximum: rx, tx, other, combined.
     pub most: [u32; 4],
 }
 
 /// Lengths of a device's rings in descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// Of each receive ring.
+    /// Length of each receive ring.
     pub rx: u32,
-    /// Of each transmit ring.
+    /// Length of each transmit ring.
     pub tx: u32,
     /// The longest receive ring and the longest transmit ring.
     pub most: [u32; 2],
@@ -32,11 +32,11 @@ pub struct Rings {
 /// Which pause frames (IEEE 802.3 annex 31B) a device uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// Whether the two ends of the link agree on it.
+    /// Whether the two ends of the link negotiate pause frames.
     pub autoneg: bool,
-    /// Whether the device stops sending when it receives one.
+    /// Whether the device stops sending when it receives a pause frame.
     pub rx: bool,
-    /// Whether the device sends them when its receive rings are full.
+    /// Whether the device sends pause frames when its receive rings are full.
     pub tx: bool,
 }
 
@@ -59,8 +59,7 @@ impl Device {
     /// Sets the numbers of channels; `most` is ignored. The device may lose its link meanwhile.
     ///
     /// # Errors
-    /// `EINVAL` for numbers that the driver does not take, `EPERM` without `CAP_NET_ADMIN`,
-    /// `EOPNOTSUPP`.
+    /// `EINVAL` for numbers that the driver refuses, `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP`.
     pub fn set_channels(&self, to: Channels) -> io::Result<()> {
         let [a, b, c, d] = to.most;
         let (number, counts) = (ETHTOOL_SCHANNELS, [to.rx, to.tx, to.other, to.combined]);
@@ -73,7 +72,7 @@ impl Device {
     /// The lengths of the rings.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for drivers without them.
+    /// `EOPNOTSUPP` for drivers that do not report them.
     pub fn rings(&self) -> io::Result<Rings> {
         let [_, rx_most, _, _, tx_most, rx, _, _, tx] = self.nine(ETHTOOL_GRINGPARAM)?;
         let most = [rx_most, tx_most];
@@ -94,7 +93,7 @@ impl Device {
     /// Which pause frames the device uses.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for drivers without them.
+    /// `EOPNOTSUPP` for drivers that do not report them.
     pub fn pause(&self) -> io::Result<Pause> {
         let mut words = [ETHTOOL_GPAUSEPARAM, 0, 0, 0];
         // SAFETY: struct ethtool_pauseparam has four words.

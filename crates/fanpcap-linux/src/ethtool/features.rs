@@ -11,12 +11,12 @@ pub struct Feature {
     pub name: String,
     /// Whether the feature is in use.
     pub is_on: bool,
-    /// Whether the driver gives no choice.
+    /// Whether the driver can't change the feature.
     pub is_fixed: bool,
 }
 
 impl Device {
-    /// The features that this kernel has a name for.
+    /// The features for which this kernel has a name.
     ///
     /// # Errors
     /// `EOPNOTSUPP` on old kernels.
@@ -25,13 +25,13 @@ impl Device {
         let blocks = names.len().div_ceil(32);
         let mut all = vec![0; 2 + 4 * blocks];
         (all[0], all[1]) = (ETHTOOL_GFEATURES, size(blocks)?);
-        // SAFETY: struct ethtool_gfeatures has two words and four a block, as many as it says.
+        // SAFETY: struct ethtool_gfeatures has two words, and four for each announced block.
         unsafe { self.ask(&mut all) }?;
         let has = |bit: usize, word: usize| {
             let block = all.get(2 + 4 * (bit / 32) + word);
             block.is_some_and(|block| (block >> (bit % 32)) & 1 == 1)
         };
-        // A block is: what can be changed, what was asked for, what is on, what never changes.
+        // The words of a block: changeable, requested, on, and never changed features.
         let feature = |(bit, name): (usize, String)| Feature {
             name,
             is_on: has(bit, 2),
@@ -50,7 +50,7 @@ impl Device {
     ///
     /// # Errors
     /// `NotFound` when this kernel has no such feature, `EPERM` without `CAP_NET_ADMIN`.
-    /// `Unsupported` when the driver gives no choice, or other features rule it out.
+    /// `Unsupported` when the driver can't change the feature, or other features exclude it.
     pub fn set_feature(&self, name: &str, is_on: bool) -> io::Result<()> {
         let names = self.feature_names()?;
         let bit = names.iter().position(|it| it == name);
@@ -61,7 +61,7 @@ impl Device {
         let at = 2 + 2 * (bit / 32);
         all[at] = 1 << (bit % 32);
         all[at + 1] = u32::from(is_on) << (bit % 32);
-        // SAFETY: struct ethtool_sfeatures has two words and two a block, as many as it says.
+        // SAFETY: struct ethtool_sfeatures has two words, and two for each announced block.
         match unsafe { self.ask(&mut all) }? {
             0 => Ok(()),
             _ => Err(io::ErrorKind::Unsupported.into()),
@@ -80,8 +80,8 @@ impl Device {
         }
         let mut all = vec![0; 3 + NAME * count];
         (all[0], all[1], all[2]) = (ETHTOOL_GSTRINGS, ETH_SS_FEATURES, size(count)?);
-        // SAFETY: struct ethtool_gstrings has three words and eight a name. The number of features
-        // is a constant of the kernel, which has just told it.
+        // SAFETY: struct ethtool_gstrings has three words, and eight for each name. The number of
+        // features is a constant of the kernel, which has just returned it.
         unsafe { self.ask(&mut all) }?;
         Ok(all[3..].chunks(NAME).map(text).collect())
     }

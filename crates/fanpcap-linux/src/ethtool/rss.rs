@@ -1,4 +1,4 @@
-//! Receive-side scaling: the indirection table, the hash's key, and what it is computed of.
+//! Receive-side scaling: the indirection table, the hash's key, and the fields that are hashed.
 
 use super::{Device, bytes, words};
 use std::io;
@@ -6,25 +6,25 @@ use std::io;
 /// How a device chooses the receive queue of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rss {
-    /// The indirection table (RETA): the queue of each entry. Empty where the driver has none.
+    /// The indirection table (RETA): the queue of each entry. Empty if the driver has none.
     pub table: Vec<u32>,
-    /// The key of the hash. Empty where the driver does not show it.
+    /// The key of the hash. Empty if the driver does not show it.
     pub key: Vec<u8>,
-    /// What is done to a packet's fields before they are hashed.
+    /// How the device changes a packet's fields before it hashes them.
     pub transform: Transform,
 }
 
-/// What is done to a packet's fields before they are hashed (`RXH_XFRM_*`, Linux 6.8).
+/// How a device changes a packet's fields before it hashes them (`RXH_XFRM_*`, Linux 6.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transform {
-    /// Nothing.
+    /// The fields are not changed.
     #[default]
     None,
-    /// Source and destination are combined by XOR: both directions of a flow have one hash.
+    /// Source and destination are combined by XOR, so that both directions of a flow have one hash.
     SymmetricXor,
-    /// Source and destination are combined by OR and by XOR, to the same end.
+    /// Source and destination are combined by OR and by XOR, for the same purpose.
     SymmetricOrXor,
-    /// One that this code has no name for.
+    /// A number for which this code has no name.
     Other(u8),
 }
 
@@ -57,8 +57,8 @@ impl Device {
         let mut asked = vec![0; HEAD + entries + key.div_ceil(4)];
         asked[..HEAD].copy_from_slice(&head);
         asked[0] = ETHTOOL_GRSSH;
-        // SAFETY: struct ethtool_rxfh has six words; the table and the key follow, which have the
-        // sizes that the words say. The kernel refuses other sizes than the driver's.
+        // SAFETY: struct ethtool_rxfh has six words. The table and the key follow, with the sizes
+        // that the words say. The kernel refuses sizes other than the driver's.
         unsafe { self.ask(&mut asked) }?;
         let rest = asked.split_off(HEAD);
         let mut key_bytes = bytes(&rest[entries..]);
@@ -70,11 +70,11 @@ impl Device {
         })
     }
 
-    /// Sets the indirection table. An empty table gives the driver its own back.
+    /// Sets the indirection table. An empty table restores the driver's default.
     ///
     /// # Errors
-    /// `EINVAL` for another length than the driver's and for queues that it does not have, `EPERM`
-    /// without `CAP_NET_ADMIN`, `EOPNOTSUPP`.
+    /// `EINVAL` for another length than the driver's and for missing queues, `EPERM` without
+    /// `CAP_NET_ADMIN`, `EOPNOTSUPP`.
     pub fn set_rss_table(&self, table: &[u32]) -> io::Result<()> {
         self.set_rss(table, &[], None)
     }
@@ -82,15 +82,15 @@ impl Device {
     /// Sets the key of the hash.
     ///
     /// # Errors
-    /// `EINVAL` for another length than the driver's, and as [`Device::set_rss_table`].
+    /// `EINVAL` for another length than the driver's; otherwise as [`Device::set_rss_table`].
     pub fn set_rss_key(&self, key: &[u8]) -> io::Result<()> {
         self.set_rss(&NO_CHANGE, key, None)
     }
 
-    /// Sets what is done to a packet's fields before they are hashed.
+    /// Sets how the device changes a packet's fields before it hashes them.
     ///
     /// # Errors
-    /// `EINVAL` before Linux 6.8, and as [`Device::set_rss_table`].
+    /// `EINVAL` before Linux 6.8; otherwise as [`Device::set_rss_table`].
     pub fn set_rss_transform(&self, to: Transform) -> io::Result<()> {
         self.set_rss(&NO_CHANGE, &[], Some(to))
     }
@@ -98,7 +98,7 @@ impl Device {
     fn set_rss(&self, table: &[u32], key: &[u8], to: Option<Transform>) -> io::Result<()> {
         let transform = match to {
             Some(to) => to,
-            // The present one, as old kernels take no value for "no change".
+            // Old kernels have no value for "no change", so this sends the present value.
             None => self.rss()?.transform,
         };
         let size = |len: usize| u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
@@ -111,29 +111,29 @@ impl Device {
         let mut all = vec![ETHTOOL_SRSSH, 0, entries, size(key.len())?, method, 0];
         all.extend(table.iter().filter(|_| is_table));
         all.extend(words(key));
-        // SAFETY: struct ethtool_rxfh has six words; the table and the key follow, in the sizes
+        // SAFETY: struct ethtool_rxfh has six words. The table and the key follow, with the sizes
         // that the words say.
         unsafe { self.ask(&mut all) }.map(drop)
     }
 
-    /// What the hash of a kind of flow is computed of: bits `RXH_*` of linux/ethtool.h.
+    /// The fields that are hashed for a kind of flow: bits `RXH_*` of linux/ethtool.h.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, and `EINVAL` for kinds that the driver does not hash.
     pub fn flow_hash(&self, flow: u32) -> io::Result<u64> {
         let mut words = [ETHTOOL_GRXFH, flow, 0, 0];
-        // SAFETY: of struct ethtool_rxnfc the kernel takes four words for this command
-        // (net/ethtool/ioctl.c, `ethtool_rxnfc_copy_struct()`).
+        // SAFETY: for this command the kernel copies four words of struct ethtool_rxnfc
+        // (net/ethtool/ioctl.c, `ethtool_rxnfc_copy_struct`).
         unsafe { self.ask(&mut words) }?;
         let mut fields = [0; 8];
         fields.copy_from_slice(&bytes(&words[2..]));
         Ok(u64::from_ne_bytes(fields))
     }
 
-    /// Sets what the hash of a kind of flow is computed of.
+    /// Sets the fields that are hashed for a kind of flow.
     ///
     /// # Errors
-    /// As [`Device::flow_hash`], and `EPERM` without `CAP_NET_ADMIN`.
+    /// As [`Device::flow_hash`]; also `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_flow_hash(&self, flow: u32, fields: u64) -> io::Result<()> {
         let mut all = vec![ETHTOOL_SRXFH, flow];
         all.extend(words(&fields.to_ne_bytes()));
@@ -162,7 +162,7 @@ impl Transform {
     }
 }
 
-/// `ETH_RXFH_INDIR_NO_CHANGE`, in the place of a table.
+/// `ETH_RXFH_INDIR_NO_CHANGE`, instead of a table.
 const NO_CHANGE: [u32; 1] = [u32::MAX];
 
 /// Words of struct ethtool_rxfh before the table.

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use crate::errno::check;
 
-/// Mounts a BPF file system of its own on a directory. Only root can enter it.
+/// Mounts a new BPF file system on a directory. Only root can enter it.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` when the kernel has none, and others of mount(2).
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` without BPF file systems, and others of mount(2).
 pub fn mount(directory: &Path) -> io::Result<()> {
     let place = CString::new(directory.as_os_str().as_bytes())?;
     let (name, kind, options) = (c"fanpcap", c"bpf", c"mode=0700");
@@ -23,11 +23,11 @@ pub fn mount(directory: &Path) -> io::Result<()> {
     check(unsafe { libc::mount(name.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, data) })
 }
 
-/// Unmounts the file system on a directory. Its names go with it, as soon as no process has one of
+/// Unmounts the file system on a directory. Its names are removed as soon as no process has one of
 /// its directories open.
 ///
 /// # Errors
-/// `EINVAL` when none is mounted there.
+/// `EINVAL` when no file system is mounted there.
 pub fn unmount(directory: &Path) -> io::Result<()> {
     let place = CString::new(directory.as_os_str().as_bytes())?;
     let flags = libc::UMOUNT_NOFOLLOW | libc::MNT_DETACH;
@@ -38,13 +38,13 @@ pub fn unmount(directory: &Path) -> io::Result<()> {
 /// Whether a directory is on a BPF file system.
 ///
 /// # Errors
-/// Those of open(2) and fstatfs(2).
+/// The errors of open(2) and fstatfs(2).
 pub fn is_bpf(directory: &Path) -> io::Result<bool> {
     let place = File::open(directory)?;
     let mut about = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the target is as large as the call's result.
     check(unsafe { libc::fstatfs(place.as_raw_fd(), about.as_mut_ptr()) })?;
-    // SAFETY: the call has succeeded, so it has written all of it.
+    // SAFETY: the call has succeeded, so it has written the whole struct.
     let about = unsafe { about.assume_init() };
     Ok(about.f_type == BPF_FS_MAGIC)
 }

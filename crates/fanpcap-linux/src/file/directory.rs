@@ -1,5 +1,5 @@
-//! Directories held by descriptor. No link and no rename can redirect an operation in one of them
-//! to another directory.
+//! Directories held by descriptor. No link and no rename can redirect an operation in such a
+//! directory to another directory.
 
 use crate::errno::check;
 use crate::process;
@@ -28,7 +28,7 @@ pub enum Access {
 }
 
 impl Directory {
-    /// Opens the directory that a path leads to, links included.
+    /// Opens the directory at a path. Follows links.
     ///
     /// # Errors
     /// The error of open(2).
@@ -79,15 +79,15 @@ impl Directory {
         }
         let mut target = vec![0_u8; PATH_MAX];
         let (fd, room) = (place.as_raw_fd(), target.len());
-        // SAFETY: the name is a C string, and the target has the room that is told.
+        // SAFETY: the name is a C string, and the target has the given room.
         let len = unsafe { libc::readlinkat(fd, c"".as_ptr(), target.as_mut_ptr().cast(), room) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         target.truncate(len);
         Ok(Some((OsString::from_vec(target).into(), about)))
     }
 
-    /// A descriptor of what has this name in it, as a place only (`O_PATH`); a link is not
-    /// followed.
+    /// A descriptor of the file with this name, which only names a place (`O_PATH`). Does not
+    /// follow a link.
     pub(crate) fn place(&self, name: &OsStr) -> io::Result<File> {
         open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
     }
@@ -99,11 +99,11 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
-    /// A path that leads to this name in the directory, for calls that take paths alone. It lasts
-    /// as long as `self`. Only the last part may be a link.
+    /// A path to this name in the directory, for calls that take only paths. It is valid as long as
+    /// `self`. Only the last part may be a link.
     ///
     /// # Errors
-    /// `InvalidInput` for a name with a `/`, and for an empty one.
+    /// `InvalidInput` for a name with a `/`, and for an empty name.
     pub fn path_to(&self, name: &OsStr) -> io::Result<PathBuf> {
         let own = format!("/proc/thread-self/fd/{}", self.fd());
         Ok(Path::new(&own).join(single(name)?))
@@ -231,19 +231,18 @@ impl Directory {
         let mut about = MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the target is as large as the call's result.
         check(unsafe { libc::fstatfs(self.fd(), about.as_mut_ptr()) })?;
-        // SAFETY: the call has succeeded, so it has written all of it.
+        // SAFETY: the call has succeeded, so it has written the whole struct.
         let about = unsafe { about.assume_init() };
         Ok([libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&about.f_type))
     }
 
-    /// Its number.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// Opens a file for reading, wherever its path leads. Neither this nor a read waits for anything: a
-/// read fails with `WouldBlock` instead.
+/// Opens a file for reading. Follows links. Neither the open nor a read waits: a read fails with
+/// `WouldBlock` instead.
 ///
 /// # Errors
 /// The error of open(2).
@@ -252,8 +251,8 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     open_at(libc::AT_FDCWD, path.as_os_str(), flags, 0)
 }
 
-/// Opens a regular file for reading, wherever its path leads. Looks before it opens: opening a pipe
-/// waits for its writer, and opening a device can change it.
+/// Opens a regular file for reading. Follows links. Checks the file before it opens it: opening a
+/// pipe waits for a writer, and opening a device can change the device.
 ///
 /// # Errors
 /// `InvalidInput` for other files, and the error of open(2).
@@ -262,13 +261,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let is_file = |about: Metadata| about.is_file().then_some(()).ok_or_else(no_file);
     is_file(fs::metadata(path)?)?;
     let file = open_to_read(path)?;
-    // The path may lead elsewhere by now.
+    // By now the path may lead to another file.
     is_file(file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether only root and the calling process's effective user can change the file, by its owner and
-/// its mode.
+/// Whether only root and the calling process's effective user can change the file, according to its
+/// owner and mode.
 pub fn is_trusted(about: &Metadata) -> bool {
     is_roots_or_own(about) && !others_may_write(about)
 }
@@ -283,13 +282,12 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
     [0, process::effective_user()].contains(&about.uid())
 }
 
-/// Whether the user for whom the process runs may see the file's content: all users may read it, or
-/// the file is that user's. The process itself may have more privileges.
+/// Whether the user for whom the process runs may see the file's content: all users may read the
+/// file, or it belongs to that user. The process itself may have more privileges.
 pub fn is_for_caller(about: &Metadata) -> bool {
     about.mode() & libc::S_IROTH != 0 || about.uid() == process::caller()
 }
 
-/// Bits of a mode that let group or others write.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// A descriptor that only names a place in the file system.
@@ -329,7 +327,6 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 
-    /// A directory of the test's own.
     struct Scene(PathBuf);
 
     impl Scene {
@@ -420,7 +417,7 @@ mod tests {
             let path = fields.next()?.to_owned();
             (fields.next()? == "tmpfs").then_some(path)
         };
-        // The last one mounted hides the others of its path.
+        // The newest mount hides the other mounts on its path.
         for path in mounts.lines().rev().filter_map(of_tmpfs).take(1) {
             assert!(is_in_memory(&path).unwrap(), "{path}");
         }

@@ -79,7 +79,8 @@ impl Changes {
         Ok(complete.then_some(changes))
     }
 
-    /// inotify_event: watch, mask, cookie, length, then so many bytes of name, padded with zeros.
+    /// struct inotify_event: watch, mask, cookie, length, then `length` bytes of name, padded with
+    /// zeros.
     fn parse(&mut self, mut bytes: &[u8], changes: &mut Vec<Change>) -> bool {
         let mut complete = true;
         while let Some((head, rest)) = bytes.split_at_checked(HEAD_LEN) {

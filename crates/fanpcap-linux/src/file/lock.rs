@@ -1,9 +1,9 @@
-//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). Taking one needs
-//! write access to the file, which flock(2) does not ask for. The kernel releases the lock when its
-//! owner dies.
+//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). Unlike flock(2),
+//! taking such a lock needs write access to the file. The kernel releases the lock when its owner
+//! dies.
 //!
-//! The lock belongs to the open file description. A child has it by fork(2), and a mapping of the
-//! file keeps it when the descriptor is closed.
+//! The lock belongs to the open file description. A child inherits it by fork(2), and a mapping of
+//! the file keeps it when the descriptor is closed.
 
 use crate::process::stat::{self, Stat};
 use std::fs::{self, File};
@@ -11,16 +11,16 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Takes a file's lock without waiting. Returns false when another open file description has it.
-/// The file must be open for writing.
+/// Takes a file's lock without waiting. Returns false when another open file description has the
+/// lock. The file must be open for writing.
 ///
 /// # Errors
-/// `EBADF` for a file that is open for reading only, and the error of fcntl(2).
+/// `EBADF` for a file that is open only for reading, and the error of fcntl(2).
 pub fn try_take(file: &File) -> io::Result<bool> {
     try_take_byte(file, 0)
 }
 
-/// Takes the lock of one byte of a file without waiting: a file has many locks.
+/// Takes the lock of one byte of a file without waiting. So a file has many locks.
 ///
 /// # Errors
 /// As [`try_take`].
@@ -45,7 +45,7 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
     is_byte_taken(file, 0)
 }
 
-/// Whether another open file description has the lock of one byte, as [`is_taken`].
+/// Whether another open file description has the write lock of one byte, as in [`is_taken`].
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -54,18 +54,18 @@ pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// Whether another open file description has the lock of any byte from this one on.
+/// Whether another open file description has the write lock of any byte from `from` on.
 ///
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
-    // A length of 0 stands for all bytes.
+    // Length 0 means all bytes up to the end.
     let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, from, 0)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// Takes a share of one byte's lock: many open file descriptions may have one at a time. False when
-/// one has the lock for itself.
+/// Takes a shared lock of one byte: many open file descriptions may have it at a time. Returns
+/// false when one has the exclusive lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -73,8 +73,8 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
     take(file, libc::F_RDLCK, byte)
 }
 
-/// Whether another open file description has the lock of one byte, or a share of it. Asks by a file
-/// that nobody else may open: who may read a file may take a share.
+/// Whether another open file description has an exclusive or shared lock of one byte. No other user
+/// may open the file: a process that may read it may take a shared lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -83,12 +83,12 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// A process that has the lock of one byte, as far as /proc shows it (`/proc/PID/fdinfo`).
+/// A process that has a lock of one byte, as far as /proc shows (`/proc/PID/fdinfo`).
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
     holding(file, byte)?.next()
 }
 
-/// All processes that have the lock of one byte, or a share of it.
+/// All processes that have an exclusive or shared lock of one byte.
 pub fn holders(file: &File, byte: u32) -> Vec<Stat> {
     holding(file, byte).into_iter().flatten().collect()
 }
@@ -105,7 +105,7 @@ fn holding(file: &File, byte: u32) -> Option<impl Iterator<Item = Stat>> {
     Some(stat::all().into_iter().filter(has_it))
 }
 
-/// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.
+/// Releases a lock of [`try_take_byte`], also for copies of the descriptor in forked children.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -185,7 +185,7 @@ mod tests {
         let watcher = File::open(&scene.0).unwrap();
         assert!(is_taken(&watcher).unwrap());
         drop(words);
-        // A concurrent test may be about to start a process. Its child has the mapping until
+        // A concurrent test may be about to start a process. Its child keeps the mapping until
         // exec(2).
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while is_taken(&watcher).unwrap() {

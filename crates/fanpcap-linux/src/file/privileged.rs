@@ -8,11 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr;
 
-/// Whether the loader takes no libraries from the environment for the program of this file: it is
-/// set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution mode).
+/// Whether the loader ignores library settings in the environment for this executable, because it
+/// is set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution mode).
 ///
 /// # Errors
-/// Those of stat(2).
+/// The error of stat(2).
 pub fn is_privileged(path: &Path) -> io::Result<bool> {
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & SET_ID != 0 {

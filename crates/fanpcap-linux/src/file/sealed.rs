@@ -1,4 +1,4 @@
-//! Text in a file in memory that nobody can change, for other processes.
+//! Text in a memory file (memfd) that no process can change, for other processes.
 
 use crate::errno::{check, owned};
 use crate::file::shared;
@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// A new file in memory with this text. Nobody can write to it or change its length.
+/// Creates a memory file with this text. No process can write to it or change its length.
 ///
 /// # Errors
-/// The error of memfd_create(2), and as [`shared::write_at`].
+/// The error of memfd_create(2), and the errors of [`shared::write_at`].
 pub fn create(text: &str) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
@@ -24,7 +24,7 @@ pub fn create(text: &str) -> io::Result<OwnedFd> {
 }
 
 /// The text of a file that another process has handed over; `None` if it is longer than `longest`
-/// bytes, or no text.
+/// bytes, or not UTF-8.
 ///
 /// # Errors
 /// The errors of read(2).
@@ -33,7 +33,7 @@ pub fn read(fd: OwnedFd, longest: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; longest + 1];
     let mut len = 0;
     loop {
-        // The offset belongs to all who have the descriptor.
+        // Not read(2): all processes with this descriptor share the offset.
         match file.read_at(&mut bytes[len..], len as u64)? {
             0 => break,
             read => len += read,

@@ -1,5 +1,5 @@
-//! A small mapped file of 64-bit counters. One process updates them, and all others can read them
-//! at any time.
+//! A small mapped file of 64-bit counters. One process updates the counters, and all others can
+//! read them at any time.
 
 use crate::errno::check;
 use std::fs::File;
@@ -10,55 +10,54 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter. Any thread can use it, and a forked child as well as its parent. It stays valid
-/// while any copy of it exists, even when the file is removed.
+/// One counter. Any thread can use it, and so can a forked child. It stays valid while any copy of
+/// it exists, even when the file is removed.
 #[derive(Clone, Debug)]
 pub struct Word {
     at: NonNull<AtomicU64>,
     _memory: Arc<Memory>,
 }
 
-// SAFETY: the memory lives as long as the word, and is accessed atomically only.
+// SAFETY: the memory lives as long as the word, and is only accessed atomically.
 unsafe impl Send for Word {}
 
 // SAFETY: as above.
 unsafe impl Sync for Word {}
 
-/// The memory of the counters.
 #[derive(Debug)]
 enum Memory {
-    /// A mapped file of this many bytes. Shared by all processes that map the file, and by children
-    /// with their parents.
+    /// A mapped file of this many bytes. All processes that map the file share it, and so do
+    /// children and their parents.
     Mapped(NonNull<AtomicU64>, usize),
-    /// This many words of the process's own. A forked child has a copy.
+    /// This many words of process memory. A forked child has a copy.
     Own(NonNull<AtomicU64>, usize),
 }
 
 // SAFETY: the memory belongs to the process, not to a thread, and is freed once.
 unsafe impl Send for Memory {}
 
-// SAFETY: only its words' atomics access it.
+// SAFETY: only the words' atomics access it.
 unsafe impl Sync for Memory {}
 
-/// Writes `content` to the file's begin, in native byte order, and maps it. The file must be open
-/// for reading and writing.
+/// Writes `content` to the start of the file, in native byte order, and maps the file. The file
+/// must be open for reading and writing.
 ///
-/// The bytes are written before the file is mapped. A file system without room reports an error
-/// then. A store to the mapping would kill the process instead (`SIGBUS`).
+/// The bytes are written before the file is mapped, so that a full file system reports an error. A
+/// store to the mapping would kill the process instead (`SIGBUS`).
 ///
 /// # Errors
-/// As [`write_at`], such as `ENOSPC`, and the error of mmap(2).
+/// The errors of [`write_at`], such as `ENOSPC`, and of mmap(2).
 pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
     let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
     write_at(file, &bytes, 0)?;
     map_first(file)
 }
 
-/// Writes to a file, which may be one in memory alone.
+/// Writes to a file, which may be a memory file.
 ///
 /// # Errors
-/// The errors of write(2). `EFBIG` where the process may not make files of that size, even if the
-/// file has it already: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
+/// The errors of write(2). `EFBIG` if the process may not write files of that size, even if the
+/// file is already that large: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
 pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     if file_size_limit()? < at + bytes.len() as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
@@ -66,8 +65,8 @@ pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all_at(bytes, at)
 }
 
-/// Maps the file's first words, which another process has written. The file must be open to read
-/// and to write.
+/// Maps the file's first words, which another process has written. The file must be open for
+/// reading and writing.
 ///
 /// # Errors
 /// `InvalidData` when the file is shorter, and the error of mmap(2).
@@ -90,7 +89,7 @@ fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
     Ok(words(base, Memory::Mapped(base, len)))
 }
 
-/// The largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
+/// The size of the largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
 ///
 /// # Errors
 /// The error of getrlimit(2).
@@ -104,7 +103,7 @@ pub fn file_size_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Counters of the process's own, for use without a file.
+/// Counters in process memory, for use without a file.
 pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
     let memory: Box<[AtomicU64]> = content.iter().map(|&word| AtomicU64::new(word)).collect();
     let base = NonNull::from(Box::leak(memory)).cast();
@@ -139,20 +138,20 @@ impl Word {
         self.atomic().fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Sets the value and returns the one before.
+    /// Sets the value and returns the former value.
     pub fn swap(&self, value: u64) -> u64 {
         self.atomic().swap(value, Ordering::AcqRel)
     }
 
-    /// Sets the value if it is `from`. Returns whether it was.
+    /// Sets the value to `to` if it is `from`. Returns whether it was.
     pub fn replace(&self, from: u64, to: u64) -> bool {
         let word = self.atomic();
         let replaced = word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         replaced.is_ok()
     }
 
-    /// Runs `work` while the word is one higher. If the process is killed meanwhile, the word stays
-    /// one higher.
+    /// Runs `work` while the word is incremented by one. If the process is killed meanwhile, the
+    /// word stays incremented.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.add(1);
         let done = work();
@@ -162,7 +161,7 @@ impl Word {
 
     #[inline]
     fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: aligned, as mappings and boxes of words are, and there as long as `self`.
+        // SAFETY: aligned, as mappings and boxes of words are, and valid as long as `self`.
         unsafe { self.at.as_ref() }
     }
 }
@@ -170,13 +169,13 @@ impl Word {
 impl Drop for Memory {
     fn drop(&mut self) {
         match *self {
-            // SAFETY: map() has made it, and no word of it is left.
+            // SAFETY: `map` has made the mapping, and no word of it is left.
             Self::Mapped(base, len) => unsafe {
                 libc::munmap(base.as_ptr().cast(), len);
             },
             Self::Own(base, len) => {
                 let words = NonNull::slice_from_raw_parts(base, len);
-                // SAFETY: own() has leaked it, and no word of it is left.
+                // SAFETY: `own` has leaked the box, and no word of it is left.
                 drop(unsafe { Box::from_raw(words.as_ptr()) });
             }
         }
@@ -227,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_file_system_without_room_says_so_before_anything_is_mapped() {
-        // Every write to it fails as on a full file system (full(4)).
+        // Every write to this file fails as on a full file system (full(4)).
         let full = File::options().read(true).write(true).open("/dev/full");
         let error = map(&full.unwrap(), &[0; 2]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));

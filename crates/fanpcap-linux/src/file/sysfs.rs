@@ -1,5 +1,5 @@
 //! The sysfs of the calling thread's network namespace. `/sys` shows the devices of the namespace
-//! in which it was mounted, which may be another one with devices of the same names.
+//! in which it was mounted. That may be another namespace, with devices of the same names.
 
 use crate::errno::owned;
 use crate::netlink::link;
@@ -12,7 +12,7 @@ use std::ptr;
 /// A device's directory in sysfs, `/sys/class/net/DEV`.
 #[derive(Debug)]
 pub struct DeviceDirectory {
-    /// The root of a mount that has no place in the file system.
+    /// The root of a mount that is not attached to the file system.
     mount: Option<OwnedFd>,
     name: String,
 }
@@ -21,7 +21,7 @@ impl DeviceDirectory {
     /// The directory of the device with this index and name.
     ///
     /// # Errors
-    /// `ENODEV` when sysfs is not there, or is that of another network namespace.
+    /// `ENODEV` when sysfs is missing, or shows another network namespace.
     pub fn open(ifindex: u32, name: &str) -> io::Result<Self> {
         let found = Self {
             // Needs CAP_SYS_ADMIN and Linux 5.2.
@@ -34,7 +34,7 @@ impl DeviceDirectory {
         }
     }
 
-    /// The directory's path, for this process only and for as long as the directory is kept.
+    /// The directory's path, valid only in this process and as long as `self`.
     pub fn path(&self) -> PathBuf {
         let root = match &self.mount {
             Some(mount) => format!("/proc/self/fd/{}", mount.as_raw_fd()),
@@ -43,8 +43,8 @@ impl DeviceDirectory {
         format!("{root}/class/net/{}", self.name).into()
     }
 
-    /// Whether the directory is that of the device with this index. Where `/sys` had to be taken,
-    /// also the hardware address must be the same: devices of two namespaces may share an index.
+    /// Whether the directory is that of the device with this index. If `/sys` is used, the hardware
+    /// address must be the same too: devices of two namespaces may have the same index.
     fn is_of(&self, ifindex: u32) -> bool {
         let read = |name| fs::read_to_string(self.path().join(name)).unwrap_or_default();
         let has_index = read("ifindex").trim().parse() == Ok(ifindex);
@@ -54,13 +54,13 @@ impl DeviceDirectory {
     }
 }
 
-/// Mounts sysfs without a place in the file system.
+/// Mounts sysfs, but not into the file system.
 fn mount() -> io::Result<OwnedFd> {
     let (name, flags) = (c"sysfs".as_ptr(), FSOPEN_CLOEXEC);
     // SAFETY: the name is a C string.
     let context = narrow(unsafe { libc::syscall(libc::SYS_fsopen, name, flags) })?;
     let (fd, none) = (context.as_raw_fd(), ptr::null::<u8>());
-    // SAFETY: this command of fsconfig(2) takes no key and no value.
+    // SAFETY: this command of fsconfig(2) needs no key and no value.
     let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, none, none, 0) };
     if made < 0 {
         return Err(io::Error::last_os_error());
@@ -106,7 +106,7 @@ mod tests {
             let found = DeviceDirectory::open(1, "lo").unwrap();
             let devices = found.path().join("..");
             assert!(fs::read_dir(&devices).unwrap().count() <= outside);
-            // The device is down there, and up outside.
+            // The device is down here, and up outside.
             let flags = fs::read_to_string(found.path().join("flags")).unwrap();
             assert_eq!(flags.trim(), "0x8");
         })

@@ -17,9 +17,9 @@ pub struct PacketSocket {
     pub protocol: u16,
     /// The socket's fanout group, if it has one.
     pub fanout: Option<FanoutGroup>,
-    /// Whether the kernel gives the socket packets: it is bound, and its device is up.
+    /// Whether the kernel passes packets to the socket: it is bound, and its device is up.
     pub is_running: bool,
-    /// Layout of its rings, `TPACKET_V*` (0 to 2).
+    /// Layout of the socket's rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
     /// The socket's receive ring, if it has one.
     pub ring: Option<Geometry>,
@@ -34,7 +34,7 @@ pub struct Geometry {
     pub block_size: u32,
     /// Number of blocks.
     pub block_count: u32,
-    /// Bytes of a frame. `TPACKET_V3` uses as many as a packet needs.
+    /// Bytes of a frame. `TPACKET_V3` uses as many bytes as a packet needs.
     pub frame_size: u32,
     /// Number of frames.
     pub frame_count: u32,
@@ -73,17 +73,16 @@ pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     list(&netlink::open(QUESTION.protocol)?)
 }
 
-/// Packet diag of the network namespace in which it was opened, wherever the threads of the process
-/// go.
+/// Packet diag of the network namespace in which it was opened, even if threads change theirs.
 #[derive(Debug)]
 pub struct Diag {
     netlink: Lock<OwnedFd>,
-    /// A forked child would read its parent's answers.
+    /// The opening process: a forked child would read its parent's answers.
     pid: u32,
 }
 
 impl Diag {
-    /// That of the calling thread's network namespace.
+    /// Opens packet diag of the calling thread's network namespace.
     ///
     /// # Errors
     /// The error of socket(2).
@@ -94,12 +93,12 @@ impl Diag {
         })
     }
 
-    /// Whether this process has opened it, and not one that has forked since.
+    /// Whether this process has opened the socket, rather than its parent before a fork.
     pub fn is_own(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// The packet sockets of its network namespace; in a forked child, of the calling thread's.
+    /// The packet sockets of this network namespace; in a forked child, of the calling thread's.
     ///
     /// # Errors
     /// As [`packet_sockets`].
@@ -160,7 +159,7 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
         PACKET_DIAG_INFO => {
             socket.ifindex = u32_at(value, 0)?;
             socket.version = u32_at(value, 4)?;
-            // Older kernels tell less.
+            // Older kernels report fewer fields.
             let flags = u32_at(value, INFO_FLAGS).unwrap_or(PDI_RUNNING);
             socket.is_running = flags & PDI_RUNNING != 0;
         }

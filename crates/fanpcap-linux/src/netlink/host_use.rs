@@ -1,4 +1,4 @@
-//! Whether the host, or a container, may need what a device receives.
+//! Whether the host or a container may need the packets that a device receives.
 
 use std::fs;
 use std::io;
@@ -20,15 +20,15 @@ const QDISCS: Question = Question {
 };
 
 /// Returns why packets that the device receives may be for the host or for a container; `None` for
-/// a device that only watches.
+/// a device that is only used for capturing.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel's error.
 pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
     let links = link::links()?;
     let own = links.iter().find(|link| link.index == ifindex);
     let has_master = own.is_some_and(|own| own.master.is_some());
-    // For a veth this is the other end.
+    // A veth's peer is its other end, not a lower device.
     let stands = |it: &Link| it.peer == Some(ifindex) && it.peer_namespace.is_none();
     let is_below = links.iter().any(|it| it.kind != "veth" && stands(it));
     Ok(match () {
@@ -42,8 +42,8 @@ pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Whether the device receives for more hardware addresses than its own. A macvlan or ipvlan on it
-/// has it do so, in whichever network namespace that is.
+/// Whether the device receives for other hardware addresses besides its own. A macvlan or ipvlan on
+/// the device causes that, from any network namespace.
 fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     let mut found = false;
     let mut body = [0; 12];
@@ -60,8 +60,8 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     Ok(found)
 }
 
-/// Whether the device has filters or BPF programs of traffic control for what it receives. The
-/// host's ends of containers' veths may have these alone: no route, no address and no bridge.
+/// Whether the device has traffic-control filters or BPF programs for received packets. The host's
+/// end of a container's veth may have only these: no route, no address and no bridge.
 fn has_ingress(ifindex: u32) -> io::Result<bool> {
     let mut found = bpf::has_ingress_programs(ifindex);
     // tcmsg: family, padding, index (at 4), handle, parent (at 12), info.
@@ -70,21 +70,21 @@ fn has_ingress(ifindex: u32) -> io::Result<bool> {
         Some(())
     });
     match listed {
-        // A kernel without CONFIG_NET_SCHED has none.
+        // A kernel without CONFIG_NET_SCHED has no qdiscs.
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(found),
         listed => listed.map(|()| found),
     }
 }
 
-/// Whether a PPPoE session of the network namespace uses the device: ppp devices do not tell.
+/// Whether a PPPoE session of the network namespace uses the device. The ppp device does not say.
 fn has_pppoe(name: &str) -> bool {
-    // There is no such file without the kernel's module.
+    // Without the kernel's module there is no such file.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
     is_listed(&sessions, name)
 }
 
-/// A title, and a line for each session: number, address, device (drivers/net/ppp/pppoe.c,
-/// `pppoe_seq_show`).
+/// `sessions` has a title, and a line for each session: number, address, device
+/// (drivers/net/ppp/pppoe.c, `pppoe_seq_show`).
 fn is_listed(sessions: &str, name: &str) -> bool {
     let mut sessions = sessions.lines().skip(1);
     sessions.any(|line| line.split_whitespace().last() == Some(name))

@@ -2,7 +2,7 @@
 //! linux/net_namespace.h).
 //!
 //! sysfs shows the namespace in which it was mounted, and `/proc/net/dev` adds up several causes of
-//! drops. So neither is used.
+//! drops. So this module uses neither.
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::collections::BTreeSet;
@@ -30,12 +30,12 @@ pub struct Link {
     pub master: Option<u32>,
     /// The index of the other device of a pair, or of the device below this one.
     pub peer: Option<u32>,
-    /// This namespace's number for the peer's namespace, if the peer is in another one.
+    /// This namespace's number for the peer's namespace, if the peer is in another namespace.
     pub peer_namespace: Option<i32>,
-    /// How many want the device to receive frames of all addresses.
+    /// How many users want the device to receive frames for all addresses.
     pub promiscuity: u32,
-    /// The most segments that the kernel passes to the device as one packet; 0 where it does not
-    /// tell.
+    /// The most segments that the kernel passes to the device as one packet; 0 if the kernel does
+    /// not say.
     pub gso_max_segs: u32,
     /// The device's XDP program, if it has one.
     pub xdp: Option<XdpProgram>,
@@ -46,7 +46,8 @@ pub struct Link {
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// The kernel's number of the BPF program. The driver's, if the device has several.
+    /// The kernel's number of the BPF program. If the device has several, the number of the
+    /// driver's.
     pub program: u32,
     /// Where the device runs the BPF program.
     pub mode: u8,
@@ -84,7 +85,7 @@ pub struct Counters {
     /// Packets that overran the device's FIFO. Drivers differ in whether other counters include
     /// them.
     pub rx_fifo: u64,
-    /// Packets that the device had no room for.
+    /// Packets for which the device had no room.
     pub rx_missed: u64,
 }
 
@@ -123,8 +124,8 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A device and all devices below it, by which its frames may leave: the ports of a bridge, bond,
-/// team or VRF, and the device that a VLAN and the like stands on.
+/// A device and all devices below it, through which its frames may leave: the ports of a bridge,
+/// bond, team or VRF, and the lower device of a VLAN or a similar device.
 pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     let mut all = BTreeSet::from([upper]);
     loop {
@@ -133,8 +134,8 @@ pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
             if link.master.is_some_and(|master| all.contains(&master)) {
                 more.insert(link.index);
             }
-            // For a veth this is the other end, and an index of another namespace has no meaning
-            // here.
+            // A veth's peer is its other end, not a lower device. An index in another namespace
+            // means nothing.
             let stands = all.contains(&link.index) && link.kind != "veth";
             if stands && link.peer_namespace.is_none() {
                 more.extend(link.peer);
@@ -148,8 +149,8 @@ pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     }
 }
 
-/// Packets that the device with this index has counted, in both directions. For 0, the sum over all
-/// devices.
+/// Packets that the device with this index has counted, in both directions. For index 0, the sum
+/// over all devices.
 ///
 /// # Errors
 /// `ENODEV` when there is none, and the errors of the socket calls.
@@ -165,7 +166,7 @@ pub fn packets(ifindex: u32) -> io::Result<u64> {
     }
 }
 
-/// The number of another namespace in the calling thread's namespace, if it has one.
+/// The number of another namespace in the calling thread's namespace, if it has a number.
 ///
 /// # Errors
 /// The errors of the socket calls.
@@ -201,7 +202,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
         IFLA_LINKINFO => for_each_attribute(value, |kind, value| match kind {
             IFLA_INFO_KIND => link.kind = text(value),
-            // VXLAN tells it here alone.
+            // Only here VXLAN reports it.
             IFLA_INFO_DATA if link.kind == "vxlan" => for_each_attribute(value, |kind, value| {
                 if kind == IFLA_VXLAN_LINK {
                     link.peer = u32_at(value, 0).filter(|&peer| peer != 0);
@@ -223,7 +224,7 @@ fn xdp(value: &[u8]) -> Option<XdpProgram> {
     for_each_attribute(value, |kind, value| match kind {
         IFLA_XDP_ATTACHED => found.mode = value.first().copied().unwrap_or(0),
         IFLA_XDP_PROG_ID => found.program = u32_at(value, 0).unwrap_or(0),
-        // Of several, the driver's comes first.
+        // If there are several, the driver's comes first.
         IFLA_XDP_DRV_PROG_ID | IFLA_XDP_SKB_PROG_ID | IFLA_XDP_HW_PROG_ID if found.program == 0 => {
             found.program = u32_at(value, 0).unwrap_or(0);
         }
@@ -256,7 +257,6 @@ fn signed(number: u32) -> i32 {
     i32::from_ne_bytes(number.to_ne_bytes())
 }
 
-/// The bytes in hexadecimal digits, as sysfs shows them.
 fn address(value: &[u8]) -> String {
     let mut text = String::new();
     for byte in value {
@@ -341,7 +341,8 @@ mod tests {
 
     #[test]
     fn ports_and_lower_devices_carry_what_is_above_them() {
-        // A VLAN on a bridge of a veth, whose other end is elsewhere, and of a bond's port.
+        // A VLAN on a bridge. The bridge's ports are a veth, whose other end is elsewhere, and a
+        // bond.
         let links = [
             device(1, "vlan", None, Some(2)),
             device(2, "bridge", None, None),

@@ -1,17 +1,18 @@
-//! NAPI instances of a device, their interrupts and threads, and what its driver tells XDP programs
-//! (linux/netdev.h, Linux 6.8).
+//! NAPI instances of a device, their interrupts and threads, and its driver's metadata for XDP
+//! programs (linux/netdev.h, Linux 6.8).
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::io;
 
-/// A NAPI instance: what polls a queue of a device.
+/// A NAPI instance, which polls a queue of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Napi {
     /// The kernel's number, unique among all devices.
     pub id: u32,
-    /// The number of its interrupt, if the driver tells.
+    /// The number of its interrupt, if the driver reports it.
     pub irq: Option<u32>,
-    /// The thread that polls, if the device has threaded NAPI. A number of the first PID namespace.
+    /// The thread that polls, if the device has threaded NAPI. Its number in the first PID
+    /// namespace.
     pub thread: Option<u32>,
 }
 
@@ -40,8 +41,8 @@ pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
     Ok(found)
 }
 
-/// The NAPI instance of each receive queue of a device: queue, instance. Without those of which the
-/// driver does not tell.
+/// The NAPI instance of each receive queue of a device: queue, instance. Leaves out queues for
+/// which the driver does not report it.
 ///
 /// # Errors
 /// As [`napis`].
@@ -67,7 +68,7 @@ pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
-/// Whether the driver of a device tells XDP programs the VLAN tag that the device has taken out of
+/// Whether a device's driver provides to XDP programs the VLAN tag that the device has removed from
 /// a frame.
 ///
 /// # Errors
@@ -91,7 +92,6 @@ pub fn tells_vlan_tags(ifindex: u32) -> io::Result<bool> {
     Ok(tells)
 }
 
-/// Lists a device's objects of one kind.
 fn list(command: u8, key: u16, ifindex: u32, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let family = family(FAMILY)?;
     let question = Question {
@@ -106,7 +106,7 @@ fn list(command: u8, key: u16, ifindex: u32, each: &mut dyn FnMut(&[u8])) -> io:
     })
 }
 
-/// The number of a family of generic netlink.
+/// The number of a generic netlink family.
 fn family(name: &[u8]) -> io::Result<u16> {
     let question = Question {
         protocol: libc::NETLINK_GENERIC,

@@ -20,7 +20,7 @@ const NEXTHOPS: Question = Question {
 
 /// Returns the indices of the devices of the default routes of IPv4 and IPv6, in all tables and
 /// with all their next hops, in the calling thread's network namespace. Routes to very large
-/// prefixes count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
+/// prefixes count too: in practice, 0.0.0.0/1 and 2000::/3 serve as default routes.
 ///
 /// # Errors
 /// The errors of the socket calls and of the kernel.
@@ -28,8 +28,8 @@ pub fn default_devices() -> io::Result<BTreeSet<u32>> {
     devices(false)
 }
 
-/// Whether packets of the calling thread's network namespace may leave by the device `ifindex`. The
-/// routes to link-local addresses don't count: every device that is up has them.
+/// Whether packets of the calling thread's network namespace may leave through the device
+/// `ifindex`. Routes to link-local addresses do not count: every device that is up has them.
 ///
 /// # Errors
 /// As [`default_devices`].
@@ -37,7 +37,6 @@ pub fn has_route(ifindex: u32) -> io::Result<bool> {
     devices(true).map(|devices| devices.contains(&ifindex))
 }
 
-/// The devices of default routes, or of all routes.
 fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
     let mut found = Found {
         all,
@@ -58,21 +57,20 @@ fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
     Ok(found.devices)
 }
 
-/// Whether the frames of a default route may come and go by the device `ifindex`: it is the route's
-/// device, or one below that, such as a bridge's port.
+/// Whether the frames of a default route may pass through the device `ifindex`: it is the route's
+/// device, or a device below that, such as a bridge's port.
 ///
 /// # Errors
-/// The kernel does not list its routes or its devices.
+/// The kernel's error.
 pub fn leads_through(ifindex: u32) -> io::Result<bool> {
     let links = link::links()?;
     let is_below = |&device: &u32| link::below(device, &links).contains(&ifindex);
     Ok(default_devices()?.iter().any(is_below))
 }
 
-/// The devices and next-hop objects of routes.
 #[derive(Debug, Default)]
 struct Found {
-    /// Also of routes that are no default routes.
+    /// All routes, not only default routes.
     all: bool,
     devices: BTreeSet<u32>,
     nexthops: BTreeSet<u32>,
@@ -130,7 +128,7 @@ impl Nexthops {
         let (mut id, mut device, mut group) = (None, None, Vec::new());
         for_each_attribute(payload.get(8..)?, |kind, value| match kind {
             NHA_ID => id = u32_at(value, 0),
-            // Of eight bytes each: the object, its weight.
+            // Eight bytes each: the next-hop object and its weight.
             NHA_GROUP => group.extend(value.chunks_exact(8).filter_map(|one| u32_at(one, 0))),
             NHA_OIF => device = u32_at(value, 0),
             _ => {}
@@ -141,7 +139,7 @@ impl Nexthops {
         Some(())
     }
 
-    /// A group's members are no groups themselves.
+    /// The members of a group are not groups themselves.
     fn devices(&self, id: u32) -> Vec<u32> {
         let members = self.groups.get(&id).into_iter().flatten();
         members

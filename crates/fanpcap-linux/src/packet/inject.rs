@@ -1,4 +1,4 @@
-//! Sends whole frames on an interface through AF_PACKET, one by one or many to a call.
+//! Sends whole frames on an interface through AF_PACKET, one or many for each system call.
 
 use std::io;
 use std::mem;
@@ -9,11 +9,11 @@ use crate::interface;
 use crate::option::socklen;
 use crate::packet::{self, Address, sockaddr};
 
-/// Sends a frame on the interface that a packet socket is bound to, whatever protocol the socket is
-/// bound to. Returns how many bytes were sent.
+/// Sends a frame on the interface that a packet socket is bound to, whatever the socket's protocol.
+/// Returns how many bytes were sent.
 ///
 /// # Errors
-/// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` as sendto(2) says.
+/// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and others of sendto(2).
 pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     // For ETH_P_ALL the kernel reads the protocol in the frame (`packet_parse_headers`).
     let to = libc::sockaddr_ll {
@@ -21,7 +21,7 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
         ..sockaddr(socket)?
     };
     let len = socklen::<libc::sockaddr_ll>();
-    // SAFETY: the frame and the address live through the call, with the lengths given.
+    // SAFETY: the frame and the address live through the call, and have the given lengths.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -35,7 +35,7 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// A packet socket that only sends. Its protocol is 0, so that the kernel delivers nothing to it.
+/// A packet socket that only sends. Its protocol is 0, so the kernel delivers nothing to it.
 #[derive(Debug)]
 pub struct Injector {
     socket: OwnedFd,
@@ -61,16 +61,17 @@ impl Injector {
     }
 
     /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`).
-    /// The kernel then records the sending CPU, modulo the number of queues, as the transmit queue
-    /// (`packet_pick_tx_queue`), so that [`crate::process::cpu::pin`] chooses it. The device's own
-    /// taps see no such frame.
+    /// The transmit queue is then the sending CPU, modulo the number of queues
+    /// (`packet_pick_tx_queue`), so [`crate::process::cpu::pin`] chooses it. Packet sockets on the
+    /// device do not see these frames.
     ///
     /// # Errors
     /// As [`Injector::open`].
     pub fn open_bypass(device: &str) -> io::Result<Self> {
         let injector = Self::open(device)?;
         let on: libc::c_int = 1;
-        // SAFETY: the option's value is an int that lives through the call, of the length given.
+        // SAFETY: the option's value is an int that lives through the call and has the given
+        // length.
         check(unsafe {
             libc::setsockopt(
                 injector.socket.as_raw_fd(),
@@ -86,7 +87,7 @@ impl Injector {
     /// Sends one frame, link-layer header included.
     ///
     /// # Errors
-    /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` as send(2) says.
+    /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and others of send(2).
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of one live slice.
         let sent = unsafe {
@@ -104,10 +105,10 @@ impl Injector {
         }
     }
 
-    /// Sends all `frames` in order, up to 64 with one system call.
+    /// Sends all `frames` in order, up to 64 with each system call.
     ///
     /// # Errors
-    /// As [`Injector::send`]; frames before the one that failed have been sent.
+    /// As [`Injector::send`]; the frames before the failed one have been sent.
     pub fn send_all<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<()> {
         let mut rest = frames;
         while !rest.is_empty() {
@@ -117,12 +118,12 @@ impl Injector {
         Ok(())
     }
 
-    /// Sends `frames` in order by one system call. Returns how many were sent: fewer than given if
-    /// there are more than [`BATCH`], or if the device takes no more.
+    /// Sends `frames` in order with one system call. Returns how many were sent: fewer than given
+    /// if there are more than [`BATCH`], or if the device accepts no more.
     ///
     /// # Errors
     /// As [`Injector::send`], if the first frame can't be sent. `ENOBUFS` when a device without a
-    /// queueing discipline takes no more for now; `EINTR`.
+    /// queueing discipline accepts no more for now; `EINTR`.
     pub fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -133,7 +134,7 @@ impl Injector {
             })
             .collect();
         let mut messages: Vec<libc::mmsghdr> = parts.iter_mut().map(message).collect();
-        // SAFETY: each message points at one element of `parts`, which points at one frame; all
+        // SAFETY: each message points at one element of `parts`, which points at one frame. All
         // live through the call, which only reads the frames. BATCH bounds the count.
         let sent = unsafe {
             libc::sendmmsg(
@@ -158,8 +159,8 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
 /// linux/if_packet.h, since Linux 3.14.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
 const INT_LEN: libc::socklen_t = 4;
-/// The error of a device that takes no more for now (errno(3)).
+/// The error of a device that accepts no more for now (errno(3)).
 pub use libc::ENOBUFS;
 
-/// The most frames of one system call.
+/// The most frames for one system call.
 pub const BATCH: usize = 64;

@@ -1,6 +1,6 @@
 //! Room for a socket's filter. The kernel charges the filter's instructions to the socket, up to
-//! `net.core.optmem_max` bytes (net/core/filter.c `sk_filter_charge`). A new filter has to fit
-//! beside the old one.
+//! `net.core.optmem_max` bytes (net/core/filter.c, `sk_filter_charge`). A new filter must fit in
+//! addition to the old one.
 
 use crate::packet::{self, Filter};
 use fanpcap_bpf::Object;
@@ -21,7 +21,7 @@ pub fn limit() -> io::Result<u64> {
     number.map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a loaded BPF program fits as the filter of a socket beside [`Filter::reject_all`].
+/// Whether a loaded BPF program fits as a socket's filter in addition to [`Filter::reject_all`].
 /// Attaches both to a new socket to find out.
 ///
 /// # Errors
@@ -51,13 +51,13 @@ pub struct NoRoom {
 }
 
 impl NoRoom {
-    /// For a filter of this many bytes, which did not fit.
+    /// The error for a filter of this many bytes, which did not fit.
     pub fn new(bytes: u64) -> Self {
         Self::within(bytes, limit().ok())
     }
 
-    /// For a compiled filter that is itself longer than the limit; the kernel may make it longer
-    /// still.
+    /// The error for a compiled filter that is longer than the limit. The kernel may make it even
+    /// longer.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))
@@ -88,7 +88,7 @@ impl fmt::Display for NoRoom {
 /// The kernel's default since Linux 6.8; before it was 20480.
 const USUAL: u64 = 131_072;
 
-/// Messages round larger needs up to a multiple of this.
+/// Messages round larger values up to a multiple of this.
 const STEP: u64 = 65_536;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use crate::bpf::LoadedProgram;
     use fanpcap_bpf::{Instruction, ProgramKind};
 
-    /// `count` instructions, and the one that ends the BPF program.
+    /// `count` instructions, and the last one that ends the BPF program.
     fn program(count: usize) -> LoadedProgram {
         let mut code = vec![Instruction::set(0, 0); count];
         code.push(Instruction::exit());

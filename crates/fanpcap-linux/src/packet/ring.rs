@@ -1,4 +1,5 @@
-//! The memory of a packet socket's receive ring, mapped a second time beside its owner's mapping.
+//! The memory of a packet socket's receive ring, mapped a second time in addition to its owner's
+//! mapping.
 
 use crate::netlink::diag::{self, Geometry, PacketSocket};
 use crate::packet;
@@ -28,7 +29,7 @@ pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     own.and_then(|own| told(&own)).ok_or_else(none)
 }
 
-/// The same as packet diag has told it; `None` without a ring of a known layout.
+/// Layout and geometry from packet diag's report; `None` without a ring of a known layout.
 pub fn told(socket: &PacketSocket) -> Option<(Version, Geometry)> {
     let version = match socket.version {
         1 => Version::V2,
@@ -42,7 +43,7 @@ fn none() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
-/// Memory that a ring's producer shares with its reader, mapped until dropped.
+/// Memory that a ring's producer shares with its reader, unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -53,8 +54,8 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the receive ring of a socket. The mapping keeps the socket alive, and in its group,
-    /// until it is dropped.
+    /// Maps the receive ring of a socket. Until it is dropped, the mapping keeps the socket alive
+    /// and in its group.
     ///
     /// # Errors
     /// The error of mmap(2).
@@ -106,7 +107,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and ends here.
+        // SAFETY: only this value has the mapping, which ends here.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -128,7 +129,6 @@ mod tests {
         retire: 40,
     };
 
-    /// Gives a socket a ring of this layout.
     fn make(socket: BorrowedFd<'_>, version: Version) {
         let layout: c_int = match version {
             Version::V2 => 1,
@@ -158,8 +158,8 @@ mod tests {
                 make(owner.as_fd(), version);
                 let own = Mapping::of(owner.as_fd(), &GEOMETRY).unwrap();
                 send(from.as_fd(), b"x", &[owner.as_fd()]).unwrap();
-                // SAFETY: the mapping has a byte there. The kernel writes to no ring of a socket
-                // that is not bound.
+                // SAFETY: the mapping has a byte there. The kernel does not write to the ring of a
+                // socket that is not bound.
                 unsafe { own.base().write_volatile(version as u8 + 7) };
             }
             // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.

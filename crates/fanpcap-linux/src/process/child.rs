@@ -14,10 +14,10 @@ pub use libc::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
 
-/// Makes `command` start its process in a process group of its own, on `cpu` if one is given, and
-/// with no signal blocked. The process has the limit of open files from before
-/// [`raise_open_files`]. The kernel sends it `SIGTERM` when the calling thread ends
-/// (`PR_SET_PDEATHSIG`, prctl(2)), unless it has changed its user.
+/// Makes `command` start its process in a new process group, on `cpu` if one is given, and with no
+/// signal blocked. The process gets the limit of open files from before [`raise_open_files`]. The
+/// kernel sends it `SIGTERM` when the calling thread ends (`PR_SET_PDEATHSIG`, prctl(2)), unless
+/// the process has changed its user.
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -27,7 +27,7 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
         restore_open_files()?;
         cpu.map_or(Ok(()), cpu::pin)
     };
-    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
+    // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
     unsafe { command.pre_exec(prepare) };
 }
 
@@ -35,7 +35,7 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
 static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// Raises the soft limit of open files to the hard limit (getrlimit(2)). Processes started by
-/// [`bind`] get the former limit, because select(2) in them may need a low one.
+/// [`bind`] get the former limit, because select(2) in them may need a low limit.
 ///
 /// # Errors
 /// The errors of getrlimit(2) and setrlimit(2).
@@ -49,7 +49,7 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // At a second call, the first call's value stays.
+    // In a second call, the first call's value stays.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }
@@ -71,25 +71,25 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
 
 /// Makes `command` start a process that the kernel kills when the calling thread ends
 /// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting outlasts exec(3), but not a change of
-/// user. Children of the process do not inherit it.
+/// user. The process's children do not inherit it.
 pub fn end_with_caller(command: &mut Command) {
     let parent = std::process::id();
-    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
+    // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
     unsafe { command.pre_exec(move || end_with_parent(parent, SIGKILL)) };
 }
 
 fn let_signals_through() -> io::Result<()> {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset initialises the set it is given.
+    // SAFETY: sigemptyset initialises the set.
     unsafe { libc::sigemptyset(none.as_mut_ptr()) };
-    // SAFETY: the set is initialised, and no old one is asked for.
+    // SAFETY: the set is initialised, and the old set is not asked for.
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), null_mut()) })
 }
 
 fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: this prctl takes plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
-    // If the parent died before the call, the kernel sends no signal.
+    // If the parent died before this call, the kernel sends no signal.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
     } else {
@@ -121,7 +121,7 @@ pub fn signal(pid: u32, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) })
 }
 
-/// Stops the calling process, as a terminal's suspend does, until it is sent `SIGCONT`.
+/// Stops the calling process, as a terminal's suspend does, until it gets `SIGCONT`.
 ///
 /// # Errors
 /// The error of kill(2).
@@ -158,7 +158,7 @@ pub fn reap(pid: u32) -> io::Result<bool> {
     check(reaped).map(|()| reaped == pid)
 }
 
-/// Converts the number of one process, which is neither 0 nor negative.
+/// Converts the number of a single process, which is at least 2.
 fn process(pid: u32) -> io::Result<libc::pid_t> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     if pid <= 1 {

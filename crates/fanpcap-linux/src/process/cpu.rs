@@ -1,4 +1,4 @@
-//! CPUs: those that the calling thread may run on, and lists of CPUs.
+//! CPUs: those on which the calling thread may run, and lists of CPUs.
 
 use crate::errno::check;
 use std::io;
@@ -7,12 +7,12 @@ use std::mem;
 /// Keeps the calling thread, and the threads and processes that it starts from here on, on one CPU.
 ///
 /// # Errors
-/// `EINVAL` when the process may not run there.
+/// `EINVAL` when the process may not run on that CPU.
 pub fn pin(cpu: usize) -> io::Result<()> {
     set_affinity(0, &[cpu])
 }
 
-/// Keeps a thread of any process on these CPUs. 0 is the calling thread.
+/// Keeps a thread of any process on these CPUs. Thread 0 is the calling thread.
 ///
 /// # Errors
 /// `EINVAL` when the thread may run on none of them, `ESRCH` when there is no such thread, `EPERM`.
@@ -30,7 +30,7 @@ pub fn set_affinity(thread: u32, cpus: &[usize]) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(thread, mem::size_of_val(&set), &raw const set) })
 }
 
-/// The CPU that the calling thread was on a moment ago.
+/// The CPU on which the calling thread ran a moment ago.
 ///
 /// # Errors
 /// The error of sched_getcpu(3).
@@ -40,7 +40,7 @@ pub fn current_cpu() -> io::Result<usize> {
     usize::try_from(cpu).map_err(|_| io::Error::last_os_error())
 }
 
-/// The CPUs that the calling thread may run on.
+/// The CPUs on which the calling thread may run.
 ///
 /// # Errors
 /// The error of sched_getaffinity(2).
@@ -48,7 +48,7 @@ pub fn cpus() -> io::Result<Vec<usize>> {
     affinity(0)
 }
 
-/// The CPUs that a thread of any process may run on. 0 is the calling thread.
+/// The CPUs on which a thread of any process may run. Thread 0 is the calling thread.
 ///
 /// # Errors
 /// `ESRCH` when there is no such thread.
@@ -84,7 +84,7 @@ pub fn list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// CPUs in rising order as a list such as `0,2-3`.
+/// CPUs in ascending order as a list such as `0,2-3`.
 pub fn list_text(cpus: &[usize]) -> String {
     let mut text = String::new();
     let mut rest = cpus;
@@ -105,7 +105,7 @@ pub fn list_text(cpus: &[usize]) -> String {
     text
 }
 
-/// CPUs in a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for other text.
+/// Parses a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for other text.
 pub fn mask(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for (word, digits) in text.trim().rsplit(',').enumerate() {
@@ -119,7 +119,7 @@ pub fn mask(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// CPUs as such a mask.
+/// Writes CPUs as such a mask.
 pub fn mask_text(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
     let word = |word: usize| {
@@ -130,7 +130,7 @@ pub fn mask_text(cpus: &[usize]) -> String {
     (0..words).rev().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// No machine has more CPUs, so a longer list is a mistake.
+/// No machine has more CPUs: a longer list is an error.
 const CPUS_MAX: usize = 65_536;
 
 #[cfg(test)]

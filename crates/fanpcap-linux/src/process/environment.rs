@@ -1,10 +1,10 @@
-//! The process's environment, read in one walk.
+//! The process's environment, read in one pass.
 //!
 //! Threads of the application may change the environment meanwhile by setenv(3). POSIX forbids
-//! that, and before glibc 2.41 setenv(3) may free what is being read. libpcap's own getenv(3) has
-//! the same risk. std's lock does not keep C's setenv(3) out, and its `vars_os()` copies every
-//! variable while it walks. So this module copies only the variables that matter: one walk has the
-//! risk of one getenv(3).
+//! that, and before glibc 2.41 setenv(3) may free the text that is being read. libpcap's own
+//! getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and its `vars_os()`
+//! copies every variable during its pass. So this module copies only the variables that matter. One
+//! pass has the same risk as one getenv(3).
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -24,19 +24,19 @@ pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> 
         if let Some((name, value)) = split(text).filter(|(name, _)| matters(name)) {
             found.push((name.to_owned(), value.to_owned()));
         }
-        // SAFETY: the array goes on behind an element that is not null.
+        // SAFETY: after an element that is not null the array has another element.
         next = unsafe { next.add(1) };
     }
 }
 
-/// The array's first element; null where the application has cleared it (clearenv(3)).
+/// The array's first element; null if the application has cleared the environment (clearenv(3)).
 fn first() -> *const *const c_char {
     unsafe extern "C" {
-        // environ(7): the C library has it under this name.
+        // environ(7): the C library's name for it.
         static mut environ: *const *const c_char;
     }
     let place = &raw const environ;
-    // SAFETY: the C library defines it; it is read once.
+    // SAFETY: the C library defines it. It is read once.
     unsafe { place.read() }
 }
 

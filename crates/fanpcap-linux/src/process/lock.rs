@@ -1,7 +1,7 @@
-//! A lock around data that signal handlers and forked children use too.
+//! A lock around data that signal handlers and forked children also use.
 //!
-//! It is a pthread_mutex_t, not std's `Mutex`: ThreadSanitizer intercepts pthread_mutex_lock(3)
-//! also in a library that was built without it, but not futex(2). It knows a thread by
+//! It is a pthread_mutex_t, not std's `Mutex`. ThreadSanitizer intercepts pthread_mutex_lock(3)
+//! even in a library that was built without it, but not futex(2). The lock identifies a thread by
 //! pthread_self(3), not by a thread-local: the first use of a thread-local may allocate, and a
 //! signal handler may have interrupted malloc(3).
 
@@ -10,7 +10,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A value that one thread uses at a time, with its signals blocked.
+/// A value that only one thread uses at a time, with its signals blocked.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     /// The thread that holds the mutex while it forks, by pthread_self(3); 0: none. Only that
@@ -21,7 +21,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever holds the mutex has the value and the signals for itself.
+// SAFETY: only the thread that holds the mutex uses the value and the signals.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -37,8 +37,8 @@ impl<T> Lock<T> {
 
     /// Runs `work` on the value. A call from within `work` would wait for ever.
     ///
-    /// If signal handlers call this, no `work` may allocate or free: the handler may have
-    /// interrupted malloc(3), for which the `work` of another thread would wait.
+    /// If signal handlers call this, no `work` may allocate or free. The handler may have
+    /// interrupted malloc(3), and then another thread's `work` would wait for malloc(3).
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let own = thread();
         let _held = if self.forking.load(Ordering::Relaxed) == own {
@@ -46,12 +46,12 @@ impl<T> Lock<T> {
         } else {
             Held::new(self)
         };
-        // SAFETY: this thread has the mutex, and `held` lets no second call come here.
+        // SAFETY: this thread has the mutex, and `held` prevents a second call from getting here.
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has it. Such a thread may be one of the
-    /// parent's, which does not exist in a forked child.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child that may be
+    /// a thread of the parent, which does not exist in the child.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.
@@ -80,7 +80,7 @@ impl<T> Lock<T> {
 
     /// For pthread_atfork(3), after the fork, in parent and child.
     pub fn after_fork(&'static self) {
-        // SAFETY: this thread has the mutex since before_fork().
+        // SAFETY: this thread has the mutex since `before_fork`.
         let signals = unsafe { (*self.signals.get()).take() };
         self.forking.store(0, Ordering::Relaxed);
         self.unlock();
@@ -88,13 +88,13 @@ impl<T> Lock<T> {
     }
 
     fn lock(&self) {
-        // SAFETY: the mutex was initialised, and does not move while it is locked: it is borrowed
-        // or static then.
+        // SAFETY: the mutex was initialised, and does not move while it is locked: it is then
+        // borrowed or static.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
     }
 
     fn unlock(&self) {
-        // SAFETY: as above; a mutex of this kind can be unlocked by a forked child, too.
+        // SAFETY: as above; a forked child can unlock a mutex of this kind, too.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 }
@@ -105,17 +105,16 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// The calling thread; never 0. The only thread of a forked child has the same value as in its
+/// The calling thread; never 0. The only thread of a forked child has the same value as in the
 /// parent.
 fn thread() -> libc::pthread_t {
     // SAFETY: no preconditions.
     unsafe { libc::pthread_self() }
 }
 
-/// The right to use the value.
 struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// The forking thread; 0: the mutex is held for this value only.
+    /// The forking thread; 0: the mutex is held only for this value.
     forking: u64,
     /// Dropped last.
     _signals: Option<Blocked>,
@@ -132,7 +131,8 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// For the forking thread, which has the mutex already. `forking` is 0 until this is dropped.
+    /// For the forking thread, which has the mutex already. `forking` is 0 until this value is
+    /// dropped.
     fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
         lock.forking.store(0, Ordering::Relaxed);
         Self {

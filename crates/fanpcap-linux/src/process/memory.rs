@@ -1,18 +1,18 @@
-//! How much memory the calling process may have: the limits of its cgroup and of those above it
-//! (the kernel's admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst).
+//! How much memory the calling process may use: the limits of its cgroup and of the cgroups above
+//! it (the kernel's admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst).
 
 use std::fs;
 use std::path::Path;
 
-/// What a version of cgroups names a hierarchy and its files.
+/// The names of a hierarchy and its files in one version of cgroups.
 struct Hierarchy {
-    /// Below `/sys/fs/cgroup`.
+    /// Directory below `/sys/fs/cgroup`.
     mount: &'static str,
-    /// What its line in /proc/PID/cgroup has between the colons.
+    /// The text between the colons in a line of /proc/PID/cgroup.
     controller: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// The keys in `memory.stat` of what the kernel can write back and take away.
+    /// The keys in `memory.stat` of memory that the kernel can write back and reclaim.
     cache: [&'static str; 2],
 }
 
@@ -33,27 +33,27 @@ const HIERARCHIES: [Hierarchy; 2] = [
     },
 ];
 
-/// In version 1 a limit like this is none.
+/// In version 1, a limit this high means no limit.
 const NONE: u64 = 1 << 60;
 
 /// The limit of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// In bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Bytes of it that are in use, by all its processes, without what the kernel can take away.
+    /// Bytes that the cgroup's processes use, without the memory that the kernel can reclaim.
     pub used: u64,
 }
 
 impl Limit {
-    /// Bytes that are left.
+    /// Bytes that are still free.
     pub fn left(self) -> u64 {
         self.bytes.saturating_sub(self.used)
     }
 }
 
-/// The limits of the process's cgroup and of those above it, as far as they are known. `root` is
-/// `/` but in tests.
+/// The limits of the process's cgroup and of the cgroups above it, as far as they are known. `root`
+/// is `/`, except in tests.
 pub fn limits(root: &Path) -> Vec<Limit> {
     let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let in_hierarchy = |hierarchy: &Hierarchy| {
@@ -66,7 +66,7 @@ pub fn limits(root: &Path) -> Vec<Limit> {
                 .then_some(path)
         });
         let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
-        // In a container the path may be one of the host: then the mount is the container's own.
+        // In a container the path may be that of the host; the mount is then the container's own.
         let below = own.map(|own| Path::new(own.trim_start_matches('/')));
         let levels = below.into_iter().flat_map(Path::ancestors);
         let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));

@@ -8,12 +8,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 
 /// Moves only the calling thread to a new network namespace. Threads and processes that it starts
-/// from here on begin there. The namespace ends with the last of them.
+/// from here on begin in that namespace, which ends with the last of them.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
 pub fn enter_new() -> io::Result<()> {
-    // SAFETY: unshare takes no pointers; it changes only what the calling thread sees.
+    // SAFETY: unshare takes no pointers, and changes only the calling thread's namespace.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
@@ -28,13 +28,15 @@ pub fn current() -> io::Result<OwnedFd> {
 /// Moves the calling thread to the network namespace behind `namespace`.
 ///
 /// # Errors
-/// `EINVAL` when the descriptor is not of a network namespace, `EPERM` without `CAP_SYS_ADMIN`.
+/// `EINVAL` when the descriptor is not that of a network namespace, `EPERM` without
+/// `CAP_SYS_ADMIN`.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: setns takes no pointers, and the descriptor is open for as long as it is borrowed.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// The inode number that names the calling thread's network namespace while it exists.
+/// The inode number of the calling thread's network namespace. It is unique while the namespace
+/// exists.
 ///
 /// # Errors
 /// The error of `/proc/thread-self/ns/net`.

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// A process. Still refers to the same process after its end, when another process may have its
-/// number.
+/// A process. After the process's end, the value still refers to it, even if another process has
+/// got its number.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process that has this number now.
+    /// The process that now has this number.
     ///
     /// # Errors
     /// `ESRCH` when there is none; `ENOSYS` before Linux 5.3.
@@ -36,11 +36,11 @@ impl Process {
         owned(fd)
     }
 
-    /// Duplicates the process's socket of this inode, as packet diag lists it. `pid` is the
-    /// process's number.
+    /// Duplicates the process's socket with this inode, as in packet diag. `pid` is the process's
+    /// number.
     ///
     /// # Errors
-    /// `ENOENT` when the process has no such socket, and as [`Process::duplicate`].
+    /// `ENOENT` when the process has no such socket; otherwise as [`Process::duplicate`].
     pub fn socket(&self, pid: u32, inode: u64) -> io::Result<OwnedFd> {
         let name = format!("socket:[{inode}]");
         let numbers = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
@@ -51,8 +51,8 @@ impl Process {
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
         let socket = File::from(self.duplicate(found.next().ok_or_else(none)?)?);
-        // The process may have closed the descriptor meanwhile, and opened another file with its
-        // number.
+        // The process may have closed the descriptor meanwhile, and opened another file with the
+        // same number.
         if socket.metadata()?.ino() == inode {
             Ok(socket.into())
         } else {
@@ -71,8 +71,8 @@ impl Process {
     }
 }
 
-/// Whether an error of [`Process::open`] or [`Process::duplicate`] says that the process has let go
-/// of what it had: it ends, or has closed the descriptor.
+/// Whether an error of [`Process::open`] or [`Process::duplicate`] means that the process has
+/// ended, or has closed the descriptor.
 pub fn has_let_go(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EBADF))
 }

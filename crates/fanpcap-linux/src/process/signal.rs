@@ -1,4 +1,4 @@
-//! Holds back what may interrupt the calling thread: signals (pthread_sigmask(3)) and cancellation
+//! Defers interruptions of the calling thread: signals (pthread_sigmask(3)) and cancellation
 //! (pthread_cancel(3)).
 
 use std::ffi::c_int;
@@ -16,17 +16,17 @@ const CANCEL_DISABLE: c_int = 1;
 /// pthread.h, `PTHREAD_CANCEL_DEFERRED`.
 const CANCEL_DEFERRED: c_int = 0;
 
-/// Keeps the thread from being cancelled until dropped. glibc cancels by unwinding the stack, which
-/// must not reach a frame that catches panics.
+/// Keeps the thread from being cancelled until dropped. glibc cancels a thread by unwinding the
+/// stack, which must not reach a frame that catches panics.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
 }
 
 impl Uncancelled {
-    /// Defers cancellation. A thread that could be cancelled at any instruction is cancelled at
-    /// cancellation points alone from then on: else pthread_setcancelstate(3) itself would cancel
-    /// it when this is dropped, below frames that can't be unwound.
+    /// Defers cancellation. A thread that could be cancelled at any instruction can then be
+    /// cancelled only at cancellation points. Otherwise pthread_setcancelstate(3) itself would
+    /// cancel the thread when this value is dropped, below frames that can't be unwound.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
@@ -47,8 +47,8 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Keeps signal handlers from running on this thread until dropped, except those of the C library
-/// itself, and the thread from being cancelled.
+/// Until dropped, keeps signal handlers from running on this thread, except those of the C library
+/// itself. Also keeps the thread from being cancelled.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
@@ -62,11 +62,11 @@ impl Blocked {
         let cancelled_later = Uncancelled::new();
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: sigfillset initialises the set it is given.
+        // SAFETY: sigfillset initialises the set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         // SAFETY: `all` was initialised above, `before` is written by the call.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: a set of zeros is a valid one, if the call should not have written it.
+        // SAFETY: `before` was zeroed, and zeros are a valid set, even if the call fails.
         let before = unsafe { before.assume_init() };
         Self {
             before,

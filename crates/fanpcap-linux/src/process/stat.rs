@@ -7,7 +7,7 @@ use std::fs;
 pub struct Stat {
     /// The process's number.
     pub pid: u32,
-    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X` ...
+    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X` and others.
     pub state: char,
     /// The number of the parent process.
     pub parent: u32,

@@ -1,5 +1,4 @@
-//! Messages that carry descriptors (`SCM_RIGHTS`, unix(7)): sent, received, and looked at in the
-//! queue.
+//! Messages that carry descriptors (`SCM_RIGHTS`, unix(7)): send, receive, look into the queue.
 
 use crate::option::set;
 use std::ffi::c_int;
@@ -7,24 +6,24 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Most descriptors of a message.
+/// The most descriptors in a message.
 pub const DESCRIPTORS_MAX: usize = 24;
 
-/// A message that has come.
+/// A received message.
 #[derive(Debug)]
 pub struct Message {
-    /// How many bytes of the buffer it has.
+    /// How many bytes of the buffer the message fills.
     pub len: usize,
-    /// Its descriptors, which are closed on exec.
+    /// The message's descriptors, which are closed on exec.
     pub descriptors: Vec<OwnedFd>,
 }
 
 /// Sends a message with duplicates of `descriptors`, without waiting.
 ///
 /// # Errors
-/// `InvalidInput` for a message without bytes, which looks like the end of a connection, or with
-/// more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
-/// `QuotaExceeded` when as many of the user's descriptors are under way as a process may open
+/// `InvalidInput` for a message without bytes, which would look like the end of a connection, or
+/// with more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
+/// `QuotaExceeded` when as many of the user's descriptors are in transit as a process may open
 /// (`RLIMIT_NOFILE`). `EPIPE` when the other end is closed. `EMSGSIZE` when the message is larger
 /// than the send buffer.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -54,27 +53,27 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
-/// Takes the next message out of the queue, without waiting. `room` is the number of descriptors
-/// that it may have. `None` when the other end is closed.
+/// Takes the next message out of the queue, without waiting. `room` is the most descriptors that it
+/// may have. Returns `None` when the other end is closed.
 ///
 /// # Errors
 /// `EAGAIN` when there is no message. `InvalidInput` when `room` is above [`DESCRIPTORS_MAX`] or
 /// the buffer is empty. `InvalidData` when the message has more bytes or descriptors than there is
-/// room for, or the process can't open more descriptors (`RLIMIT_NOFILE`): the message is lost, and
-/// none of its descriptors stays open.
+/// room for, or the process can't open more descriptors (`RLIMIT_NOFILE`): the message is then
+/// lost, and none of its descriptors stays open.
 pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Option<Message>> {
     take(fd, buffer, room, 0)
 }
 
-/// Looks at the message that begins at byte `offset` of the queue, and duplicates its descriptors;
-/// the queue stays as it is. The offset is the sum of the lengths of the messages before. `None` at
+/// Looks at the message at byte `offset` of the queue, and duplicates its descriptors. The queue
+/// does not change. The offset is the sum of the lengths of the messages before. Returns `None` at
 /// the end of the queue.
 ///
-/// The offset is a state of the socket (`SO_PEEK_OFF`), not of the descriptor: processes that share
-/// the socket must not call this at the same time.
+/// The offset is a state of the socket (`SO_PEEK_OFF`), not of the descriptor. So processes that
+/// share the socket must not call this function at the same time.
 ///
 /// # Errors
-/// As [`receive`], but no message is lost, and `EAGAIN` is `None`.
+/// As [`receive`], but no message is lost, and `EAGAIN` gives `None`.
 pub fn peek_at(
     fd: BorrowedFd<'_>,
     offset: u32,
@@ -113,7 +112,7 @@ fn take(
             len => break len?,
         }
     };
-    // Dropped, and closed by that, when the message is not whole.
+    // If the message is not whole, these are dropped, and so closed.
     let descriptors = control.take(header.msg_controllen);
     if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
         return Err(cut(header.msg_flags));
@@ -135,14 +134,14 @@ fn cut(flags: c_int) -> io::Error {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Length, level and type.
+/// Bytes of length, level and type.
 const HEADER_LEN: usize = 16;
 const DESCRIPTOR_LEN: usize = size_of::<RawFd>();
 const CONTROL_LEN: usize = HEADER_LEN + DESCRIPTORS_MAX * DESCRIPTOR_LEN;
 const _: () = assert!(size_of::<Control>() == CONTROL_LEN);
 
 impl Control {
-    /// With these descriptors, which must not be too many.
+    /// Control data with these descriptors, at most [`DESCRIPTORS_MAX`].
     fn with(descriptors: &[BorrowedFd<'_>]) -> Self {
         let len = HEADER_LEN + descriptors.len() * DESCRIPTOR_LEN;
         let numbers = descriptors.iter().map(|fd| fd.as_raw_fd().to_ne_bytes());
@@ -157,13 +156,13 @@ impl Control {
         control
     }
 
-    /// The descriptors in its first `len` bytes, which the kernel has written and opened.
+    /// The descriptors in the first `len` bytes, which the kernel has written and opened.
     fn take(&self, len: usize) -> Vec<OwnedFd> {
         let mut all = Vec::new();
         let mut rest = self.0.get(..len).unwrap_or(&self.0);
         while let Some((len, data)) = first(rest) {
             all.extend(data.into_iter().flatten().map(|number| {
-                // SAFETY: the kernel has opened it for this message, and nobody else owns it.
+                // SAFETY: the kernel has opened it for this message, and no one else owns it.
                 unsafe { OwnedFd::from_raw_fd(number) }
             }));
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
@@ -172,7 +171,7 @@ impl Control {
     }
 }
 
-/// The length of the first of these control messages, and its descriptors if it has some.
+/// The length of the first control message, and its descriptors if it has any.
 fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     let number = |at: usize| {
         Some(c_int::from_ne_bytes(
@@ -187,15 +186,15 @@ fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     Some((len, has_descriptors.then(|| numbers.collect())))
 }
 
-/// A header for one part, and for so many descriptors. It is valid as long as both live.
+/// A header for one part and this many descriptors. It is valid as long as both live.
 fn header(part: &mut libc::iovec, control: &mut Control, descriptors: usize) -> libc::msghdr {
-    // SAFETY: zeros are a value of this struct: null addresses and no lengths.
+    // SAFETY: zeros are a valid value of this struct: null addresses and no lengths.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_iov = part;
     header.msg_iovlen = 1;
     if descriptors > 0 {
         header.msg_control = (&raw mut *control).cast();
-        // Without the padding at the end, in which the kernel would put one more descriptor.
+        // Excludes the padding at the end, into which the kernel would put one more descriptor.
         header.msg_controllen = HEADER_LEN + descriptors * DESCRIPTOR_LEN;
     }
     header
@@ -263,7 +262,7 @@ mod tests {
                     .is_none()
             );
         }
-        // The middle one, again, and then all in their order: peeking has taken none.
+        // The middle one, twice, and then all in order: peeking has taken no message.
         let middle = peek_at(to.as_fd(), 5, &mut buffer, 1).unwrap().unwrap();
         assert_eq!((middle.len, buffer[0]), (1, b'2'));
         for text in texts {

@@ -1,4 +1,4 @@
-//! Unix sockets with a name in a directory: listened to, connected to, accepted.
+//! Unix sockets with a name in a directory: listen, connect, accept.
 
 use crate::errno::{check, owned};
 use crate::file::directory::{Directory, single};
@@ -12,18 +12,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// A socket for [`listen`], without a name. It does not block and is closed on exec.
+/// A socket for [`listen`], still without a name. It does not block and is closed on exec.
 ///
 /// # Errors
-/// What socket(2) says.
+/// The error of socket(2).
 pub fn socket() -> io::Result<OwnedFd> {
     super::open(libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK)
 }
 
-/// Whether a descriptor is a socket as of [`socket`]. Another process may have handed over any.
+/// Whether a descriptor is a socket like those of [`socket`]. Needed for descriptors from other
+/// processes.
 ///
 /// # Errors
-/// `ENOTSOCK` when it is no socket.
+/// `ENOTSOCK` when `fd` is no socket.
 pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let domain: c_int = get(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let kind: c_int = get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
@@ -35,13 +36,13 @@ pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// Gives a socket this name in `directory`, so that processes can connect to it. `mode` and the
-/// umask say who may: connecting takes the permission to write. At most `backlog` connections wait
-/// for [`accept`].
+/// umask say who may connect: connecting needs permission to write. At most `backlog` connections
+/// wait for [`accept`].
 ///
 /// # Errors
-/// `EADDRINUSE` when the name is taken, be it by a socket that nobody listens to. `EINVAL` when the
-/// socket has a name. `InvalidInput` for a name of more than about 70 bytes (sun_path, unix(7)).
-/// What bind(2) and listen(2) say.
+/// `EADDRINUSE` when the name exists, even if no process listens on that socket. `EINVAL` when the
+/// socket has a name already. `InvalidInput` for a name of more than about 70 bytes (sun_path,
+/// unix(7)). Also the errors of bind(2) and listen(2).
 pub fn listen(
     socket: BorrowedFd<'_>,
     directory: &Directory,
@@ -50,8 +51,7 @@ pub fn listen(
     backlog: i32,
 ) -> io::Result<()> {
     let fd = socket.as_raw_fd();
-    // SAFETY: takes plain numbers. The socket's name gets the mode of the socket (af_unix.c,
-    // `unix_bind_bsd`).
+    // SAFETY: takes plain numbers. The name gets the socket's mode (af_unix.c, `unix_bind_bsd`).
     check(unsafe { libc::fchmod(fd, mode) })?;
     let mut path = place(directory.fd());
     path.push(b'/');
@@ -63,19 +63,19 @@ pub fn listen(
     check(unsafe { libc::listen(fd, backlog) })
 }
 
-/// Connects to the socket of this name in `directory`. Waits until the listener has room for one
-/// more connection, at most for `limit`. A link is not followed.
+/// Connects to the socket with this name in `directory`. Waits until the listener has room for one
+/// more connection, at most for `limit`. Does not follow a link.
 ///
 /// # Errors
-/// `ENOENT` when nothing has the name, `ENOTSOCK` when it is no socket, `ECONNREFUSED` when nobody
-/// listens, `EPROTOTYPE` when it is another kind of socket, `EACCES` without permission. `TimedOut`
-/// when the time is up.
+/// `ENOENT` when the name does not exist, `ENOTSOCK` when it is no socket, `ECONNREFUSED` when no
+/// process listens, `EPROTOTYPE` when it is another kind of socket, `EACCES` without permission.
+/// `TimedOut` after `limit`.
 pub fn connect(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
     connect_as(libc::SOCK_SEQPACKET, directory, name, limit)
 }
 
-/// As [`connect`], for a socket that carries a stream of bytes (`SOCK_STREAM`). `limit` is its time
-/// limit for sending, too.
+/// As [`connect`], for a socket that carries a stream of bytes (`SOCK_STREAM`). `limit` is also the
+/// socket's time limit for sending.
 ///
 /// # Errors
 /// As [`connect`].
@@ -114,7 +114,7 @@ fn connect_as(
 /// The next connection, whose socket does not block and is closed on exec; `None` when none waits.
 ///
 /// # Errors
-/// `EINVAL` when the socket has no name yet, and what else accept(2) says.
+/// `EINVAL` when the socket has no name yet, and other errors of accept(2).
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let (address, len) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -125,10 +125,10 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Has connect(2) wait until `due` at most (`SO_SNDTIMEO`). The kernel waits so for the listener's
-/// room; poll(2) does not report it.
+/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). Only so does the kernel wait for room
+/// at the listener; poll(2) does not report it.
 fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
-    // Zero would be for ever.
+    // Zero would mean no limit.
     let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);
     let time = libc::timeval {
         tv_sec: libc::time_t::try_from(microseconds / 1_000_000).unwrap_or(libc::time_t::MAX),
@@ -137,12 +137,11 @@ fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time)
 }
 
-/// A path to what a descriptor is, whatever its name has become.
+/// A path to the file behind a descriptor, even if the file has been renamed.
 fn place(fd: i32) -> Vec<u8> {
     format!("/proc/thread-self/fd/{fd}").into_bytes()
 }
 
-/// The address of a path, and its length.
 fn address(path: &[u8]) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     let mut address = libc::sockaddr_un {
         sun_family: 1, // AF_UNIX, in the width that the struct wants
@@ -171,7 +170,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// A directory of the test's own, with a path that is longer than a socket's may be.
+    /// A directory for one test, with a path longer than a socket address can hold.
     struct Scene(PathBuf);
 
     impl Scene {
@@ -199,7 +198,6 @@ mod tests {
         OsStr::new(text)
     }
 
-    /// A socket that listens.
     fn listener(directory: &Directory, name: &str, backlog: i32) -> io::Result<OwnedFd> {
         let socket = socket()?;
         listen(socket.as_fd(), directory, OsStr::new(name), 0o600, backlog)?;
@@ -278,7 +276,7 @@ mod tests {
         fs::write(scene.path("file"), "").unwrap();
         assert_eq!(failed("file"), Some(libc::ENOTSOCK));
         drop(listener(&directory, "left", 1).unwrap());
-        // A child of another test may have a copy of it until exec(2).
+        // A child of another test may have a copy of the socket until exec(2).
         let refused = |_| {
             let connected = connect(&directory, name("left"), SOON);
             connected.is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED))

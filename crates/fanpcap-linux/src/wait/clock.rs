@@ -4,20 +4,20 @@ use crate::errno::check;
 use std::sync::OnceLock;
 use std::{fs, io};
 
-/// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share, and
-/// by which BPF programs stamp packets. In a time namespace the process's differs from that.
+/// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share. BPF
+/// programs stamp packets with it. In a time namespace the process's clock differs from it.
 pub fn monotonic_ns() -> u64 {
     process_ns().saturating_add_signed(-namespace_ns())
 }
 
-/// Nanoseconds of the process's `CLOCK_MONOTONIC`. Async-signal-safe: the first call of
-/// [`monotonic_ns`] reads files.
+/// Nanoseconds of the process's `CLOCK_MONOTONIC`. Async-signal-safe, unlike [`monotonic_ns`],
+/// whose first call reads files.
 pub(crate) fn process_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not
-/// the hardware's clock.
+/// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads only
+/// memory, not the hardware's clock.
 pub fn coarse_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE).saturating_add_signed(-namespace_ns())
 }
@@ -28,7 +28,8 @@ fn namespace_ns() -> i64 {
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
 }
 
-/// Reads that. The file has it for the process's children, whose namespace may be another one.
+/// Reads the offset. The file shows it for the process's children, which may have another
+/// namespace.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;
@@ -36,7 +37,8 @@ fn namespace_offset() -> Option<i64> {
     monotonic_of(&offsets).filter(|_| own == childrens)
 }
 
-/// The monotonic clock's line of /proc/PID/timens_offsets: its name, seconds, nanoseconds.
+/// The offset in the monotonic clock's line of /proc/PID/timens_offsets: name, seconds,
+/// nanoseconds.
 fn monotonic_of(offsets: &str) -> Option<i64> {
     let line = offsets
         .lines()
@@ -51,14 +53,14 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. Where nobody has told the kernel how many
-/// there were, it is the time of day.
+/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. If no one has set the kernel's TAI
+/// offset, it equals the time of day.
 pub fn tai_ns() -> u64 {
     clock_ns(libc::CLOCK_TAI)
 }
 
-/// The time of day less [`monotonic_ns`], in nanoseconds, exact to about a microsecond: of several
-/// readings, the one during which the least time has passed.
+/// The time of day less [`monotonic_ns`], in nanoseconds, exact to about a microsecond. Uses the
+/// fastest of several readings.
 pub fn realtime_offset_ns() -> u64 {
     let readings = (0..READINGS).map(|_| {
         let before = monotonic_ns();
@@ -69,7 +71,7 @@ pub fn realtime_offset_ns() -> u64 {
     readings.min().map_or(0, |(_, offset)| offset)
 }
 
-/// The thread may lose its CPU during one.
+/// The thread may lose its CPU during a reading.
 const READINGS: usize = 3;
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -83,10 +85,10 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     seconds * NANOSECONDS + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Whether something, such as chrony or ntpd, keeps the time of day in step with other machines'
-/// (`STA_UNSYNC` of adjtimex(2)). True where the kernel does not say.
+/// Whether a service such as chrony or ntpd synchronizes the time of day with other machines
+/// (`STA_UNSYNC` of adjtimex(2)). True if the kernel does not say.
 pub fn is_synchronized() -> bool {
-    // SAFETY: all zeros are a struct timex, which changes nothing.
+    // SAFETY: all zeros are a valid struct timex, which changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `state` is a live struct timex.
     let clock = unsafe { libc::adjtimex(&raw mut state) };
@@ -100,7 +102,7 @@ pub fn sleep_until(due: u64) {
         tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::try_from(due % NANOSECONDS).unwrap_or(0),
     };
-    // SAFETY: `until` lives through the call, which need not say how much time is left.
+    // SAFETY: `until` lives through the call; the remaining time is not asked for.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

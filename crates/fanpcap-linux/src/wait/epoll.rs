@@ -1,4 +1,4 @@
-//! Descriptors that stand for several others in a wait (epoll(7)).
+//! Descriptors that combine several others in a wait (epoll(7)).
 
 use crate::errno::{check, owned};
 use std::ffi::c_int;
@@ -9,36 +9,35 @@ use std::time::Duration;
 
 use super::timespec;
 
-/// A descriptor that is readable while one of those that it watches is ready. Another [`Epoll`] can
-/// watch it in turn.
+/// A descriptor that is readable while one of the descriptors that it watches is ready. Another
+/// [`Epoll`] can watch it in turn.
 ///
-/// The kernel knows what is watched by its open file and its number. An entry ends by itself only
-/// when all descriptors of that file are closed, those of other processes included.
+/// The kernel identifies a watched descriptor by its open file and its number. An entry ends by
+/// itself only when all descriptors of that file are closed, including those of other processes.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// Watches nothing yet.
+    /// An empty instance.
     ///
     /// # Errors
-    /// What epoll_create1(2) says.
+    /// The error of epoll_create1(2).
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes plain numbers.
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
     }
 
-    /// Watches `fd`: for what can be read if it is to be `readable`; for errors and a hang-up in
-    /// any case.
+    /// Watches `fd` for errors and a hang-up, and if `readable` also for data to read.
     ///
     /// # Errors
-    /// `EEXIST` when it is watched, `EPERM` when it can't be, `ENOSPC` above the user's limit, and
-    /// what else epoll_ctl(2) says.
+    /// `EEXIST` when `fd` is watched, `EPERM` when it can't be, `ENOSPC` above the user's limit,
+    /// and others of epoll_ctl(2).
     pub fn add(&self, fd: BorrowedFd<'_>, readable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
-    /// Watches edges: the instance is readable when an event has made `fd` readable, until
-    /// [`Epoll::clear`] forgets that event (`EPOLLET`).
+    /// Watches edges (`EPOLLET`): the instance is readable from an event that made `fd` readable
+    /// until [`Epoll::clear`].
     ///
     /// # Errors
     /// As [`Epoll::add`].
@@ -46,14 +45,14 @@ impl Epoll {
         self.control_events(libc::EPOLL_CTL_ADD, fd, IN | EDGE)
     }
 
-    /// Forgets the events of [`Epoll::add_edge`] so far.
+    /// Clears the events of [`Epoll::add_edge`] so far.
     ///
     /// # Errors
-    /// What epoll_wait(2) says, but for `EINTR`.
+    /// The error of epoll_wait(2), except `EINTR`.
     pub fn clear(&self) -> io::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
         let (epoll, most) = (self.0.as_raw_fd(), c_int::try_from(MOST).unwrap_or(1));
-        // SAFETY: the array has room for so many events.
+        // SAFETY: the array has room for `most` events.
         let rc = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), most, 0) };
         match check(rc) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -61,26 +60,26 @@ impl Epoll {
         }
     }
 
-    /// Changes what `fd` is watched for.
+    /// Changes for what `fd` is watched.
     ///
     /// # Errors
-    /// `ENOENT` when it is not watched.
+    /// `ENOENT` when `fd` is not watched.
     pub fn set(&self, fd: BorrowedFd<'_>, readable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, readable)
     }
 
-    /// Ends watching `fd`.
+    /// Stops watching `fd`.
     ///
     /// # Errors
-    /// `ENOENT` when it is not watched.
+    /// `ENOENT` when `fd` is not watched.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, false)
     }
 
-    /// Whether one of those watched is ready.
+    /// Whether one of the watched descriptors is ready.
     ///
     /// # Errors
-    /// What poll(2) says, but for `EINTR`.
+    /// The error of poll(2), except `EINTR`.
     pub fn is_ready(&self) -> io::Result<bool> {
         Ok(super::state(self.as_fd())? & libc::POLLIN != 0)
     }
@@ -97,7 +96,8 @@ impl Epoll {
     }
 }
 
-/// An instance that comes from another process. Watching fails with `EINVAL` if it is none.
+/// An instance from another process. If the descriptor is no epoll instance, watching fails with
+/// `EINVAL`.
 impl From<OwnedFd> for Epoll {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -110,14 +110,14 @@ impl AsFd for Epoll {
     }
 }
 
-/// `EPOLLIN` and `EPOLLET`, in the type that events have.
+/// `EPOLLIN` and `EPOLLET`, in the type of an event's field.
 const IN: u32 = 1;
 const EDGE: u32 = 1 << 31;
 
-/// Events that are forgotten at once, at most.
+/// The most events that one call clears.
 const MOST: usize = 32;
 
-/// A descriptor that is readable while one of several sockets is, or after a time (epoll(7)).
+/// A descriptor that is readable while one of several sockets is, or after a given time (epoll(7)).
 #[derive(Debug)]
 pub struct AnyOf {
     epoll: Epoll,
@@ -133,10 +133,10 @@ impl AnyOf {
         self.epoll.is_ready()
     }
 
-    /// Watches `sockets`, which must be closed after this.
+    /// Watches `sockets`, which must be closed after this value.
     ///
     /// # Errors
-    /// What epoll and timerfd say.
+    /// The errors of epoll and timerfd.
     pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
@@ -149,25 +149,25 @@ impl AnyOf {
         Ok(Self { epoll, timer })
     }
 
-    /// Watches one more descriptor, which must be closed after this.
+    /// Watches one more descriptor, which must be closed after this value.
     ///
     /// # Errors
-    /// What epoll says.
+    /// The error of epoll.
     pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.epoll.add(fd, true)
     }
 
-    /// Its number, for applications to wait on.
+    /// The descriptor, for applications to wait on.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets which of some descriptors count from now on, and the time after which the descriptor is
-    /// readable anyway. They are of [`AnyOf::new`] or [`AnyOf::add`].
+    /// Sets which of the given descriptors are watched from now on, and the time after which `self`
+    /// is readable anyway. They must be from [`AnyOf::new`] or [`AnyOf::add`].
     ///
     /// # Errors
-    /// What epoll and timerfd say. One of the descriptors that can't be set keeps no other from it,
-    /// nor the time.
+    /// The errors of epoll and timerfd. If one descriptor can't be set, the others and the time are
+    /// still set.
     pub fn set<'a>(
         &self,
         watched: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
@@ -184,7 +184,7 @@ impl AnyOf {
             it_value: timespec(after),
         };
         let fd = self.timer.as_raw_fd();
-        // SAFETY: the new value is live for the call, and no old one is asked for.
+        // SAFETY: the new value is live for the call, and the old one is not asked for.
         let set = check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) });
         done.and(set)
     }

@@ -1,4 +1,4 @@
-//! Waiting for several descriptors, and for signals as one of them (signalfd(2)).
+//! Waits for several descriptors, one of which may stand for signals (signalfd(2)).
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or has lost its other end; for ever without a
-/// `limit`. Returns which ones; none when the time was up or a signal handler has run.
+/// Waits until one of the descriptors is readable or has lost its other end; without a `limit`, for
+/// ever. Returns which ones; none after a time-out, or when a signal handler has run.
 ///
 /// # Errors
 /// Other errors of ppoll(2).
@@ -26,32 +26,31 @@ pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<b
 #[derive(Debug)]
 pub struct Signals {
     file: File,
-    /// The thread's former signal mask.
     before: libc::sigset_t,
 }
 
-/// A signal that has come.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The signal's number.
     pub signal: c_int,
-    /// The kernel sent the signal, as for a terminal; not a process.
+    /// The kernel sent the signal (as for a terminal), not a process.
     pub from_kernel: bool,
 }
 
 impl Signals {
     /// Blocks these signals for the calling thread and the threads that it starts later, and makes
-    /// them readable. Other threads must not exist yet. Child processes inherit the mask, unless
+    /// them readable. There must be no other threads yet. Child processes inherit the mask, unless
     /// [`crate::process::child::bind`] resets it.
     ///
-    /// A signal that the process ignores, as under nohup(1), stays ignored: a blocked signal would
-    /// be queued.
+    /// A signal that the process ignores, as under nohup(1), is not blocked: the kernel would queue
+    /// it.
     ///
     /// # Errors
     /// The errors of sigprocmask(2), sigaction(2) and signalfd(2).
     pub fn take(signals: &[c_int]) -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set it is given.
+        // SAFETY: sigemptyset initialises the set.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         for &signal in signals {
             if is_ignored(signal)? {
@@ -66,10 +65,10 @@ impl Signals {
             0 => {}
             error => return Err(io::Error::from_raw_os_error(error)),
         }
-        // SAFETY: a set of zeros is a valid one, if the call should not have written it.
+        // SAFETY: `before` was zeroed, and zeros are a valid set, even if the call fails.
         let before = unsafe { before.assume_init() };
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: the set is initialised; a new descriptor is asked for.
+        // SAFETY: the set is initialised; the call opens a new descriptor.
         let fd = unsafe { libc::signalfd(-1, set.as_ptr(), flags) };
         check(fd)?;
         // SAFETY: a new descriptor that nobody else owns.
@@ -77,7 +76,7 @@ impl Signals {
         Ok(Self { file, before })
     }
 
-    /// The next signal that has come, if any.
+    /// The next pending signal, if any.
     ///
     /// # Errors
     /// The error of read(2).
@@ -102,13 +101,12 @@ fn is_ignored(signal: c_int) -> io::Result<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: no new action is set, and the old one is written to live memory.
     check(unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) })?;
-    // SAFETY: zeros are a valid one, if the call should not have written it.
+    // SAFETY: `action` was zeroed, and zeros are a valid value.
     let action = unsafe { action.assume_init() };
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
 impl Drop for Signals {
-    /// Discards signals that have come before.
     fn drop(&mut self) {
         while let Ok(Some(_)) = self.next() {}
         // SAFETY: `before` is the mask that the thread had.
@@ -124,7 +122,7 @@ impl AsFd for Signals {
     }
 }
 
-/// asm-generic/siginfo.h: sent by the kernel from somewhere.
+/// asm-generic/siginfo.h: sent by the kernel.
 const SI_KERNEL: c_int = 0x80;
 
 #[cfg(test)]
@@ -133,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_signal_comes_once_with_its_origin() {
-        // A thread of its own, whose mask dies with it.
+        // Uses a new thread, whose mask ends with it.
         let body = || {
             let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
             assert_eq!(signals.next().unwrap(), None);
@@ -146,7 +144,7 @@ mod tests {
             };
             assert_eq!(signals.next().unwrap(), Some(arrived));
             assert_eq!(signals.next().unwrap(), None);
-            // SAFETY: as above; it must not end the process when it is let through.
+            // SAFETY: as above; the signal must not end the process when it is unblocked.
             unsafe { libc::raise(libc::SIGUSR1) };
             drop(signals);
         };
@@ -156,7 +154,7 @@ mod tests {
     #[test]
     fn an_ignored_signal_is_not_taken() {
         let body = || {
-            // SAFETY: no handler is set; no other test has to do with this signal.
+            // SAFETY: no handler is set; no other test uses this signal.
             unsafe { libc::signal(libc::SIGWINCH, libc::SIG_IGN) };
             let signals = Signals::take(&[libc::SIGWINCH]).unwrap();
             // SAFETY: the signal is ignored.

@@ -1,4 +1,4 @@
-//! SIGHUP counted, for services that read their files anew.
+//! Counts SIGHUP, for services that reload their files.
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -9,27 +9,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// What one thread has noticed of the process's hangups.
+/// How many of the process's hangups a thread has noticed.
 #[derive(Debug)]
 pub struct Hangups {
     noticed: u64,
 }
 
 impl Hangups {
-    /// Makes SIGHUP count instead of ending the process. Waits that the signal interrupts go on
-    /// where the kernel can do so (`SA_RESTART`). Call it after
-    /// [`stop::on_signals`](super::stop::on_signals), for which SIGHUP is a request to stop.
+    /// Makes SIGHUP increment a counter instead of ending the process. If possible, the kernel
+    /// resumes waits that the signal interrupts (`SA_RESTART`). Call this after
+    /// [`stop::on_signals`](super::stop::on_signals), which makes SIGHUP a stop request.
     ///
     /// # Errors
     /// The error of sigaction(2).
     pub fn catch() -> io::Result<Self> {
-        // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no
-        // mask.
+        // SAFETY: a sigaction is plain data; zeros are valid: the default, no flags, no mask.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         let handler: extern "C" fn(c_int) = caught;
         action.sa_sigaction = handler as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the action is live, and its handler does only what is async-signal-safe.
+        // SAFETY: the action is live, and its handler is async-signal-safe.
         check(unsafe { libc::sigaction(libc::SIGHUP, &raw const action, null_mut()) })?;
         Ok(Self {
             noticed: COUNT.load(Ordering::Acquire),

@@ -1,4 +1,4 @@
-//! Pipes as lifelines: a process that ends, or closes its end, hangs up (pipe(7)).
+//! Pipes as lifelines: when a process ends or closes its end, the pipe hangs up (pipe(7)).
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -8,9 +8,9 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 /// The two ends of a pipe, which are closed on exec and do not block.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The end that learns of a hang-up.
+    /// The end at which a hang-up shows.
     pub read: OwnedFd,
-    /// The end that hangs up when the last descriptor of it is closed.
+    /// The other end. When its last descriptor is closed, the pipe hangs up.
     pub write: OwnedFd,
 }
 
@@ -18,7 +18,7 @@ impl Pipe {
     /// Makes a pipe.
     ///
     /// # Errors
-    /// `EMFILE` and the like, as pipe(2) says.
+    /// `EMFILE` and other errors of pipe(2).
     pub fn new() -> io::Result<Self> {
         let mut ends: [c_int; 2] = [-1; 2];
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -37,7 +37,7 @@ impl Pipe {
 /// Whether all descriptors of the other end are closed.
 ///
 /// # Errors
-/// What poll(2) says, but for `EINTR`.
+/// The error of poll(2), except `EINTR`.
 pub fn has_hung_up(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(super::state(fd)? & libc::POLLHUP != 0)
 }
@@ -72,7 +72,7 @@ mod tests {
         let pipe = Pipe::new().unwrap();
         let mut command = Command::new("sleep");
         let mut child = command.arg("1000").stdout(pipe.write).spawn().unwrap();
-        // The command has a descriptor of its own.
+        // The command itself still has a descriptor.
         command.stdout(Stdio::null());
         assert!(!has_hung_up(pipe.read.as_fd()).unwrap());
         child.kill().unwrap();

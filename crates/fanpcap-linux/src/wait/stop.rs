@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that shut down in order; and a wait that
-//! these signals end.
+//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that shut down cleanly; and a wait that these
+//! signals end.
 
 use crate::errno::check;
 use crate::wait::clock;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The last signal that came; 0: none.
+/// The last signal that was caught; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The time of the first stop request, by [`clock::process_ns`]; 0: none.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
@@ -21,8 +21,8 @@ static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
 
 /// Makes SIGINT, SIGTERM and SIGHUP set the returned flag instead of ending the process. System
-/// calls that they interrupt end with `EINTR` (no `SA_RESTART`). A signal that was ignored when the
-/// process started, as under nohup(1) and shells, stays ignored.
+/// calls that they interrupt fail with `EINTR` (no `SA_RESTART`). A signal that was ignored when
+/// the process started, as under nohup(1) and shells, stays ignored.
 ///
 /// # Errors
 /// The errors of eventfd(2) and sigaction(2).
@@ -48,9 +48,9 @@ pub fn signal() -> Option<u8> {
     number.filter(|&signal| signal > 0)
 }
 
-/// Whether a second signal has come: the command should give up what takes long. Signals within a
-/// fifth of a second count as one, because timeout(1) and terminals signal both the process and its
-/// group.
+/// Whether a second signal has come: the command should then skip all that takes long. Signals
+/// within a fifth of a second count as one, because timeout(1) and terminals signal both the
+/// process and its group.
 pub fn is_insisted() -> bool {
     INSISTED.load(Ordering::Acquire)
 }
@@ -66,7 +66,7 @@ pub fn request() {
     }
 }
 
-/// Waits for a stop request, at most for `limit`. Returns whether one has come. Only one thread may
+/// Waits for a stop request, at most for `limit`. Returns whether there is one. Only one thread may
 /// wait.
 ///
 /// # Errors
@@ -85,10 +85,9 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
 const SAME_NS: u64 = 200_000_000;
 
 fn catch(signal: c_int) -> io::Result<()> {
-    // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no
-    // mask.
+    // SAFETY: a sigaction is plain data; zeros are valid: the default, no flags, no mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: the old action is live and written by the call; no new one is given.
+    // SAFETY: the old action is live and written by the call; no new action is set.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) })?;
     if action.sa_sigaction == libc::SIG_IGN {
         return Ok(());
@@ -97,7 +96,7 @@ fn catch(signal: c_int) -> io::Result<()> {
     action = unsafe { mem::zeroed() };
     let handler: extern "C" fn(c_int) = caught;
     action.sa_sigaction = handler as libc::sighandler_t;
-    // SAFETY: the action is live, and its handler does only what is async-signal-safe.
+    // SAFETY: the action is live, and its handler is async-signal-safe.
     check(unsafe { libc::sigaction(signal, &raw const action, null_mut()) })
 }
 
@@ -114,7 +113,7 @@ extern "C" fn caught(signal: c_int) {
 mod tests {
     use super::*;
 
-    /// One test, because the flag is the process's.
+    /// A single test, because the flag belongs to the process.
     #[test]
     fn a_signal_sets_the_flag_and_ends_the_wait() {
         let flag = on_signals().unwrap();

@@ -14,7 +14,7 @@ const ODD: [u32; 8] = [
     0xffff_ffff,
 ];
 
-/// Bytes and numbers to write over parts of a file, each at a place.
+/// Bytes and numbers that overwrite parts of a file, each with its place.
 fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, Vec<u8>)>> {
     let byte = any::<u8>().prop_map(|byte| vec![byte]);
     let number = (prop::sample::select(ODD.to_vec()), any::<bool>());
@@ -29,13 +29,13 @@ fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, Vec<u8>)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The whole file beside it comes out, or the damaged one is named.
+    /// Either the undamaged file is merged whole, or the damaged file is named.
     #[test]
     fn a_damaged_file_is_merged_as_far_as_it_goes_or_named(kind in kind(), damage in damage()) {
         let packets: Packets = (1..9).map(|number| (number * 1000, vec![7; 30])).collect();
         let mut bytes = kind.write(&packets);
         for (place, new) in damage {
-            // Fields stand at multiples of four.
+            // Fields are at multiples of four.
             let place = place.index(bytes.len()) & !3;
             for (old, new) in bytes.iter_mut().skip(place).zip(new) {
                 *old = new;

@@ -20,7 +20,7 @@ fn what_is_no_file_is_written_and_stays() {
     assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo());
     assert_eq!(reader.join().unwrap().len(), 24 + 16 + 1);
 
-    // A device is a risk for who runs the tests: it is only looked at.
+    // Writing to a device would be risky on the machine that runs the tests, so only classify it.
     let null = Path::new("/dev/null");
     assert_eq!(Place::of(null).unwrap(), Place::Stream(null.to_owned()));
     let link = scratch.file("null");
@@ -39,7 +39,7 @@ fn a_link_stays_and_what_it_names_is_replaced_with_its_rights() {
     );
     fs::write(&source, PCAP.write(&vec![(7000, vec![7])])).unwrap();
     symlink("far/all.pcap", &link).unwrap();
-    // It leads to nothing yet.
+    // The link leads to nothing yet.
     ensure_writable(&link).unwrap();
     merge(std::slice::from_ref(&source), &link).unwrap();
     assert_eq!(read_pcap(&far).1.len(), 1);

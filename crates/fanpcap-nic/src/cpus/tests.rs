@@ -1,4 +1,4 @@
-//! Picked CPUs on made-up machines, and the reception of a real bridge.
+//! The choice of CPUs on made-up machines, and the reception of a real bridge.
 
 use super::*;
 use fanpcap_testkit::{Veth, netns, veth};

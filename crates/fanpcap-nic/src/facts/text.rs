@@ -1,4 +1,4 @@
-//! Facts as text, one to a line: how machines are recorded for tests and reports.
+//! Facts as text, one a line: the form in which tests and reports record machines.
 
 use super::Facts;
 use crate::channels::{self, Channels};
@@ -9,7 +9,7 @@ use fanpcap_linux::ethtool::Rings;
 use fanpcap_linux::process::cpu;
 use std::fmt::Write as _;
 
-/// A line that is no fact.
+/// A line that states no fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoFact {
     /// Its number, from 1 on.

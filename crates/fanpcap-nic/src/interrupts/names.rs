@@ -1,16 +1,16 @@
-//! Which interrupts of `/proc/interrupts` are a device's, and which channel each of them serves, by
-//! the names that drivers give them.
+//! Finds a device's interrupts in `/proc/interrupts` and the channel that each serves, by the names
+//! that drivers give them.
 
 use super::{Interrupt, Serves};
 
-/// What is known of a device's interrupts beside their names.
+/// What is known of a device's interrupts besides their names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The device's name.
     pub device: &'a str,
     /// The name of the device on its bus, such as `virtio3`.
     pub bus: Option<&'a str>,
-    /// The numbers of the device's interrupts (`msi_irqs` in sysfs); empty where sysfs has none.
+    /// The numbers of the device's interrupts (`msi_irqs` in sysfs); empty if sysfs has none.
     pub numbers: &'a [u32],
 }
 
@@ -21,7 +21,7 @@ pub fn find(table: &str, known: Known<'_>) -> Vec<Interrupt> {
         .filter_map(|line| interrupt(line, known))
         .collect();
     found.sort_unstable_by_key(|interrupt| interrupt.number);
-    // A driver with one interrupt gives it the device's name alone.
+    // A driver with only one interrupt names it after the device.
     if let [only] = found.as_mut_slice() {
         if only.serves == Serves::Other {
             only.serves = Serves::Both(0);
@@ -30,11 +30,11 @@ pub fn find(table: &str, known: Known<'_>) -> Vec<Interrupt> {
     found
 }
 
-/// A line is: number, a count for each CPU, the controller, names.
+/// A line has a number, a count for each CPU, the controller, and names.
 fn interrupt(line: &str, known: Known<'_>) -> Option<Interrupt> {
     let (number, rest) = line.split_once(':')?;
     let number: u32 = number.trim().parse().ok()?;
-    // The last word is a name. Those before it are names if they end with a comma.
+    // The last word is a name. A word before it is a name if it ends with a comma.
     let mut names = rest.split_whitespace().rev();
     let mut name = names.next()?;
     let is_own = |name: &str| match known.numbers {
@@ -51,7 +51,8 @@ fn interrupt(line: &str, known: Known<'_>) -> Option<Interrupt> {
     })
 }
 
-/// Whether a name has `part` between separators: `i40e-eth1-TxRx-3` is of `eth1`, not of `eth`.
+/// Whether a name contains `part` between separators: `i40e-eth1-TxRx-3` belongs to `eth1`, not
+/// `eth`.
 fn is_of(name: &str, part: &str) -> bool {
     let is_inside = |sign: Option<char>| sign.is_some_and(|sign| sign.is_ascii_alphanumeric());
     name.match_indices(part).any(|(at, _)| {
@@ -87,7 +88,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     } else if ends(&["tx", "output", "txq"]) {
         Serves::Tx(channel)
     } else if label.ends_with(['-', '.', ':', ' ']) && !ends(&OTHERS) {
-        // eth0-3: the device's name, or its former one.
+        // eth0-3: the device's present or former name.
         Serves::Both(channel)
     } else {
         Serves::Other
@@ -177,7 +178,7 @@ NMI:          0          0   Non-maskable interrupts
         let of_eth1 = [(40, Serves::Other), both(41, 0), both(42, 1)];
         assert_eq!(numbers(by_name("eth1")), of_eth1);
         assert_eq!(numbers(by_name("eth10")), [both(43, 0)]);
-        // One interrupt for all.
+        // One interrupt for all queues.
         assert_eq!(numbers(by_name("eth2")), [both(44, 0)]);
         assert_eq!(numbers(by_name("eth3")), [both(45, 0)]);
         assert!(numbers(by_name("eth")).is_empty() && numbers(by_name("")).is_empty());

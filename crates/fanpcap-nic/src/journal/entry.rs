@@ -1,4 +1,4 @@
-//! The text of a journal: whose device it is, and each change with its old and its new value.
+//! The text of a journal: its device, and each change with the old and the new value.
 
 use crate::knob::Knob;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 pub struct Content {
     /// The device.
     pub about: About,
-    /// The changes, the first one first.
+    /// The changes, oldest first.
     pub changes: Vec<Change>,
 }
 
-/// What tells a device from another one that has its interface index later.
+/// Identifies a device, because another device may get its interface index later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// The device's name.
@@ -32,35 +32,35 @@ pub struct Change {
     pub old: String,
     /// The value that was set.
     pub new: String,
-    /// Who wants it to stay. It is undone when they are gone.
+    /// The owners that want the change to stay. It is undone when all are gone.
     pub owners: Vec<Owner>,
-    /// Whether it stays without owners, until the user asks for the old value.
+    /// Whether the change stays without owners, until the user asks for the old value.
     pub stays: bool,
-    /// Values of other settings that the driver may drop with this change. They come back with the
-    /// old value.
+    /// Values of other settings that the driver may drop with this change. They are put back
+    /// together with the old value.
     pub lost: Vec<(Knob, String)>,
 }
 
-/// Who wants a change to stay.
+/// A process that wants a change to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The number of its lock.
+    /// The number of the owner's lock.
     pub number: u32,
-    /// Its process, for messages.
+    /// The owner's process, for messages.
     pub pid: u32,
 }
 
 /// The first line. Journals of other versions are not read.
 const HEAD: &str = "fanpcap journal 1";
 
-/// Limits of a journal that is read.
+/// Limits on a journal that is read.
 const CHANGES_MAX: usize = 4096;
 const OWNERS_MAX: usize = 1024;
 
 impl Content {
-    /// Reads a journal's text; none if it is malformed.
+    /// Reads a journal's text; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
-        // The last line is complete, or a write has been cut off.
+        // A last line without a newline means that a write was cut off.
         let mut lines = text.strip_suffix('\n')?.split('\n');
         if lines.next()? != HEAD {
             return None;
@@ -143,7 +143,7 @@ impl Content {
 }
 
 impl About {
-    /// Whether both are the same device: of one driver, with the same name or address.
+    /// Whether both are the same device: the same driver, and the same name or address.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         let is_same = |one: &str, other: &str| word(one) == word(other);
         is_same(&self.driver, &other.driver)
@@ -166,10 +166,10 @@ impl Change {
     }
 }
 
-/// Stands for an empty value.
+/// Represents an empty value.
 const EMPTY: &str = "-";
 
-/// A value as one word. No value has spaces or control characters, apart from names of devices.
+/// A value as one word. Only device names can contain spaces or control characters.
 fn word(text: &str) -> String {
     match text {
         "" => EMPTY.to_owned(),

@@ -1,11 +1,11 @@
-//! Where a device's journal lies, the lock for changing it, and the locks of those who want changes
-//! to stay.
+//! The directory of a device's journal, the lock for changing it, and the locks of the owners of
+//! changes.
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
-//! `/run` (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of
-//! the lock file is the lock for changes. Each owner holds the lock of another byte for as long as
-//! it lives, in whichever PID namespace. The directory `irqbalance` beside those of network
-//! namespaces has the lock for changing the list of irqbalance(1), which all devices share.
+//! `/run` (below `/dev/shm` if `/run` is not in memory), which only root can enter. Byte 0 of the
+//! lock file is the lock for changes. Each living owner holds the lock of another byte, whatever
+//! its PID namespace. Beside the directories of network namespaces, the directory `irqbalance` has
+//! the lock for changing the list of irqbalance(1), which all devices share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -23,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 use std::{fmt, process};
 
-/// Why a journal can't be read or written. Nothing is changed then.
+/// Why a journal can't be read or written. Then no setting is changed.
 #[derive(Debug)]
 pub enum JournalError {
     /// Its directory or its files can't be used.
@@ -34,19 +34,19 @@ pub enum JournalError {
     Malformed(PathBuf),
 }
 
-/// Where a device's journal lies.
+/// The place of a device's journal.
 #[derive(Debug)]
 pub struct Place {
     directory: Directory,
     path: PathBuf,
-    /// Whether the directory is removed when nothing is in it.
+    /// Whether the directory is removed once it is empty.
     is_own: bool,
     ifindex: u32,
     pub(super) about: About,
 }
 
-/// An owner's hold on its changes. It ends with its process, however that dies: the next process
-/// that opens the journal can put the changes back.
+/// An owner's hold on its changes. It ends when the process ends, however that happens. The next
+/// process that opens the journal can then undo the changes.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
@@ -60,25 +60,26 @@ pub(super) struct Guard(File);
 /// The directory of the journals of all network namespaces.
 const TUNE: &str = "tune";
 
-/// The directory of the lock for irqbalance's list. Namespaces' directories have numbers as names.
+/// The directory of the lock for irqbalance's list. Directories of namespaces have numbers as
+/// names.
 const IRQBALANCE: &str = "irqbalance";
 
-/// The byte of the lock for changes.
+/// The byte that is the lock for changes.
 const TURN: u32 = 0;
 
-/// No device has more owners.
+/// Limit on the owners of a device.
 const OWNERS_MAX: u32 = 65_536;
 
-/// How often and after how many milliseconds to look for the lock: a driver may need seconds to set
-/// up its queues.
+/// Attempts to get the lock, and milliseconds between them. A driver may need seconds to set up its
+/// queues.
 const PATIENCE: u32 = 1000;
 const LOOK_MS: u64 = 10;
 
-/// No journal is longer.
+/// Limit on the length of a journal.
 const BYTES_MAX: u64 = 8 << 20;
 
 impl Place {
-    /// Where the journal of this device lies. Makes the directories if needed.
+    /// The place of this device's journal. Creates the directories if needed.
     ///
     /// # Errors
     /// [`JournalError::System`].
@@ -88,8 +89,8 @@ impl Place {
         Ok(Self::own(found, device))
     }
 
-    /// Where an earlier build has left a journal of this device, if it has. Root of a container
-    /// that shares `/run/fanpcap` may have written it.
+    /// The place of the journal that an earlier build left for this device, if there is one. Root
+    /// of a container that shares `/run/fanpcap` may have written it.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
@@ -142,7 +143,7 @@ impl Place {
         Err(JournalError::Busy)
     }
 
-    /// Runs `change` with the right to change. Leaves nothing in the directory.
+    /// Runs `change` with the right to change. Then removes what the lock left in the directory.
     pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, JournalError> {
         let guard = self.take()?;
         let changed = change();
@@ -154,20 +155,21 @@ impl Place {
         format!("{}.lock", self.ifindex)
     }
 
-    /// Whether the lock file is still the one of that name, and not removed by `tidy`.
+    /// Whether the lock file still has its name: `tidy` may have removed it.
     fn is_there(&self, file: &File) -> bool {
         let named = self.directory.about(OsStr::new(&self.lock_name()));
         let both = named.and_then(|named| Ok((named.ino(), file.metadata()?.ino())));
         both.is_ok_and(|(named, own)| named == own)
     }
 
-    /// Removes the lock file, and the directory with the last one, unless an owner has a lock.
+    /// Removes the lock file unless an owner holds a lock in it, and then the directory if it is
+    /// empty.
     pub(super) fn tidy(&self, guard: &Guard) {
         if !lock::is_any_taken(&guard.0, TURN + 1).unwrap_or(true) {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
         }
         if self.is_own {
-            // Fails while there are other files in it.
+            // Fails while the directory has other files.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -183,7 +185,7 @@ impl Place {
         format!("{}.journal", self.ifindex)
     }
 
-    /// The journal, or an empty one.
+    /// The journal, or an empty one if there is no file.
     pub(super) fn read(&self) -> Result<Content, JournalError> {
         let name = self.name();
         let file = match self.directory.file(OsStr::new(&name), Access::Read) {
@@ -202,8 +204,8 @@ impl Place {
         content.ok_or_else(|| JournalError::Malformed(self.path()))
     }
 
-    /// Writes the journal, so that a crash leaves the former one or this one. An empty journal is
-    /// removed.
+    /// Writes the journal. A crash leaves the former or the new one, never a part. Removes an empty
+    /// journal.
     pub(super) fn write(&self, content: &Content) -> Result<(), JournalError> {
         let (name, new) = (self.name(), format!("{}.new", self.ifindex));
         let (name, new) = (OsStr::new(&name), OsStr::new(&new));
@@ -219,10 +221,10 @@ impl Place {
 
     fn replace(&self, name: &OsStr, new: &OsStr, text: &str) -> io::Result<()> {
         if shared::file_size_limit()? < text.len() as u64 {
-            // An attempt would kill the process (`SIGXFSZ`).
+            // Writing would kill the process (`SIGXFSZ`).
             return Err(io::Error::from_raw_os_error(EFBIG));
         }
-        // A crash may have left one.
+        // A crash may have left this file.
         let _ = self.directory.remove_file(new);
         let mut file = self.directory.create(new, 0o600)?;
         file.write_all(text.as_bytes())?;
@@ -231,7 +233,7 @@ impl Place {
         self.directory.rename(new, name)
     }
 
-    /// The hold of a new owner, whose number no change has.
+    /// The hold of a new owner, with a number that no change in the journal has.
     pub(super) fn hold(&self, content: &Content) -> Result<Hold, JournalError> {
         let file = self.locks()?;
         let mut owners = content.changes.iter().flat_map(|change| &change.owners);
@@ -247,7 +249,7 @@ impl Place {
     }
 }
 
-/// The interface indices of which the calling thread's network namespace has journals.
+/// The interface indices of the journals in the calling thread's network namespace.
 ///
 /// # Errors
 /// [`JournalError::System`].
@@ -257,7 +259,7 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
     if numbers.is_empty() {
-        // Fails while there are files in it.
+        // Fails while the directory has files.
         let _ = fs::remove_dir(&found.1);
     }
     numbers.sort_unstable();
@@ -265,7 +267,7 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
 }
 
 /// The changes in the journals of the other devices of the calling thread's network namespace.
-/// Makes no directories.
+/// Creates no directories.
 ///
 /// # Errors
 /// [`JournalError::System`].
@@ -281,7 +283,7 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
     }
     for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
         let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
-        // A journal is replaced as a whole, so that no lock is needed to read it.
+        // A journal is replaced as a whole, so reading it needs no lock.
         let content = Place::below(found, ifindex, About::default()).read();
         let is_there = |name: &str| link::get(ifindex).is_ok_and(|link| link.name == name);
         let content = content.ok().filter(|it| is_there(&it.about.name));
@@ -293,7 +295,7 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
 /// Runs `change` while no other process changes the list of irqbalance(1).
 ///
 /// # Errors
-/// [`JournalError`]: `change` has not run.
+/// [`JournalError`]: `change` was not run.
 pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, JournalError> {
     let found = root::state_directory(TUNE, IRQBALANCE).map_err(JournalError::System)?;
     Place::below(found, 0, About::default()).alone(change)
@@ -302,7 +304,7 @@ pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, Jour
 /// Removes the journal of a device that is gone.
 ///
 /// # Errors
-/// [`JournalError::System`].
+/// [`JournalError`].
 pub fn forget(ifindex: u32) -> Result<(), JournalError> {
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
     let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
@@ -314,7 +316,7 @@ pub fn forget(ifindex: u32) -> Result<(), JournalError> {
 }
 
 impl Guard {
-    /// Whether an owner lives. One that can't be asked counts as alive.
+    /// Whether an owner lives; true if that can't be found out.
     pub(super) fn lives(&self, owner: Owner) -> bool {
         lock::is_byte_taken(&self.0, owner.number).unwrap_or(true)
     }
@@ -322,13 +324,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has a copy of the descriptor, which would keep it.
+        // Otherwise a child forked meanwhile would keep the lock by its copy of the descriptor.
         let _ = lock::release_byte(&self.0, TURN);
     }
 }
 
 impl Hold {
-    /// Whether the calling process is the owner, and not a child that has been forked from it.
+    /// Whether the calling process is the owner, not a forked child of the owner.
     pub fn is_own(&self) -> bool {
         self.owner.pid == process::id()
     }

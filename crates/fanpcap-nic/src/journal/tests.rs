@@ -12,7 +12,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
 thread_local! {
-    /// Steps until the process dies; none for ever.
+    /// Steps until the process dies; `None` if it never dies.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -30,7 +30,7 @@ struct Died;
 
 const RINGS: Knob = Knob::Setting(Setting::Rings);
 
-/// Runs `work` until the step of this number. Returns none if it died there.
+/// Runs `work` until step `number`. Returns `None` if it died there.
 fn until<T>(number: u32, work: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(Some(number));
     let done = panic::catch_unwind(AssertUnwindSafe(work));
@@ -136,7 +136,7 @@ impl Scene {
         Journal::at(Place::below(self.directory(), 4, about)).unwrap()
     }
 
-    /// A new owner's wish for so many channels. The journal is closed again.
+    /// A new owner's wish for this number of channels. Closes the journal again.
     fn wish(&self, value: &str) -> Result<Hold, SetError> {
         let mut journal = self.open();
         let hold = journal.hold().map_err(SetError::Journal)?;
@@ -183,7 +183,7 @@ fn equal_settings_touch_nothing_and_members_that_disagree_get_an_error() {
     scene.fake.refuses.borrow_mut().push(Knob::Channels);
     let first = scene.wish("combined=8").unwrap();
     scene.fake.refuses.borrow_mut().clear();
-    // The first one's value is the device's own, and it wants it to stay.
+    // The first owner's value is the device's own value, and the owner wants it to stay.
     let error = scene.wish("combined=4").unwrap_err();
     let own = std::process::id();
     let expected = format!("process {own} has set combined=8 and still wants it");
@@ -235,7 +235,7 @@ fn what_a_call_sets_stays_until_the_user_restores() {
     assert!(set(&mut journal, "combined=4") && set(&mut journal, "combined=2"));
     assert!(journal.recover(&scene.fake).is_empty());
     drop(journal);
-    // An owner on top of it gives back what the call has set.
+    // A later owner that ends restores the value that the call has set.
     let hold = scene.wish("combined=6").unwrap();
     scene.release(hold);
     assert_eq!(scene.channels(), "combined=2");
@@ -303,12 +303,12 @@ fn what_a_driver_rounds_is_an_error_and_as_before_if_it_can_be() {
     let mut journal = scene.open();
     let rounded = set(&mut journal).unwrap_err();
     assert_eq!(rounded.to_string(), "its driver made rx=512,tx=512 of it");
-    // This driver rounds the old value too: the journal keeps it.
+    // This driver also rounds the old value, so the journal keeps the change.
     assert_eq!(journal.changes().len(), 1);
     drop(journal);
     scene.fake.rounds_rings = false;
     let undone = scene.open().restore(&scene.fake);
-    // What the driver made of the new value counts as somebody else's.
+    // The value that the driver made of the new value counts as foreign.
     assert!(matches!(
         undone[..],
         [Undone {
@@ -407,7 +407,7 @@ fn what_an_owner_changes_again_and_again_is_one_change() {
         let done = journal.set(&scene.fake, wish, &RINGS, value);
         assert!(done.unwrap(), "{value}");
     };
-    // A change that stays is not the owner's.
+    // A change that stays does not belong to the owner.
     set(&mut journal, Wish::Stays, "rx=64,tx=256");
     let hold = journal.hold().unwrap();
     for rx in ["rx=128,tx=256", "rx=512,tx=256", "rx=1024,tx=256"] {
@@ -443,7 +443,7 @@ fn a_foreign_value_between_two_changes_of_an_owner_comes_back() {
     assert!(scene.fake.has(&RINGS, "rx=64,tx=64") && !scene.has_journal());
 }
 
-/// Changes of three settings by one owner, which ends. The last one changes again.
+/// Changes of three settings by one owner, which then ends. The last setting is changed twice.
 fn live(scene: &Scene) {
     let mut journal = scene.open();
     let hold = journal.hold().unwrap();
@@ -466,7 +466,7 @@ fn after_a_crash_at_any_step_the_next_one_restores_everything() {
     loop {
         let scene = Scene::new();
         let has_ended = until(steps, || live(&scene)).is_some();
-        // The next one may die too.
+        // The next process may die too.
         for again in 0.. {
             if until(again, || scene.open().recover(&scene.fake)).is_some() {
                 break;

@@ -1,4 +1,4 @@
-//! Which CPUs receive, and which are left to applications.
+//! Decides which CPUs receive, and which are left to applications.
 
 use super::{Refusal, Wishes};
 use crate::facts::Facts;
@@ -8,13 +8,13 @@ use fanpcap_linux::process::cpu;
 
 /// The CPUs of the device's node.
 pub(super) struct Cores {
-    /// CPUs that may receive, the best first: one hardware thread of each core.
+    /// CPUs that may receive, best first: one hardware thread of each core.
     receivers: Vec<Cpu>,
-    /// CPUs for applications, the best first.
+    /// CPUs for applications, best first.
     others: Vec<Cpu>,
     /// CPUs that receive for other devices.
     taken: Vec<Cpu>,
-    /// How many cores there are for the queues and applications of this device.
+    /// The number of cores for the queues and applications of this device.
     cores: usize,
 }
 
@@ -51,7 +51,7 @@ impl Cores {
         let cores = free + threads(&isolated).0.len();
         let mut others = isolated;
         if let [only] = firsts.as_slice() {
-            // Two hardware threads of one core: one receives.
+            // There is only one core, with two hardware threads: one of them receives.
             if let Some(sibling) = siblings.first().filter(|_| others.is_empty()) {
                 let (receiver, other) = match taken.contains(sibling) && !taken.contains(only) {
                     false => (*sibling, *only),
@@ -65,7 +65,8 @@ impl Cores {
                 });
             }
         }
-        // CPU 0 has work of the kernel's own, so it receives last and is the last choice.
+        // The kernel itself uses CPU 0, so CPU 0 is the last choice for receiving and for
+        // applications.
         firsts.sort_by_key(|it| (it.number == 0, it.number));
         others.extend(firsts.iter().chain(&siblings));
         if firsts.iter().any(is_free) {
@@ -79,8 +80,8 @@ impl Cores {
         })
     }
 
-    /// How many queues should receive: as few as keep up, on half of the cores at most. Threads
-    /// that poll short queues have both of two.
+    /// The number of queues that should receive: as few as keep up, on at most half of the cores.
+    /// If threads poll short queues on a machine with two cores, they get both.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,
@@ -105,8 +106,8 @@ impl Cores {
                      captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
-            // All queues share half of the cores, and both of two: a thread that polls takes 30
-            // times what a reader takes, and each on a CPU of its own captured the most.
+            // All queues share half of the cores, or both of two cores. A polling thread needs 30
+            // times the CPU time of a reader, and captured the most with a CPU of its own.
             let half = if self.cores == 2 { 2 } else { half };
             self.receivers.truncate(half);
             return Ok(queues);
@@ -140,12 +141,11 @@ impl Cores {
             .collect()
     }
 
-    /// CPUs that do not receive. Where all do, the one that receives last.
+    /// The CPUs that do not receive. If all CPUs receive, the one that receives last.
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
-        // CPUs that receive for other devices, and siblings of receiving CPUs, come last in any
-        // case.
+        // CPUs that receive for other devices, and siblings of receiving CPUs, always come last.
         let is_beside = |it: &Cpu| {
             let busy = self.receivers.iter().take(queues as usize);
             busy.chain(&self.taken).any(|other| other.core == it.core)
@@ -167,7 +167,7 @@ impl Cores {
     }
 }
 
-/// The CPUs of a node. All, if none of them may be used.
+/// The CPUs of a node, or all CPUs if none of the node's may be used.
 fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec<Cpu> {
     let local = allowed
         .iter()
@@ -185,7 +185,7 @@ fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec
     }
 }
 
-/// Whether threads will poll short queues that can't be made longer: those of a veth device
+/// Whether threads will poll short queues that can't be lengthened: those of a veth device
 /// (`VETH_RING_SIZE`).
 fn is_short(facts: &Facts, wishes: Wishes) -> bool {
     let threaded = facts.value(Knob::Threaded);
@@ -193,7 +193,7 @@ fn is_short(facts: &Facts, wishes: Wishes) -> bool {
     facts.driver == "veth" && is_threaded
 }
 
-/// Why CPUs that receive for other devices are not taken.
+/// A note that explains why CPUs that receive for other devices are avoided.
 fn told(taken: &[Cpu]) -> Option<String> {
     let numbers: Vec<usize> = taken.iter().map(|it| it.number).collect();
     (!numbers.is_empty()).then(|| {
@@ -209,7 +209,7 @@ fn pick(cpus: &[Cpu], is_so: impl Fn(&Cpu) -> bool) -> Vec<Cpu> {
     cpus.iter().filter(|it| is_so(it)).copied().collect()
 }
 
-/// One hardware thread of each core, and the others.
+/// One hardware thread of each core, and the remaining hardware threads.
 fn threads(cpus: &[Cpu]) -> (Vec<Cpu>, Vec<Cpu>) {
     let is_first = |at: usize| cpus[..at].iter().all(|it| it.core != cpus[at].core);
     let all = (0..cpus.len()).partition::<Vec<usize>, _>(|&at| is_first(at));

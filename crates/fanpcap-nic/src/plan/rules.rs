@@ -1,4 +1,4 @@
-//! The rules: what to change on a device that captures, in the order in which it can be changed.
+//! The rules: what to change on a device that captures, in an order in which the changes work.
 
 use super::{Plan, Step, Target, Wishes};
 use crate::facts::Facts;
@@ -32,7 +32,7 @@ struct Rules<'a> {
     plan: &'a mut Plan,
 }
 
-/// Features that a capture goes without, and what they do to it.
+/// Features to switch off for a capture, and what each does to the capture.
 const OFFLOADS: [(&str, &str); 6] = [
     (
         "rx-lro",
@@ -62,14 +62,14 @@ const OFFLOADS: [(&str, &str); 6] = [
 
 const GRO: &str = "rx-gro";
 
-/// Drivers that can make their hash symmetric, from which kernel on, and by what.
+/// Drivers whose hash can be made symmetric, the first kernel that supports it, and the transform.
 const SYMMETRIC_HASH: [(&str, (u32, u32), &str); 3] = [
     ("ice", (6, 8), "symmetric-xor"),
     ("iavf", (6, 14), "symmetric-xor"),
     ("mlx5_core", (6, 16), "symmetric-or-xor"),
 ];
 
-/// Longer rings cost more cache misses than they save packets.
+/// Longer rings cost more in cache misses than they save in packets.
 const RING_MOST: u32 = 4096;
 
 impl Rules<'_> {
@@ -77,7 +77,7 @@ impl Rules<'_> {
         self.plan.notes.push(text);
     }
 
-    /// Adds a step, unless the device has the value.
+    /// Adds a step, unless the device has the value already.
     fn set(&mut self, knob: impl Into<Knob>, value: &str, reason: &str) {
         let knob = knob.into();
         let now = self.facts.values.get(&knob);
@@ -95,7 +95,7 @@ impl Rules<'_> {
         self.wishes.monitor || !self.facts.has_address
     }
 
-    /// Whether threads will poll the queues: where they are asked for, and where nothing else can
+    /// Whether threads will poll the queues: on request, if they do already, or if nothing else can
     /// be placed.
     fn has_threads(&self) -> bool {
         let has_napi = self.facts.napis.is_some_and(|napis| napis > 0);
@@ -134,8 +134,8 @@ impl Rules<'_> {
         }
     }
 
-    /// A veth device has NAPI instances, and so threads, while GRO is on or an XDP program is
-    /// attached.
+    /// A veth device has NAPI instances, and therefore threads, only while GRO is on or an XDP
+    /// program is attached.
     fn gro_for_threads(&mut self, gro: Knob) {
         let is_on = self.facts.value(gro.clone()) == Some("on");
         if !is_on && self.facts.napis.is_some_and(|napis| napis > 0) {
@@ -154,7 +154,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Both directions of a flow on one queue.
+    /// Puts both directions of a flow on the same queue.
     fn hash(&mut self) {
         let facts = self.facts;
         if self.queues < 2 {
@@ -198,8 +198,8 @@ impl Rules<'_> {
             return self.table();
         };
         let now = self.facts.rx_queues();
-        // Entries of queues that go keep a driver from letting them go, or lose packets afterwards:
-        // not every driver changes its table with its channels.
+        // Not every driver changes its table with its channels. While entries name a queue, a
+        // driver may refuse to remove that queue, or packets may be lost afterwards.
         if self.queues < now {
             self.table();
         }
@@ -221,7 +221,7 @@ impl Rules<'_> {
         }
     }
 
-    /// All queues in equal parts.
+    /// Gives all queues equal parts of the table.
     fn table(&mut self) {
         let Some(table) = self.facts.value(Setting::Table) else {
             return;
@@ -234,7 +234,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Rings grow only while the device drops.
+    /// Doubles the rings, but only if the device dropped packets.
     fn rings(&mut self) {
         let Some(rings) = self.facts.rings.filter(|_| self.facts.missed > 0) else {
             return;
@@ -250,7 +250,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Each queue on its CPU: by threads, by interrupts, or by packet steering.
+    /// Pins each queue to its CPU, by threads, interrupts or packet steering.
     fn place(&mut self) {
         let receive = self.plan.receive.clone();
         let queues = (0..).zip(receive);
@@ -280,7 +280,8 @@ impl Rules<'_> {
         self.unsteer();
     }
 
-    /// If interrupts are placed from step `at` on, irqbalance must leave them alone from then on.
+    /// If the plan has interrupt steps from step `at` on, irqbalance must leave the interrupts
+    /// alone first.
     fn leave_alone(&mut self, at: usize) {
         if let Some(now) = self.facts.value(Setting::Irqbalance) {
             if self.plan.steps.len() > at {
@@ -311,7 +312,7 @@ impl Rules<'_> {
         });
     }
 
-    /// Without interrupts, receive packet steering says where a queue's packets go.
+    /// A device without interrupts uses receive packet steering (RPS) to move a queue to its CPU.
     fn steer(&mut self) {
         for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
             if self.facts.value(Setting::Rps(queue)).is_some() {
@@ -321,7 +322,7 @@ impl Rules<'_> {
         }
     }
 
-    /// With interrupts placed, packet steering would move packets on.
+    /// Switches RPS off where interrupts are placed: RPS would move the packets to other CPUs.
     fn unsteer(&mut self) {
         for queue in 0..self.queues {
             if self
@@ -335,7 +336,7 @@ impl Rules<'_> {
         }
     }
 
-    /// What the host sends leaves by the queue of its CPU.
+    /// Sends the host's packets through the queue of the sending CPU.
     fn xps(&mut self) {
         if !self.facts.has_address {
             return;

@@ -1,4 +1,4 @@
-//! Plans for recorded machines, and for machines made from drivers' sources: `tests/machines`.
+//! Plans for recorded machines, and for machines derived from drivers' sources: `tests/machines`.
 
 use super::{Plan, Refusal, Step, Target, Wishes, plan};
 use crate::facts::Facts;
@@ -37,7 +37,7 @@ fn of(name: &str, wishes: Wishes) -> Plan {
     plan(&facts(name), wishes).unwrap()
 }
 
-/// Forced: the recorded machine's only device carries its default route.
+/// With --force: the recorded machine's only device carries its default route.
 const FORCED: Wishes = Wishes {
     queues: None,
     threads: false,
@@ -72,7 +72,7 @@ fn a_machine_after_its_plan_has_nothing_to_change() {
             Target::Knob(Knob::Channels) => {
                 let now = facts.channels.unwrap();
                 facts.channels = Some(crate::channels::Channels { combined: 2, ..now });
-                // What the driver does then.
+                // The driver then sets its default table.
                 let table = settings::table_text(&settings::equal(128, 2));
                 facts.values.insert(Setting::Table.into(), table);
             }
@@ -125,7 +125,7 @@ fn so_many_queues_as_asked_for() {
     }
 }
 
-/// Two links on one CPU capture less than on two: row `placement-links` of the bench.
+/// Two links on one CPU capture less than on two CPUs: row `placement-links` of the bench.
 #[test]
 fn cpus_that_receive_for_other_devices_are_left_to_them() {
     let plan = |name: &str, taken: &[usize]| {
@@ -140,17 +140,17 @@ fn cpus_that_receive_for_other_devices_are_left_to_them() {
     );
     let told = |it: &String| it.contains("CPUs 8-11 receive for other devices");
     assert!(second.notes.iter().any(told), "{:?}", second.notes);
-    // CPUs of another node are not in question.
+    // CPUs of another node are not considered.
     assert_eq!(plan("ixgbe", &[0]), of("ixgbe", FORCED));
-    // Two CPUs, and two hardware threads of one core: each receives for one device.
+    // With two CPUs, or two hardware threads of one core, each CPU receives for one device.
     for name in ["veth", "threads"] {
         let second = plan(name, &[1]);
         assert_eq!((second.receive, second.applications), (vec![0], vec![1]));
     }
-    // Where all are taken, the plan is that of the first device.
+    // If all CPUs are taken, the plan is the first device's.
     let third = plan("veth", &[0, 1]);
     assert_eq!((third.receive, third.applications), (vec![1], vec![0]));
-    // The sibling of a busy CPU is no better: 12 to 15 are those of 8 to 11.
+    // The sibling of a busy CPU is no better: CPUs 12 to 15 are siblings of 8 to 11.
     let mut facts = facts("ixgbe");
     for cpu in facts.cpus.iter_mut().filter(|it| it.number >= 12) {
         cpu.core = cpu.number - 4;
@@ -172,7 +172,7 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    // All queues of a veth stay, as they are short, and both CPUs poll.
+    // All queues of a veth stay, because they are short, and both CPUs poll.
     for queue in ["napi.0: ? -> 1", "napi.1: ? -> 0", "napi.3: ? -> 0"] {
         assert!(
             text.contains(queue) && !text.contains("channels: "),
@@ -189,7 +189,7 @@ fn threads_poll_where_they_are_asked_for() {
         text.contains("-> rx=2") && !text.contains("queues stay"),
         "{text}"
     );
-    // An XDP program gives it NAPI instances as well.
+    // An XDP program also gives the device NAPI instances.
     let mut with_xdp = facts("veth");
     with_xdp.napis = Some(4);
     let text = plan(&with_xdp, threads).unwrap().text();
@@ -228,12 +228,12 @@ fn short_queues_share_half_of_the_cores() {
     let eight = plan(&facts, threads).unwrap();
     assert_eq!(eight.receive, [1, 2, 3, 4, 1, 2, 3, 4]);
     assert_eq!(eight.applications, [5, 6, 7, 0]);
-    // Half of the cores that are left by other devices.
+    // Half of the cores that other devices leave.
     facts.taken = vec![4, 5, 6, 7];
     let second = plan(&facts, threads).unwrap();
     assert_eq!(second.receive, [1, 2, 1, 2, 1, 2, 1, 2]);
     assert_eq!(second.applications, [3, 0]);
-    // Two devices share both of two CPUs.
+    // Two devices share both CPUs.
     facts.cpus.truncate(2);
     for taken in [vec![], vec![0, 1]] {
         facts.taken = taken;

@@ -1,4 +1,4 @@
-//! What the kernel hands over while the reader decides what comes next.
+//! Packets that the kernel hands over while the reader decides which packet comes next.
 
 #[allow(
     unsafe_code,
@@ -34,11 +34,11 @@ fn packet(microseconds: u32) -> kernel::Packet {
 }
 
 thread_local! {
-    /// The ring to which the kernel hands over a packet before the reader gets the time.
+    /// The ring into which the kernel puts a packet before the reader reads the clock.
     static LATE: RefCell<Option<Memory>> = const { RefCell::new(None) };
 }
 
-/// 7.5 seconds. The thread has lost its CPU before.
+/// Returns 7.5 seconds. Stands for a thread that lost its CPU just before.
 fn clock() -> Duration {
     if let Some(memory) = LATE.take() {
         memory.put_numbered_block(0, 1, &[packet(100)]);
@@ -46,8 +46,9 @@ fn clock() -> Duration {
     Duration::from_millis(7500)
 }
 
-/// The kernel may hand over a packet between the reader's look at a lane and at the clock. The
-/// clock then says that all earlier packets have come, and one of them has not been seen.
+/// The kernel may hand over a packet after the reader looked at a lane and before it reads the
+/// clock. The clock then says that all earlier packets have come, but the reader has not seen this
+/// one.
 #[test]
 fn a_packet_that_comes_before_the_clock_is_read_is_in_order() {
     let options = Options {

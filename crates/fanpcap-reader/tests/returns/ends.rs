@@ -1,4 +1,5 @@
-//! How a read of one device ends: counts, nothing, a break, an error; and how it waits.
+//! How a read of one device ends: with a count, with nothing, by a break, by an error; and how it
+//! waits.
 
 use super::fake::{
     BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, await_down, dispatch, packet, times,
@@ -56,7 +57,7 @@ fn the_ring_goes_round() {
 fn a_read_ends_empty_with_the_time_out() {
     let (mut device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    // The kernel closes a block when its time is over.
+    // The kernel closes a block when its retire timer expires.
     device.arrive(&[]);
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
@@ -180,7 +181,7 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.port.then(Ok(LinkState::Down));
-    // As long as it takes until somebody has seen it.
+    // Enough answers until the reader has noticed.
     let links = iter::repeat_n(Ok(LinkState::Down), 100_000);
     device.port.links.lock().unwrap().extend(links);
     let seen = times_until_later(&reader, device, |device| {

@@ -1,4 +1,4 @@
-//! A port and a ring in ordinary memory: what the kernel does, told by the test.
+//! A port and a ring in ordinary memory: the test does what the kernel does.
 
 use super::kernel::{BLOCK, FRAME, Memory, Packet};
 use fanpcap_linux::packet::ring::Mapping;
@@ -14,20 +14,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a call of the port answers.
 pub(crate) type Answer = Result<LinkState, &'static str>;
 
-/// The index of `lo` here.
 pub(crate) const LO: u32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct FakePort {
-    /// Readable when the other end was written to.
+    /// Readable when bytes were written to the other end.
     here: UnixStream,
     there: UnixStream,
-    /// An end whose other end is closed: poll(2) finds more than packets.
+    /// Its other end is closed: poll(2) reports more than packets.
     hung: UnixStream,
-    /// The answers of check() and link(). While there are some, poll(2) finds more than packets.
+    /// The results of `check` and `link`. While there are some, poll(2) reports more than packets.
     pub(crate) checks: Mutex<VecDeque<Answer>>,
     pub(crate) links: Mutex<VecDeque<Answer>>,
     pub(crate) statistics: Mutex<PortStatistics>,
@@ -47,12 +45,11 @@ impl FakePort {
         }
     }
 
-    /// What check() answers next.
     pub(crate) fn then(&self, answer: Answer) {
         self.checks.lock().unwrap().push_back(answer);
     }
 
-    /// Makes poll(2) find packets.
+    /// Makes poll(2) report packets.
     pub(crate) fn ring(&self) {
         (&self.there).write_all(&[0]).unwrap();
     }
@@ -136,7 +133,7 @@ impl FakeDevice {
         (device, input)
     }
 
-    /// Packets arrive: in one block, or in a frame each.
+    /// Packets arrive: all in one block, or each in a frame.
     pub(crate) fn arrive(&mut self, packets: &[Packet]) {
         if self.is_v3 {
             let (block, sequence) = (self.next % BLOCKS, self.next as u64 + 1);
@@ -152,7 +149,7 @@ impl FakeDevice {
         self.port.ring();
     }
 
-    /// What a reader has left that is dead now and had come so far.
+    /// The remains of a reader that has died at this position.
     pub(crate) fn remains(&self, position: Position) -> Remains {
         let memory = self.memory.copy();
         let remains = if self.is_v3 {
@@ -163,7 +160,7 @@ impl FakeDevice {
         remains.unwrap()
     }
 
-    /// Spoils the header of the packet that came last, before which nothing came.
+    /// Corrupts the header of the newest packet, which must be the first one.
     pub(crate) fn spoil(&self) {
         let mac = if self.is_v3 { 48 + 24 } else { 12 };
         self.memory.put(mac, &u16::MAX.to_ne_bytes());
@@ -183,7 +180,7 @@ pub(crate) const NONBLOCKING: Options = Options {
     ..OPTIONS
 };
 
-/// A packet of the bytes 0, 1, 2 ..., at so many microseconds.
+/// A packet of the bytes 0, 1, 2 ..., with this time and length.
 pub(crate) fn packet(microseconds: u32, length: u8) -> Packet {
     Packet {
         data: (0..length).collect(),
@@ -197,7 +194,6 @@ pub(crate) fn packet(microseconds: u32, length: u8) -> Packet {
     }
 }
 
-/// A packet as a callback gets it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Got {
     pub(crate) seconds: i64,
@@ -206,7 +202,7 @@ pub(crate) struct Got {
     pub(crate) data: Vec<u8>,
 }
 
-/// What pcap_dispatch(3PCAP) returns.
+/// The result of pcap_dispatch(3PCAP).
 #[derive(Debug, PartialEq)]
 pub(crate) enum Return {
     Count(i32),
@@ -228,7 +224,7 @@ pub(crate) fn dispatch(reader: &Reader, max: i32, mut callback: impl FnMut(Got))
             Err(End::Broken) => return Return::Break,
             Err(End::Failed(error)) => return Return::Error(error.to_string()),
         }
-        // SAFETY: the reader has just handed out these bytes.
+        // SAFETY: the reader has just delivered these bytes.
         let data = unsafe { std::slice::from_raw_parts(packet.data, packet.caplen as usize) };
         callback(Got {
             seconds: packet.seconds,
@@ -239,17 +235,17 @@ pub(crate) fn dispatch(reader: &Reader, max: i32, mut callback: impl FnMut(Got))
     }
 }
 
-/// Reads, and returns the packets' fractions of a second too.
+/// Reads. Returns also the packets' fractions of a second.
 pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
     let mut times = Vec::new();
     let returned = dispatch(reader, max, |got| times.push(got.fraction));
     (returned, times)
 }
 
-/// Long enough that the reader waits by then.
+/// Long enough for the reader to be waiting.
 pub(crate) const LATER: Duration = Duration::from_millis(30);
 
-/// Ends the read beside a thread that panics: nothing else would.
+/// Ends the read if the thread that holds this value panics: nothing else would.
 pub(crate) struct EndsRead<'a>(pub(crate) &'a Reader);
 
 impl Drop for EndsRead<'_> {
@@ -281,7 +277,7 @@ pub(crate) fn times_until_later(
             wait(&device);
             thread::sleep(LATER);
             device.arrive(&[packet(1, 60)]);
-            // The device lives as long as its reader.
+            // Keeps the device as long as its reader.
             thread::sleep(2 * LATER);
         });
         times(reader, -1)

@@ -1,5 +1,5 @@
-//! When a reader attends to its company: waiting, busy, non-blocking, and for an application that
-//! waits by itself.
+//! When a reader runs group tasks: a waiting, busy or non-blocking reader, and one whose
+//! application waits by itself.
 
 use super::fake::{EndsRead, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::program::{FakeProgram, record};
@@ -21,24 +21,22 @@ use std::time::{Duration, Instant};
 const LATER: Duration = Duration::from_millis(30);
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 
-/// A company that wants what the test says.
+/// A group that has the tasks that the test sets.
 #[derive(Debug)]
 pub(crate) struct FakeGroup {
     here: UnixStream,
     there: UnixStream,
-    /// How often it was attended to.
+    /// How often its tasks were run.
     attended: AtomicU32,
-    /// What the next attentions give.
+    /// The rings that the next runs hand over.
     pub(crate) inherited: Mutex<VecDeque<Vec<Takeover>>>,
-    /// How often another holds the group's lock.
+    /// How often another member holds the group's lock.
     locked: AtomicU32,
-    /// How often the device went down.
     downs: AtomicU32,
-    /// After how long it wants something anyway, in milliseconds; 0: never.
+    /// After how long it has tasks in any case, in milliseconds; 0: never.
     latest: AtomicU32,
-    /// Whether the device may be lost.
     is_lost: AtomicBool,
-    /// How many frames the next attention says that others have read; 0: says nothing.
+    /// How many frames others have read, by the next run's result; 0: no statement.
     pub(crate) skipped: AtomicU64,
 }
 
@@ -59,7 +57,6 @@ impl FakeGroup {
         })
     }
 
-    /// Wants something.
     pub(crate) fn call(&self) {
         (&self.there).write_all(&[0]).unwrap();
     }
@@ -108,9 +105,8 @@ impl GroupTasks for FakeGroup {
     }
 }
 
-/// Whether a descriptor is readable.
 fn is_readable(fd: RawFd) -> bool {
-    // SAFETY: the reader that has it lives.
+    // SAFETY: the reader that owns the descriptor lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     events::poll(&[fd], Some(Duration::ZERO)).unwrap()[0]
 }
@@ -141,7 +137,7 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
             scope.spawn(|| {
                 thread::sleep(LATER);
                 tasks.call();
-                // Nothing else would have the waiting reader attend.
+                // Nothing else makes the waiting reader run the tasks.
                 while tasks.attended() < 2 {
                     thread::yield_now();
                 }
@@ -284,7 +280,7 @@ fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
     assert_eq!(tasks.attended(), 2);
 }
 
-/// Keeps counters of the reader's one device; returns where it shows how far it has come.
+/// Publishes counters of the reader's only device. Returns where it publishes its position.
 pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
     let words = shared::own(&[0; 9]);
     let [
@@ -324,8 +320,8 @@ fn a_busy_reader_attends_ten_times_a_second() {
         tasks.join(&reader);
         device.arrive(&[packet(1, 60), packet(2, 60)]);
         let mut passed = 0;
-        // The ring never runs dry. A packet takes 2 ms or more, so a tenth of a second has 50 or
-        // less, and the reader looks at the clock with each 64th or more often.
+        // The ring is never empty. A packet takes at least 2 ms, so a tenth of a second has at most
+        // 50, and the reader looks at the clock at least every 64 packets.
         dispatch(&reader, 10_000, |_| {
             device.arrive(&[packet(3, 60)]);
             thread::sleep(Duration::from_millis(2));
@@ -382,7 +378,8 @@ fn a_descriptor_that_was_handed_out_stays() {
 
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
-    // Though it would wait: the company has woken the application, which knows nothing of it.
+    // Although the read would wait: the group has woken the application, which does not know the
+    // reason.
     for timeout in [TIMEOUT, None] {
         let (_device, input) = FakeDevice::new(true, timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();
@@ -413,7 +410,7 @@ fn several_devices_have_a_company_each() {
     assert!(is_readable(fd));
     times(&reader, -1);
     assert!(!is_readable(fd));
-    // What the second one wants may concern the first one.
+    // The second group's tasks may concern the first.
     let attended = groups.each_ref().map(|tasks| tasks.attended());
     assert_eq!(attended, [2, 2]);
     drop(devices);
@@ -424,7 +421,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     let gone = |device: &FakeDevice, answer| device.port.links.lock().unwrap().push_back(answer);
     let gone_is = |device: &FakeDevice| gone(device, Err("detached"));
     let failed = (Return::Error("detached".to_owned()), vec![]);
-    // One that waits, also where the port first says that all is well.
+    // A reader that waits, even if the port first reports that the device is up.
     let (device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     let tasks = FakeGroup::new();
@@ -433,7 +430,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     gone(&device, Ok(LinkState::Up));
     gone_is(&device);
     assert_eq!(times(&reader, -1), failed);
-    // One of an application that waits by itself.
+    // A reader whose application waits by itself.
     let (device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();

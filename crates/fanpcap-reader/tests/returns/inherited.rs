@@ -1,5 +1,5 @@
-//! A dead member's ring in the reads of the one that has inherited it: in the order of time, as if
-//! all were its own, each packet once whoever stops in the middle.
+//! A dead member's ring in the reads of its successor: in time order, as if all packets were its
+//! own, and each packet once, wherever a reader stops.
 
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::{FakeGroup, keep};
@@ -14,18 +14,17 @@ use std::time::Duration;
 
 const COUNT: fn(i32) -> Return = Return::Count;
 
-/// A member that is dead.
 struct Dead {
     device: FakeDevice,
     position: PublishedPosition,
-    /// What its successors said that they had taken; `u64::MAX`: nothing yet.
+    /// How many frames its successors have taken, by `done`; `u64::MAX`: not called yet.
     done: Arc<AtomicU64>,
-    /// The ring's memory is as old as this.
+    /// Keeps the ring's memory.
     _reader: Reader,
 }
 
 impl Dead {
-    /// It has got these packets, and its reader has taken so many.
+    /// A member that has got these packets, and whose reader has taken `taken` of them.
     fn new(is_v3: bool, blocks: &[&[Packet]], taken: usize) -> Self {
         let (mut device, input) = FakeDevice::new(is_v3, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
@@ -39,7 +38,7 @@ impl Dead {
             // SAFETY: one thread reads.
             unsafe { reader.next(&mut call, &mut packet) }.unwrap();
         }
-        // It dies in its last packet's callback: nothing is read or published any more.
+        // The reader dies in its last packet's callback: it reads and publishes no more.
         let done = Arc::new(AtomicU64::new(u64::MAX));
         Self {
             device,
@@ -49,7 +48,7 @@ impl Dead {
         }
     }
 
-    /// Its ring, from where its readers have come to.
+    /// The member's ring, from the position of its last reader on.
     fn takeover(&self) -> Takeover {
         let done = Arc::clone(&self.done);
         Takeover {
@@ -66,7 +65,7 @@ impl Dead {
     }
 }
 
-/// A reader that inherits with its next read.
+/// A reader that takes over the rings of `dead` with its next read.
 fn taker(dead: &[&Dead], is_v3: bool, options: &Options) -> (FakeDevice, Reader, Arc<FakeGroup>) {
     let (device, input) = FakeDevice::new(is_v3, Some(Duration::from_millis(10)));
     let reader = Reader::new(input, options).unwrap();
@@ -188,7 +187,7 @@ fn who_stops_in_the_middle_is_taken_over_in_turn() {
             let mut call = Call::new(-1);
             for _ in 0..stopped_at {
                 let mut packet = fanpcap_reader::Packet::NONE;
-                // SAFETY: one thread reads. It never comes back, as one that is killed.
+                // SAFETY: one thread reads. It never comes back, like a killed thread.
                 unsafe { reader.next(&mut call, &mut packet) }.unwrap();
                 seen.lock().unwrap().push(packet.fraction);
             }
@@ -212,7 +211,7 @@ fn a_callback_that_does_not_return_loses_nothing() {
         device.arrive(&packets([2, 4]));
         let mut seen = Vec::new();
         for _ in 0..4 {
-            // As after longjmp(3): each read is left after its first packet.
+            // As after longjmp(3): the application leaves each read after its first packet.
             let mut packet = fanpcap_reader::Packet::NONE;
             // SAFETY: one thread reads.
             unsafe { reader.next(&mut Call::new(-1), &mut packet) }.unwrap();

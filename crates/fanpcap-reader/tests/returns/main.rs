@@ -1,4 +1,4 @@
-//! Each return of pcap_dispatch(3PCAP), on a ring in ordinary memory: no kernel fills it.
+//! Each return value of pcap_dispatch(3PCAP), on a ring in ordinary memory that no kernel fills.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,

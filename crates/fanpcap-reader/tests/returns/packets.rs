@@ -1,4 +1,4 @@
-//! What becomes of a packet on its way: cut, tagged, selected, filtered, counted.
+//! How packets are cut, tagged, selected, filtered and counted.
 
 use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::kernel::Packet;
@@ -92,14 +92,13 @@ fn packets_are_selected_by_where_they_go() {
         let (mut device, input) = FakeDevice::new(true, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
         reader.set_direction(direction);
-        // On lo each packet comes once more, incoming.
+        // On lo each packet comes a second time, as incoming.
         device.arrive(&[packet(1, 60), outgoing(2, 2), outgoing(3, LO)]);
         let count = expected.len() as i32;
         assert_eq!(times(&reader, -1), (Return::Count(count), expected));
     }
 }
 
-/// Accepts packets of more than `length` bytes.
 fn longer_than(length: u32) -> Vec<Classic> {
     vec![
         Classic::new(LD_W_LEN, 0),
@@ -117,7 +116,7 @@ fn packets_that_were_in_the_ring_before_a_filter_are_filtered() {
         device.arrive(&[packet(1, 60), packet(2, 80)]);
         reader.set_filter(longer_than(70), Some(0));
         assert_eq!(times(&reader, -1), (Return::Count(1), vec![2]), "{is_v3}");
-        // The kernel filters what comes later: the reader soon lets it pass.
+        // The kernel filters later packets: the reader soon stops filtering.
         let passes = |round: &u32| {
             device.arrive(&[packet(*round, 60)]);
             times(&reader, -1).0 == Return::Count(1)
@@ -190,7 +189,7 @@ fn what_was_taken_and_counted_is_published() {
     let expected = [(1, first_block), (2, first_block)];
     assert_eq!(seen, expected, "before each is delivered");
     assert_eq!(position.mark.get(), (2 << 32) | 2, "the block went back");
-    // The kernel's counters are taken 100 ms after the member has joined.
+    // The kernel's counters are read 100 ms after the member has joined.
     std::thread::sleep(std::time::Duration::from_millis(120));
     device.arrive(&[packet(3, 60)]);
     dispatch(&reader, -1, |_| {});

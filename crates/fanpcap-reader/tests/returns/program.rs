@@ -1,5 +1,4 @@
-//! A port and ring buffers in ordinary memory: what the kernel and a BPF program do, told by the
-//! test.
+//! A port and ring buffers in ordinary memory: the test does what the kernel and a BPF program do.
 
 use super::written::{DEVICE, Program, Written, written};
 use fanpcap_linux::bpf::RingMapping;
@@ -15,20 +14,19 @@ use std::time::Duration;
 /// Bytes of a lane.
 pub(crate) const LEN: usize = 1 << 16;
 
-/// The time of day less the monotonic clock here: seven seconds.
+/// The time of day less the monotonic clock, for these tests: seven seconds.
 pub(crate) fn offset() -> u64 {
     7_000_000_000
 }
 
-/// The kernel's side of one lane, and what its reader has asked for.
+/// The kernel's side of one lane, and its reader's requests.
 pub(crate) struct FakeProgram {
-    /// Readable when the other end was written to.
+    /// Readable when bytes were written to the other end.
     here: UnixStream,
     there: UnixStream,
     lane: Mutex<Lane>,
-    /// The packets that come while the reader asks to be woken, one a time.
+    /// Packets that come while the reader asks to be woken, one at a time.
     pub(crate) late: Mutex<VecDeque<Written>>,
-    /// What the reader has asked for.
     pub(crate) armed: Mutex<Vec<u64>>,
 }
 
@@ -76,14 +74,13 @@ impl FakeProgram {
         }
     }
 
-    /// What a reader has left that is dead now and had taken so many.
+    /// The remains of a reader that has died and had taken `taken` records.
     pub(crate) fn remains(&self, taken: u64) -> Remains {
         let copy = self.lane.lock().unwrap().program.copy();
         let records = Records::new(vec![copy], &DEVICE, offset).unwrap();
         Remains::of_records(records, taken)
     }
 
-    /// Spoils the length of the next record.
     pub(crate) fn spoil(&self) {
         let lane = self.lane.lock().unwrap();
         let next = lane.program.read();
@@ -132,7 +129,7 @@ impl Port for FakeProgram {
     }
 }
 
-/// A packet at so many microseconds, of so many bytes.
+/// A packet with this time and length.
 pub(crate) fn record(microseconds: u64, length: u8) -> Written {
     Written {
         data: (0..length).collect(),
@@ -140,7 +137,6 @@ pub(crate) fn record(microseconds: u64, length: u8) -> Written {
     }
 }
 
-/// Packets of 60 bytes at these times.
 pub(crate) fn records<const N: usize>(microseconds: [u64; N]) -> [Written; N] {
     microseconds.map(|microseconds| record(microseconds, 60))
 }

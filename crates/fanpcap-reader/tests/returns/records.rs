@@ -1,4 +1,4 @@
-//! Records of a BPF program: what a read delivers, when it waits, and what it asks of the kernel
+//! Records of a BPF program: what a read delivers, when it waits, and what it asks of the engine
 //! before.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
@@ -49,8 +49,8 @@ fn a_packet_comes_as_it_was_on_the_wire() {
     });
 }
 
-/// Packets that come while a read delivers are of the next one: else a read would not end where
-/// they come faster than the application takes them.
+/// Packets that come during a read belong to the next read. Otherwise a read would not end if
+/// packets come faster than the application takes them.
 #[test]
 fn a_read_ends_with_what_was_there() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -82,7 +82,7 @@ fn an_empty_ring_is_waited_for() {
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
 
-/// What was there has been read by the call before, up to its last packet.
+/// The call before has read all packets, up to the last one.
 #[test]
 fn a_call_after_one_that_had_its_number_waits() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -98,7 +98,7 @@ fn a_call_after_one_that_had_its_number_waits() {
     });
 }
 
-/// Nobody wakes the reader for a packet that comes between its look and its wait.
+/// No wake-up comes for a packet that comes between the reader's look and its wait.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
     let (device, input) = FakeProgram::new(None);
@@ -126,7 +126,7 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&records([1]));
     assert_eq!(times(&reader, -1).0, COUNT(1));
-    // 100 in a millisecond: an eighth of the ring is 85 of them.
+    // 100 packets in a millisecond: 85 of them fill an eighth of the ring.
     device.arrive(&(1..=100).map(|it| record(it * 10, 60)).collect::<Vec<_>>());
     assert_eq!(times(&reader, -1).0, COUNT(100));
     device.arrive(&records([1001]));
@@ -136,7 +136,7 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert!(device.armed.lock().unwrap().is_empty());
 }
 
-/// The descriptor may be readable for a time that is over, and nothing has come.
+/// The descriptor may be readable because its time is over, without a packet.
 #[test]
 fn whom_the_descriptor_has_woken_does_not_wait() {
     for timeout in [None, TIMEOUT] {
@@ -167,7 +167,6 @@ fn garbage_is_an_error_and_the_reader_goes_on() {
     assert_eq!(times(&reader, -1), (COUNT(1), vec![2]));
 }
 
-/// Accepts packets of more than `length` bytes.
 fn longer_than(length: u32) -> Vec<Classic> {
     vec![
         Classic::new(LD_W_LEN, 0),
@@ -179,7 +178,7 @@ fn longer_than(length: u32) -> Vec<Classic> {
 
 #[test]
 fn the_reader_filters_what_the_newest_filter_has_not_seen() {
-    // By which filter each of two packets was let in, and how many the reader then lets pass.
+    // The number of the filter that let two packets in, and how many of them the reader lets pass.
     let cases = [
         (Some(7), 7, 2),
         (Some(7), 6, 1),
@@ -200,14 +199,14 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
             device.arrive(&[let_in(60), let_in(80)]);
             assert_eq!(times(&reader, -1).0, COUNT(count), "{number:?} {passed}");
         }
-        // The BPF program has counted them as received. They were, where the kernel runs the filter
-        // by now: they came before.
+        // The BPF program has counted the packets as received. If the kernel runs the new filter,
+        // that is right: the packets came before the filter was set.
         let is_taken_back = count == 1 && number.is_none_or(|number| number == 0);
         assert_eq!(reader.rejected(), 10 * u64::from(is_taken_back));
     }
 }
 
-/// As libpcap compiles it for a live handle, where the kernel has removed the tag.
+/// The filter as libpcap compiles it for a live handle, on which the kernel has removed the tag.
 #[test]
 fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
     let tagged_ipv4 = vec![
@@ -253,9 +252,9 @@ fn packets_are_selected_by_where_they_go() {
     }
 }
 
-/// How long a descriptor is not readable, up to a second.
+/// How long a descriptor stays unreadable, up to a second.
 fn wait_for(fd: RawFd) -> Option<Duration> {
-    // SAFETY: the reader that has it lives.
+    // SAFETY: the reader that owns the descriptor lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let begun = Instant::now();
     let found = events::poll(&[fd], Some(Duration::from_secs(1))).unwrap();
@@ -308,7 +307,7 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     let fd = reader.selectable().unwrap();
     device.arrive(&records([1]));
     times(&reader, -1);
-    // 50 a millisecond.
+    // 50 packets a millisecond.
     device.arrive(&(1..=100).map(|it| record(it * 20, 60)).collect::<Vec<_>>());
     times(&reader, -1);
     assert_eq!(device.armed.lock().unwrap().last(), Some(&50));
@@ -320,7 +319,7 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     assert!(is_readable(fd), "enough have come");
 }
 
-/// Some applications ask for the descriptor and never wait on it.
+/// Some applications ask for the descriptor but never wait on it.
 #[test]
 fn an_application_that_asks_for_the_descriptor_and_does_not_wait_rests() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -383,7 +382,7 @@ fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
     }
 }
 
-/// Those of other engines may be a time-out late, these are not.
+/// Packets of other engines may be late by a time-out, records are not.
 #[test]
 fn a_packet_waits_for_other_devices_no_longer_than_it_must() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -408,7 +407,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
         let (device, one) = FakeProgram::new(timeout);
         let (idle, two) = FakeProgram::new(timeout);
         let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
-        // Of a moment to come: the reader may lose its CPU first, and holds no old packet back.
+        // A stamp in the future: the reader may lose its CPU first, and does not hold old packets
+        // back.
         let stamp = now() + Duration::from_millis(500);
         let stamp = u64::try_from(stamp.as_nanos()).unwrap() - offset();
         device.arrive(&[written(stamp)]);
@@ -419,7 +419,7 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
     }
 }
 
-/// A wake-up that is lost would never come.
+/// A lost wake-up would never come again.
 #[test]
 fn each_packet_wakes_whenever_it_comes() {
     let (device, input) = FakeProgram::new(None);
@@ -428,7 +428,7 @@ fn each_packet_wakes_whenever_it_comes() {
     let reader = &reader;
     thread::scope(|scope| {
         scope.spawn(move || {
-            // Far apart, so that the reader waits and does not rest.
+            // Far apart, so that the reader waits instead of resting.
             for round in 1..=3000 {
                 device.arrive(&records([round * 10_000]));
                 if receive.recv_timeout(Duration::from_secs(120)).is_err() {

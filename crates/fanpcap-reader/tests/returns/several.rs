@@ -1,4 +1,4 @@
-//! Several devices in one stream: in the order of time, though one is empty, down or gone.
+//! Several devices in one stream: in time order, even if one is empty, down or gone.
 
 use super::fake::{
     FakeDevice, NONBLOCKING, OPTIONS, Return, await_down, packet, times, times_until_later,
@@ -19,7 +19,6 @@ fn devices(layouts: &[bool], timeout: Option<Duration>) -> (Vec<FakeDevice>, Vec
         .unzip()
 }
 
-/// A packet that arrives at this moment.
 fn now() -> Packet {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Packet {
@@ -43,7 +42,7 @@ fn packets_come_in_the_order_of_time() {
 
 #[test]
 fn a_packet_waits_for_earlier_ones_of_other_devices() {
-    // Long, as a busy machine may take its time until the earlier one comes.
+    // A long time-out, because on a busy machine the earlier packet may come late.
     let (mut devices, inputs) = devices(&[true, true], Some(Duration::from_secs(60)));
     let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
     let (early, late, last) = (now(), now(), now());

@@ -1,9 +1,9 @@
-//! One BPF ring buffer: which record comes next, and what goes back to the kernel. Nothing in it is
-//! trusted.
+//! One BPF ring buffer: finds the next record, and gives room back to the kernel. Trusts no value
+//! in the ring buffer.
 //!
 //! The kernel's header of a record is a length, whose upper bits say whether the record is
-//! committed, and 4 bytes of the kernel's own (kernel/bpf/ringbuf.c). The BPF program's header of
-//! 24 bytes follows, then the captured bytes of the frame, tags inside.
+//! committed, and 4 bytes that only the kernel uses (kernel/bpf/ringbuf.c). Then come the BPF
+//! program's header of 24 bytes and the captured bytes of the frame, with its tags.
 
 use crate::frame::Corrupt;
 use crate::prefetch::prefetch;
@@ -11,7 +11,6 @@ use fanpcap_linux::bpf::RingMapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The kernel's header.
 const KERNEL_HEAD: usize = 8;
 
 /// The BPF program's header.
@@ -34,32 +33,29 @@ const DISCARDED: u32 = 1 << 30;
 /// Records begin at multiples of 8 bytes.
 const ALIGNED: u64 = !7;
 
-/// No record in the snapshot.
+/// Value of `head`: no record in the snapshot.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// How many records ahead memory is asked for, as for blocks.
+/// How many records ahead the reader prefetches, as for blocks.
 const AHEAD: u64 = 32;
 
 /// A cache line.
 const LINE: usize = 64;
 
-/// One ring buffer.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// The position of the next record.
     at: u64,
-    /// The end of the snapshot.
     end: u64,
     ring: RingMapping,
-    /// The snapshot's begin.
     begin: u64,
-    /// What has gone back to the kernel.
+    /// Position up to which room was given back.
     given: u64,
-    /// The stamp of the next record when the lane was last left; [`NONE`]: none.
+    /// The next record's stamp when the reader last left the lane; [`NONE`]: none.
     pub(super) head: u64,
 }
 
-/// A record that is committed.
+/// A committed record.
 #[derive(Clone, Copy)]
 pub(super) struct Next {
     pub(super) stamp: u64,
@@ -70,16 +66,14 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// What the BPF program says of the record.
     pub(super) fn flags(&self) -> u16 {
         // SAFETY: as in Lane::take.
         unsafe { self.header.read() }.flags
     }
 }
 
-/// A record that was taken.
 pub(super) struct Record {
-    /// The frame's bytes, before which the header is.
+    /// The frame's bytes. The header stands before them.
     pub(super) data: NonNull<u8>,
     pub(super) captured: u32,
     pub(super) len: u32,
@@ -92,7 +86,7 @@ impl Lane {
         let words = [ring.consumer(), ring.read(), ring.producer()];
         let [given, read, producer] = words.map(|word| word.load(Ordering::Acquire) & ALIGNED);
         let filled = producer.wrapping_sub(given);
-        // A reader that is dead may have left anything.
+        // A dead reader may have left any values.
         let is_sound = filled <= ring.len() as u64 && read.wrapping_sub(given) <= filled;
         let at = if is_sound { read } else { producer };
         Self {
@@ -111,7 +105,7 @@ impl Lane {
         self.begin = self.at;
         self.end = self.producer();
         if self.unread() > self.ring.len() as u64 {
-            // The next record does not fit, and is found corrupt.
+            // Makes the next record too long, so that it is found corrupt.
             self.end = self.at.wrapping_add(1);
         }
         if self.at == self.end {
@@ -120,12 +114,12 @@ impl Lane {
         self.head = self.find();
     }
 
-    /// Gives the room once more if the word no longer says so. Whoever has the ring may have set it
-    /// to anything, and the kernel may see no room in an empty ring then.
+    /// Stores the consumer's position again if its word has changed. A process that has the ring
+    /// may have stored any value there, by which the kernel may see no room in an empty ring.
     fn give_again(&self) {
         let consumer = self.ring.consumer();
         let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);
-        // After fork(2) another process may have given more.
+        // After fork(2) another process may have given more room back.
         if said > self.producer().wrapping_sub(self.given) {
             consumer.store(self.given, Ordering::Release);
         }
@@ -136,18 +130,17 @@ impl Lane {
         self.end = self.at;
     }
 
-    /// Where the next snapshot begins: after fork(2) another process may have read on.
+    /// The start of the next snapshot: after fork(2) another process may have read on.
     fn unread_from(&self) -> u64 {
         let read = self.ring.read().load(Ordering::Acquire) & ALIGNED;
         if self.is_ahead(read) { read } else { self.at }
     }
 
-    /// Whether this is a position of a reader that has come as far as this one or further.
+    /// Whether `position` is that of a reader that has come as far as this one or further.
     fn is_ahead(&self, position: u64) -> bool {
         position.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at)
     }
 
-    /// The producer's position.
     fn producer(&self) -> u64 {
         self.ring.producer().load(Ordering::Acquire) & ALIGNED
     }
@@ -163,12 +156,11 @@ impl Lane {
         self.producer().wrapping_sub(self.unread_from())
     }
 
-    /// Whether one part of `parts` of the room or more is unread.
+    /// Whether at least 1/`parts` of the room is unread.
     pub(super) fn is_filled_to(&self, parts: u64) -> bool {
         self.waiting() >= self.ring.len() as u64 / parts
     }
 
-    /// Bytes of the ring buffer.
     pub(super) fn len(&self) -> usize {
         self.ring.len()
     }
@@ -178,13 +170,13 @@ impl Lane {
         self.at.wrapping_sub(self.begin)
     }
 
-    /// Bytes that were read and have not gone back to the kernel.
+    /// Bytes that were read and whose room has not gone back to the kernel.
     #[inline(always)]
     pub(super) fn read(&self) -> u64 {
         self.at.wrapping_sub(self.given)
     }
 
-    /// Gives the room of what was read back to the kernel.
+    /// Gives the room of the bytes that were read back to the kernel.
     #[cold]
     #[inline(never)]
     pub(super) fn give(&mut self) {
@@ -197,7 +189,6 @@ impl Lane {
         }
     }
 
-    /// Bytes of the snapshot that are unread.
     #[inline(always)]
     fn unread(&self) -> u64 {
         self.end.wrapping_sub(self.at)
@@ -214,7 +205,7 @@ impl Lane {
         unsafe { self.ring.data().add(offset) }
     }
 
-    /// The length and state of the record at a position, a multiple of 8.
+    /// The length and state of the record at a position, which must be a multiple of 8.
     #[inline(always)]
     fn word(&self, position: u64) -> u32 {
         // SAFETY: aligned and within the data, which are mapped as long as `self`; the kernel
@@ -223,7 +214,8 @@ impl Lane {
         word.load(Ordering::Acquire)
     }
 
-    /// The next record of the snapshot. `None`: it has none, or [`Lane::find`] finds it.
+    /// The next record of the snapshot. `None`: there is no record, or [`Lane::find`] must look for
+    /// it.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Next> {
         let at = self.at;
@@ -236,7 +228,7 @@ impl Lane {
         }
         // SAFETY: twice the ring's length is mapped, which is more than the offset and two headers.
         let header = unsafe { self.base(at).add(KERNEL_HEAD).cast::<Header>() };
-        // SAFETY: as above, and aligned; the record is committed, so that nobody writes to it.
+        // SAFETY: as above, and aligned; the record is committed, so nobody writes to it.
         let stamp = unsafe { header.cast::<u64>().read() }.min(NONE - 2);
         Some(Next {
             stamp,
@@ -245,8 +237,8 @@ impl Lane {
         })
     }
 
-    /// Passes discarded records. Returns the next one's stamp; [`NONE`] if the snapshot has none.
-    /// It ends before a record that is not committed.
+    /// Skips discarded records. Returns the next record's stamp; [`NONE`] if the snapshot has no
+    /// more. The snapshot ends before a record that is not committed.
     #[cold]
     #[inline(never)]
     pub(super) fn find(&mut self) -> u64 {
@@ -266,7 +258,6 @@ impl Lane {
         NONE
     }
 
-    /// Takes the next record.
     #[inline(always)]
     pub(super) fn take(&mut self, next: Next) -> Result<Record, Corrupt> {
         // SAFETY: as in next().
@@ -287,16 +278,16 @@ impl Lane {
         })
     }
 
-    /// Goes on to a position. The word is set before the packet is delivered: who reads on after
-    /// this process has died does not deliver it again.
+    /// Moves to a position. Stores the position before the packet is delivered, so that a successor
+    /// of this process does not deliver the packet again.
     #[inline(always)]
     fn pass(&mut self, position: u64) {
         self.at = position;
         self.ring.read().store(position, Ordering::Relaxed);
     }
 
-    /// Asks for the record that is [`AHEAD`] of this one, if all are of this one's length and it
-    /// is in the snapshot: the kernel may be writing what comes after.
+    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one,
+    /// and only within the snapshot: the kernel may be writing to the memory after it.
     #[inline(always)]
     fn ask_for(&self, header: NonNull<Header>, stride: u64) {
         let ahead = AHEAD * stride;
@@ -322,7 +313,7 @@ impl Lane {
         }
     }
 
-    /// Skips all that is there: it can't be read.
+    /// Skips all records up to the producer: they are unreadable.
     fn skip(&mut self) {
         self.end = self.producer();
         self.pass(self.end);

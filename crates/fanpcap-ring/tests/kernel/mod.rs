@@ -18,14 +18,14 @@ pub const FRAME: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub data: Vec<u8>,
-    /// Bytes on the wire beyond those captured.
+    /// Bytes on the wire that were not captured.
     pub cut: u32,
     pub seconds: u32,
     pub nanoseconds: u32,
     pub vlan: Option<(u16, u16)>,
     pub pkttype: u8,
     pub ifindex: u32,
-    /// What `PACKET_RESERVE` adds.
+    /// Room that `PACKET_RESERVE` adds.
     pub reserve: usize,
 }
 
@@ -51,7 +51,7 @@ impl Memory {
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: within the mapping, which outlives its writers.
             let target = unsafe { self.base.add(at + index) };
-            // SAFETY: as above; nobody else touches what is the writer's.
+            // SAFETY: as above; no other code touches the writer's memory.
             unsafe { target.write(*byte) };
         }
     }
@@ -60,7 +60,7 @@ impl Memory {
         self.put(at, &value.to_ne_bytes());
     }
 
-    /// The status at `at`, by which a frame or block goes over to the reader and back.
+    /// The status at `at`, which hands a frame or block to the reader and back.
     pub fn status(&self, at: usize) -> &AtomicU32 {
         assert!(at + 4 <= self.len);
         // SAFETY: within the mapping.
@@ -77,7 +77,7 @@ impl Memory {
         unsafe { word.cast::<u32>().read() }
     }
 
-    /// Everything after the header but the link: returns where the frame ends.
+    /// Writes everything after the header, with the link. Returns where the frame ends.
     pub fn put_body(&self, at: usize, head: usize, packet: &Packet) -> usize {
         let link = at + head - 20;
         self.put(link + 2, &0x0800_u16.to_be_bytes());
@@ -120,10 +120,10 @@ impl Memory {
         self.status(at).store(1 | status(packet), Ordering::Release);
     }
 
-    /// The same bytes in memory of their own: what a process finds that maps a dead one's ring.
+    /// A copy of the memory, as a process finds it that maps a dead reader's ring.
     pub fn copy(&self) -> Mapping {
         let copy = Mapping::anonymous(self.len).expect("memory");
-        // SAFETY: both have `len` bytes, and nobody else uses either meanwhile.
+        // SAFETY: both have `len` bytes, and no other code uses them meanwhile.
         unsafe { copy.base().copy_from_nonoverlapping(self.base, self.len) };
         copy
     }
@@ -133,7 +133,7 @@ impl Memory {
         self.put_numbered_block(index, 0, packets)
     }
 
-    /// The same, of a block that the kernel calls `sequence`.
+    /// The same, for a block with the kernel's number `sequence`.
     pub fn put_numbered_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
         let count = self.put_open_block(index, sequence, packets);
         if count > 0 {
@@ -145,7 +145,7 @@ impl Memory {
         count
     }
 
-    /// The same, of a block that it has not closed.
+    /// The same, for a block that the kernel has not closed.
     pub fn put_open_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
         let begin = index * BLOCK;
         let mut at = DESCRIPTOR;
@@ -164,7 +164,6 @@ impl Memory {
     }
 }
 
-/// Bytes of a packet in a block.
 fn length(packet: &Packet) -> usize {
     (HEAD_V3 + packet.reserve + packet.data.len()).next_multiple_of(8)
 }

@@ -1,14 +1,14 @@
-//! Ring buffers whose memory others write while it is read: whatever they write, what is read lies
-//! within the ring buffers, and all reading ends.
+//! Ring buffers whose memory others write to during a read: whatever they write, the reader reads
+//! only within the ring buffers, and each read ends.
 
 use super::{DEVICE, LEN, OFFSET, Program, device};
 use fanpcap_ring::{Corrupt, Frame, Records, Remains};
 
-/// Reads at most so often until a snapshot is spent: each read takes a record's room, or all that
-/// is left of a lane.
+/// The most reads until a snapshot is spent: each read takes a record's room, or the rest of a
+/// lane.
 const READS_MAX: usize = 2 * LEN / 8 + 4;
 
-/// What is done, as the bytes of a test say.
+/// The actions, as the bytes of a test say.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -26,7 +26,7 @@ impl Script<'_> {
         self.take().map(|bytes| u16::from_le_bytes(bytes).into())
     }
 
-    /// A position near the begin, or any.
+    /// A position near the start, or any position.
     fn position(&mut self) -> Option<u64> {
         let near = self.short()?;
         match near {
@@ -35,14 +35,13 @@ impl Script<'_> {
         }
     }
 
-    /// Writes somewhere into a lane.
     fn write(&mut self, lane: &Program) -> Option<()> {
         match self.byte()? % 6 {
             0 => lane.set_producer(self.position()?),
             1 => lane.set_read(self.position()?),
             2 => lane.put(self.short()? & !7, &self.take::<4>()?),
             3 => lane.put(self.short()?, &self.take::<8>()?),
-            // A record, and the producer's position behind it.
+            // A record, and the producer's position after it.
             4 => {
                 let (at, len) = (lane.producer(), self.short()? & 1023);
                 lane.put(at, &u32::try_from(len).ok()?.to_le_bytes());
@@ -57,7 +56,7 @@ impl Script<'_> {
     }
 }
 
-/// Looks at all of a frame. True if there is one, or garbage in the place of one.
+/// Uses all of a frame. Returns true if there is a frame, or garbage in place of one.
 fn look(found: Result<Option<Frame<'_>>, Corrupt>) -> bool {
     if let Ok(Some(frame)) = &found {
         let sum: u64 = frame.data().iter().map(|&byte| u64::from(byte)).sum();
@@ -68,7 +67,6 @@ fn look(found: Result<Option<Frame<'_>>, Corrupt>) -> bool {
     !matches!(found, Ok(None))
 }
 
-/// Reads until the snapshot is spent.
 fn drain(records: &mut Records) {
     let mut reads = 0;
     while look(records.next_frame()) {
@@ -77,7 +75,7 @@ fn drain(records: &mut Records) {
     }
 }
 
-/// Reads what a dead reader has left to the end.
+/// Reads all that a dead reader has left.
 fn read_out(lanes: &[Program], taken: u64) {
     let copies = lanes.iter().map(Program::copy).collect();
     let records = Records::new(copies, &DEVICE, || OFFSET).expect("a lane");

@@ -13,10 +13,9 @@ pub const LEN: usize = 1 << 16;
 pub const BUSY: u32 = 1 << 31;
 pub const DISCARDED: u32 = 1 << 30;
 
-/// The time of day less the monotonic clock here.
+/// The time of day less the monotonic clock, for these tests.
 pub const OFFSET: u64 = 1_000_000_000_000;
 
-/// The device here.
 pub const DEVICE: LinkInfo = LinkInfo {
     protocol: 0,
     ifindex: 5,
@@ -29,15 +28,15 @@ pub const DEVICE: LinkInfo = LinkInfo {
 pub struct Written {
     pub stamp: u64,
     pub data: Vec<u8>,
-    /// Bytes on the wire beyond those captured.
+    /// Bytes on the wire that were not captured.
     pub cut: u32,
     pub is_outgoing: bool,
     pub filter: u32,
-    /// Bytes of the size class beyond those captured.
+    /// Bytes of the size class that were not captured.
     pub spare: u32,
 }
 
-/// A packet of this stamp.
+/// A packet with this stamp.
 pub fn written(stamp: u64) -> Written {
     Written {
         stamp,
@@ -73,7 +72,7 @@ impl Program {
     }
 
     pub fn consumer(&self) -> u64 {
-        // SAFETY: the mapping outlives this.
+        // SAFETY: the mapping outlives `self`.
         unsafe { self.consumer.as_ref() }.load(Ordering::Acquire)
     }
 
@@ -102,13 +101,12 @@ impl Program {
         unsafe { self.read.as_ref() }.store(position, Ordering::Release);
     }
 
-    /// Writes bytes at a position.
     pub fn put(&self, position: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let at = (position as usize).wrapping_add(index) & (self.len - 1);
             // SAFETY: within the mapping.
             let target = unsafe { self.data.add(at) };
-            // SAFETY: as above; nobody else touches what is reserved.
+            // SAFETY: as above; no other code touches reserved memory.
             unsafe { target.write(*byte) };
         }
     }
@@ -122,7 +120,7 @@ impl Program {
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
     }
 
-    /// Reserves room for so many bytes (`__bpf_ringbuf_reserve`). `None` when there is none.
+    /// Reserves room for `len` bytes (`__bpf_ringbuf_reserve`). `None` if there is no room.
     pub fn reserve(&self, len: u32) -> Option<u64> {
         let position = self.producer();
         let end = position + (u64::from(len) + 8).next_multiple_of(8);
@@ -154,7 +152,7 @@ impl Program {
         word.store(len | flags, Ordering::Release);
     }
 
-    /// Reserves, writes and commits. False when the ring is full.
+    /// Reserves, writes and commits. Returns false when the ring is full.
     pub fn arrive(&self, packet: &Written) -> bool {
         let Some(position) = self.reserve(room_of(packet)) else {
             return false;
@@ -164,13 +162,13 @@ impl Program {
         true
     }
 
-    /// The same memory, as another process maps it.
+    /// A copy of the memory, as another process maps it.
     pub fn copy(&self) -> RingMapping {
         let copy = RingMapping::anonymous(self.len).expect("memory");
         copy.consumer().store(self.consumer(), Ordering::Relaxed);
         copy.read().store(self.read(), Ordering::Relaxed);
         copy.producer().store(self.producer(), Ordering::Relaxed);
-        // SAFETY: both have `len` bytes, and nobody else uses either meanwhile.
+        // SAFETY: both have `len` bytes, and no other code uses them meanwhile.
         unsafe { copy.data().copy_from_nonoverlapping(self.data, self.len) };
         copy
     }
@@ -181,7 +179,7 @@ pub fn room_of(packet: &Written) -> u32 {
     24 + packet.data.len() as u32 + packet.spare
 }
 
-/// A device of so many lanes: the kernel's side and the reader's.
+/// A device with `lanes` lanes: the kernel's side and the reader's.
 pub fn device(lanes: usize) -> (Vec<Program>, Records) {
     let mappings: Vec<_> = (0..lanes)
         .map(|_| RingMapping::anonymous(LEN).expect("memory"))

@@ -1,4 +1,4 @@
-//! The names that capture applications derive from the given one when they start a new file by size
+//! The names that capture applications derive from a given name when they start a new file by size
 //! or time: tcpdump's -C and -G, dumpcap's -b.
 
 use std::fs;
@@ -18,7 +18,7 @@ enum Piece {
     Byte(u8),
     /// Exactly this many digits.
     Digits(usize),
-    /// Any number of digits, also none.
+    /// Any number of digits, or none.
     Number,
     /// Any text.
     Text,

@@ -1,4 +1,5 @@
-//! Absences: times in which no copy was in the group, so that no copy got what the device received.
+//! Absences: times without a copy in the group, when no copy got the packets that a device
+//! received.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,17 +13,17 @@ pub(crate) struct Absent {
     pub(crate) times: u32,
     /// Their length.
     pub(crate) seconds: f64,
-    /// Packets that came to the devices meanwhile; `None` if a device's counters are unknown.
+    /// Packets that the devices received meanwhile; `None` if a device's counters are unknown.
     pub(crate) packets: Option<u64>,
 }
 
-/// The absences, which are kept for each device apart.
+/// The absences, kept separately for each device.
 #[derive(Debug)]
 pub(super) struct Absences {
-    /// Devices without a copy: since when, and what the device had counted then.
+    /// Devices without a copy: the begin of the absence, and the device's count then.
     open: BTreeMap<u32, (Instant, Option<u64>)>,
     sum: Absent,
-    /// The copies were told to end: an empty group is intended.
+    /// The copies were told to end, so an empty group is intended.
     is_over: bool,
 }
 
@@ -39,8 +40,8 @@ impl Absences {
         }
     }
 
-    /// Begins an absence: the last copy has left the group on this device, which had `counted` so
-    /// many packets.
+    /// Begins an absence: the last copy has left the group on this device, whose count was
+    /// `counted`.
     pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
         if !self.is_over {
             self.open
@@ -49,8 +50,8 @@ impl Absences {
         }
     }
 
-    /// Ends the absence on a device, which had `counted` so many packets when a copy joined.
-    /// Returns a message about the absence.
+    /// Ends the absence on a device, whose count was `counted` when a copy joined. Returns a
+    /// message about the absence.
     pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
         let (since, before) = self.open.remove(&ifindex)?;
         let packets = counted

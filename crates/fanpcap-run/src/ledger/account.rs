@@ -1,8 +1,8 @@
-//! What became of packets: of one member, of a copy, or of all.
+//! The account of packets: of one member, of a copy, or of all copies.
 
 use serde::Serialize;
 
-/// Numbers of packets; `None` for a number that is not known.
+/// Numbers of packets; `None` for an unknown number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Account {
     /// Packets that the kernel gave the members, including dropped ones.
@@ -11,15 +11,15 @@ pub(crate) struct Account {
     pub(crate) dropped: Option<u64>,
     /// Packets that the application took from the ring.
     pub(crate) taken: Option<u64>,
-    /// Packets that other members of the group took from the ring after the member's end.
+    /// Packets that other members of the group took from the ring after the member ended.
     pub(crate) inherited: Option<u64>,
-    /// Packets that were left in the ring when the member ended, and that nobody took.
+    /// Packets that were left in the ring when the member ended, and that no member took.
     pub(crate) unread: Option<u64>,
-    /// Packets that the kernel gave the ended member's socket until the socket left the group.
+    /// Packets that the kernel gave to the ended member's socket until the socket left the group.
     pub(crate) refused: Option<u64>,
-    /// Upper bound of packets that are in no other figure: those that came while a member joined or
-    /// changed its filter, or to a member that ended before its socket was held. The bound is what
-    /// the device counted meanwhile.
+    /// Upper bound of packets in no other figure: those that came while a member joined or changed
+    /// its filter, or to a member that ended before its socket was held. The bound is the increase
+    /// of the device's counter meanwhile.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Account {
         uncounted_at_most: Some(0),
     };
 
-    /// The sum; a number is unknown if one of the two is.
+    /// The sum; a number is unknown if either addend is unknown.
     pub(crate) fn plus(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
         Self {
@@ -49,7 +49,7 @@ impl Account {
         }
     }
 
-    /// The same account, with its bound of uncounted packets lowered to `ceiling`.
+    /// The same account, with its bound of uncounted packets limited to `ceiling`.
     pub(crate) fn below(self, ceiling: Option<u64>) -> Self {
         let at_most = |at_most: u64| ceiling.map_or(at_most, |ceiling| at_most.min(ceiling));
         Self {
@@ -58,7 +58,7 @@ impl Account {
         }
     }
 
-    /// The sum of all accounts; unknown without any.
+    /// The sum of all accounts; all numbers are unknown if there are none.
     pub(crate) fn sum(accounts: impl Iterator<Item = Self>) -> Self {
         accounts.reduce(Self::plus).unwrap_or_default()
     }

@@ -1,15 +1,15 @@
-//! The bound of packets that are in no figure has a ceiling: what came to the devices, less what is
-//! in a figure.
+//! A ceiling for the bound of packets that are in no figure: the packets that the devices received,
+//! minus the packets in figures.
 
 use fanpcap_linux::netlink::link;
 
 use super::{Absent, Account, Ledger};
 
 impl Ledger {
-    /// The most packets that can be in no figure, whichever copy's, if `accounts` are those of all
-    /// copies. `None` where there is no such limit: members that nobody saw may have been there
-    /// before all others, a figure is unknown, or a steering program gives a packet to several
-    /// members, so that there are more in figures than came.
+    /// The most packets of all copies that can be in no figure; `accounts` must be those of all
+    /// copies. `None` if there is no such limit: unseen members may have joined before all others,
+    /// a figure is unknown, or a steering program gives each packet to several members, so that the
+    /// figures exceed the received packets.
     pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {
         let since = |(ifindex, begun): (&u32, &u64)| {
             Some(link::packets(*ifindex).ok()?.saturating_sub(*begun))

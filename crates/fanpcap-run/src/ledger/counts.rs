@@ -1,20 +1,20 @@
-//! The devices' counters, read again and again. They bound the packets that no member could count.
+//! The devices' counters, read repeatedly. They bound the packets that no member could count.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
-/// Readings kept of each device: one a second.
+/// Readings kept for each device: one a second.
 const KEPT: usize = 16;
 
-/// Readings of each device, the newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both
+/// Readings of each device, newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both
 /// directions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(BTreeMap<u32, VecDeque<(u64, u64)>>);
 
 impl Counts {
-    /// Reads the counters of `devices`, except those that fail.
+    /// Reads the counters of `devices`, leaving out devices where this fails.
     pub(super) fn of(devices: &[u32]) -> Self {
         let mut counts = Self::default();
         devices.iter().for_each(|&ifindex| counts.ask(ifindex));
@@ -35,7 +35,7 @@ impl Counts {
     }
 
     fn ask(&mut self, ifindex: u32) {
-        // Take the time first: the count must not be older than its time.
+        // Read the time first: the count must not be older than its time.
         let now = clock::monotonic_ns();
         if let Ok(packets) = link::packets(ifindex) {
             self.note(ifindex, now, packets);
@@ -57,8 +57,7 @@ impl Counts {
         devices.filter_map(|(&ifindex, counts)| Some((ifindex, counts.back()?.1)))
     }
 
-    /// The newest reading of a device before `at_ns`; `None` if the ledger keeps no reading that
-    /// old.
+    /// The newest reading of a device before `at_ns`; `None` if no kept reading is that old.
     pub(super) fn before(&self, ifindex: u32, at_ns: u64) -> Option<u64> {
         let counts = self.0.get(&ifindex)?.iter().rev();
         let older = counts.copied().find(|(noted_ns, _)| *noted_ns < at_ns);

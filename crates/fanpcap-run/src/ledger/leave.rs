@@ -1,4 +1,4 @@
-//! How members leave their group, and when the group is left empty.
+//! How members leave their group, and when the group becomes empty.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,9 +12,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on a thread. They refuse packets from now on all together, and the
-    /// kernel makes them wait for packets in flight only once. A member that a child process still
-    /// uses stays, and is checked again each time.
+    /// Settles members, each on its own thread. All refuse packets first, so that the kernel makes
+    /// them wait for packets in flight only once. A member that a child process still uses is kept
+    /// and checked again at each call.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
@@ -51,16 +51,16 @@ impl Ledger {
         self.end_absences(&[]);
     }
 
-    /// The account of a member whose last counters may be lost. Packets that were counted since the
-    /// reading before are in no figure then. Those of one time are in the bound once, however many
-    /// members end.
+    /// The account of a member whose last counters may be lost. Packets counted since the last
+    /// complete reading are then in no figure. Each span of a device's count enters the bound once,
+    /// even if several members end.
     pub(super) fn with_lost_reading(&mut self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.lost_since() else {
             return account;
         };
         let ifindex = member.ifindex();
         let joined = member.rejecting().joined_at;
-        // What the group had for nobody is not known either, of counters that were never held.
+        // If the counters were never held, the group's packets without a member are unknown too.
         let (before, known) = match member.lacks_counters() {
             true => (joined, account.received.unwrap_or(0)),
             false => (self.counts.before(ifindex, read_ns).or(joined), 0),
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that members have left the group on a device, and that the group may be empty.
+    /// Notes that members have left the group on a device, and whether the group is empty now.
     fn note_leave(&mut self, moment: &Moment, ended: &[Member], accounts: &[Option<Account>]) {
         let of_device = ended.iter().zip(accounts);
         let of_device = of_device.filter(|(member, _)| member.ifindex() == moment.ifindex);
@@ -85,7 +85,8 @@ impl Ledger {
             return;
         };
         let in_group = self.ids_in_group(moment.ifindex);
-        // A copy makes its page before it joins: the ledger knows all copies in `in_group` now.
+        // A copy creates its page before it joins, so the ledger knows all copies in `in_group`
+        // now.
         self.learn();
         let is_deserted = in_group.is_some_and(|in_group| {
             let device = (moment.ifindex, left);
@@ -93,7 +94,7 @@ impl Ledger {
         });
         let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
-            // Those whose takers are waited for have not come since.
+            // Ended members that wait for a takeover joined before this moment.
             let rest = self.ended.iter_mut();
             rest.filter(|it| it.ifindex() == moment.ifindex)
                 .for_each(Member::note_empty_group);
@@ -110,8 +111,8 @@ impl Ledger {
         self.settled.push((one.copy(), account));
     }
 
-    /// Whether the group on a device was empty when members had left it; `counted` is the device's
-    /// count then. `in_group` are the members that it has now.
+    /// Whether the group on a device was empty when the members left; `counted` is the device's
+    /// count at that time. `in_group` are the present members.
     fn is_deserted(
         &self,
         (ifindex, counted): (u32, Option<u64>),
@@ -119,9 +120,9 @@ impl Ledger {
     ) -> bool {
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex() != ifindex || !it.has_begun => false,
-            // A member that has started to join may fail to.
+            // A member that has started to join may fail.
             _ if !member.has_joined() && !in_group.contains(&member.id()) => false,
-            // A member that has joined since was not in the group then.
+            // A member that joined later was not in the group then.
             it => it
                 .joined_at
                 .zip(counted)
@@ -137,7 +138,7 @@ impl Ledger {
     }
 
     /// Ends the absences on devices where a copy is in the group again, or where a member in
-    /// `ended` was.
+    /// `ended` has been in it.
     pub(super) fn end_absences(&mut self, ended: &[Member]) {
         self.note_begun(ended);
         for ifindex in self.absences.devices() {
@@ -153,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// Notes since when copies have been in the group.
+    /// Notes the time from which copies have been in the group.
     fn note_begun(&mut self, ended: &[Member]) {
         let members = self.held.iter().chain(ended);
         for member in members.filter(|it| it.has_joined()) {
@@ -190,13 +191,13 @@ impl Moment {
         self.ifindex
     }
 
-    /// The device's count after the first refused packet.
+    /// The device's count after `refused` was read.
     pub(super) fn counted(&self) -> Option<u64> {
         self.counted[1]
     }
 
-    /// The device's count when the last of them left, if the group had no other member: they have
-    /// refused every packet that came until then. The count may have been lower, by
+    /// The device's count when the last of these members left, if the group had no other member:
+    /// then they refused every packet until that time. The true count may be lower, by up to
     /// [`Moment::unsure`].
     fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
         Some(self.counted[1]? + refused.saturating_sub(self.refused))
@@ -208,7 +209,7 @@ impl Moment {
     }
 }
 
-/// Applies `act` to each member on a thread of its own. `None` where no thread could be started.
+/// Applies `act` to each member on its own thread. `None` where no thread could be started.
 fn on_threads<T: Send>(members: &mut [Member], act: fn(&mut Member) -> T) -> Vec<Option<T>> {
     thread::scope(|scope| {
         let begin = |member| thread::Builder::new().spawn_scoped(scope, move || act(member));

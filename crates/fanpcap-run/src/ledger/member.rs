@@ -1,5 +1,5 @@
-//! One member: its page, and its socket. The command holds the socket, so that it can read what the
-//! member lost when the member dies.
+//! One member: its page and its socket. This command holds the socket, so that it can read the
+//! member's losses when the member dies.
 
 mod by_engine;
 
@@ -21,11 +21,11 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// If the socket outlives the page for this long, somebody else removed the page.
+/// If the socket outlives the page for this long, another process removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to hold the socket of a member whose takers write nothing on its page. Longer, and a
-/// group whose takers could not do so would wait for it at each change.
+/// How long to hold the socket of an ended member while no other member notes a takeover on its
+/// page. If no member can note it, a longer time would delay every change of the group.
 const TAKERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A member of a copy.
@@ -38,30 +38,30 @@ pub(super) struct Member {
     path: PathBuf,
     /// Last record on the member page.
     record: Record,
-    /// The page, readable after the member's death, when others may have removed the file.
+    /// The page. It stays readable after the member's death, even if others remove the file.
     page: HeldPage,
     /// `None` if the process had already ended.
     process: Option<Process>,
     socket: Option<OwnedFd>,
-    /// The kernel refuses to share the socket with this process.
+    /// The kernel refused to duplicate the socket into this process.
     is_denied: bool,
-    /// The counters of a group on XDP, once the member is in it.
+    /// The XDP group's counters, once the member is in the group.
     counters: Option<Arc<GroupCounters>>,
-    /// The account has the engine's own counters.
+    /// The account contains the engine's own counters.
     is_counted: bool,
     /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,
-    /// Time when the page was found gone.
+    /// Time when the page was found missing.
     leaving: Option<Instant>,
-    /// Time when the process was found ended.
+    /// Time when the process was found dead.
     ended: Option<Instant>,
-    /// The group was left empty since the member had ended.
+    /// The group became empty after the member had ended.
     is_of_before: bool,
 }
 
 impl Member {
-    /// Holds the member of process `pid`, as far as possible, and returns what could not be held;
-    /// `None` if its page is gone.
+    /// Holds the member of process `pid` as far as possible, and returns which part could not be
+    /// held; `None` if its page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
@@ -114,12 +114,12 @@ impl Member {
         &self.path
     }
 
-    /// Notes that the group is empty, and that this member had ended before.
+    /// Notes that the group is empty after this member ended.
     pub(super) fn note_empty_group(&mut self) {
         self.is_of_before = true;
     }
 
-    /// Whether the group was left empty since the member had ended.
+    /// Whether the group became empty after the member had ended.
     pub(super) fn is_of_before(&self) -> bool {
         self.is_of_before
     }
@@ -134,7 +134,7 @@ impl Member {
         self.ifindex
     }
 
-    /// When the member rejected packets, and since when it is in the group.
+    /// When the member rejected packets, and since when it has been in the group.
     pub(super) fn rejecting(&self) -> Rejecting {
         let begun = Rejecting {
             has_begun: true,
@@ -143,14 +143,13 @@ impl Member {
         self.page.rejecting().unwrap_or(begun)
     }
 
-    /// Takes over the page's present record.
+    /// Stores the page's present record.
     pub(super) fn learn(&mut self, record: Record) {
         self.record = record;
     }
 
-    /// Holds the page that the member has now, if it was not in the group by the one that is held:
-    /// a member that can't join by the first mode that it tries withdraws its page, and makes
-    /// another for the next mode.
+    /// Holds the member's new page, unless it joined with the old one. A member that can't join in
+    /// the first mode that it tries removes its page, and creates another for the next mode.
     pub(super) fn hold_page_again(&mut self, group: u16) {
         if self.rejecting().has_begun {
             return;
@@ -176,26 +175,27 @@ impl Member {
         is_dead
     }
 
-    /// What to wait for: readable when the process ends. `None` where that can wait for the next
-    /// look at all processes.
+    /// The descriptor to wait for: readable when the process ends. `None` if the next check of all
+    /// processes is early enough.
     pub(super) fn end(&self) -> Option<BorrowedFd<'_>> {
         let process = self.process.as_ref()?;
         (self.is_steered() && self.ended.is_none()).then(|| process.as_fd())
     }
 
-    /// Whether the member's group has a steering program: other members read the rings of the dead.
+    /// Whether the group has a steering program, so that other members read the rings of dead
+    /// members.
     pub(super) fn is_steered(&self) -> bool {
         self.record.mode.kind == ModeKind::Program
     }
 
-    /// Whether a process still has the member, such as a forked child.
+    /// Whether a process, such as a forked child, still has the member.
     pub(super) fn is_had(&self) -> bool {
         self.page.is_had().unwrap_or(false)
     }
 
-    /// Whether the member has left: its page is gone, and the process has closed the socket, which
-    /// follows a moment later. If somebody else removed the page, the process keeps the socket and
-    /// the member must be left alone.
+    /// Whether the member has left: its page is gone, and a moment later the process has closed the
+    /// socket. If another process removed the page, the member's process keeps the socket, and the
+    /// member must be left alone.
     pub(super) fn has_left(&mut self) -> bool {
         self.leaving.get_or_insert_with(Instant::now);
         let process = self.process.as_ref();
@@ -203,15 +203,16 @@ impl Member {
         socket.is_none_or(|socket| socket.is_err())
     }
 
-    /// Whether the member is about to leave and needs another check at once.
+    /// Whether the member is about to leave and must be checked again soon.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
-    /// Time of the last complete reading, if what was counted since is lost: the member died during
-    /// a later one. Or the XDP engine counted for it, whose counters go with the group's last
-    /// member if they are not held, and nobody has written the last ones on its page.
+    /// Time of the last complete reading, if later counters are lost. They are if the member died
+    /// during a later reading. They also are if the XDP engine counted, its counters are not held,
+    /// and no member wrote final counters on the page: the kernel frees them with the group's last
+    /// member.
     pub(super) fn lost_since(&self) -> Option<u64> {
         let has_lost = match self.record.is_on_engine() {
             true => !self.is_counted && !self.takeover().is_final,
@@ -220,7 +221,7 @@ impl Member {
         has_lost.then_some(self.record.read_ns)
     }
 
-    /// The account by the member page.
+    /// The account according to the member page.
     pub(super) fn account(&self) -> Account {
         let read = self.record.read_ns > 0;
         let [taken, inherited] = self.taken();
@@ -235,7 +236,7 @@ impl Member {
         }
     }
 
-    /// Packets that the member has taken itself, and those that others have taken after it.
+    /// Packets that the member took itself, and packets that others took after it ended.
     fn taken(&self) -> [Option<u64>; 2] {
         let inherited = self.takeover().inherited;
         let own = |taken: u64| taken.saturating_sub(inherited);
@@ -251,8 +252,8 @@ impl Member {
         self.page.takeover().unwrap_or_default()
     }
 
-    /// The account of a member whose takers are done with its ring, and releases its socket: the
-    /// group waits for that. `None` while they are not.
+    /// The account of a member whose takeover is complete; `None` before. Releases the socket,
+    /// because the group waits for that.
     pub(super) fn inherited(&mut self) -> Option<Account> {
         if !self.takeover().is_final {
             let has_waited = !self.awaits_takers();
@@ -276,13 +277,13 @@ impl Member {
         })
     }
 
-    /// Whether the member has ended just now, so that takers may be at its ring.
+    /// Whether the member ended so recently that others may be reading its ring.
     pub(super) fn awaits_takers(&self) -> bool {
         let ended = self.ended.or(self.leaving);
         ended.is_some_and(|at| at.elapsed() < TAKERS_WITHIN)
     }
 
-    /// Releases a member that lives on, and returns its account.
+    /// Releases a member that may live on, and returns its account.
     pub(super) fn leave_alone(self) -> Account {
         Account {
             unread: None,
@@ -291,10 +292,9 @@ impl Member {
         }
     }
 
-    /// Makes the member refuse and count all further packets, if no process reads it any more. A
-    /// handle that was closed properly and a process that died both leave this process with the
-    /// last descriptor of the socket. Returns whether the member can be settled: a forked child
-    /// that has the socket may read on.
+    /// Makes the member refuse and count all further packets, if no process reads it any more.
+    /// After a proper close or a death, this process has the last descriptor of the socket. Returns
+    /// whether the member can be settled: a forked child that has the socket may read on.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;
@@ -310,7 +310,7 @@ impl Member {
         true
     }
 
-    /// Packets that the member has refused so far, if they are counted and were the group's.
+    /// Packets that the member has refused so far, if counted and given by the group.
     pub(super) fn refused(&self) -> Option<u64> {
         let closing = self.closing.as_ref().filter(|it| it.has_joined())?;
         closing.refused()
@@ -327,11 +327,11 @@ impl Member {
                 .map_or_else(is_over, Closing::has_joined)
     }
 
-    /// Takes the member out of the group and returns its account; `None` if it never joined.
+    /// Removes the member from the group and returns its account; `None` if it never joined.
     pub(super) fn settle(&mut self) -> Option<Account> {
         let was_never_in = self.closing.as_ref().is_some_and(|it| !it.has_joined());
         let closed = self.closing.take().map(Closing::finish);
-        // The page has the packets taken between our last reading and the member's end.
+        // The page includes the packets taken between our last reading and the member's end.
         if let Some(last) = self.page.record() {
             self.record = last;
         }
@@ -362,7 +362,7 @@ impl Member {
     }
 
     /// The account of a member whose socket was not held. If the member had ended before, it lost
-    /// at most what its device has counted since it joined.
+    /// at most the packets that its device has counted since it joined.
     fn unheld(&self, rejecting: Rejecting, counted: Option<u64>) -> Account {
         let account = self.account();
         let (dropped, taken) = (self.record.counters.dropped, self.record.taken);

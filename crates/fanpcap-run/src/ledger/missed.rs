@@ -7,8 +7,8 @@ use fanpcap_linux::netlink::link;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Notes that a start of a copy ended without a member that was seen. `is_sure` says that a
-    /// member would have been seen.
+    /// Notes that a run of a copy ended without a seen member. `is_sure` says that a member would
+    /// have been seen.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
@@ -23,8 +23,8 @@ impl Ledger {
         self.settled.push((copy, Account::default()));
     }
 
-    /// Notes a member that came and went without being held. It belonged to a running copy, but to
-    /// which one is unknown.
+    /// Notes a member that came and went without being held. It belonged to a running copy, but it
+    /// is unknown to which.
     pub(super) fn miss_all(&mut self, ifindex: Option<u32>) {
         let copies: BTreeSet<usize> = match &self.running[..] {
             [] => self.processes.values().copied().collect(),
@@ -69,13 +69,13 @@ impl Ledger {
         since.sum()
     }
 
-    /// Says of each copy with a missed member what is still known.
+    /// Reports what is still known of each copy with a missed member.
     pub(super) fn tell_least(&mut self) {
         for copy in &self.missed {
             let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);
             let sum = |figure: fn(&Account) -> Option<u64>| -> u64 {
                 let figures = of_copy().filter_map(|(_, account)| figure(account));
-                // Other users may have written any number on their pages: saturate.
+                // Other users may have written any number on their pages, so the sum must saturate.
                 figures.fold(0, u64::saturating_add)
             };
             self.complaints.push(format!(

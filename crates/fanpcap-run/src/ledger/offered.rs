@@ -1,6 +1,6 @@
 //! The counters of the copies' groups on XDP. The ledger holds the BPF maps with these counters, as
-//! it holds the members' sockets: else the kernel would free them with the group's last member,
-//! whose last counters would be lost.
+//! it holds the members' sockets. Otherwise the kernel would free them with the group's last
+//! member, and that member's last counters would be lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,24 +25,24 @@ pub(super) struct GroupReadings(BTreeMap<u32, Reading>);
 #[derive(Debug)]
 struct Reading {
     counters: Arc<GroupCounters>,
-    /// Packets on the device, in both directions.
+    /// The device's count of packets, in both directions.
     counted: u64,
-    /// Packets that had come to the group when `counted` was read, or a moment later.
+    /// The group's count of packets when `counted` was read, or a moment later.
     offered: u64,
 }
 
 impl Reading {
-    /// Packets that the device has counted beyond `since`, its count when the group's first member
-    /// was about to join, and that did not come to the group.
+    /// Packets that the device counted after `since` but that did not reach the group. `since` is
+    /// the device's count when the group's first member was about to join.
     fn unoffered(&self, ifindex: u32, since: u64) -> Option<u64> {
-        // Read the group's counter first: a packet in between then counts as not offered.
+        // Read the group's counter first: a packet between the reads then counts as not offered.
         let offered = self.counters.offered();
         let counted = link::packets(ifindex).ok()?.saturating_sub(since);
         Some(counted.saturating_sub(offered))
     }
 
-    /// Packets of an ended group that no member counted, up to the device's count `until`. For some
-    /// the group had no member with a share. The others came after the group's end, which is no
+    /// Packets of an ended group that no member counted, up to the device's count `until`. Some
+    /// came while the group had no member with a share. The others came after the group's end: no
     /// loss if the end `is_intended`.
     fn uncounted(&self, until: u64, is_intended: bool) -> u64 {
         let offered = self.counters.offered().saturating_sub(self.offered);
@@ -53,8 +53,8 @@ impl Reading {
 }
 
 impl Ledger {
-    /// Holds the counters of members that have joined a group on XDP, and reads those of all
-    /// groups. The devices' counts have just been read.
+    /// Holds the counters of members that have joined a group on XDP, and reads the counters of all
+    /// groups. The devices' counts must have just been read.
     pub(super) fn read_offered(&mut self) {
         for member in self.held.iter_mut().filter(|it| it.lacks_counters()) {
             let ifindex = member.ifindex();
@@ -63,8 +63,8 @@ impl Ledger {
                 continue;
             }
             let (record, id) = (member.record(), member.id());
-            // A newcomer may not be in its slot yet, and a process that can't be traced shows
-            // nothing: the bound has what comes to its group unseen.
+            // A newcomer may have no slot yet, and a process that can't be traced shows nothing.
+            // The bound includes the packets that reach the group meanwhile.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
                 continue;
             };
@@ -98,7 +98,8 @@ impl Ledger {
         }
     }
 
-    /// Gives members that ended before their counters were held those of their group, if known.
+    /// Gives members that ended before their counters were held the counters of their group, if
+    /// known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex()) {
@@ -107,7 +108,7 @@ impl Ledger {
         }
     }
 
-    /// Waits until the counters of groups without members of copies stand still: the kernel
+    /// Waits until the counters of groups without members of copies stop changing: the kernel
     /// detaches a group's BPF program from the device some time after the last member's end.
     pub(super) fn await_still(&self, ended: &[Member]) {
         for (ifindex, reading) in &self.offered.0 {
@@ -127,9 +128,9 @@ impl Ledger {
     }
 
     /// Packets that no member counted, after members have left the group on a device. They came
-    /// until the group was empty (`counted`, the device's count then), or until the first newcomer
-    /// began the group anew. 0 if the group goes on or is not on XDP, or if its counters were not
-    /// held.
+    /// before the group was empty (`counted` is the device's count then), or before the first
+    /// newcomer began the group anew. 0 if the group goes on, is not on XDP, or if its counters
+    /// were not held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,

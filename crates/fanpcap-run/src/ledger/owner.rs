@@ -2,8 +2,8 @@
 
 use fanpcap_linux::process::stat::Stat;
 
-/// The copy whose process `pid` is, or whose process group `pid` is in, or from which `pid`
-/// descends.
+/// The copy that `pid` belongs to: `pid` is the copy's process, is in its process group, or
+/// descends from it.
 pub(crate) fn copy_of(pid: u32, copies: &[(u32, usize)]) -> Option<usize> {
     let of = |pid: u32| {
         copies

@@ -1,5 +1,5 @@
-//! Which copies have had a share of the group's packets. A member of a steered group
-//! has none before its application looks for packets.
+//! Which copies have had a share of the group's packets. A member of a steered group has no share
+//! before its application looks for packets.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,16 @@ use fanpcap_group::view::GroupTable;
 use super::Ledger;
 use super::member::Member;
 
-/// What is known of shares.
+/// Shares seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// Tables of the groups, by device.
     tables: BTreeMap<u32, GroupTable>,
-    /// Copies whose members were looked at: whether one of them had a share.
+    /// For each copy whose members were checked: whether one of them had a share.
     had: BTreeMap<usize, bool>,
 }
 
 impl Shares {
-    /// Whether the group gives packets to a member; `None` where its table can't be had.
+    /// Whether the group gives packets to a member; `None` if its table can't be read.
     pub(super) fn has(&mut self, group: u16, member: &Member) -> Option<bool> {
         if !member.is_steered() {
             return Some(true);
@@ -41,7 +40,7 @@ impl Shares {
 }
 
 impl Ledger {
-    /// Looks at members of copies that have had no share so far.
+    /// Checks members of copies that have had no share so far.
     pub(super) fn note_shares(&mut self) {
         for member in self.held.iter().filter(|it| it.has_joined()) {
             let copy = member.copy();
@@ -52,8 +51,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a copy has had a share of the group's packets. Where the group does not show its
-    /// table, a copy that looks for packets counts as one that has.
+    /// Whether a copy has had a share of the group's packets. If the group's table can't be read,
+    /// this is true for a copy that looks for packets.
     pub(crate) fn has_share(&self, copy: usize) -> bool {
         let looks = |it: &Member| it.has_joined() && it.record().last_look != LastLook::Never;
         let known = self.shares.had.get(&copy).copied();

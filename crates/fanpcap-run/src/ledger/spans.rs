@@ -1,13 +1,13 @@
-//! Spans of a device's count that are in the bound already. Members that end together lose one
-//! reading of the device, not one each.
+//! Spans of a device's count that the bound includes already. Members that end together lose the
+//! same reading of the device, which must enter the bound only once.
 
 /// Spans that do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Spans(Vec<(u64, u64)>);
 
 impl Spans {
-    /// Adds the packets after the first count, up to the second. Returns how many of them were in
-    /// no span.
+    /// Adds the span from the first count to the second. Returns how many of its packets were in no
+    /// earlier span.
     pub(super) fn add(&mut self, from: u64, to: u64) -> u64 {
         let (mut from, mut to) = (from, to.max(from));
         let mut new = to - from;

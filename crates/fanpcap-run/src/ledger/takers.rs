@@ -1,9 +1,10 @@
 //! Members of steered groups that have ended. The group's other members read their rings to the end
-//! and write the last counters on their pages.
+//! and write the final counters on their pages.
 //!
-//! The ledger holds the socket of such a member until then: when no other member is left, nobody
-//! else can tell what was in its ring. The kernel lets a socket go only with its last descriptor,
-//! and the group waits for that when it needs the slot. So the socket is released at once then.
+//! The ledger holds the socket of such a member meanwhile: if no other member is left, only the
+//! ledger can find out what was in its ring. But the kernel frees a socket only with its last
+//! descriptor, and the group waits for that when it needs the slot. So the ledger releases the
+//! socket as soon as the takeover is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -17,30 +18,30 @@ use super::leave::Moment;
 use super::member::Member;
 use super::{Account, Ledger};
 
-/// How often to look for takers.
+/// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// How long a group must be without a living member. A newcomer may have got the group's table from
-/// the last one, and not have said so on its page.
+/// the last member, without having noted that on its page yet.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
-/// Within which time a death is noticed, nanoseconds.
+/// Time within which a death is noticed, in nanoseconds.
 const LONG_AGO_NS: u64 = 1_000_000_000;
 
-/// Whether the groups of ended members have living ones.
+/// Whether the groups of ended members have living members.
 #[derive(Debug, Default)]
 pub(super) struct Takers {
     looked: Option<Instant>,
-    /// Devices on which the group has none, with the time since when.
+    /// Devices where the group has no living member, with the time since when.
     none: BTreeMap<u32, Instant>,
-    /// What the devices had counted when the group last had one.
+    /// The devices' counts when the group last had a living member.
     counted: BTreeMap<u32, u64>,
-    /// Devices on which the group may have placeholders: sockets whose rings were inherited.
+    /// Devices where the group may have placeholders: sockets whose rings were taken over.
     placeholders: BTreeSet<u32>,
 }
 
 impl Takers {
-    /// Looks again; false when it is too early.
+    /// Checks again; false if it is too early.
     fn look(&mut self, group: u16, ended: &[Member]) -> bool {
         if ended.is_empty() {
             self.none.clear();
@@ -70,8 +71,8 @@ impl Takers {
 }
 
 impl Ledger {
-    /// Settles the ended members whose takers are done. Returns those that have no takers, and
-    /// those that were never in the group.
+    /// Settles the ended members whose takeover is complete. Returns members that nobody takes
+    /// over, and members that were never in the group.
     pub(super) fn settle_inherited(&mut self) -> Vec<Member> {
         let mut rest = Vec::new();
         for mut member in std::mem::take(&mut self.ended) {
@@ -82,7 +83,7 @@ impl Ledger {
                     if rejects_silently(&member) {
                         self.takers.placeholders.insert(member.ifindex());
                     }
-                    // It may have joined and died since the last scan.
+                    // The member may have joined and died since the last scan.
                     self.end_absences(&[member]);
                 }
                 None => rest.push(member),
@@ -105,10 +106,11 @@ impl Ledger {
         alone
     }
 
-    /// Members leave their group, which may have sockets that reject packets without counting
-    /// them: their rings have been inherited. The group gives them some when the last living member
-    /// has died, since the kernel then closes placeholders one by one and moves sockets to other
-    /// positions. All that came since the group had a living member may be in no figure.
+    /// Notes packets that may be in no figure when members leave a group with placeholders: their
+    /// rings were taken over, and they reject packets without counting them. The group gives
+    /// packets to placeholders after the last living member died, because the kernel then closes
+    /// them one by one and moves sockets to other positions. The bound is all packets since the
+    /// group had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex();
         let of_device = || ended.iter().filter(|member| member.ifindex() == ifindex);
@@ -132,8 +134,8 @@ impl Ledger {
     }
 }
 
-/// Whether the member's socket rejects packets that nobody counts: another member has read its
-/// ring. On XDP the engine counts what it gives to nobody.
+/// Whether the member's socket rejects packets that nobody counts, because another member took over
+/// its ring. On XDP the engine counts packets without a member.
 fn rejects_silently(member: &Member) -> bool {
     member.has_taker() && !member.record().is_on_engine()
 }

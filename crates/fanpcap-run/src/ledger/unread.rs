@@ -1,4 +1,4 @@
-//! Members that get packets and that no application reads.
+//! Reports members that get packets but that no application reads.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Ledger {
     pub(super) fn note_unread(&mut self) {
         let now_ns = clock::monotonic_ns();
         let begun = || self.held.iter().filter(|it| it.rejecting().has_begun);
-        // An application that waits by poll(2) does not look while no packet comes.
+        // While no packet comes, an application that waits in poll(2) does not look for packets.
         let is_fresh = |record: &Record| {
             let age = Duration::from_nanos(now_ns.saturating_sub(record.read_ns));
             record.counters.received > 0 && age < LONG
@@ -36,7 +36,7 @@ impl Ledger {
     }
 }
 
-/// What is said of a member that is not read; `has_share` if that is known.
+/// The report on a member that is not read. `has_share` is `None` if unknown.
 fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
     let (pid, program) = (record.pid, &record.program);
     let when = if record.is_never_read() {

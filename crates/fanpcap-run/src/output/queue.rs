@@ -12,13 +12,13 @@ use fanpcap_linux::process::signal::Blocked;
 
 use super::Stream;
 
-/// Bytes of copies' output in the queue; at more, the copies wait.
+/// Bytes of copies' output in the queue. If there are more, the copies wait.
 const PASSED_MAX: usize = 1 << 20;
 
-/// Bytes of this command's messages in the queue; further messages are only counted.
+/// Bytes of this command's messages in the queue. Further messages are only counted.
 const SAID_MAX: usize = 256 << 10;
 
-/// Pause when a descriptor is full that another process has made non-blocking.
+/// Pause when a descriptor that another process has made non-blocking is full.
 const FULL: Duration = Duration::from_millis(10);
 
 /// Where the queue writes.
@@ -30,7 +30,6 @@ pub(super) struct Files {
     pub(super) err: File,
 }
 
-/// The queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -43,9 +42,9 @@ struct State {
     /// Bytes of copies in the queue, and bytes of messages.
     passed: usize,
     said: usize,
-    /// Messages that found no room.
+    /// Number of messages dropped for lack of room.
     unsaid: u64,
-    /// The progress line to show, and the one that is shown.
+    /// The progress line to show, and the line that is shown now.
     progress: String,
     shown: String,
     /// Bytes of a copy that are being written.
@@ -64,7 +63,7 @@ struct Entry {
     is_said: bool,
 }
 
-/// An error, for every caller that writes.
+/// A write error, which every caller that writes gets.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     number: Option<i32>,
@@ -139,13 +138,13 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether all output is written, or will never be.
+    /// Whether all output is written or given up.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.lock();
         state.failed.is_some() || (!state.is_busy() && state.progress == state.shown)
     }
 
-    /// How long the current write has waited.
+    /// How long the current write has been waiting.
     pub(super) fn stalled(&self) -> Duration {
         let state = self.lock();
         if state.failed.is_none() && state.is_busy() {
@@ -155,8 +154,8 @@ impl Queue {
         }
     }
 
-    /// Gives up unless all output is written, as if the reader had closed the stream. Returns the
-    /// number of lost bytes of copies.
+    /// Unless all output is written, gives it up as if the reader had closed the stream. Returns
+    /// how many bytes of the copies' output were lost.
     pub(super) fn abandon(&self) -> usize {
         let (lost, busy) = {
             let state = self.lock();

@@ -1,4 +1,4 @@
-//! Reads the copies' output: passes lines on as whole lines, and keeps captures.
+//! Reads the copies' output: passes on whole lines, and keeps captures.
 
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::thread;
 use super::{Output, Stream};
 use fanpcap_merge::{is_capture, make_spool};
 
-/// Longest line that is held for its end. Longer lines are cut.
+/// Longest line that is held until its end. Longer lines are cut.
 const LINE_MAX: usize = 1 << 20;
 
 const CHUNK: usize = 64 << 10;
@@ -18,13 +18,12 @@ const CHUNK: usize = 64 << 10;
 /// Events of a stream's reader.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// A capture arrived, and no spool was given.
+    /// A capture arrived, but no spool was given.
     CaptureUnasked,
     /// A capture arrived and was written to this spool.
     Spooled(PathBuf),
     /// A line was too long and was cut.
     Cut,
-    /// The stream has ended, or failed with an error.
     Ended(Option<io::Error>),
 }
 
@@ -72,8 +71,8 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// Reads a stream of a copy to its end, on a thread of its own. Whole lines go to `output`, a
-/// capture to its spool. `tell` receives the events, the end as the last.
+/// Reads a stream of a copy to its end, on its own thread. Sends whole lines to `output`, and a
+/// capture to its spool. `tell` receives the events, the end last.
 pub(crate) fn follow(
     output: &Arc<Output>,
     pipe: impl Read + Send + 'static,
@@ -87,7 +86,7 @@ pub(crate) fn follow(
         let mut pipe = Watched { pipe, activity };
         let result = read(&output, &mut pipe, &way, &tell);
         let copy = way.copy;
-        // Close first: a copy that goes on writing gets EPIPE, as it would without us.
+        // Close the pipe first: a copy that goes on writing gets EPIPE, as it would without us.
         drop(pipe);
         // The receiver is dropped only when this command ends.
         let _ = tell.send((copy, Word::Ended(result.err())));
@@ -149,20 +148,20 @@ fn lines(
     output.pass(way.stream, prefixed(&way.prefix, held))
 }
 
-/// Length of the part that can be written: up to the last newline, else up to the last carriage
-/// return, which ends a progress line. The bytes before `seen` contain neither, except a carriage
-/// return as the last one.
+/// Length of the part that can be written: up to the last newline, or else up to the last carriage
+/// return, which ends a progress line. The bytes before `seen` contain neither, except perhaps a
+/// carriage return at their end.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;
     let newline = new.iter().rposition(|&byte| byte == b'\n');
-    // A carriage return at the end may be half of a CRLF.
+    // A carriage return at the end may be the first half of a CRLF.
     let before_last = new.split_last().map_or(new, |(_, before)| before);
     let last = newline.or_else(|| before_last.iter().rposition(|&byte| byte == b'\r'));
     last.map(|at| from + at + 1)
 }
 
-/// The text with the prefix before each line. A carriage return ends a line too: behind it the
+/// The text with the prefix before each line. A carriage return ends a line too: otherwise the
 /// copies would overwrite each other's progress.
 fn prefixed(prefix: &str, text: Vec<u8>) -> Vec<u8> {
     if prefix.is_empty() {
@@ -200,7 +199,7 @@ fn spool(
     file.flush()
 }
 
-/// Reads at most `len` more bytes; false at the end.
+/// Reads at most `len` more bytes; false at the end of the stream.
 fn more(pipe: &mut impl Read, held: &mut Vec<u8>, len: usize) -> io::Result<bool> {
     let before = held.len();
     held.resize(before + len, 0);

@@ -1,4 +1,4 @@
-//! Supervises the copies from their start to the last one's end.
+//! Supervises the copies from the first start to the last end.
 
 mod ends;
 mod joins;
@@ -31,15 +31,15 @@ use crate::progress::Progress;
 use joins::Outsiders;
 use turns::Turns;
 
-/// Interval of searches for members and readings of their counters; and the interval while a copy
+/// Interval of searches for members and of readings of their counters. It is shorter while a copy
 /// is young, so that its member is found early.
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
-/// Interval while the next copy waits for the one before to have its share.
+/// Interval while the next copy waits for the share of the copy before it.
 const PERIOD_TURN: Duration = Duration::from_millis(5);
 
-/// Interval while a member leaves, whose place in the group must become free.
+/// Interval while a member leaves: its place in the group must become free.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
 /// Age at which a copy without a member page is examined.
@@ -48,7 +48,7 @@ const YOUNG: Duration = Duration::from_secs(3);
 /// The running copies.
 pub(super) struct Watch<'a> {
     run: &'a Run<'a>,
-    /// No other run's.
+    /// A name that no other run has.
     name: String,
     copies: Vec<Copy>,
     ledger: Ledger,
@@ -62,18 +62,18 @@ pub(super) struct Watch<'a> {
     turns: Turns,
     tell: Sender<(usize, Word)>,
     told: Receiver<(usize, Word)>,
-    /// Open streams.
+    /// Number of open streams.
     streams: usize,
     /// When the copies were first told to end.
     stopped: Option<Instant>,
-    /// The copies that did not end in time were named.
+    /// The message that names copies that did not end in time was printed.
     has_said_stays: bool,
     /// Signals that were forwarded, with their times.
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
     outsiders: Outsiders,
     host_use: HostUse,
-    /// Devices that the host may need and does not get, with the reasons that were told.
+    /// Devices whose packets the host may need but does not get, with the reported reasons.
     stolen: BTreeSet<(u32, &'static str)>,
     /// The group's mode, once a copy has joined it.
     mode: Option<String>,
@@ -126,7 +126,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Starts the copies and supervises them until the last one has ended for good.
+    /// Starts the copies and supervises them until all have ended for good.
     ///
     /// # Errors
     /// The copies can't be started or supervised.
@@ -203,7 +203,7 @@ impl<'a> Watch<'a> {
 
     fn start(&mut self, number: usize) -> Result<()> {
         let run = self.run;
-        // Who is started again takes over what it had.
+        // With a name, a restarted copy becomes the successor of its former member.
         let member = run.restart.then(|| format!("{}-{number}", self.name));
         let copy = &mut self.copies[number];
         copy.members_before = self.ledger.members(number);

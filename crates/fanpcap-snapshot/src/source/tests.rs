@@ -1,4 +1,4 @@
-//! Names and owners for made-up sockets.
+//! Names and owners of made-up sockets.
 
 use super::*;
 use crate::holders;
@@ -20,7 +20,7 @@ fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(7), "#7");
 }
 
-/// A member of another pid namespace: the pid on its page is another process here.
+/// A member in another PID namespace: the pid on its page is another process here.
 #[test]
 fn the_pid_on_a_page_is_checked() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -53,7 +53,7 @@ fn the_pid_on_a_page_is_checked() {
         assert_eq!((found.pid, found.program.as_str()), (Some(own), "member"));
         assert!(found.affinity.is_some());
     }
-    // No process here owns it: only the page has the application's name.
+    // No process here owns the socket: only the page has the application's name.
     let unknown = of_page(own, 0);
     assert_eq!((unknown.pid, unknown.program.as_str()), (None, "member"));
 }

@@ -16,7 +16,6 @@ use fanpcap_bpf::classic::opcode::{ABS, CLASS, LD, MODE};
 use std::net::{IpAddr, Ipv4Addr};
 
 impl<'a> Checker<'_, 'a> {
-    /// Converts a value to an argument of this kind.
     pub(super) fn argument(
         &mut self,
         value: Value<'a>,
@@ -167,7 +166,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(Predicate::Pcap(self.filters.len() - 1))
     }
 
-    /// Parses `192.168.0.0/16`, or an address, which is a net of one host.
+    /// Parses `192.168.0.0/16`, or an address, which means a net of one host.
     fn net(&self, text: &str, span: &Span, want: Want) -> Result<Net, Error> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -225,7 +224,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(cut(address, u8::try_from(bits).unwrap_or(width(address))))
     }
 
-    /// The error for a text that is no address of this kind.
+    /// The error for a text that is not an address of this kind.
     fn not(&self, text: &str, span: &Span, want: Want) -> Error {
         let message = format!(
             "expected {} found {}",
@@ -236,8 +235,8 @@ impl<'a> Checker<'_, 'a> {
     }
 }
 
-/// Whether the instruction loads data that the kernel keeps beside the packet (linux/filter.h,
-/// SKF_AD_OFF): such a load has an offset beyond any packet.
+/// Whether the instruction loads metadata that the kernel keeps beside the packet (linux/filter.h,
+/// SKF_AD_OFF). Such a load has an offset beyond any packet.
 fn is_ancillary(instruction: &Classic) -> bool {
     instruction.code & (CLASS | MODE) == LD | ABS && instruction.k >= SKF_AD_OFF
 }
@@ -261,7 +260,7 @@ fn ethernet(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// The key of comma-separated field names, or the name that is no field.
+/// The key of comma-separated field names, or the first name that is not a field.
 fn fields(text: &str) -> Result<Key, &str> {
     text.split(',')
         .map(str::trim)

@@ -10,7 +10,6 @@ use crate::table::{self, Entry, Given, Type};
 use std::mem;
 
 impl<'p, 'a> Checker<'p, 'a> {
-    /// Applies `head` to its arguments.
     pub(super) fn apply(
         &mut self,
         callee: Value<'a>,
@@ -36,7 +35,6 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(value)
     }
 
-    /// Number of parameters.
     pub(super) fn arity(&self, callee: Callee) -> usize {
         match callee {
             Callee::Entry(entry) => entry.takes.len(),
@@ -57,7 +55,6 @@ impl<'p, 'a> Checker<'p, 'a> {
         }
     }
 
-    /// Calls an entry's maker with its arguments.
     pub(super) fn make(
         &mut self,
         entry: &'static Entry,

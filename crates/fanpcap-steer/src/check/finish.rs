@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 impl Checker<'_, '_> {
-    /// The tree with `main` as its function. Each use of `sample` is a sampler of its own, also
-    /// where one definition is used twice.
+    /// The tree with `main` as its function. Each use of `sample` becomes a separate sampler, even
+    /// if one definition is used twice.
     pub(super) fn finish(self, mut main: Function) -> Result<Tree, Error> {
         let mut samplers = 0;
         let (mut sets, mut filters) = (Numbering::default(), Numbering::default());
@@ -43,7 +43,6 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Numbers values in the order of their first use.
 struct Numbering<'a, T> {
     all: Vec<&'a T>,
     places: HashMap<&'a T, usize>,

@@ -1,4 +1,4 @@
-//! Error messages: what was found where something else was expected, and what to write instead.
+//! Error messages: what was expected, what was found, and what to write instead.
 
 use super::Checker;
 use super::value::{Callee, Partial, Value, Want};
@@ -16,7 +16,6 @@ impl<'a> Checker<'_, 'a> {
         Error::new(span.clone(), message).hinted(self.advice(value, span, want))
     }
 
-    /// A value in a message.
     pub(super) fn describe(&self, value: &Value<'a>, span: &Span) -> String {
         let text = quote(self.source[span.clone()].trim_end());
         match value {
@@ -47,7 +46,6 @@ impl<'a> Checker<'_, 'a> {
         format!("{text}, which still needs the {noun} '{names}'")
     }
 
-    /// Advice on how to correct the error.
     fn advice(&self, value: &Value<'a>, span: &Span, want: Want) -> Option<String> {
         let text = self.source[span.clone()].trim_end();
         let near = |name: String| format!("did you mean '{name}'?");
@@ -106,7 +104,7 @@ impl Want {
     }
 }
 
-/// The function named after a predicate, or the predicate named after a function.
+/// The function that is named after a predicate, or the predicate that is named after a function.
 fn twin(name: &str, gives: Type) -> Option<String> {
     let stripped = ["is_", "has_"]
         .iter()
@@ -120,7 +118,7 @@ fn twin(name: &str, gives: Type) -> Option<String> {
     })
 }
 
-/// Whether this is a filter written as for tcpdump: `filter tcp port 80`.
+/// Whether this is a filter written as for tcpdump, without quotes: `filter tcp port 80`.
 pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -> bool {
     let [first, _, ..] = arguments else {
         return false;
@@ -130,7 +128,7 @@ pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -
         && matches!(&first.node, Form::Name(word) if begins(word))
 }
 
-/// Words that begin pcap expressions and are no predicates of this language.
+/// Words that begin pcap expressions and are not predicates of this language.
 const PRIMITIVES: [&str; 19] = [
     "arp",
     "dst",

@@ -10,8 +10,7 @@ use crate::parser::MAIN;
 use crate::table::{self, Entry, Refused, Type};
 
 impl<'p, 'a> Checker<'p, 'a> {
-    /// The value of a name: of a parameter, a definition, or a function of the table, in this
-    /// order.
+    /// The value of a name: a parameter, a definition, or a function of the table, in this order.
     pub(super) fn named(
         &mut self,
         name: &'a str,
@@ -133,7 +132,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         )
     }
 
-    /// The error for definitions without `main`.
+    /// The error for a steering program without `main`.
     pub(super) fn without_main(&self) -> Error {
         let end = self.program.span.end;
         let Some(last) = self.program.definitions.last() else {

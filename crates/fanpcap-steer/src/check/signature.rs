@@ -11,8 +11,8 @@ pub struct Definition {
     /// Name.
     pub name: String,
     /// Type as in the manual page, `number -> predicate`. A definition with parameters is expanded
-    /// where it is used and has no type of its own: each parameter has the type that the body uses
-    /// it as, `any` where the body does not decide.
+    /// where it is used and has no type itself. Each parameter has the type that the body uses it
+    /// as, or `any` if the body does not decide.
     pub signature: String,
 }
 
@@ -21,7 +21,6 @@ const ANY: &str = "any";
 const STEPS_MAX: usize = 16;
 
 impl<'a> Checker<'_, 'a> {
-    /// All definitions of a checked steering program, in source order.
     pub(super) fn definitions(&self) -> Vec<Definition> {
         let definitions = self.program.definitions.iter().enumerate();
         definitions
@@ -40,7 +39,6 @@ impl<'a> Checker<'_, 'a> {
         parts.join(" -> ")
     }
 
-    /// The type of a parameter.
     fn parameter(&self, callee: Callee, at: usize, steps: usize) -> String {
         let kind = match callee {
             Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
@@ -53,7 +51,8 @@ impl<'a> Checker<'_, 'a> {
         kind.unwrap_or(ANY).to_owned()
     }
 
-    /// The type as which an expression uses a name, given what is expected of the expression.
+    /// The type that a name has in an expression, given the type that is expected of the
+    /// expression.
     fn used(
         &self,
         name: &str,
@@ -86,7 +85,6 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// The types of a head's arguments.
     fn kinds(
         &self,
         head: &Expression<'a>,
@@ -104,7 +102,7 @@ impl<'a> Checker<'_, 'a> {
         (0..arguments).map(kind).collect()
     }
 
-    /// The callee that a name stands for.
+    /// The function or definition that a name means.
     fn callee(&self, head: &Expression<'a>) -> Option<Callee> {
         if let Form::Own(name) = head.node {
             return table::find(name).map(Callee::Entry);
@@ -116,7 +114,6 @@ impl<'a> Checker<'_, 'a> {
         own.or_else(|| table::find(name).map(Callee::Entry))
     }
 
-    /// The type of the result.
     fn result(&self, callee: Callee, steps: usize) -> String {
         let place = match callee {
             Callee::Entry(entry) => return entry.gives.word().to_owned(),
@@ -129,7 +126,7 @@ impl<'a> Checker<'_, 'a> {
         self.made(body, steps).unwrap_or(ANY).to_owned()
     }
 
-    /// The type of an expression, where its outermost part decides.
+    /// The type of an expression, if its outermost part decides the type.
     fn made(&self, expression: &Expression<'a>, steps: usize) -> Option<&'static str> {
         let head = match &expression.node {
             Form::Chain(chain, _) => return Some(joined(*chain).word()),

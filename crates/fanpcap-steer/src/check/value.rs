@@ -6,7 +6,6 @@ use crate::measure::Measure;
 use crate::table::{Built, Entry, Kind, Type};
 use std::borrow::Cow;
 
-/// A value.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
     Predicate(Predicate),
@@ -61,7 +60,6 @@ impl Want {
         })
     }
 
-    /// The expected kind in a message.
     pub(super) fn expected(self) -> String {
         let kind = self.kind.expected();
         match self.role {
@@ -72,7 +70,7 @@ impl Want {
 }
 
 impl<'a> Value<'a> {
-    /// The type; for a function that lacks arguments, the type of its result.
+    /// The type. For a function that lacks arguments, the type of its result.
     pub(super) fn gives(&self) -> Option<Type> {
         match self {
             Value::Predicate(_) => Some(Type::Predicate),
@@ -123,7 +121,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Cost of a copy.
+    /// Cost of a copy, in steps.
     pub(super) fn size(&self) -> usize {
         let all = |values: &[(Value<'a>, Span)]| -> usize {
             values.iter().map(|(value, _)| value.size()).sum()

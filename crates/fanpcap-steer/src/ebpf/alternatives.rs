@@ -1,4 +1,5 @@
-//! Functions of which some drop and others run then: outcome and state are saved, and put back.
+//! Alternatives: where a function drops and another one runs instead, outcome and state are
+//! restored.
 
 use super::EbpfError;
 use super::effect::Effect;
@@ -7,12 +8,11 @@ use super::stack::{CHOICE, MARK, SAVED, STATE};
 use crate::ir::Function;
 use fanpcap_bpf::assembler::{Label, Op, R1, R2, R8, R10, Register, Width};
 
-/// Where outcome and state are saved.
+/// The stack slots in which outcome and state are saved.
 #[derive(Clone, Copy)]
 struct Saved {
-    /// The outcome, and 8 bytes below it the state.
+    /// Slot of the outcome. The state is 8 bytes below it.
     slot: i16,
-    /// The mark.
     mark: Option<i16>,
 }
 
@@ -30,8 +30,8 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Emits an alternative and jumps to `passed` if it passes. If it drops, continues at
-    /// `dropped`, which is bound here, with the previous outcome and state.
+    /// Emits an alternative, and jumps to `passed` if it passes. If it drops, execution continues
+    /// after this code, with the previous outcome and state; `dropped` is bound there.
     fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
         let effect = Effect::of(function);
         let saved = effect.dirty.then(|| self.save());
@@ -44,8 +44,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// What the host gets of a packet is not dropped with it. So an inverse that drops puts back
-    /// what was said before.
+    /// Emits an inverse. The host's part of the outcome survives a drop. So an inverse that drops
+    /// restores the host's part from before.
     pub(super) fn inverse(&mut self, function: &'a Function, drop: Label) {
         let dropped = self.asm.label();
         if !self.choices.host || !Effect::of(function).sets {
@@ -67,7 +67,6 @@ impl<'a> Emitter<'a> {
         self.give_back(saved);
     }
 
-    /// Saves outcome and state.
     fn save(&mut self) -> Saved {
         let slot = self.take_slot();
         self.asm.store(Width::Double, R10, slot, R8);
@@ -83,7 +82,7 @@ impl<'a> Emitter<'a> {
         Saved { slot, mark }
     }
 
-    /// Loads what the stack has of state and outcome, if it has any of it. Clobbers r2.
+    /// Loads state and outcome from the stack, as far as they are there. Clobbers r2.
     fn load_state(&mut self, target: Register) {
         if self.keeps_state {
             self.asm.load(Width::Word, target, R10, STATE);
@@ -122,7 +121,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Reserves 8 bytes of stack, and 8 more below them, until [`Emitter::give_slot_back`].
+    /// Reserves 8 bytes of stack and the 8 bytes below them, until [`Emitter::give_slot_back`].
     pub(super) fn take_slot(&mut self) -> i16 {
         if self.saved >= self.saved_max {
             self.fail(EbpfError::TooDeep);

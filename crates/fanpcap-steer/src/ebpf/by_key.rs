@@ -1,4 +1,4 @@
-//! BPF programs that go by a packet's key.
+//! BPF programs that compute a key of each packet.
 
 use super::emitter::{Emitter, Plain};
 use super::keyed::Keyed;
@@ -8,8 +8,8 @@ use super::view::{TAGS_MASK, TRANSPORT_SHIFT};
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R6, R7, R8, R9};
 
 impl<'a> Emitter<'a> {
-    /// Emits a BPF program that goes by a key. Of a tree the key is the hash; a packet that it
-    /// drops has 0.
+    /// Emits a BPF program that computes a key. With a tree the key is the tree's hash, or 0 for a
+    /// packet that the tree drops.
     pub(super) fn keyed(&mut self, by: &'a dyn Keyed, has_tree: bool, needs: &Needs, plain: Plain) {
         self.maps.begin_with(by.maps());
         let keyed = self.asm.label();
@@ -18,7 +18,7 @@ impl<'a> Emitter<'a> {
         self.asm.note("arrive");
         by.arrive(&mut self.asm, keyed);
         if !self.asm.is_live() {
-            // Each packet has had its key.
+            // `arrive` has set the key of every packet.
         } else if has_tree {
             self.main(needs, plain);
         } else {
@@ -32,7 +32,7 @@ impl<'a> Emitter<'a> {
         by.leave(&mut self.asm);
     }
 
-    /// Replaces the view in r7 by what [`Keyed::key`] finds.
+    /// Replaces the view in r7 by the registers that [`Keyed::key`] expects.
     fn place_headers(&mut self) {
         let (ip, done) = (self.asm.label(), self.asm.label());
         self.asm.set(R8, R7);
@@ -40,7 +40,7 @@ impl<'a> Emitter<'a> {
         self.asm.alu(Op::And, R8, NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, ip);
-        // The walk has not moved from the end of the Ethernet header.
+        // Without an IP packet the view has the end of the Ethernet header.
         self.asm.alu(Op::Right, R7, 13);
         self.asm.alu(Op::And, R7, TAGS_MASK << 2);
         self.asm.alu(Op::Add, R8, R7);
@@ -58,7 +58,7 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Ends a body: the key is in r8, or a packet without one comes to `drop`.
+    /// Ends a body: the key is in r8. A packet without a key comes to `drop`.
     pub(super) fn has_key(&mut self, drop: Label) {
         let keyed = self.decided;
         self.follow();

@@ -1,31 +1,29 @@
-//! What a BPF program that delivers can decide: the kinds of decisions, and which of them a tree
-//! can come to.
+//! The decisions of a BPF program that delivers: their kinds, and which kinds a tree can make.
 //!
-//! r8 has the decision: in its lower half a hash or a member's number, or two buckets; above it the
-//! marks of fragments and the kind of the decision. The stack has what steering does not change:
-//! class, host and mark.
+//! r8 holds the decision. The lower half is a hash, a member's number, or the first of two buckets.
+//! Above are the marks of fragments, the second bucket, and the kind of the decision. The stack
+//! holds what steering does not change: class, host and mark.
 
 use crate::ir::{Function, Node, Predicate, Property, Steer};
 use crate::parts::{may_drop, outcomes};
 
-/// The kinds of decisions that a tree can come to, and what the stack has of them.
+/// The kinds of decisions that a tree can make, and which parts of them are on the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
-    /// Some packets go by a member's number.
+    /// Some packets go to a member by its number.
     pub(super) numbers: bool,
-    /// Some are dropped.
     pub(super) drops: bool,
-    /// Some go to all members of a class.
+    /// Some packets go to all members of a class.
     pub(super) copies: bool,
-    /// Some go to all members.
+    /// Some packets go to all members.
     pub(super) broadcasts: bool,
-    /// Some go to two members.
+    /// Some packets go to two members.
     pub(super) doubles: bool,
     /// Members have classes.
     pub(super) classes: bool,
-    /// The tree says what the host gets.
+    /// The tree decides whether the host gets a packet.
     pub(super) host: bool,
-    /// The tree marks packets, and reads marks.
+    /// The tree both sets and reads marks.
     pub(super) marks: bool,
 }
 
@@ -34,22 +32,23 @@ pub(super) const KIND_SHIFT: i32 = 46;
 pub(super) const KIND_MASK: i32 = 7;
 /// To all members of a class.
 pub(super) const COPY: i32 = 1;
-/// To all members of all classes but 63.
+/// To all members of all classes except 63.
 pub(super) const BROADCAST: i32 = 2;
 /// To the owners of two buckets.
 pub(super) const DOUBLE: i32 = 3;
-/// To nobody.
+/// To no member.
 pub(super) const DROP: i32 = 4;
 /// The second bucket, above the marks of fragments.
 pub(super) const SECOND_SHIFT: i32 = 34;
 /// The class, in a decision that is returned.
 pub(super) const CLASS_SHIFT: i32 = 49;
 pub(super) const CLASS_MASK: i32 = 63;
-/// What the host gets: 0 for what was not said, 1 for the packet too, 2 for the packet alone.
+/// Whether the host gets the packet: 0 if the tree did not decide, 1 for the host too, 2 for the
+/// host only.
 pub(super) const HOST_SHIFT: i32 = CLASS_SHIFT + HOST_BIT;
 pub(super) const HOST_MASK: i32 = 3;
 
-/// The host's part on the stack, above the class; and the flag of a mark.
+/// The host's part on the stack, above the class; and the flag that a mark is set.
 pub(super) const HOST_BIT: i32 = 8;
 pub(super) const MARKED: i32 = 1 << 16;
 
@@ -85,7 +84,6 @@ impl Choices {
         self.classes || self.host || self.marks
     }
 
-    /// Whether decisions have kinds.
     pub(super) fn has_kinds(self) -> bool {
         self.drops || self.copies || self.broadcasts || self.doubles
     }

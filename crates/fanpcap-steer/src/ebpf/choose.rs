@@ -1,4 +1,5 @@
-//! Decisions of a BPF program that delivers, beyond one member: copies, classes, the host, marks.
+//! Decisions other than for one member, in a BPF program that delivers: copies, classes, host,
+//! marks.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_BIT, HOST_MASK, KIND_SHIFT,
@@ -15,7 +16,7 @@ const BUCKET_MASK: i32 = 0xfff;
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1);
 
 impl Emitter<'_> {
-    /// Begins with a copy to every member, where the tree can end with it.
+    /// Begins with the decision to copy to every member, if the tree can end with it.
     pub(super) fn start_decision(&mut self) {
         let copy = if self.choices.copies { COPY } else { 0 };
         self.kind(copy);
@@ -26,7 +27,7 @@ impl Emitter<'_> {
             .number(R8, u64::from(kind.unsigned_abs()) << KIND_SHIFT);
     }
 
-    /// Ends with the decision in r8, or with that to drop.
+    /// Returns the decision in r8; at `drop`, the decision to drop.
     pub(super) fn return_decision(&mut self, drop: Label) {
         let done = self.asm.label();
         self.asm.jump(done);
@@ -66,7 +67,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Replaces the bits of `mask` on the stack.
+    /// Replaces the bits of `mask` in the choices on the stack.
     fn choose(&mut self, mask: i32, bits: i32) {
         self.asm.load(Width::Word, R1, R10, CHOICE);
         self.asm.alu(Op::And, R1, !mask);
@@ -82,8 +83,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads the mark that the steering program has set into r1, or else the packet's, or jumps to
-    /// `none`.
+    /// Loads the steering program's mark, or else the packet's, into r1. Jumps to `none` if there
+    /// is neither.
     pub(super) fn load_mark(&mut self, none: Label) {
         let (unset, done) = (self.asm.label(), self.asm.label());
         if self.choices.marks {
@@ -117,7 +118,7 @@ impl Emitter<'_> {
         self.double();
     }
 
-    /// Decides for the members of both ends, in r1 and r2.
+    /// Decides for the members of both ends; the ends are in r1 and r2.
     fn double(&mut self) {
         self.finish(R1);
         self.asm.set(R3, R0);

@@ -1,8 +1,7 @@
-//! Translates classic BPF to eBPF: the steering program's pcap filters, and the filter that the
-//! user has set.
+//! Translates classic BPF to eBPF: the pcap filters of the steering program, and the user's filter.
 //!
-//! r7 is A, r8 is X. A load out of range and a division by zero end with 0, as in libpcap's
-//! `bpf_filter` and in the kernel.
+//! r7 is A, r8 is X. After a load out of range or a division by zero the filter returns 0, as in
+//! libpcap's `bpf_filter` and in the kernel.
 
 mod ancillary;
 mod loads;
@@ -23,18 +22,16 @@ enum Source {
     Tagged,
     /// The frame as it is, and the metadata of its socket buffer.
     Socket,
-    /// The frame as it is at XDP, without a VLAN tag, and the metadata that its socket buffer would
-    /// have.
+    /// A frame at XDP without a VLAN tag, and the metadata that its socket buffer would have.
     Device,
-    /// The same of a frame with a VLAN tag, which is metadata: bytes 12 to 15 of the frame are not
-    /// read. r9 has the tag's protocol and TCI.
+    /// As `Device`, for a frame with a VLAN tag. The tag counts as metadata: bytes 12 to 15 of the
+    /// frame are not read. r9 has the tag's protocol and TCI.
     Untagged,
 }
 
-/// What a handle's own filter is called.
+/// The name of a handle's own filter in errors.
 const OWN: &str = "the handle's own filter";
 
-/// State of a translation.
 struct Making<'c> {
     text: &'c str,
     source: Source,
@@ -42,13 +39,11 @@ struct Making<'c> {
     labels: Vec<Label>,
     /// Label that returns 0.
     out: Label,
-    /// Index of the current instruction.
     at: usize,
 }
 
 type Made = Result<(), EbpfError>;
 
-/// Bytes of a VLAN tag.
 const TAG_LEN: i32 = 4;
 
 /// Stack offset of a word of scratch memory. The verifier tracks no value at an offset of 4 beyond
@@ -79,7 +74,7 @@ impl Emitter<'_> {
         self.classic(&filter.code, &filter.text, Source::Frame)
     }
 
-    /// The user's own filter. Ends the BPF program with the filter's result.
+    /// Emits the user's own filter. Ends the BPF program with the filter's result.
     pub(super) fn user_filter(&mut self, code: &[Classic]) -> Made {
         self.asm.note("the user's filter");
         match self.target.kind() {

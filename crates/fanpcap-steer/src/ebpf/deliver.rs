@@ -1,9 +1,9 @@
-//! Delivers packets: decides, looks up the slots, and delivers to each.
+//! Delivers packets: decides, looks up the slots, and delivers to each slot.
 //!
-//! A filter of a member is reached by a tail call, which the kernel allows where the callers'
-//! frames on the stack are below 256 bytes. A decision that needs much of the stack is a BPF
-//! function of its own. Any other decision, and the only delivery of a packet, are code of the main
-//! function: a call costs 8 ns where the processor guards its returns against speculation.
+//! A member's filter is reached by a tail call. The kernel allows a tail call only if the stack
+//! frames of its callers are below 256 bytes. So a decision that needs much stack is a separate BPF
+//! function. Any other decision, and the delivery of a packet to a single member, are in the main
+//! function: a call costs 8 ns where the processor guards returns against speculation.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
@@ -17,26 +17,25 @@ use crate::options::GroupOptions;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Register, Width};
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
-/// Rows of a class's part of the table, and where its first row would be for class 0.
+/// Rows in the part of a class, and the row where a part for class 0 would begin.
 const PART_ROWS: i32 = 576;
 const PARTS_ROW: i32 = 11_712;
-/// The first row of the part of all members.
+/// The first row of the part for all members.
 const EVERYBODY_ROW: i32 = PARTS_ROW + PART_ROWS * 64;
 const _: () = assert!(PART_ROWS as usize * 8 == layout::PART);
 const _: () = assert!(EVERYBODY_ROW as usize * 8 == layout::part(EVERYBODY));
 const _: () = assert!((PARTS_ROW + PART_ROWS) as usize * 8 == layout::part(1));
 
-/// Ranks at most.
 const RANKS_MAX: i32 = 256;
 const _: () = assert!(RANKS_MAX as usize == SLOTS);
-/// Ranks to which one call delivers.
+/// Number of ranks to which one call delivers.
 const SOME: i32 = 16;
-/// In the argument of that call, above the number of ranks: the first rank, and the first row of
+/// Fields of that call's argument above the number of ranks: the first rank, and the first row of
 /// the class's part.
 const FIRST_SHIFT: i32 = 16;
 const PART_SHIFT: i32 = 32;
 
-/// Where the code for each kind of decision is.
+/// Labels of the code for each kind of decision.
 #[derive(Clone, Copy)]
 struct Ways {
     deliver: Label,
@@ -51,7 +50,6 @@ struct Ways {
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits a BPF program that delivers.
     pub(super) fn deliver(
         &mut self,
         by: &'a dyn Delivery,
@@ -99,7 +97,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Puts the decision into r8.
+    /// Emits the arrival and the decision. Leaves the decision in r8.
     fn begin(&mut self, by: &dyn Delivery, decide: Label, needs: &Needs, plain: Plain) {
         self.asm.set(R6, R1);
         self.asm.set(R9, 0);
@@ -126,7 +124,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Stores the first row of the part of the decision's class.
+    /// Stores the first row of the table's part for the decision's class.
     fn part_of_class(&mut self) {
         let store = self.asm.label();
         self.asm.set(R1, R8);
@@ -176,13 +174,13 @@ impl<'a> Emitter<'a> {
         by.leave(&mut self.asm);
     }
 
-    /// Goes on to one member, or jumps to another way.
+    /// Continues with one member, or jumps to the code for another kind of decision.
     fn by_kind(&mut self, ways: Ways) {
         let choices = self.choices;
         if !choices.has_kinds() {
             return;
         }
-        // Without classes all members are in the default one.
+        // Without classes all members are in the default class.
         let everybody = if choices.classes {
             ways.to_everybody
         } else {
@@ -228,22 +226,22 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Whether the delivery is no BPF function: no packet has several, and nothing is kept for the
-    /// host.
+    /// Whether the main function delivers: no packet goes to several members, and nothing is kept
+    /// for the host.
     fn delivers_in_place(&self) -> bool {
         let choices = self.choices;
         let several = choices.copies || choices.broadcasts || choices.doubles;
         self.decided.is_some() && !several && !choices.host
     }
 
-    /// Calls the delivery, with the stamp in r3.
+    /// Calls the delivery function. The stamp is in r3.
     fn call_deliver(&mut self, slot: Register, ways: Ways) {
         self.asm.set(R1, R6);
         self.asm.set(R2, slot);
         self.asm.call_function(ways.deliver);
     }
 
-    /// Takes the stamp for several deliveries.
+    /// Stores the stamp for several deliveries.
     fn stamp(&mut self, by: &dyn Delivery) {
         by.stamp(&mut self.asm);
         self.asm.store(Width::Double, R10, STAMP, R0);
@@ -277,13 +275,13 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Delivers to each rank of a class, some at a time: the verifier gives up on a loop over all
-    /// of them.
+    /// Delivers to each rank of a class, [`SOME`] ranks a call: the verifier gives up on one loop
+    /// over all ranks.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
         let fits = self.asm.label();
         self.ranks(ways.nobody);
-        // Members write the number of ranks.
+        // Members write the number of ranks, so it may be too large.
         self.asm.jump_if(If::LessEqual, R0, RANKS_MAX, fits);
         self.asm.set(R0, RANKS_MAX);
         self.asm.bind(fits);
@@ -308,8 +306,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// The BPF function that delivers to some ranks. r1 is the context, r2 has the number of ranks,
-    /// the first of these, and the first row of the class's part; r3 is the stamp.
+    /// The BPF function that delivers to some ranks. r1 is the context. r2 has the number of ranks,
+    /// the first rank, and the first row of the class's part. r3 is the stamp.
     fn send_to_some(&mut self, by: &dyn Delivery, ways: Ways) {
         let (next, done) = (self.asm.label(), self.asm.label());
         self.asm.set(R6, R1);
@@ -331,7 +329,7 @@ impl<'a> Emitter<'a> {
         by.again(&mut self.asm);
         self.asm.bind(first);
         self.rank_slot(done);
-        // Of two ranks and more, up to 256, each gets a copy.
+        // If there are two to 256 ranks, each delivery is a copy.
         self.asm.set(R1, R9);
         self.asm.alu(Op::And, R1, (1 << FIRST_SHIFT) - 1);
         self.asm.alu(Op::Add, R1, IS_COPY - 2);

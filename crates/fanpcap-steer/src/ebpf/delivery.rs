@@ -1,50 +1,52 @@
-//! What a BPF program does with packets that it delivers itself.
+//! The interface of the code with which a BPF program delivers packets.
 
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::{Assembler, Label, R0};
 
 /// Emits the parts of a BPF program that delivers packets to the members of a group.
 ///
-/// The steering program decides first. Then these parts run, in this order: [`Delivery::arrive`];
-/// for a packet with members [`Delivery::stamp`] once and [`Delivery::deliver`] for each member,
-/// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
+/// The steering program decides after [`Delivery::arrive`]. A packet with members then runs
+/// [`Delivery::stamp`] once and [`Delivery::deliver`] for each member. Any other packet runs
+/// [`Delivery::drop`] or [`Delivery::miss`]. [`Delivery::leave`] is last.
 ///
-/// All parts but [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
-/// which goes on behind their last instruction. They find the context in r6, and keep r6, r7 and
-/// r8. r9 is theirs, and 0 at first. They may use the stack from r10 - 48 to r10 - 33. What
-/// [`Delivery::arrive`] leaves there is kept in the 4 bytes at r10 - 40 alone, and not for sent
-/// packets.
+/// All parts except [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
+/// which continues after their last instruction. The context is in r6. The parts must keep r6, r7
+/// and r8. They may use r9, which is 0 at first, and the stack from r10 - 48 to r10 - 33. Of what
+/// [`Delivery::arrive`] stores there, only the 4 bytes at r10 - 40 are kept, and for sent packets
+/// none.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
-    /// The names are not those of this crate's maps.
+    /// The names must differ from those of this crate's maps.
     fn maps(&self) -> Vec<MapSpec>;
 
-    /// Whether the packets are those that the host sends: the context is `struct __sk_buff`.
+    /// Whether the BPF program is for packets that the host sends. If so, the context is
+    /// `struct __sk_buff`.
     fn is_of_sent(&self) -> bool {
         false
     }
 
-    /// Begins with a packet.
+    /// Runs first for each packet.
     fn arrive(&self, asm: &mut Assembler);
 
     /// Puts the packet's stamp into r0.
     fn stamp(&self, asm: &mut Assembler);
 
-    /// Delivers the packet to a slot. r1 is the context, r2 the slot in its lowest byte, r3 the
-    /// stamp. Without `done`, r2 may have [`IS_COPY`] too.
+    /// Delivers the packet to a slot. r1 is the context, r2 has the slot in its lowest byte, r3 is
+    /// the stamp. Without `done`, r2 may also have [`IS_COPY`].
     ///
-    /// Without `done`, this is the body of a BPF function, which ends with an exit; r0 may be any
+    /// Without `done`, this is the body of a BPF function. It ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
-    /// jumps there. Either may clobber all registers but r6, which is the context in the end. They
-    /// use the stack from r10 - 32 on. `filter` is the function of [`Delivery::filter`].
+    /// jumps to `done`. Either may clobber all registers except r6, which holds the context at the
+    /// end. Either uses the stack from r10 - 32 on. `filter` is the function of
+    /// [`Delivery::filter`].
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
 
-    /// The body of a BPF function that [`Delivery::deliver`] may call, with a tail call. It ends
+    /// The body of a BPF function with a tail call, which [`Delivery::deliver`] may call. It ends
     /// with an exit.
     fn filter(&self, asm: &mut Assembler);
 
-    /// Counts a delivery of a packet that has been delivered before. This part may be in another
-    /// function: it keeps r9.
+    /// Counts a further delivery of a packet that has been delivered before. This code may be in
+    /// another function. It keeps r9.
     fn again(&self, _asm: &mut Assembler) {}
 
     /// Counts a packet that the steering program drops.
@@ -53,15 +55,15 @@ pub trait Delivery {
     /// Counts a packet for which the group has no member.
     fn miss(&self, asm: &mut Assembler);
 
-    /// Ends the BPF program: sets r0 and exits. r8 says what the host gets of the packet: 0 for
-    /// what the steering program did not say, 1 for the packet too, 2 for the packet alone.
+    /// Ends the BPF program: sets r0 and exits. r8 says whether the host gets the packet: 0 if the
+    /// steering program did not decide, 1 for the host too, 2 for the host only.
     fn leave(&self, asm: &mut Assembler);
 }
 
-/// Beside the slot: another slot gets the packet too.
+/// Added to the slot: another slot gets the packet too.
 pub const IS_COPY: i32 = 256;
 
-/// Delivers nothing: shows whether a steering program can be compiled, and what a decision costs.
+/// Delivers nothing. Shows whether a steering program can be compiled, and the cost of a decision.
 pub(crate) struct Nowhere;
 
 impl Delivery for Nowhere {

@@ -1,15 +1,13 @@
-//! What has to be put back where a function drops.
+//! Which functions change outcome or state and then drop, so that both must be restored.
 
 use crate::ir::{Function, Key, Steer};
 
-/// What running a function may do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
-    /// It may change outcome or state.
+    /// The function may change outcome or state.
     pub(super) sets: bool,
-    /// It may drop.
     drops: bool,
-    /// It may do both, in this order.
+    /// The function may change outcome or state and then drop.
     pub(super) dirty: bool,
 }
 
@@ -45,7 +43,8 @@ impl Effect {
                 }
             }),
             Function::If(_, then, otherwise) => Self::of(then).or(Self::of(otherwise)),
-            // What an alternative that drops has set is put back, but for the last one's.
+            // The changes of an alternative that drops are undone, except those of the last
+            // alternative.
             Function::First(functions) => {
                 let all = functions.iter().map(Self::of).fold(none, Self::or);
                 let dirty = functions.last().is_some_and(|last| Self::of(last).dirty);

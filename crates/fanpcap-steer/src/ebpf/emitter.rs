@@ -1,4 +1,4 @@
-//! Emits a whole BPF program: entry, body, results, and BPF functions.
+//! Emits a whole BPF program: entry, bodies, results, and BPF functions.
 
 use super::choices::Choices;
 use super::delivery::Delivery;
@@ -26,16 +26,16 @@ pub(super) enum Role<'a> {
     /// the steering program drops, returns the slot for hash 0.
     Place { options: GroupOptions },
     /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
-    /// drops; for others the result of the user's own filter, or all bytes.
+    /// drops; for other packets the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
     /// Delivers to the members that the group's table has for the decision. If `calls`, the
-    /// decision is a BPF function.
+    /// decision is a separate BPF function.
     Deliver {
         by: &'a dyn Delivery,
         options: GroupOptions,
         calls: bool,
     },
-    /// Goes by the hash of the tree, or by the headers that the walk finds.
+    /// Computes a key: the hash of the tree, or a key from the headers that the walk finds.
     Keyed { by: &'a dyn Keyed, has_tree: bool },
 }
 
@@ -44,9 +44,9 @@ pub(super) enum Role<'a> {
 pub(super) enum Routine {
     /// r1: context, r2: view so far, r3: offset and stage. Returns the view.
     Walk,
-    /// r1: context, r2: view that has found no IP packet and has the offset of what has no type.
-    /// Returns the view of the IP packet there, that of a frame with one ([`INNER`]), or the view
-    /// without the offset.
+    /// r1: context, r2: view without an IP packet, with the offset of untyped payload. Returns the
+    /// view of the IP packet there, or of a frame that contains one ([`INNER`]). If there is
+    /// neither, returns the view without the offset.
     Untyped,
     /// r1: context, r2: offset of an IPv4 header, r3: its length. Returns 0 unless the checksum is
     /// right.
@@ -54,7 +54,8 @@ pub(super) enum Routine {
     /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of these bytes in
     /// memory order, or a negative number if the frame is too short.
     Word,
-    /// r1: context, r2: view. Returns the view, or for an ICMP error that of the quoted packet.
+    /// r1: context, r2: view. Returns the view of the quoted packet for an ICMP error, else the
+    /// same view.
     Quoted,
     /// r1: context, r2: view of the packet whose flow counts, r3: view of the packet itself. Both
     /// are IP. Returns the hash of the flow.
@@ -66,16 +67,13 @@ pub(super) enum Routine {
     Pcap(usize),
 }
 
-/// The ends that a flow's hash is made of.
+/// The ends from which a flow's hash is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// The ends of [`Steer::Flow`].
     Flow(crate::ir::Flow),
-    /// The ends of [`Steer::Media`].
     Media,
 }
 
-/// State of an emission.
 pub(super) struct Emitter<'a> {
     pub(super) asm: Assembler,
     pub(super) target: &'a dyn Target,
@@ -84,7 +82,7 @@ pub(super) struct Emitter<'a> {
     pub(super) view: View,
     /// Stack offset to which headers are copied.
     pub(super) scratch: i16,
-    /// The code is inside an `Inner`.
+    /// The code belongs to a [`Function::Inner`].
     pub(super) nested: bool,
     /// The tree reads the packet's headers.
     pub(super) walks: bool,
@@ -96,13 +94,12 @@ pub(super) struct Emitter<'a> {
     pub(super) keeps_state: bool,
     /// Some fragments follow their datagram.
     pub(super) follows: bool,
-    /// Some packets of this body go by a member's number.
+    /// The current body can select a member by number, not only by hash.
     pub(super) numbers: bool,
-    /// What a BPF program that delivers can decide.
+    /// The decisions that a BPF program that delivers can make.
     pub(super) choices: Choices,
-    /// Where a BPF program that delivers goes on with a decision that is not a BPF function.
+    /// Where a BPF program that delivers continues after a decision in the main function.
     pub(super) decided: Option<Label>,
-    /// Places on the stack for look-ups in the table.
     pub(super) spots: Spots,
     pub(super) saved: i16,
     pub(super) saved_max: i16,
@@ -112,16 +109,15 @@ pub(super) struct Emitter<'a> {
 /// How the code treats plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// By bodies of their own, if the tree does not read headers, or if the hook lets the code read
-    /// them in place.
+    /// Separate bodies for plain packets, if the tree does not read headers or the hook lets the
+    /// code read them in place.
     Bodies,
-    /// By a view of their own.
+    /// Separate code that makes their view.
     Views,
-    /// As others.
+    /// The walk, as for all others.
     Walked,
 }
 
-/// Emits the code.
 pub(super) fn emit(
     tree: &Tree,
     target: &dyn Target,
@@ -171,14 +167,14 @@ pub(super) fn emit(
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits the decision: its preparation, and its bodies. r6 is the context.
+    /// Emits the decision: preparation and bodies. r6 is the context.
     pub(super) fn main(&mut self, needs: &Needs, plain: Plain) {
         let tree = self.tree;
         self.start_state();
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // A window on the stack has no room for choices beside it.
+            // Beside a window, the stack has no room for choices.
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),
@@ -194,8 +190,8 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// Stores 0 as the state and as what the stack has of the outcome, in a form whose value the
-    /// verifier does not know.
+    /// Stores 0 as the state and as the parts of the outcome on the stack, without the verifier
+    /// knowing that the value is 0.
     fn start_state(&mut self) {
         let places = [
             (self.keeps_state, STATE),
@@ -210,7 +206,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a body: the code for a packet and its results.
+    /// Emits a body: it runs the tree on a packet and returns the result.
     pub(super) fn body(&mut self, main: &'a Function) {
         let drop = self.asm.label();
         self.numbers = false;
@@ -246,7 +242,8 @@ impl<'a> Emitter<'a> {
         self.asm.alu32(Op::Move, R0, nothing);
     }
 
-    /// Puts the number of bytes that a member keeps of a packet that was not dropped into r0.
+    /// Puts the number of bytes that a member keeps of a packet into r0, unless the packet was
+    /// dropped.
     fn keep(&mut self, user: Option<&[Classic]>) {
         match user.map(|user| self.user_filter(user)) {
             None => self.asm.alu32(Op::Move, R0, -1),
@@ -255,7 +252,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a function, which jumps to `drop` if it drops.
+    /// Emits a function of the tree, which jumps to `drop` if it drops.
     pub(super) fn function(&mut self, function: &'a Function, drop: Label) {
         if !self.asm.is_live() {
             return;
@@ -300,7 +297,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whether the BPF program counts the packets of buckets.
+    /// Whether the BPF program counts the packets of each bucket.
     pub(super) fn counts_loads(&self) -> bool {
         match self.role {
             Role::Place { options } | Role::Deliver { options, .. } => options.balance.is_some(),
@@ -308,7 +305,6 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whether the BPF program delivers.
     pub(super) fn delivers(&self) -> bool {
         matches!(self.role, Role::Deliver { .. })
     }

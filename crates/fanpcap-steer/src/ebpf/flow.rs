@@ -1,4 +1,4 @@
-//! The hash of a packet's flow, and the table that makes fragments follow their datagram.
+//! The hash of a packet's flow, and the table that lets fragments follow their datagram.
 
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// The hash of an IP packet, to r0.
+    /// Puts the hash of an IP packet into r0.
     pub(super) fn hash(&mut self, ends: Ends) {
         let none = self.asm.label();
         self.ports_of(ends);
@@ -45,13 +45,13 @@ impl Emitter<'_> {
         self.asm.bind(none);
     }
 
-    /// Stores the tag's VLAN id, or 0, on the stack.
+    /// Stores the VLAN id of the tag, or 0, on the stack.
     pub(super) fn keep_vlan(&mut self) {
         self.vlan_or_none();
         self.asm.store(Width::Double, R10, VLAN, R1);
     }
 
-    /// Loads the tag's VLAN id, or 0, into r1.
+    /// Loads the VLAN id of the tag, or 0, into r1.
     fn vlan_or_none(&mut self) {
         let (untagged, done) = (self.asm.label(), self.asm.label());
         self.property(Property::VlanId, untagged);
@@ -77,14 +77,14 @@ impl Emitter<'_> {
         let ports = self.ports(done);
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
-            // Half of each port.
+            // Half of each port: RTP and RTCP have adjacent ports.
             self.asm.alu(Op::Right, R9, 1);
             self.asm.alu(Op::And, R9, 0x7fff_7fff);
         }
         self.asm.bind(done);
     }
 
-    /// Both ends of an IP packet to r1 and r2, with the ports in r9.
+    /// Puts both ends of an IP packet into r1 and r2. The ports are in r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
         let (six, both) = (self.asm.label(), self.asm.label());
         self.by_version(six);
@@ -101,7 +101,7 @@ impl Emitter<'_> {
         self.asm.bind(both);
     }
 
-    /// Both ends to r1 and r2; r5 is set to M1.
+    /// Puts both ends into r1 and r2. Sets r5 to M1.
     fn ends4(&mut self, addresses: Bytes) {
         addresses.word(&mut self.asm, R1);
         addresses.at(4).word(&mut self.asm, R2);
@@ -131,8 +131,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Marks the outcome in r8: a fragment shall take its datagram's outcome. A later decision or a
-    /// drop removes the mark.
+    /// Marks the outcome in r8: a fragment takes its datagram's outcome. A later decision or a drop
+    /// removes the mark.
     pub(super) fn will_follow(&mut self) {
         self.follows = true;
         let mark = if self.nested { FOLLOWS_INSIDE } else { FOLLOWS };
@@ -140,8 +140,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R8, R1);
     }
 
-    /// Applies the mark in r8 at the end, from r8 to r8. Only the first fragment of a tunnel packet
-    /// shows the carried packet; the other fragments follow the first.
+    /// Applies the mark in r8 at the end, and leaves the outcome in r8. Only the first fragment of
+    /// a tunnel packet shows the carried packet. The other fragments follow it.
     pub(super) fn follow(&mut self) {
         if self.view.is_plain() || !self.follows {
             return;
@@ -196,12 +196,12 @@ impl Emitter<'_> {
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, unknown);
         self.asm.load(Width::Double, R1, R0, TIME);
-        // Another CPU may have written the entry since this one read the clock.
+        // Another CPU may have written the entry after this CPU read the clock.
         self.asm.number(R2, FRAGMENT_AGE_NS);
         self.asm.alu(Op::Add, R1, R2);
         self.asm.jump_if(If::Greater, R9, R1, unknown);
         self.asm.jump_if(If::AnyBit, R7, LATER, known);
-        // The first fragment follows fragments that came before it, once.
+        // The first fragment follows fragments that came before it, but only once.
         self.asm.load(Width::Word, R1, R0, EARLY);
         self.asm.jump_if(If::Equal, R1, 0, unknown);
         self.asm.set(R1, 0);
@@ -221,8 +221,8 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// Writes the key to the stack: addresses, identification, and in one number the VLAN id in r9
-    /// with the protocol or version.
+    /// Writes the key to the stack: addresses, identification, and one number. The number combines
+    /// the VLAN id in r9 with the protocol or version.
     fn fragment_key(&mut self, missing: Label) {
         let (six, done) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
@@ -244,7 +244,7 @@ impl Emitter<'_> {
         let id = self.fetch(Origin::Fragment, 4, 4, missing);
         id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
-        // Only the first fragment may contain the upper protocol, so the key leaves it out (RFC
+        // The upper protocol is not in the key, because only the first fragment may contain it (RFC
         // 8200 section 4.5).
         self.asm.set(R1, IPV6);
         self.asm.bind(done);
@@ -265,7 +265,7 @@ impl Emitter<'_> {
     fn remember(&mut self) {
         self.asm.set(R1, R7);
         self.asm.alu(Op::And, R1, LATER);
-        // In this order: the hash is spilled (`stack.rs`).
+        // The order matters: the hash is spilled (`stack.rs`).
         self.asm.store(Width::Word, R10, VALUE + EARLY, R1);
         self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.store(Width::Double, R10, VALUE + TIME, R9);
@@ -283,12 +283,12 @@ impl Ends {
     }
 }
 
-/// Marks in the upper half of r8: a fragment follows by the packet's own flow, or by the carried
-/// packet's.
+/// Marks in the upper half of r8: a fragment follows by the packet's flow, or by the carried
+/// packet's flow.
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
 
-/// Stack of the BPF function for fragments: a key of [`Map::Fragments`], and a value.
+/// Stack of the BPF function for fragments: a key and a value of [`Map::Fragments`].
 const KEY: i16 = -40;
 const VALUE: i16 = -56;
 

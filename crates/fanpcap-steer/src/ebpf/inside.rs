@@ -153,7 +153,7 @@ impl Emitter<'_> {
         let end = self.asm.label();
         let header = self.here(0, 4, none);
         header.word(&mut self.asm, R1);
-        // Kind 0 or 1.
+        // TZSP type 0 or 1.
         self.asm.alu(Op::And, R1, !0x0001_0000);
         self.asm.jump_if(If::NotEqual, R1, 0x0100_0001, none);
         self.asm.alu(Op::Add, R8, 4);
@@ -182,7 +182,7 @@ impl Emitter<'_> {
     fn capwap(&mut self, stages: Stages, none: Label) {
         let header = self.here(0, 4, none);
         header.word(&mut self.asm, R1);
-        // Version and type; T; F and K.
+        // Tests version and type, T, F and K.
         self.asm.number(R2, 0xff00_0188);
         self.asm.jump_if(If::AnyBit, R1, R2, none);
         self.asm.alu(Op::Right, R1, 16 + 3);
@@ -219,7 +219,7 @@ impl Emitter<'_> {
         let protocol = self.here(0, 2, none);
         protocol.half(&mut self.asm, R1);
         self.asm.bind(short);
-        // A number below 256 may be one byte, which is odd.
+        // A PPP protocol number below 256 may take one byte. That byte is odd.
         self.asm.alu(Op::Add, R8, 1);
         self.asm.jump_if(If::AnyBit, R1, 0x0100, odd);
         self.asm.alu(Op::Add, R8, 1);
@@ -270,7 +270,7 @@ impl Emitter<'_> {
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
-        // Without the flag the byte exists and has no meaning.
+        // Without the flag, the byte is there and has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
         self.asm.jump_if(If::Equal, R9, 0, stages.untyped);
         for _ in 0..GTP_EXTENSIONS_MAX {
@@ -280,8 +280,8 @@ impl Emitter<'_> {
         self.asm.jump(none);
     }
 
-    /// An extension header: its length in 4-byte units is the first byte, the next header's type is
-    /// the last. r1 is its own type.
+    /// Passes a GTP extension header, whose type is in r1. Its first byte is its length in units of
+    /// 4 bytes, its last byte is the type of the next header.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
         self.asm.jump_if(If::Equal, R1, 0, stages.untyped);
         let len = self.here(0, 1, none);

@@ -7,7 +7,7 @@ use crate::ir::Net;
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
 
 impl Emitter<'_> {
-    /// Steers by the local address, or by both; the first `bits` bits count.
+    /// Steers by the local address, or by both if both are local. The first `bits` bits count.
     pub(super) fn by_local(&mut self, net: Net, bits: Option<u8>, drop: Label) {
         let ipv6 = net.address.is_ipv6();
         let bits = bits.unwrap_or(128);
@@ -33,7 +33,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// The end of a cut address, without a port, to r1.
+    /// Puts the end of a cut address, without a port, into r1.
     fn local_end(&mut self, address: Bytes, ipv6: bool, bits: u8) {
         self.cut(address, ipv6, bits);
         self.asm.number(R5, M1);

@@ -7,8 +7,8 @@ use fanpcap_buckets::layout;
 
 /// Name of the map with the steering program's counters: row 0, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
-/// Name of the map with the number of later fragments that came before their first, in row 0. These
-/// fragments may have gone to another member than their flow.
+/// Name of the map that counts, in row 0, the later fragments that came before their first
+/// fragment. These fragments may have gone to another member than their flow.
 pub const LATE_MAP: &str = "late";
 /// Name of the per-CPU map with the turn of round-robin steering and the position of each sampler,
 /// 32 bits each.
@@ -18,13 +18,13 @@ pub const FRAGMENTS_MAP: &str = "fragments";
 /// Name of the map with all elements of all sets.
 pub const SETS_MAP: &str = "sets";
 
-/// Name of the group's table of slots. The members share the table, and the loader is given it.
+/// Name of the group's table of slots. The members share the table, and the loader gets it from
+/// them.
 pub const TABLE_MAP: &str = "table";
 
-/// Name of the map that remembers who has had a flow last, in sticky groups.
+/// Name of the map that remembers the last member of each flow, in sticky groups.
 pub const FLOWS_MAP: &str = "flows";
 
-/// A map, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Map {
     /// [`COUNTERS_MAP`].
@@ -39,8 +39,7 @@ pub(super) enum Map {
     Sets,
     /// [`TABLE_MAP`], with a part for each class or without.
     Table { classes: bool },
-    /// [`FLOWS_MAP`], and how many it remembers. With classes, a flow is remembered for each class
-    /// by itself.
+    /// [`FLOWS_MAP`], for this many flows. With classes, each class remembers the flow separately.
     Flows { flows: u32, classes: bool },
 }
 
@@ -72,7 +71,7 @@ impl Map {
             Self::Table { classes } => {
                 MapSpec::given(TABLE_MAP, if classes { CLASSES_LEN } else { TABLE_LEN })
             }
-            // From a hash to an entry of `layout::SEATS`.
+            // The keys are hashes, the values sticky ids (`layout::STICKY_IDS`).
             Self::Flows { flows, classes } => {
                 let key_len = if classes { 8 } else { 4 };
                 MapSpec::new(FLOWS_MAP, MapKind::LruHash, key_len, 8, flows)
@@ -90,10 +89,9 @@ impl Map {
     }
 }
 
-/// The maps used so far.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
-    /// Those of a [`super::Delivery`], which come first in the object.
+    /// The maps of a [`super::Delivery`], which come first in the object.
     of_delivery: Vec<MapSpec>,
     own: Vec<Map>,
 }
@@ -104,7 +102,6 @@ impl Maps {
         self.of_delivery = of_delivery;
     }
 
-    /// The index of a map in the object.
     pub(super) fn of(&mut self, map: Map) -> usize {
         let known = self.own.iter().position(|&known| known == map);
         let place = known.unwrap_or_else(|| {

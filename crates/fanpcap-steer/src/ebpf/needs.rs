@@ -1,4 +1,4 @@
-//! Determines what a steering program reads, so that the code prepares no more than that.
+//! Determines what a steering program reads, so that the code prepares only that.
 
 use super::EbpfError;
 use crate::ir::{Function, Header, Predicate, Property, Steer};
@@ -10,9 +10,9 @@ pub(super) struct Needs {
     pub(super) frame: bool,
     /// The walk of the carried packet.
     pub(super) inside: bool,
-    /// Fields of the packet's IP header, or its ports, other than for its flow.
+    /// Fields of the packet's IP header, or its ports, if they are read for more than its flow.
     pub(super) headers: bool,
-    /// The state, which some predicate reads.
+    /// The state: a predicate reads it.
     pub(super) state: bool,
 }
 

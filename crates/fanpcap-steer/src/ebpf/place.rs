@@ -1,4 +1,4 @@
-//! The slot of a packet: the group's table has one for each bucket of hashes, and one for each rank
+//! The slot of a packet. The group's table has a slot for each bucket of hashes and for each rank
 //! of members.
 
 use super::emitter::{Emitter, Role};
@@ -11,7 +11,7 @@ use fanpcap_buckets::layout::{
     BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SLOTS, STICKY_IDS,
 };
 
-/// The bit that marks r8 as a member's number. No hash and no number has this bit.
+/// The bit that marks r8 as a member's number. Hashes and numbers do not have this bit.
 const NUMBER: i32 = i32::MIN;
 /// Shift from bytes to rows, and from bytes to bits.
 const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
@@ -19,17 +19,17 @@ const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
 const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
 /// The bucket in a hash.
 const BUCKET_MASK: i32 = 0xfff;
-/// All ranks that the table has room for.
+/// Mask of all ranks that the table has room for.
 const RANK_MASK: i32 = 0xff;
-/// A slot, or a member's number, in an entry of seats or holders.
+/// Mask of the slot or number in an entry of the sticky ids or holders.
 const SLOT_MASK: i32 = 0xff;
-/// Where a byte can begin in its row, in bits.
+/// The bits by which a byte can be shifted in its row.
 const BYTE_MASK: i32 = 56;
 /// Offset of the slot of rank 0.
 const FIRST_RANK: i32 = 4096;
 /// The row with the number of ranks.
 const COUNT_ROW: i32 = 544;
-/// The row of slot 0 in the seats.
+/// The row of slot 0 in the sticky ids.
 const SEATS_ROW: i32 = 576;
 /// The row of number 0 in the holders.
 const HOLDERS_ROW: i32 = 832;
@@ -62,9 +62,9 @@ impl Emitter<'_> {
     }
 
     /// Puts the slot for the hash or the number in r8 into r0, and ends the BPF program or jumps to
-    /// `found`. Binds `drop`: a packet that is dropped goes by hash 0, so that a live member's
-    /// filter counts it. With `flows`, a hash stays with the member that has had it. If the table
-    /// has no such row, falls through with slot 0.
+    /// `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that a live member's
+    /// filter counts it. With `flows`, a hash stays with its last member. If the table has no such
+    /// row, falls through with slot 0.
     pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
         let (hash, owner, none) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.note("slot");
@@ -104,8 +104,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// In a balanced group, counts the packet for the bucket of the hash in r8. When two CPUs have
-    /// packets of the bucket at the same time, the count may miss one: loads need not be exact.
+    /// In a balanced group, counts the packet for the bucket of the hash in r8. If two CPUs have
+    /// packets of the bucket at the same time, one may not be counted: loads need not be exact.
     fn count_load(&mut self, none: Label) {
         if self.counts_loads() {
             self.asm.set(R2, R8);
@@ -118,8 +118,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts the slot of the member that has had the hash in r8 last into r0, or that of its bucket
-    /// if the member is gone. Remembers who that is. Clobbers r7.
+    /// Puts the slot of the last member that had the hash in r8 into r0, or the slot of the hash's
+    /// bucket if that member is gone. Remembers the member. Clobbers r7.
     fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
         let (moved, done) = (self.asm.label(), self.asm.label());
         let key = self.spots.key;
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         self.found(found);
     }
 
-    /// Where the key of a flow is on the stack.
+    /// Stack offset of a flow's key.
     fn flow_key(&self) -> i16 {
         if self.choices.classes {
             CLASS_AND_FLOW
@@ -167,11 +167,11 @@ impl Emitter<'_> {
         if !self.choices.classes {
             return self.asm.store(Width::Word, R10, key, R8);
         }
-        // A member of another class must not get the packet, even if it has had the flow.
+        // With the class in the key, no member of another class gets the packet.
         self.asm.load(Width::Double, R1, R10, PART);
         self.asm.alu(Op::Left, R1, 32);
         self.asm.set(R2, R8);
-        // Keeps the hash alone.
+        // Keeps only the hash.
         self.asm.alu32(Op::And, R2, -1);
         self.asm.alu(Op::Or, R1, R2);
         self.asm.store(Width::Double, R10, key, R1);
@@ -185,7 +185,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R2, i32::from(self.flow_key()));
     }
 
-    /// Puts the word that the rows from `first` on have for the lowest byte of `index` into r0.
+    /// Loads into r0 the word of the row at `first` plus the lowest byte of `index`.
     fn word_of(&mut self, index: Register, first: i32, none: Label) {
         self.asm.set(R2, index);
         self.asm.alu(Op::And, R2, SLOT_MASK);
@@ -194,14 +194,14 @@ impl Emitter<'_> {
         self.asm.load(Width::Double, R0, R0, 0);
     }
 
-    /// Replaces the number in r8 by the offset of its rank's slot. Goes to `none` if there are no
+    /// Replaces the number in r8 by the offset of its rank's slot. Jumps to `none` if there are no
     /// ranks.
     fn rank(&mut self, none: Label) {
         self.ranks(none);
         self.asm.set(R1, R0);
         self.asm.alu32(Op::And, R8, i32::MAX);
         self.asm.alu32(Op::Mod, R8, R1);
-        // Members write the number of ranks, so it may be any.
+        // Members write the number of ranks, so it may be any number.
         self.asm.alu32(Op::And, R8, RANK_MASK);
         self.asm.alu32(Op::Add, R8, FIRST_RANK);
     }
@@ -228,7 +228,7 @@ impl Emitter<'_> {
         self.slot_at(none);
     }
 
-    /// Puts the byte of the table's part at the offset in r8 into r0.
+    /// Loads into r0 the byte at the offset in r8, within the table's part.
     fn slot_at(&mut self, none: Label) {
         self.asm.set(R2, R8);
         self.asm.alu32(Op::Right, R2, BY_EIGHT);
@@ -243,7 +243,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R0, 255);
     }
 
-    /// As [`Self::row`], of the part of the packet's class.
+    /// As [`Self::row`], but within the part of the packet's class.
     fn row_of_part(&mut self, none: Label) {
         if self.choices.classes {
             self.asm.load(Width::Double, R1, R10, PART);

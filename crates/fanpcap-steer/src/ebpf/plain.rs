@@ -1,9 +1,9 @@
-//! The fast way in for plain packets: most packets are plain (`view.rs`).
+//! Fast code for plain packets: most packets are plain (`view.rs`).
 //!
-//! If the tree asks for headers, there is one body for all packets. This way in stores the view and
+//! If the tree reads headers, there is one body for all packets. This code then stores the view and
 //! the headers of a plain packet where the walk stores those of other packets. If the tree does not
-//! ask for headers, each IP version has a body of its own for plain packets. That body reads
-//! addresses and ports from the frame.
+//! read headers, each IP version has a separate body for plain packets. That body reads addresses
+//! and ports from the frame.
 
 use super::emitter::Emitter;
 use super::inside::{SESSION_PORTS, TUNNEL_PORTS};
@@ -15,11 +15,10 @@ use super::view::{
 };
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 
-/// Length of an Ethernet header.
 const LINK_LEN: u8 = 14;
 
 impl Emitter<'_> {
-    /// Emits the bodies for plain packets, which the first bytes of the frame identify.
+    /// Emits the bodies for plain packets. The first bytes of the frame identify such packets.
     pub(super) fn plain_bodies(&mut self, needs: &Needs) {
         let (six, general) = (self.asm.label(), self.asm.label());
         self.asm.note("plain IPv4?");
@@ -48,7 +47,7 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Jumps to `general` unless the packet is plain: IPv4 or IPv6 by its Ethernet type. Sets the
+    /// Jumps to `general` unless the packet, IPv4 or IPv6 by its Ethernet type, is plain. Sets the
     /// view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
@@ -127,7 +126,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Stores the view as the walk does. The verifier knows no value here that would have to be
+    /// Stores the view as the walk does. The verifier knows nothing about it that would have to be
     /// erased.
     fn keep_plain_view(&mut self, needs: &Needs) {
         self.asm.store(Width::Word, R10, OUTER, R7);

@@ -9,7 +9,6 @@ use crate::ir::{Comparison, Header, Predicate, Side};
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 
 impl<'a> Emitter<'a> {
-    /// Jumps to `yes` or `no`.
     pub(super) fn branch(&mut self, predicate: &'a Predicate, yes: Label, no: Label) {
         match predicate {
             Predicate::Constant(value) => self.asm.jump(if *value { yes } else { no }),
@@ -101,12 +100,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Stores the first result on the stack, so that the other predicate is emitted once.
+    /// Stores the first result on the stack, so that the code of the other predicate is emitted
+    /// once.
     fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
         let (first, first_not, second) = (self.asm.label(), self.asm.label(), self.asm.label());
         let (is, is_not) = (self.asm.label(), self.asm.label());
         self.branch(one, first, first_not);
-        // 0 or 1, of which the verifier must not know which.
+        // 0 or 1. The verifier must not know which.
         for (label, value) in [(first, 1), (first_not, 0)] {
             self.asm.bind(label);
             self.asm.load(Width::Word, R1, R6, 16);
@@ -290,7 +290,7 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// Falls through for UDP with both ports at least 1024 and of this parity; makes the first
+    /// Falls through for UDP if both ports are at least 1024 and have this parity. Makes the first
     /// `len` bytes of the payload readable.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
         self.require_protocol(&[17], no);
@@ -325,7 +325,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// The predicates of which all must be false for the disjunction to be false.
+/// Collects the operands of nested disjunctions.
 fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) {
     if let Predicate::Or(one, other) = predicate {
         collect(one, alternatives);
@@ -335,6 +335,6 @@ fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) 
     }
 }
 
-/// RFC 3550 section 5.1 and 6.4.1: minimum header.
+/// RFC 3550 sections 5.1 and 6.4.1: minimum header.
 const RTP_LEN: u8 = 12;
 const RTCP_LEN: u8 = 4;

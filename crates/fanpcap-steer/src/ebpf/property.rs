@@ -51,7 +51,8 @@ impl Emitter<'_> {
         kind.half(&mut self.asm, R1);
     }
 
-    /// The outermost tag's id: of the tag beside the frame, else of the first tag in the bytes.
+    /// Loads the id of the outermost tag: the tag beside the frame, else the first tag in the
+    /// bytes.
     fn vlan_id(&mut self, absent: Label) {
         let (bytes, found) = (self.asm.label(), self.asm.label());
         self.require_link(absent);
@@ -122,7 +123,7 @@ impl Emitter<'_> {
         field.byte(&mut self.asm, R1);
     }
 
-    /// Flags and offset in IPv4's format.
+    /// Loads IPv6's fragment flags and offset, in IPv4's format.
     fn ipv6_fragment(&mut self, absent: Label) {
         let (none, done) = (self.asm.label(), self.asm.label());
         self.require_fragment_header(none);

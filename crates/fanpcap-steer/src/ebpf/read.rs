@@ -22,8 +22,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Makes the first four of up to 8 bytes readable, all of which the frame must have. Clobbers
-    /// as [`Self::fetch`].
+    /// Makes the first four of up to 8 bytes readable. The frame must have all these bytes.
+    /// Clobbers as [`Self::fetch`].
     pub(super) fn first_four(
         &mut self,
         place: Origin,

@@ -18,10 +18,10 @@ impl Emitter<'_> {
         self.recall(slot);
     }
 
-    /// Erases the verifier's knowledge of the registers' values, but not of what it has found out
-    /// by then about their bits. Clobbers r1 and r2.
+    /// Erases the verifier's knowledge of the registers' values, but not what the verifier has
+    /// already found out about their bits. Clobbers r1 and r2.
     pub(super) fn erase(&mut self, registers: &[Register]) {
-        // A field of both kinds of context: protocol or queue.
+        // Both kinds of context have a field here: protocol or queue.
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1);
         self.asm.alu(Op::Left, R2, 32);

@@ -44,8 +44,8 @@ impl Emitter<'_> {
         self.require_one_of(R2, protocols, no);
     }
 
-    /// Jumps to `no` unless `number` is in `of`. Uses few jumps: the verifier follows each both
-    /// ways. Clobbers r3.
+    /// Jumps to `no` unless `number` is in `of`. Uses few jumps, because the verifier follows both
+    /// ways of each jump. Clobbers r3.
     pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
         let yes = self.asm.label();
         let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);

@@ -1,4 +1,4 @@
-//! GroupChoice of numbers in sets, and of addresses in nets.
+//! Membership of numbers in sets, and of addresses in nets.
 
 use super::emitter::Emitter;
 use super::maps::Map;
@@ -14,8 +14,8 @@ use std::net::IpAddr;
 const CHAIN_MAX: usize = 16;
 
 impl Emitter<'_> {
-    /// Jumps to `yes` if the set contains the number in r1, or with `wide` the one with its halves
-    /// in r1 and r2.
+    /// Jumps to `yes` if the set contains the number in r1; with `wide`, the number whose halves
+    /// are in r1 and r2.
     pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
         let tree = self.tree;
         let Some(numbers) = tree.sets.get(set) else {
@@ -145,8 +145,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// An address with all but its first `bits` bits cleared: in r1, an IPv6 address in r1 and r2.
-    /// Clobbers r3.
+    /// Clears all bits of an address except the first `bits`. The result is in r1; that of an IPv6
+    /// address is in r1 and r2. Clobbers r3.
     pub(super) fn cut(&mut self, address: Bytes, ipv6: bool, bits: u8) {
         if ipv6 {
             let mask = u128::MAX
@@ -170,7 +170,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Offsets of the addresses that count, and whether each is the last.
+/// Offsets of the addresses that count, and whether each is the last one.
 fn sides(side: Side, ipv6: bool) -> impl Iterator<Item = (u8, bool)> {
     let destination = if ipv6 { 16 } else { 4 };
     let source = (side != Side::Destination).then_some((0, side == Side::Source));

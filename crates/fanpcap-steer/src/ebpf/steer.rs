@@ -1,4 +1,4 @@
-//! Steering functions: set the hash or the member's number in r8, or drop.
+//! Steering functions: they set the hash or the member's number in r8, or drop.
 
 use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
@@ -12,7 +12,7 @@ use fanpcap_bpf::assembler::{
     If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
 
-/// Where a frame's outermost tag is, and its length.
+/// Offset of a frame's outermost tag, and its length.
 const TAG_AT: u8 = 12;
 const TAG_LEN: u16 = 4;
 
@@ -68,14 +68,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// `end` of `hash.rs`; sets r5 to M1. Clobbers r0.
+    /// `end` of `hash.rs`. Sets r5 to M1, clobbers r0.
     pub(super) fn end(&mut self, value: Register) {
         self.asm.number(R5, M1);
         self.mix(value);
         self.mix(value);
     }
 
-    /// `mix` of `hash.rs`; r5 must be M1. Clobbers r0.
+    /// `mix` of `hash.rs`. r5 must be M1. Clobbers r0.
     pub(super) fn mix(&mut self, value: Register) {
         self.asm.alu(Op::Mul, value, R5);
         self.asm.set(R0, value);
@@ -83,7 +83,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Xor, value, R0);
     }
 
-    /// `finish` of `hash.rs`, to r0. Clobbers r5.
+    /// `finish` of `hash.rs`, into r0. Clobbers r5.
     pub(super) fn finish(&mut self, hash: Register) {
         self.asm.number(R5, M2);
         self.asm.set(R0, hash);
@@ -135,7 +135,7 @@ impl Emitter<'_> {
         self.asm.set(R8, R0);
     }
 
-    /// The hash from the kept headers, unless the packet may quote another.
+    /// Computes the hash from the kept headers, unless the packet may quote another packet.
     fn hash_of_kept(&mut self, ends: Ends) {
         let (error, done) = (self.asm.label(), self.asm.label());
         if matches!(ends, Ends::Flow(_)) {
@@ -157,7 +157,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// The hash of the packet in r7, to r0.
+    /// Puts the hash of the packet in r7 into r0.
     fn call_hash(&mut self, ends: Ends) {
         self.asm.set(R2, R7);
         if matches!(ends, Ends::Flow(_)) {
@@ -199,13 +199,13 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// The sum of r1 and r2 as ends, to r1; sets r5 to M1. Clobbers r0.
+    /// Puts the sum of r1 and r2 as ends into r1. Sets r5 to M1, clobbers r0.
     pub(super) fn two_ends(&mut self) {
         self.ends();
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// Makes ends of r1 and r2; sets r5 to M1. Clobbers r0.
+    /// Makes ends of r1 and r2. Sets r5 to M1, clobbers r0.
     pub(super) fn ends(&mut self) {
         self.end(R1);
         self.end(R2);
@@ -232,7 +232,7 @@ impl Emitter<'_> {
         self.is_number();
     }
 
-    /// Passes `keep` of every `of` packets, by a counter from 0 to `of`.
+    /// Passes `keep` of every `of` packets, with a counter that runs from 0 to `of`.
     pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
         let at = 4 * (1 + i16::from(index));
         let within = self.asm.label();
@@ -249,8 +249,8 @@ impl Emitter<'_> {
         self.asm.jump_if(If::GreaterEqual, R1, R3, drop);
     }
 
-    /// Loads bytes of the frame as a number into r1; keeps r9. The frame's outermost tag does not
-    /// count.
+    /// Loads bytes of the frame as a number into r1. Keeps r9. Offsets do not count the outermost
+    /// tag.
     fn field(&mut self, field: Field, drop: Label) {
         let to = SCRATCH;
         let (offset, len) = (field.offset, field.len);
@@ -261,7 +261,7 @@ impl Emitter<'_> {
             self.target.tag(&mut self.asm, bytes);
             self.asm.jump(untagged);
             self.asm.bind(bytes);
-            // The kernel takes a tag out only if the next type is there.
+            // The kernel removes a tag from the frame only if the next type is there.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
             self.asm.jump_if(If::Equal, R1, 0x8100, tagged);
@@ -301,7 +301,7 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Falls through for RTP, RTCP and fragments of either, else jumps to `drop`.
+    /// Falls through for RTP, RTCP and their fragments, else jumps to `drop`.
     fn media(&mut self, drop: Label) {
         let (not_rtp, whole, yes) = (self.asm.label(), self.asm.label(), self.asm.label());
         if !self.view.is_plain() {
@@ -321,8 +321,8 @@ impl Emitter<'_> {
         self.by_flow(Ends::Media, drop);
     }
 
-    /// Jumps to `carried` for a tunnelled user packet, with its view in r1, or to `outer` for the
-    /// tunnel's control protocol.
+    /// Jumps to `carried` for a tunnelled user packet, with its view in r1. Jumps to `outer` for
+    /// the tunnel's control protocol.
     fn gtp(&mut self, carried: Label, outer: Label, drop: Label) {
         let control = self.asm.label();
         let ports = self.udp_header(drop);

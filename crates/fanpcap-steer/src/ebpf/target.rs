@@ -1,4 +1,4 @@
-//! Differences between the hooks: how the code reads the frame, and which metadata the kernel has.
+//! Differences between the hooks: how the code reads the frame, and which metadata there is.
 
 mod skb;
 mod xdp;
@@ -10,12 +10,12 @@ pub(super) use xdp::Xdp;
 
 /// The hook of a BPF program. r6 always holds the context.
 pub(super) trait Target {
-    /// Begins a view in r7: [`LATE_START`] or 0. Keeps r1 to r5.
+    /// Begins a view in r7, as [`LATE_START`] or 0. Keeps r1 to r5.
     fn begin_view(&self, asm: &mut Assembler);
 
-    /// Copies `len` bytes of the frame from the offset in r2 to the stack at `to`; `len` is a
-    /// number or in r6 to r9. `again` computes the offset in r2 once more. `viewed` says that r7 is
-    /// a view. Clobbers r0 to r5. Jumps to `missing` if the frame is too short.
+    /// Copies `len` bytes of the frame from the offset in r2 to the stack at `to`. `len` is a
+    /// number or in r6 to r9. `again` recomputes the offset in r2. `viewed` says that r7 is a view.
+    /// Clobbers r0 to r5. Jumps to `missing` if the frame is too short.
     fn load(
         &self,
         asm: &mut Assembler,
@@ -42,7 +42,7 @@ pub(super) trait Target {
     /// r0 to r5.
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
 
-    /// Whether the code reads the head of a frame where it is, not from a copy on the stack.
+    /// Whether the code reads the first bytes of a frame in place, not from a copy on the stack.
     fn reads_in_place(&self) -> bool {
         false
     }
@@ -76,7 +76,6 @@ pub(super) trait Target {
     /// Loads the frame's length, without a tag beside it, into r1. Clobbers r0 to r5.
     fn length(&self, asm: &mut Assembler);
 
-    /// Type of the BPF program.
     fn kind(&self) -> ProgramKind;
 }
 

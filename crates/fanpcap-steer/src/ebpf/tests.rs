@@ -1,4 +1,4 @@
-//! What the kernel makes of the code: all ways to the same answer, on frames made by hand.
+//! Runs the code in the kernel: all variants give the same answer, on hand-made frames.
 
 mod agreement;
 mod classic;
@@ -38,12 +38,10 @@ fn load(object: &Object) -> Loaded {
     Loaded::load(object, "test").unwrap()
 }
 
-/// An empty table.
 fn table() -> Table {
     Table::create("test", u32::try_from(layout::SIZE).unwrap()).unwrap()
 }
 
-/// The same of a group at XDP.
 fn table_at_xdp() -> Table {
     Table::create("test", u32::try_from(layout::SIZE_WITH_CLASSES).unwrap()).unwrap()
 }
@@ -56,7 +54,8 @@ fn late(loaded: &Loaded) -> u64 {
     loaded.map(LATE_MAP).unwrap().numbers().unwrap()[0]
 }
 
-/// A program loaded in all ways: for a group and for XDP, with code for plain packets and without.
+/// A program loaded in all variants: for a group and for XDP, with code for plain packets and
+/// without.
 struct All(Vec<(&'static str, Loaded)>);
 
 const DROP: u32 = u32::MAX;
@@ -85,12 +84,12 @@ impl All {
         )
     }
 
-    /// What all of them say; those that can't take such a frame are left out.
+    /// The answer of all variants that can run on the frame, at least one.
     fn run(&self, frame: &[u8]) -> u32 {
         self.answer(frame).expect("a way that takes the frame")
     }
 
-    /// The same; none where nobody can take it.
+    /// The same; `None` if no variant can run on the frame.
     fn answer(&self, frame: &[u8]) -> Option<u32> {
         let answers: Vec<_> = self
             .0
@@ -113,12 +112,10 @@ impl Tree {
     }
 }
 
-/// What a function makes of a frame.
 fn steer(main: Function, frame: &[u8]) -> u32 {
     All::of(&program(main)).run(frame)
 }
 
-/// Whether a predicate is true of a frame.
 fn ask(predicate: Predicate, frame: &[u8]) -> bool {
     ask_of(predicate, Vec::new(), frame)
 }
@@ -132,7 +129,7 @@ fn ask_of(predicate: Predicate, sets: Vec<Vec<u128>>, frame: &[u8]) -> bool {
     All::of(&program).run(frame) == 1
 }
 
-/// 1 or 2.
+/// Member 1 if the predicate is true, else member 2.
 fn choice(predicate: Predicate) -> Function {
     let to = |member| Box::new(Function::Steer(Steer::To(member)));
     Function::If(Box::new(predicate), to(1), to(2))

@@ -1,4 +1,4 @@
-//! Packets and frames that no type announces, as in `fanpcap_wire`.
+//! Untyped payload: packets and frames that no type announces, as in `fanpcap_wire`.
 
 use super::emitter::{Emitter, Routine};
 use super::stack::{OUTER, SUMMED, WALKED_SCRATCH};
@@ -6,8 +6,8 @@ use super::view::{Bytes, CHECKED, INNER, IPV4, IPV6, TRANSPORT_SHIFT};
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width};
 
 impl Emitter<'_> {
-    /// Goes on with what has no type, if the walk from the frame's begin has come to such a place.
-    /// r8 becomes the view of a frame in this frame, or 0.
+    /// Continues with untyped payload, if the walk of the frame has ended there. r8 becomes the
+    /// view of a frame that this payload contains, or 0.
     pub(super) fn untyped_of_frame(&mut self) {
         let done = self.asm.label();
         self.asm.set(R8, 0);
@@ -21,7 +21,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// The same after the walk of the carried packet. r7 becomes its view.
+    /// The same after the walk of the carried packet. r7 becomes the view found.
     pub(super) fn untyped(&mut self) {
         let done = self.asm.label();
         self.has_untyped(done);
@@ -29,7 +29,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Jumps to `none` unless the view in r7 has the offset of what has no type. Clobbers r1.
+    /// Jumps to `none` unless the view in r7 has the offset of untyped payload. Clobbers r1.
     fn has_untyped(&mut self, none: Label) {
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, none);
         self.asm.set(R1, R7);
@@ -93,15 +93,15 @@ impl Emitter<'_> {
         self.scratch = scratch;
     }
 
-    /// Jumps to `no` if r9 is more than what the frame has from r8 on. Clobbers r0 to r5.
+    /// Jumps to `no` if r9 exceeds the length of the frame from r8 on. Clobbers r0 to r5.
     pub(super) fn require_fit(&mut self, no: Label) {
         self.target.length(&mut self.asm);
         self.asm.alu(Op::Sub, R1, R8);
         self.asm.jump_if(If::Greater, R9, R1, no);
     }
 
-    /// Jumps to `no` if the walk checks headers and this one of IPv4 does not agree. Loads the
-    /// header's length in words into r1. Clobbers r9.
+    /// Jumps to `no` if the walk checks headers and this IPv4 header is wrong. Loads the header's
+    /// length in words into r1. Clobbers r9.
     pub(super) fn require_agreement(&mut self, header: Bytes, no: Label) {
         let typed = self.asm.label();
         self.require(CHECKED, typed);

@@ -1,4 +1,4 @@
-//! The view: all that the code knows of the current packet.
+//! The view: everything that the code knows about the current packet.
 //!
 //! The walk's result is one number in r7, so that two paths through the walk merge into one state
 //! of the verifier:
@@ -8,17 +8,18 @@
 //! | 0-7 | upper protocol |
 //! | 8-14 | flags, below |
 //! | 15-17 | VLAN tags in the bytes |
-//! | 18-22 | network header less the end of the Ethernet header, halved |
+//! | 18-22 | network header minus the end of the Ethernet header, halved |
 //! | 23-24 | flags, below |
-//! | 25-39 | offset of the network header; without an IP packet that of the Ethernet header's end |
-//! | 40-51 | transport header less network header, by 4; 0: none |
-//! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
+//! | 25-39 | offset of the network header; without an IP packet, of the Ethernet header's end |
+//! | 40-51 | transport header minus network header, divided by 4; 0: none |
+//! | 52-63 | IPv6's fragment header minus network header, divided by 4; 0: none |
 //!
-//! A walk that ends before a packet that no type announces finds no IP packet, and has the offset
-//! of that one in bits 40-63 (`untyped.rs`).
+//! If the walk ends before untyped payload, the view has no IP packet, and bits 40-63 are the
+//! offset of the payload (`untyped.rs`).
 //!
-//! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
-//! right behind Ethernet. Their headers have fixed offsets, so they need no walk: see `plain.rs`.
+//! Most packets are plain: IPv4 without options or IPv6 without extension headers, with TCP or UDP,
+//! right behind the Ethernet header. Their headers have fixed offsets, so plain packets need no
+//! walk (`plain.rs`).
 
 use fanpcap_bpf::assembler::{Assembler, Op, R7, R10, Register, Width};
 
@@ -39,12 +40,11 @@ pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
 /// The packet has ports, and the stack has them.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
-/// During the walk, in the same bit: an IP packet is one only if all of its header agrees.
+/// During the walk, in the same bit: accept an IP packet only if its whole header is consistent.
 pub(super) const CHECKED: i32 = WITH_PORTS;
-/// The buffer of a group's BPF program begins with the network header.
+/// The buffer of a group's BPF program begins at the network header.
 pub(super) const LATE_START: i32 = 1 << 24;
 pub(super) const NETWORK_SHIFT: i32 = 25;
-/// Length of an Ethernet header.
 pub(super) const LINK_LEN: i32 = 14;
 pub(super) const TRANSPORT_SHIFT: i32 = 40;
 pub(super) const FRAGMENT_SHIFT: i32 = 52;
@@ -56,12 +56,12 @@ pub(super) const BACK_MASK: i32 = 0x1f;
 pub(super) const NETWORK_MASK: i32 = 0x7fff;
 pub(super) const DISTANCE_MASK: i32 = 0xfff;
 
-/// Where the headers of the current packet are.
+/// Where the code finds the headers of the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// At the offsets in r7, since the last [`super::emitter::Emitter::recall_view`].
     Packed,
-    /// The packet's own headers: the stack holds the view, the IP header and the ports.
+    /// The packet's own headers. The stack holds the view, the IP header and the ports.
     Kept,
     /// A plain packet; its first bytes are at `at` of `base`.
     Plain { ipv6: bool, base: Register, at: i16 },
@@ -73,7 +73,7 @@ impl View {
     }
 }
 
-/// Origin of an offset.
+/// What an offset counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The frame's first byte.
@@ -133,8 +133,8 @@ impl Bytes {
 
     /// Loads an Ethernet address; clobbers `other`.
     pub(super) fn six(self, asm: &mut Assembler, target: Register, other: Register) {
-        // The verifier allows aligned reads of the stack only. A frame begins two bytes beyond a
-        // multiple of four there.
+        // The verifier allows only aligned reads of the stack. There, a frame begins two bytes
+        // beyond a multiple of four.
         let skewed = self.base != R10;
         let bits = if (self.at % 4 == 0) == skewed {
             self.half(asm, target);
@@ -150,12 +150,11 @@ impl Bytes {
     }
 }
 
-/// A 16-bit number in network order, as a load in the machine's order returns it.
+/// A 16-bit number in network order, as a load in the machine's byte order returns it.
 pub(super) fn network_order(value: u16) -> i32 {
     i32::from(value.to_be())
 }
 
-/// Protocols with ports.
 pub(super) const PORT_PROTOCOLS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// Bytes of a plain frame that are read at once, including ports.

@@ -1,7 +1,7 @@
 //! The walk from the Ethernet header to the transport header, as in `fanpcap_wire`.
 //!
-//! r7 becomes the view, r8 is the offset of the next header, r9 its type or protocol. All stages
-//! end at one label.
+//! r7 becomes the view, r8 is the offset of the next header, r9 is the type or protocol of that
+//! header. All stages end at one label.
 
 use super::emitter::{Emitter, Routine};
 use super::needs::Needs;
@@ -13,20 +13,20 @@ use super::view::{
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, NSH_MAX, TAGS_BEHIND_MAX, TAGS_MAX};
 
-/// Stages at which a walk can begin, with r8 and the known part of r7.
+/// Stages at which a walk can begin. r8 is then set, and r7 as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     pub(super) ethernet: Label,
     pub(super) mpls: Label,
     pub(super) nsh: Label,
-    /// A packet or a frame that no type announces.
+    /// A packet or frame that no type announces.
     pub(super) untyped: Label,
     pub(super) ipv4: Label,
     pub(super) ipv6: Label,
 }
 
 impl Stages {
-    /// In the order of their numbers.
+    /// The stages in the order of their numbers.
     fn all(self) -> [Label; 6] {
         [
             self.ethernet,
@@ -43,7 +43,8 @@ impl Stages {
 const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
-    /// Walks the frame: sets r7, and the carried packet's view on the stack if the tree reads it.
+    /// Walks the frame. Sets r7, and stores the carried packet's view on the stack if the tree
+    /// reads it.
     pub(super) fn walk(&mut self, needs: &Needs) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
@@ -80,7 +81,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Calls the walk for the stage that was jumped to; r7 becomes the view. Clobbers r0 to r5.
+    /// Calls the walk for the stage that was jumped to. r7 becomes the view. Clobbers r0 to r5.
     pub(super) fn walk_from(&mut self, stages: Stages) {
         let call = self.asm.label();
         for (number, stage) in (0..).zip(stages.all()) {
@@ -111,7 +112,7 @@ impl Emitter<'_> {
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
-        // A header that was cut off leaves it. The bit has another meaning from here on.
+        // A header that is cut off leaves this bit set. From here on the bit has another meaning.
         self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.set(R0, R7);
         self.asm.exit();
@@ -179,7 +180,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`.
+    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`
+    /// tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let (tag, alone) = (self.asm.label(), self.asm.label());
         for kind in TAGS {
@@ -199,7 +201,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R8, 4);
     }
 
-    /// Passes over the tag of a switch's maker, whose type is in r9, and over tags behind it.
+    /// Skips the tag of a switch vendor, whose type is in r9, and the tags behind it.
     fn makers_tag(&mut self, end: Label) {
         let (arista, passed, typed) = (self.asm.label(), self.asm.label(), self.asm.label());
         for (kind, len) in [(0x8926, 4), (0x8988, 6)] {
@@ -282,7 +284,8 @@ impl Emitter<'_> {
         self.asm.jump(stages.untyped);
     }
 
-    /// IP. Of what has no type this reads IPv4; of the rest it leaves the offset in the view.
+    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. For any other
+    /// untyped payload the view gets its offset.
     fn network(&mut self, stages: Stages, end: Label) {
         let (unread, not_ip) = (self.asm.label(), self.asm.label());
         self.asm.bind(stages.untyped);
@@ -406,7 +409,7 @@ impl Emitter<'_> {
         self.asm.bind(next);
     }
 
-    /// Reads the fragment header at r8; the last one counts.
+    /// Reads the fragment header at r8. If there are several, the last one counts.
     fn fragment(&mut self, header: Bytes, last: Label) {
         let (begins, whole) = (self.asm.label(), self.asm.label());
         self.asm.alu(Op::Left, R7, 64 - FRAGMENT_SHIFT);
@@ -427,7 +430,7 @@ impl Emitter<'_> {
         self.asm.bind(whole);
     }
 
-    /// Loads r8 less the network header, by four, into r1. Clobbers r2.
+    /// Loads the distance from the network header to r8, divided by 4, into r1. Clobbers r2.
     fn words_behind_network(&mut self) {
         self.asm.set(R1, R8);
         self.asm.set(R2, R7);
@@ -450,10 +453,10 @@ impl Emitter<'_> {
     }
 }
 
-/// The longest service header that the walk passes.
+/// The longest NSH header that the walk skips.
 const NSH_LEN_MAX: i32 = 24;
 const _: () = assert!(NSH_LEN_MAX as usize == NSH_MAX);
 /// Ethernet types of VLAN tags.
 const TAGS: [i32; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
-/// The IPv6 extension headers that the walk passes.
+/// The IPv6 extension headers that the walk skips.
 const EXTENSIONS: [u8; 5] = [0, 43, 44, 51, 60];

@@ -1,4 +1,4 @@
-//! All headers and properties of a packet, in the order from which tests draw them by seeds.
+//! All headers and properties of a packet. Their order decides what tests draw by a seed.
 
 use super::{Header, Property};
 

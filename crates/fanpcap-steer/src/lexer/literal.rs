@@ -6,7 +6,7 @@ use crate::error::quote;
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-/// The length of the address that begins here, with its prefix length: IPv4, IPv6, or Ethernet.
+/// The length of the address that begins here, prefix length included: IPv4, IPv6, or Ethernet.
 pub(super) fn address(rest: &str) -> Option<usize> {
     let begins = |c: char| c.is_ascii_hexdigit() || c == ':';
     if !rest.starts_with(begins) {
@@ -22,7 +22,7 @@ pub(super) fn address(rest: &str) -> Option<usize> {
     })
 }
 
-/// The length of what has two colons and more: IPv6, and Ethernet.
+/// The length of an IPv6 or Ethernet address: a word with at least two colons.
 fn colons(rest: &str) -> Option<usize> {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -52,7 +52,7 @@ fn dots(rest: &str) -> Option<usize> {
     (first > 0 && end > first).then_some(end)
 }
 
-/// The length of a prefix length, or of a mask, whose error the checker has.
+/// The length in bytes of a prefix length or of a mask. The checker refuses masks.
 fn prefix(text: &str) -> usize {
     dots(text).unwrap_or_else(|| digits(text))
 }
@@ -90,7 +90,7 @@ pub(super) fn number(rest: &str) -> Result<(u64, usize), Error> {
     })
 }
 
-/// A string without its quotes and escapes, and its length with them.
+/// A string without its quotes and escapes, and its length in the source.
 pub(super) fn text(rest: &str) -> Result<(Cow<'_, str>, usize), Error> {
     let body = &rest[1..];
     let plain = body.find(['"', '\\', '\n']).unwrap_or(body.len());

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::hash;
 use crate::ir::Net;
 
-/// One end of a flow.
 pub(super) fn end(address: IpAddr, port: u16) -> u64 {
     match address {
         IpAddr::V4(address) => hash::end4(address.into(), port),
@@ -16,13 +15,12 @@ pub(super) fn end(address: IpAddr, port: u16) -> u64 {
     }
 }
 
-/// An Ethernet address as a number.
 pub(super) fn link(address: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = address;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// An address of which only the first bits count.
+/// Clears all bits of an address except the first `bits`.
 pub(super) fn cut(address: IpAddr, bits: u8) -> IpAddr {
     let bits = u32::from(bits);
     match address {
@@ -37,12 +35,11 @@ pub(super) fn cut(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// Whether it lies in the net, which is of the same family.
+/// Whether the address is in the net, which must be of the same family.
 pub(super) fn is_in(address: IpAddr, net: &Net) -> bool {
     cut(address, net.bits) == net.address
 }
 
-/// As sets hold it.
 pub(super) fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u32::from(address).into(),

@@ -1,17 +1,17 @@
 //! Runs a steering program's pcap filters on the frame with its VLAN tag in the bytes.
 //!
-//! There are no ancillary loads. Shifts are those of the kernel, which runs the same filters.
+//! There are no ancillary loads. Shifts work as in the kernel, which runs the same filters.
 
 use fanpcap_bpf::{Classic, Packet, Shifts};
 use fanpcap_wire::Frame;
 
-/// Number of the frame's bytes that the filter keeps, 0 for none. `length` is the frame's length on
-/// the wire, without the tag beside it.
+/// Number of the frame's bytes that the filter keeps; 0: it rejects the packet. `length` is the
+/// frame's length on the wire, without the tag beside it.
 pub(super) fn run(code: &[Classic], frame: &Frame<'_>, length: u32) -> u32 {
     fanpcap_bpf::run(code, &Tagged::of(frame, length), Shifts::Modulo)
 }
 
-/// A frame with its tag inserted at its place on the wire.
+/// A frame whose tag is inserted where it was on the wire.
 struct Tagged<'f> {
     addresses: &'f [u8],
     tag: [u8; 4],
@@ -22,7 +22,7 @@ struct Tagged<'f> {
 
 impl<'f> Tagged<'f> {
     fn of(frame: &Frame<'f>, length: u32) -> Self {
-        // The tag's place is behind the addresses; a frame shorter than Ethernet's header has none.
+        // The tag belongs after the addresses. A frame shorter than the Ethernet header has no tag.
         let tag = frame.tag.filter(|_| frame.bytes.len() >= 14);
         let (addresses, behind) = frame
             .bytes

@@ -7,7 +7,7 @@ use fanpcap_wire::{Layers, Tag, number};
 
 use crate::ir::{FRAGMENT_AGE_NS, FRAGMENTS_MAX};
 
-/// Datagrams of one generation.
+/// Maximum number of datagrams in one generation.
 const GENERATION: usize = FRAGMENTS_MAX as usize / 2;
 
 /// A datagram's key, and the position of this fragment.
@@ -23,21 +23,21 @@ struct DatagramKey {
     destination: IpAddr,
     id: u32,
     protocol: u8,
-    /// The outermost tag's id, or 0: a capture may see a datagram on both sides of a router.
+    /// The outermost tag's id, or 0: a capture may see the same datagram on both sides of a router.
     vlan: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     hash: u32,
-    /// A fragment that came before the first one made the entry.
+    /// A later fragment, which came before the first one, made the entry.
     early: bool,
     since_ns: u64,
 }
 
-/// Datagrams in two generations. When the younger one is full, the older one is dropped. A lookup
-/// moves an entry to the younger generation, so the table keeps at least the half of
-/// [`FRAGMENTS_MAX`] that was used last.
+/// Datagrams in two generations. When the younger generation is full, the older one is dropped. A
+/// lookup moves an entry to the younger generation, so the table keeps at least the
+/// [`FRAGMENTS_MAX`] / 2 datagrams that were used last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragments {
     young: HashMap<DatagramKey, Remembered>,
@@ -52,8 +52,8 @@ impl Datagram {
         if !ip.is_fragment() {
             return None;
         }
-        // IPv6 identifies datagrams without a protocol (RFC 8200 section 4.5); only the first
-        // fragment may contain the last one.
+        // IPv6 identifies datagrams without the upper protocol, because only the first fragment may
+        // contain it (RFC 8200 section 4.5).
         let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol);
         let key = DatagramKey {
             source: ip.source(),

@@ -1,4 +1,4 @@
-//! What a program keeps between packets.
+//! What an evaluator keeps between packets.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ pub(super) struct State {
     random: u64,
 }
 
-/// What is counted on each CPU by itself.
+/// Counters that each CPU has separately.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     round: u32,
-    /// By the sampler's index: how many of its current run have come.
+    /// By the sampler's index: how many packets of the current period have come.
     samples: BTreeMap<u8, u32>,
 }
 

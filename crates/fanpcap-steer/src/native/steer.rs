@@ -1,4 +1,4 @@
-//! Evaluates steering functions: from a packet to a member's number.
+//! Evaluates steering functions: from a packet to a decision.
 
 use fanpcap_wire::{Frame, Ip, Layers, Link, Udp, number};
 
@@ -38,8 +38,8 @@ impl Run<'_> {
         })
     }
 
-    /// The number of packets that carry the fragment, if it must follow its datagram: ports count
-    /// or the carried packet does, and only the first fragment has these.
+    /// The number of packets that carry the fragment, if the fragment must follow its datagram:
+    /// because ports or the carried packet count, and only the first fragment has these.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -56,10 +56,10 @@ impl Run<'_> {
         }
     }
 
-    /// A field of the frame as an end. The frame's outermost tag does not count.
+    /// A field of the frame as an end. Offsets do not count the frame's outermost tag.
     fn field(&self, field: Field) -> Option<u64> {
         let Frame { bytes, tag } = self.packet.frame;
-        // The kernel takes a tag out only if the next type is there.
+        // The kernel removes a tag from the frame only if the next type is there.
         let is_tag = |bytes: &[u8]| matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]);
         let is_tagged = tag.is_none() && bytes.get(12..18).is_some_and(is_tag);
         let from = usize::from(field.offset);
@@ -92,7 +92,7 @@ impl Run<'_> {
         }
     }
 
-    /// In the hub the members of both ends get the packet; a kernel group steers by both ends.
+    /// In a group, steers by both ends. Without a group, the members of both ends get the packet.
     fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)
@@ -144,7 +144,7 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
 
 fn media(ip: &Ip<'_>) -> Option<u32> {
     let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
-    // A later fragment does not show its carried packet. It follows its first fragment, which does.
+    // A later fragment does not show its carried packet, so it follows the first fragment.
     let may_be = ip.is_later_fragment() && ip.protocol == number::UDP;
     if !may_be && !ip.udp().is_some_and(is_media) {
         return None;

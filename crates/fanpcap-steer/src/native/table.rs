@@ -1,4 +1,4 @@
-//! The slot that a decision comes to, by a group's table.
+//! The slot of a decision, by a group's table.
 
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ pub struct Table<'t> {
     pub buckets: &'t [u8; BUCKETS],
     /// The slot of each rank; empty until a member owns a bucket for the first time.
     pub ranks: &'t [u8],
-    /// Who stands in each slot (`layout::SEATS`).
+    /// The sticky id of the member in each slot (`layout::STICKY_IDS`).
     pub sticky_ids: &'t [u64; SLOTS],
-    /// In which slot the seat of each number is (`layout::HOLDERS`).
+    /// The slot of the member with each sticky id's number (`layout::HOLDERS`).
     pub holders: &'t [u64; SLOTS],
 }
 
-/// What the BPF program of a sticky group remembers, as long as it forgets nothing: who has had
-/// each hash last.
+/// What the BPF program of a sticky group remembers, if it forgets nothing: the last member of each
+/// hash.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(HashMap<u32, u64>);
 
@@ -49,7 +49,7 @@ impl Flows {
 
 impl Table<'_> {
     /// The slot that a group's BPF program returns for the decision. A packet that is dropped, or
-    /// that goes to several members, has the slot of hash 0.
+    /// that goes to several members, gets the slot of hash 0.
     pub fn slot(&self, decision: Decision) -> u8 {
         let hash = match decision {
             Decision::Member(number) => return self.of_member(number),

@@ -56,7 +56,7 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// The column of a block's first line. The block of the steering program itself may stand at
+    /// The column of a block's first line. The outermost block of the steering program may stand at
     /// the margin, as in configuration files.
     fn indent(&self) -> Result<u32, Error> {
         let token = self.token();
@@ -87,7 +87,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips the separator between two items; false after the last item.
+    /// Skips the separator between two items. Returns false after the last item.
     fn separated(&mut self) -> bool {
         let mut semicolon = false;
         loop {

@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use std::mem;
 
 impl<'a> Parser<'a> {
-    /// An expression with any operators.
     pub(super) fn expression(&mut self) -> Result<Expression<'a>, Error> {
         self.nested(|parser| parser.operators(LOOSEST))
     }
@@ -65,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(Form::Apply(Box::new(function), arguments))
     }
 
-    /// A function between back quotes; these nest to the left.
+    /// A function between back quotes. Such functions nest to the left.
     fn named(&mut self, left: Expression<'a>) -> Result<Form<'a>, Error> {
         if self.named == DEPTH_MAX {
             let what = format!("at most {DEPTH_MAX} functions between back quotes");
@@ -103,7 +102,6 @@ impl<'a> Parser<'a> {
         Expression { node, span }
     }
 
-    /// An operand: a block, or a function with its arguments.
     fn operand(&mut self) -> Result<Expression<'a>, Error> {
         let operand = if self.is_word("do") || self.is_word("if") {
             self.block()?
@@ -114,7 +112,7 @@ impl<'a> Parser<'a> {
         Ok(operand)
     }
 
-    /// A function with its arguments. The last one may be a block, or everything after `$`.
+    /// A function with its arguments. The last argument may be a block, or everything after `$`.
     fn application(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         let head = self.atom("a predicate, a function or a value")?;

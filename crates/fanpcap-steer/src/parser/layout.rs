@@ -1,4 +1,4 @@
-//! Layout: definitions begin at the margin, the lines of a `do` block stand below each other.
+//! Layout: definitions begin at the margin, and the lines of a `do` block begin in one column.
 
 use super::{Parser, operator};
 use crate::lexer::{Lexeme, Token};
@@ -6,7 +6,7 @@ use crate::lexer::{Lexeme, Token};
 /// An open construct, which decides the meaning of a line's beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Context {
-    /// A block of items that begin in this column; the last one at this token.
+    /// A block of items that begin in column `indent`. The last item begins at token `item`.
     Block { indent: u32, item: usize },
     /// Braces: line breaks have no meaning.
     Braces,
@@ -17,7 +17,7 @@ pub(super) enum Context {
 /// The meaning of the next token's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
-    /// None.
+    /// The construct continues.
     No,
     /// An item of the innermost block begins.
     Item,
@@ -106,7 +106,6 @@ impl Parser<'_> {
         enclosing.unwrap_or(0)
     }
 
-    /// Parses in a context.
     pub(super) fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> T) -> T {
         self.contexts.push(context);
         let read = read(self);
@@ -133,6 +132,6 @@ pub(super) fn begins_item(kind: &Lexeme<'_>) -> bool {
     }
 }
 
-/// Maximum number of names that is searched: more than a signature or definition may have, so that
-/// the parser reports too many as such.
+/// Maximum number of names in the search: more than a signature or definition may have, so that the
+/// parser reports too many names as such.
 const NAMES_MAX: usize = 64;

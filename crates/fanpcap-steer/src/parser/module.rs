@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `import qualified Name as N hiding (names)`: PFQ's own names are known without it.
+    /// `import qualified Name as N hiding (names)`. PFQ's own names are known without an import.
     fn import(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.take();
         self.pass_word("qualified");
@@ -223,7 +223,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Skips the word if it is next.
     fn pass_word(&mut self, word: &str) -> bool {
         let is_next = self.is_word(word);
         if is_next {
@@ -232,7 +231,6 @@ impl<'a> Parser<'a> {
         is_next
     }
 
-    /// Skips a name.
     fn pass_name(&mut self, what: &str) -> Result<(), Error> {
         if !matches!(self.peek(), Some(Lexeme::Name(_))) {
             return Err(self.expected(what));
@@ -249,7 +247,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether a word is reserved.
 pub(super) fn is_reserved(name: &str) -> bool {
     operator::is_keyword(name) || foreign(name).is_some()
 }

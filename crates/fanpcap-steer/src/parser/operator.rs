@@ -15,8 +15,8 @@ pub(super) enum Infix {
     Named,
 }
 
-/// Precedence: a greater number binds tighter. Comparisons bind tighter than in PFQ, where they
-/// need parentheses.
+/// Precedence: a greater number binds tighter. Comparisons bind tighter than in PFQ, where
+/// comparisons need parentheses.
 pub(super) const LOOSEST: u8 = 1;
 /// Precedence on the right of a function between back quotes.
 pub(super) const TIGHTEST: u8 = 8;
@@ -36,7 +36,6 @@ impl Infix {
 }
 
 impl Parser<'_> {
-    /// The next operator.
     pub(super) fn infix(&self) -> Option<Infix> {
         match self.peek()? {
             Lexeme::Symbol(symbol) => infix(symbol),
@@ -102,7 +101,6 @@ pub(super) fn meant(symbol: &str) -> Option<String> {
     Some(format!("did you mean '{operator}'?"))
 }
 
-/// Words that are part of the grammar.
 pub(super) fn is_keyword(name: &str) -> bool {
     matches!(name, "do" | "if" | "then" | "else")
 }

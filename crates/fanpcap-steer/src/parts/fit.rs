@@ -1,5 +1,5 @@
-//! Checks what a kernel group can do: each packet goes to one member, the same with and without
-//! samplers.
+//! Checks that a kernel group can run a steering program: each packet goes to one member, which
+//! does not depend on samplers.
 
 use super::{Unfit, has};
 use crate::ir::{Function, Predicate, Steer};
@@ -63,7 +63,7 @@ fn refuse(what: &str) -> Result<(), Unfit> {
     })
 }
 
-/// `is_told`: another function runs after a drop of this one.
+/// `is_told`: another function runs after this one drops.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
         (Function::Classify(_), _) => refuse("`classify` chooses among classes of members"),
@@ -86,7 +86,7 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// Number of a function's leading children after whose drop another function runs.
+/// Number of a function's first children after which, if they drop, another function runs.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,
@@ -136,7 +136,6 @@ fn one_of<'f>(functions: impl Iterator<Item = &'f Function>, before: Outcomes) -
         .reduce(Outcomes::or)
 }
 
-/// The branches that may run.
 fn ways<'f>(
     predicate: &Predicate,
     then: &'f Function,
@@ -156,14 +155,13 @@ fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
         .take(sure.map_or(alternatives.len(), |at| at + 1))
 }
 
-/// Whether the function may drop a packet.
 pub(crate) fn may_drop(function: &Function) -> bool {
     match function {
         Function::Drop | Function::Host(true) => true,
         Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),
         Function::First(alternatives) => alternatives.iter().all(may_drop),
         Function::Inverse(function) => **function != Function::Drop,
-        // No predicate tells whether a packet has these bytes.
+        // No predicate tests whether a packet has these bytes.
         Function::Steer(Steer::Field(_) | Steer::Fields(..)) => true,
         Function::Steer(steer) => has(steer) != Function::Pass,
         Function::Sample { keep, of, .. } => keep < of,
@@ -179,7 +177,6 @@ pub(crate) fn may_drop(function: &Function) -> bool {
     }
 }
 
-/// Whether the function counts.
 pub(super) fn counts(function: &Function) -> bool {
     matches!(function, Function::Count(..)) || function.children().any(counts)
 }

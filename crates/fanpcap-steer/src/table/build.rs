@@ -1,8 +1,7 @@
-//! How entries are written down.
+//! Constructors for the table's entries.
 
 use super::{Described, Engines, Entry, Kind, Make, Parameter, Type};
 
-/// A parameter.
 pub(super) const fn parameter(name: &'static str, kind: Kind) -> Parameter {
     Parameter { name, kind }
 }
@@ -46,34 +45,28 @@ macro_rules! kinds_of_entries {
 }
 
 kinds_of_entries! {
-    /// An entry that is a predicate.
     predicate: Type::Predicate;
-    /// An entry that is a property.
     property: Type::Property;
-    /// An entry that is a function.
     function: Type::Function;
-    /// An entry that is a key.
     key: Type::Key;
-    /// An entry that is a net.
     net: Type::Net;
-    /// An entry that is a number.
     number: Type::Number;
 }
 
 impl Described {
-    /// The same with other names.
+    /// The same entry with aliases.
     pub(super) const fn or(mut self, aliases: &'static [&'static str]) -> Described {
         self.entry.aliases = aliases;
         self
     }
 
-    /// The same with what it means for IPv6.
+    /// The same entry with its meaning for IPv6.
     pub(super) const fn ipv6(mut self, meaning: &'static str) -> Described {
         self.ipv6 = meaning;
         self
     }
 
-    /// The same for these engines only.
+    /// The same entry, for these engines only.
     pub(super) const fn on(mut self, engines: Engines) -> Described {
         self.entry.engines = engines;
         self

@@ -243,7 +243,6 @@ fn protocol(number: u64) -> Result<Built, Wrong> {
     Ok(filter(is(Property::Protocol, number)).into())
 }
 
-/// The predicate as a function.
 fn filtered(predicate: Result<Predicate, Wrong>) -> Result<Built, Wrong> {
     Ok(filter(predicate?).into())
 }

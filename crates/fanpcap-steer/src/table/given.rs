@@ -37,7 +37,7 @@ pub(crate) enum Built {
     Number(i128),
 }
 
-/// Why a maker refuses arguments that are each of the right kind.
+/// Why a maker refuses arguments of the right kinds.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
     /// Index of the argument.
@@ -79,27 +79,18 @@ impl<'a> Given<'a> {
     }
 
     getters! {
-        /// The next argument, a list of numbers.
         numbers: Numbers, Vec<i128>;
-        /// The next argument, a net.
         net: Net, Net;
-        /// The next argument, an address.
         host: Host, IpAddr;
-        /// The next argument, a list of addresses.
         hosts: Hosts, Vec<IpAddr>;
-        /// The next argument, an Ethernet address.
         ethernet: Ethernet, [u8; 6];
-        /// The next argument, a predicate.
         predicate: Predicate, Predicate;
-        /// The next argument, a property.
         property: Property, Property;
-        /// The next argument, a function.
         function: Function, Function;
-        /// The next argument, a key.
         key: Key, Key;
     }
 
-    /// The next argument, a number that `T` holds by the parameter's range.
+    /// The next argument, a number. By the parameter's range it fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Result<T, Wrong> {
         match self.arguments.next() {
             Some(Argument::Number(value)) => T::try_from(value).map_err(|_| Wrong::mismatch()),

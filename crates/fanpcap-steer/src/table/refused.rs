@@ -1,17 +1,17 @@
-//! What PFQ has and this language has not, and why.
+//! Functions of PFQ that this language does not have, with the reasons.
 
 /// Functions of PFQ that are refused for one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
     /// Their names.
     pub names: &'static [&'static str],
-    /// Why they are not here.
+    /// Why the language does not have them.
     pub reason: &'static str,
     /// What to write instead.
     pub instead: &'static str,
 }
 
-/// All of them.
+/// All refused functions.
 pub static REFUSED: [Refused; 8] = [
     Refused {
         names: &["forward", "forwardIO", "bridge", "link", "tee", "tap"],

@@ -96,7 +96,7 @@ fn fields(given: &mut Given<'_>) -> Result<(Field, Field), Wrong> {
     Ok((at(one), at(other)))
 }
 
-/// The net of an address and a prefix length; `argument` is the index of the prefix length.
+/// The net of an address and a prefix length. `argument` is the index of the prefix length.
 fn net(address: IpAddr, bits: u8, argument: usize) -> Result<Net, Wrong> {
     let most = width(address);
     if bits > most {
@@ -117,7 +117,7 @@ fn local_net(given: &mut Given<'_>) -> Result<Built, Wrong> {
     steer(Steer::LocalNet(local, part))
 }
 
-/// SIP to all members, media by session.
+/// SIP goes to all members, media by session.
 fn voip() -> Function {
     Function::If(
         sip().into(),
@@ -126,7 +126,7 @@ fn voip() -> Function {
     )
 }
 
-/// The control plane to all members; user packets by the user's address.
+/// The control plane goes to all members; user packets are steered by the user's address.
 fn gtp_usr(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits) = (given.host()?, given.number()?);
     let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));

@@ -1,4 +1,4 @@
-//! Requests and answers over a connection of its own.
+//! Requests and answers over a local connection.
 
 use super::*;
 

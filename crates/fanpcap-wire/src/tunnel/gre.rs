@@ -7,10 +7,10 @@ use crate::number::{
 };
 use crate::{Ip, Labels, Layers};
 
-/// GRE's header of version 0 without routing.
+/// A GRE header of version 0 without routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gre<'a> {
-    /// The Ethernet type of what it carries.
+    /// The Ethernet type of the payload.
     pub protocol: u16,
     /// The key.
     pub key: Option<u32>,
@@ -50,7 +50,7 @@ impl<'a> Gre<'a> {
         })
     }
 
-    /// A mirrored frame's header.
+    /// The mirrored frame with its header.
     pub fn erspan(self) -> Option<Erspan<'a>> {
         match self.protocol {
             ETHER_ERSPAN if self.sequence.is_none() => Some(Erspan::I(self.payload)),
@@ -60,7 +60,7 @@ impl<'a> Gre<'a> {
             }
             ETHER_ERSPAN_III => {
                 let (header, behind) = self.payload.split_first_chunk::<12>()?;
-                // Flag O: a subheader that tells the platform.
+                // Flag O: a subheader for the platform follows.
                 let subheader = if header[11] & 1 == 0 { 0 } else { 8 };
                 Some(Erspan::III(header, behind.get(subheader..)?))
             }
@@ -93,14 +93,14 @@ pub enum Erspan<'a> {
 }
 
 impl<'a> Erspan<'a> {
-    /// What was captured of the mirrored frame.
+    /// The captured bytes of the mirrored frame.
     pub fn frame(self) -> &'a [u8] {
         match self {
             Erspan::I(frame) | Erspan::II(_, frame) | Erspan::III(_, frame) => frame,
         }
     }
 
-    /// Which mirroring session it is from, 10 bits.
+    /// The id of the mirroring session, 10 bits.
     pub fn session(self) -> Option<u16> {
         match self {
             Erspan::I(_) => None,

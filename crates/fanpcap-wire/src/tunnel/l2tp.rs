@@ -1,17 +1,17 @@
-//! L2TP: PPP of version 2 (RFC 2661), pseudowires of version 3 (RFC 3931) without a cookie.
+//! L2TP: PPP in version 2 (RFC 2661), pseudowires in version 3 (RFC 3931) without a cookie.
 
 use crate::shim::{Carried, in_ppp};
 
-/// Control messages.
 const CONTROL: u16 = 0x8000;
 const LENGTH: u16 = 0x4000;
 const SEQUENCE: u16 = 0x0800;
 const OFFSET: u16 = 0x0200;
 const VERSION: u16 = 0x000f;
-/// PPP's address and control fields, which may be left out.
+/// PPP's address and control fields. A sender may leave them out.
 const ALL_STATIONS: [u8; 2] = [0xff, 0x03];
 
-/// What a data message of either version carries. The offset field of version 2 is not read.
+/// The payload of a data message of either version. A version 2 message with an offset field is not
+/// read.
 pub(super) fn over_udp(bytes: &[u8]) -> Option<Carried<'_>> {
     let flags = u16::from_be_bytes(*bytes.first_chunk()?);
     match flags & (CONTROL | OFFSET | VERSION) {
@@ -20,13 +20,13 @@ pub(super) fn over_udp(bytes: &[u8]) -> Option<Carried<'_>> {
             let sequence = if flags & SEQUENCE == 0 { 0 } else { 4 };
             in_session(bytes.get(6 + length + sequence..)?)
         }
-        // Flags and the session.
+        // Flags and the session, 4 bytes each.
         3 => Some(Carried::Untyped(bytes.get(8..)?)),
         _ => None,
     }
 }
 
-/// The pseudowire of version 3 right behind IP; session 0 is control.
+/// The version 3 pseudowire directly in IP; session 0 is control.
 pub(super) fn over_ip(bytes: &[u8]) -> Option<&[u8]> {
     let (session, payload) = bytes.split_first_chunk::<4>()?;
     (*session != [0; 4]).then_some(payload)
@@ -35,7 +35,7 @@ pub(super) fn over_ip(bytes: &[u8]) -> Option<&[u8]> {
 fn in_session(bytes: &[u8]) -> Option<Carried<'_>> {
     let bytes = bytes.strip_prefix(&ALL_STATIONS).unwrap_or(bytes);
     let (protocol, payload) = bytes.split_first_chunk()?;
-    // A number below 256 may be one byte, which is odd.
+    // A protocol number below 256 may have only one byte, which is odd.
     match protocol[0] & 1 {
         0 => in_ppp(u16::from_be_bytes(*protocol), payload),
         _ => in_ppp(protocol[0].into(), bytes.get(1..)?),

@@ -6,7 +6,7 @@ use crate::number::{ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6};
 use crate::shim::Nsh;
 use crate::{GTP_EXTENSIONS_MAX, Ip, Layers, untyped};
 
-/// VXLAN's header with a valid network id.
+/// A VXLAN header with a valid network id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vxlan<'a> {
     header: &'a [u8; 8],
@@ -14,7 +14,7 @@ pub struct Vxlan<'a> {
 }
 
 impl<'a> Vxlan<'a> {
-    /// That at the beginning of UDP's payload.
+    /// The header at the start of a UDP payload.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<8>()?;
         (header[0] & 0x08 != 0).then_some(Self { header, payload })
@@ -30,12 +30,12 @@ impl<'a> Vxlan<'a> {
     }
 }
 
-/// Version, and flag O of maintenance.
+/// Bits of the version, and flag O (maintenance).
 const GPE_UNREAD: u8 = 0x31;
-/// Flag P: the next protocol is there.
+/// Flag P: the header has a next protocol.
 const GPE_NEXT: u8 = 0x04;
 
-/// What VXLAN-GPE carries at the beginning of UDP's payload.
+/// The layers of VXLAN-GPE's content; `bytes` is the UDP payload.
 pub(super) fn in_vxlan_gpe(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     let (&[flags, _, _, next, ..], payload) = bytes.split_first_chunk::<8>()?;
     if flags & GPE_UNREAD != 0 {
@@ -50,7 +50,7 @@ pub(super) fn in_vxlan_gpe(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// Geneve's header of version 0.
+/// A Geneve header of version 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geneve<'a> {
     header: &'a [u8; 8],
@@ -58,7 +58,7 @@ pub struct Geneve<'a> {
 }
 
 impl<'a> Geneve<'a> {
-    /// That at the beginning of UDP's payload.
+    /// The header at the start of a UDP payload.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
         let (header, behind) = bytes.split_first_chunk::<8>()?;
         let options = usize::from(header[0] & 0x3f) * 4;
@@ -71,7 +71,7 @@ impl<'a> Geneve<'a> {
         vni(self.header)
     }
 
-    /// The Ethernet type of what it carries.
+    /// The Ethernet type of the payload.
     pub fn protocol(self) -> u16 {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
@@ -90,7 +90,7 @@ fn vni(header: &[u8; 8]) -> u32 {
     u32::from_be_bytes([0, header[4], header[5], header[6]])
 }
 
-/// GTP-U's header of version 1 and of a message that carries a user's packet.
+/// A GTP-U header of version 1, in a message that carries a user's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gtp<'a> {
     header: &'a [u8; 8],
@@ -106,7 +106,7 @@ const GTP_OPTIONAL: u8 = 0x07;
 const GTP_PACKET: u8 = 255;
 
 impl<'a> Gtp<'a> {
-    /// That at the beginning of UDP's payload.
+    /// The header at the start of a UDP payload.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
         let (header, behind) = bytes.split_first_chunk::<8>()?;
         let flags = header[0];
@@ -117,14 +117,14 @@ impl<'a> Gtp<'a> {
             behind
         } else {
             let (&[_, _, _, next], rest) = behind.split_first_chunk()?;
-            // Without flag E the field is there, but says nothing.
+            // Without flag E the field has no meaning.
             let next = if flags & GTP_EXTENSION == 0 { 0 } else { next };
             behind_extensions(next, rest)?
         };
         Some(Self { header, payload })
     }
 
-    /// Which tunnel.
+    /// The tunnel's endpoint id.
     pub fn teid(self) -> u32 {
         let [_, _, _, _, teid @ ..] = *self.header;
         u32::from_be_bytes(teid)
@@ -135,7 +135,7 @@ impl<'a> Gtp<'a> {
     }
 }
 
-/// What is behind the extension headers: each begins with its length in units of 4 bytes and ends
+/// The bytes after the extension headers. Each begins with its length in units of 4 bytes and ends
 /// with the type of the next.
 fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
     for _ in 0..GTP_EXTENSIONS_MAX {
@@ -143,7 +143,7 @@ fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
             return Some(bytes);
         }
         let len = usize::from(*bytes.first()?) * 4;
-        // Of length 0 there is none, so the header has a last byte.
+        // No extension header has length 0, so each has a last byte.
         next = *bytes.get(len.checked_sub(1)?)?;
         bytes = bytes.get(len..)?;
     }

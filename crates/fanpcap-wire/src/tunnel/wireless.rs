@@ -2,17 +2,17 @@
 
 use crate::TZSP_FIELDS_MAX;
 
-/// The Ethernet frame in a data message that is whole, not encrypted, and keeps no connection
-/// alive. Frames of 802.11 are not read.
+/// The Ethernet frame in a data message that is whole, not encrypted, and no keep-alive. 802.11
+/// frames are not read.
 pub(super) fn in_capwap(bytes: &[u8]) -> Option<&[u8]> {
     let &[preamble, length, binding, flags] = bytes.first_chunk()?;
-    // Version and type; T; F and K.
+    // Version and type; flag T; flags F and K.
     let is_read = preamble == 0 && binding & 0x01 == 0 && flags & 0x88 == 0;
     is_read.then(|| bytes.get(usize::from(length >> 3) * 4..))?
 }
 
-/// The Ethernet frame in a message of version 1, behind its fields. A field's first byte is its
-/// kind: 0 fills up, 1 is the end; others have a length.
+/// The Ethernet frame in a message of version 1, after its fields. A field's first byte is its
+/// kind: 0 is padding, 1 is the end; other kinds have a length.
 pub(super) fn in_tzsp(bytes: &[u8]) -> Option<&[u8]> {
     let (&[version, kind, high, low], mut rest) = bytes.split_first_chunk()?;
     if version != 1 || kind > 1 || [high, low] != [0, 1] {

@@ -4,19 +4,19 @@ use super::{XDP_DATA, XDP_DATA_END};
 use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R8, R9, Width};
 
-/// The length of the shortest frames, without checksum: most of the packets of a flood.
+/// The length of the shortest frames without checksum: most packets of a flood have it.
 const SHORTEST: i16 = 60;
 /// The most bytes that are copied by single loads.
 const LONGEST: i16 = 128;
 /// Snapshots of longer frames up to these lengths are copied whole words at a time.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
-/// Shorter ones of those are copied the same way.
+/// Shorter snapshots of such frames are copied the same way.
 const BEGIN: i16 = 56;
 
-/// Copies r8 bytes to the record in r9, of a frame whose context is in r6. Single loads take half
-/// the time of the helper. They read so many bytes that they need no loop, which may be some more
-/// than r8: the frame has them, and so has the record. If the helper fails, which can't happen,
-/// discards the record and jumps to `failed`.
+/// Copies r8 bytes of the frame, whose context is in r6, to the record in r9. Single loads take
+/// half the time of the helper. To need no loop they may copy more than r8 bytes: the frame and the
+/// record are long enough. If the helper fails, which can't happen, discards the record and jumps
+/// to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let (helper, done) = (asm.label(), asm.label());
     let (long, whole) = (asm.label(), asm.label());
@@ -43,10 +43,10 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies a whole frame of an even length: those with TCP have mostly 2 bytes more than a multiple
-/// of four.
+/// Copies a whole frame of even length: frames with TCP mostly have 2 bytes more than a multiple of
+/// four.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
-    // A test of r8 itself would make the verifier forget its bounds.
+    // A test of r8 itself would make the verifier lose its bounds.
     asm.set(R3, R8);
     asm.alu(Op::And, R3, 1);
     asm.jump_if(If::NotEqual, R3, 0, helper);
@@ -100,7 +100,7 @@ fn one(asm: &mut Assembler, width: Width, at: i16) {
     asm.store(width, R9, DATA + at, R3);
 }
 
-/// Copies r8 bytes as [`copy`] does, whatever the length, by the helper alone.
+/// Copies r8 bytes as [`copy`] does, but by the helper for every length.
 pub(super) fn copy_by_helper(asm: &mut Assembler, failed: Label) {
     let done = asm.label();
     by_helper(asm, done, failed);

@@ -10,11 +10,11 @@ use fanpcap_bpf::assembler::{
 };
 use fanpcap_steer::ebpf::IS_COPY;
 
-/// What the code is made for: the capture, and the function that runs a slot's filter.
+/// What to emit the code for: the capture, and the function that runs a slot's filter.
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
-    /// Where the code goes on; `None` in a BPF function.
+    /// Where the code continues; `None` in a BPF function.
     pub(super) done: Option<Label>,
 }
 
@@ -25,14 +25,14 @@ struct Ends {
     dropped: Label,
 }
 
-/// Bytes of a record, behind its header. The kernel wants a constant for each reservation.
+/// Sizes of a record without its header. The verifier requires a constant for each reservation.
 const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
-/// More of them, for longer packets. A packet is cut to the last.
+/// Further sizes, for longer packets. A packet is cut to the last.
 const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
 const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
 
-/// The stack: where the slot's place in the maps is, the frame's length, the stamp, which filter
-/// has run, and a key.
+/// The stack: the slot's key in the maps, the frame's length, the stamp, which filter has run, the
+/// lane's key, and the record's flags.
 const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
@@ -65,7 +65,7 @@ impl Delivering {
         self.end(asm, ends);
     }
 
-    /// Finds the row and the ring buffer, and how much is captured.
+    /// Finds the row, the ring buffer, and the number of bytes to capture.
     fn find(&self, asm: &mut Assembler, ends: &Ends) {
         let fits = asm.label();
         asm.set(R6, R1);
@@ -110,7 +110,7 @@ impl Delivering {
         asm.bind(fits);
     }
 
-    /// Whether the packet may have other deliveries.
+    /// Whether the packet may go to other members too.
     fn may_copy(&self) -> bool {
         self.done.is_none()
     }
@@ -141,7 +141,6 @@ impl Delivering {
         asm.bind(done);
     }
 
-    /// Writes the record's header.
     fn write(&self, asm: &mut Assembler) {
         asm.load(Width::Double, R1, R10, STAMP);
         asm.store(Width::Double, R9, record::STAMP, R1);
@@ -196,8 +195,8 @@ impl Delivering {
 /// Reserves a record of the smallest class that fits.
 fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
-    // Rows and filters say 1 at least, but the verifier wants to see it. It learns no bound from a
-    // comparison with 0 before Linux 6.8.
+    // Rows and filters give at least 1, but the verifier must see it. Before Linux 6.8 it learns no
+    // bound from a comparison with 0.
     asm.jump_if(If::Less, R8, 1, ends.dropped);
     let long: &[i32] = match side {
         Side::Received => &RECEIVED_CLASSES,
@@ -216,12 +215,12 @@ fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     asm.set(R9, R0);
 }
 
-/// Commits the record and wakes the reader if it waits for this one.
+/// Commits the record, and wakes the reader if it waits for this record.
 ///
 /// The reader writes `WAKE_AT`, executes a full barrier, and reads `PRODUCED`. The BPF program adds
 /// to `PRODUCED`, which is a full barrier too, and then reads `WAKE_AT`. So either the reader sees
-/// the record, or the BPF program sees what the reader waits for. Each number of `PRODUCED` is seen
-/// by one packet alone. So exactly one packet wakes.
+/// the record, or the BPF program sees what the reader waits for. Only one packet sees each value
+/// of `PRODUCED`. So exactly one packet wakes the reader.
 fn submit(asm: &mut Assembler) {
     let submit = asm.label();
     asm.set(R1, 1);
@@ -236,8 +235,8 @@ fn submit(asm: &mut Assembler) {
     asm.call(RINGBUF_SUBMIT);
 }
 
-/// The BPF function that runs the filter of a slot: r1 is the context, r2 the slot. Returns how
-/// many bytes to keep, or [`NOT_RUN`].
+/// The BPF function that runs a slot's filter: r1 is the context, r2 the slot. Returns how many
+/// bytes to keep, or [`NOT_RUN`].
 pub(super) fn emit_filter(asm: &mut Assembler) {
     asm.set(R3, R2);
     asm.map(R2, FILTERS);

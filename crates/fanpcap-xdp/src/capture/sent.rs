@@ -1,4 +1,4 @@
-//! What is different for packets that the host sends: the context is `struct __sk_buff`, and the
+//! What differs for packets that the host sends. The context is `struct __sk_buff`, and the
 //! outermost VLAN tag may be beside the frame.
 
 use super::{KEY, LEDGER, look_up};
@@ -65,7 +65,7 @@ pub(super) fn flags(asm: &mut Assembler) {
 }
 
 /// Copies r8 bytes of the frame to the record in r9, with its outermost tag. If the helper fails,
-/// which can't be, discards the record and jumps to `failed`.
+/// which can't happen, discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let (tagged, discard, done) = (asm.label(), asm.label(), asm.label());
     asm.load(Width::Word, R1, R6, VLAN_PRESENT);
@@ -83,7 +83,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.load(Width::Word, R1, R6, VLAN_TCI);
     asm.big_endian(R1, 16);
     asm.store(Width::Half, R9, DATA + TAG_AT + 2, R1);
-    // The smallest record has room for that, however little is kept.
+    // The smallest record has room for the tag, however few bytes are kept.
     asm.jump_if(If::LessEqual, R8, i32::from(TAG_AT) + TAG_LEN, done);
     asm.set(R4, R8);
     asm.alu(Op::Sub, R4, i32::from(TAG_AT) + TAG_LEN);
@@ -97,7 +97,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies r4 bytes of the frame, from byte `from` on, that many bytes further on in the record.
+/// Copies r4 bytes of the frame at offset `from`, to offset `from + further` in the record.
 fn part(asm: &mut Assembler, from: i16, further: i32) {
     asm.set(R1, R6);
     asm.set(R2, i32::from(from));

@@ -1,4 +1,4 @@
-//! Devices that are taken over, in network namespaces.
+//! Takes devices over, in network namespaces.
 
 use super::*;
 use crate::program::GroupProgram;
@@ -22,7 +22,7 @@ fn program(group: &Group) -> BorrowedFd<'_> {
     group.received.as_fd()
 }
 
-/// Whether the group gets what the host sends. Says so where the kernel is too old for that.
+/// Whether the group gets what the host sends. Says so if the kernel is too old for that.
 fn sees_sent(group: &Group) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
@@ -104,7 +104,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
-        // As a group that gives the host each packet, where there is a root.
+        // As a group that gives each packet to the host, where there is a root.
         let code = [Instruction::set(0, 1), Instruction::exit()];
         let gives = LoadedProgram::load(ProgramKind::Xdp, "gives", &code).unwrap();
         let gives = || gives.as_fd();
@@ -166,7 +166,7 @@ fn a_device_that_cant_be_taken_over_says_why() {
             ("link add br type bridge", "br", "bridge"),
             ("link add i0 type ifb", "i0", "driver takes no"),
         ] {
-            // Not every kernel has all kinds.
+            // Not every kernel has all kinds of devices.
             let made = Command::new("ip").args(line.split(' ')).status().unwrap();
             let index = interface::index(name).filter(|_| made.success());
             assert!(
@@ -201,7 +201,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         let group = Group::of("main = steer_flow", Lanes::of_device(index), other.maps());
         other.serve(&[(0, program(&group))]).unwrap();
         let own = group.received.id().ok();
-        // A root asks for tags where the driver tells them.
+        // A root asks for tags if the driver has them.
         assert!(id() == own || other.tags().is_some());
         assert_eq!(other.ifindex().unwrap(), index);
         drop(other);
@@ -231,7 +231,7 @@ fn each_queue_has_its_lane() {
         assert_eq!(lanes, Lanes::for_queues(3));
         let group = Group::of("main = steer_flow", lanes, device.maps());
         let run = |queue: u32| {
-            // The fields of struct xdp_md, of which only device and queue can be chosen.
+            // The fields of struct xdp_md, of which only the device and the queue can be chosen.
             let context = [0, 60, 0, index, queue, 0].map(u32::to_ne_bytes).concat();
             group.received.run(&frame(60), &context, 1).unwrap();
         };
@@ -251,7 +251,7 @@ fn each_queue_has_its_lane() {
     });
 }
 
-/// The frames of ours in the rings: bytes, length on the wire, and packet type.
+/// Our frames in the rings: bytes, length on the wire, and packet type.
 fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
     let mut all = Vec::new();
     records.open();
@@ -311,7 +311,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             counts.offered,
             slot.produced + counts.no_member + counts.nowhere
         );
-        // Another process has the link too.
+        // Another process also has the link.
         let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let copies = group.program.descriptors().each_ref().map(own);
         let other = GroupProgram::open(copies).unwrap();

@@ -52,7 +52,7 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
         assert!(!is_readable(&port));
         group.run(&frame, 1);
         assert!(is_readable(&port) && outer.is_ready().unwrap());
-        // Many, of which some come before and some after the reader has looked.
+        // Many packets, some before and some after the reader has looked.
         for _ in 0..3 {
             group.run(&frame, 5);
             assert!(port.arm(10));

@@ -111,7 +111,7 @@ fn a_packet_for_several_members_is_offered_once() {
     drop(rings);
 }
 
-/// How many records there are, and how many of them no other member has.
+/// The number of records, and the number of those that no other member has.
 fn counted(rings: &MemberRings) -> (usize, usize) {
     let read = |mut remains: Remains| {
         let next = || {
@@ -199,7 +199,7 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
     assert_eq!(captured(Some((0, 3))), None);
     assert_eq!(captured(None), Some((100, 0)));
     assert_eq!(group.program.slot_counts(0).unwanted, 1);
-    // As where the kernel refuses one more tail call.
+    // As if the kernel refused one more tail call.
     group.program.rows.of(0).for_each(|row| row.set_filter(4));
     group.run(&frame(100), 1);
     assert_eq!(next(&mut records).unwrap().2, 0);
@@ -307,7 +307,7 @@ fn the_next_program_goes_on_with_the_maps() {
         std::iter::from_fn(|| crate::test_group::next(&mut records)).count(),
         3
     );
-    // It counts in the map that it is given, though it could have its own.
+    // It counts in the given map, though it could have its own.
     assert_eq!(counters.numbers().unwrap()[..3], [0, 2, 0]);
 }
 

@@ -1,4 +1,4 @@
-//! Groups come to a device and go, and members of any of them clear the slots of those that are
+//! Groups come to a device and go. Members of any group clear the group slots of groups that are
 //! gone.
 
 use super::*;
@@ -8,13 +8,13 @@ use fanpcap_linux::wait::pipe::{Pipe, has_hung_up};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Notes what is served, by the inodes of the programs.
+/// Records what is served, by the inodes of the BPF programs.
 #[derive(Debug)]
 struct Noted {
     part: Pipe,
     served: RefCell<Vec<(u8, u64)>>,
     refuses: bool,
-    /// Who serves puts something into this descriptor store until it is full.
+    /// Serving fills this descriptor store.
     fills: Option<FdStore>,
     steals: Cell<bool>,
 }
@@ -59,7 +59,7 @@ impl ServedDevice for Noted {
     }
 }
 
-/// A group: its lifeline and its program.
+/// A group: its lifeline and its BPF program.
 struct Group(Pipe, Pipe);
 
 impl Group {
@@ -75,8 +75,8 @@ impl Group {
         packet::inode(self.1.read.as_fd()).unwrap()
     }
 
-    /// Its last member dies. The other copy of its lifeline's end is in the registry's descriptor
-    /// store, and for a moment in a process that another test starts.
+    /// The group's last member dies. Another copy of its lifeline's end is in the registry's
+    /// descriptor store, and for a moment in a process that another test starts.
     fn end(self) {
         let Pipe { read, write } = self.0;
         drop(write);
@@ -191,7 +191,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
         served.sort_unstable();
         served
     };
-    // More often than a version has numbers.
+    // More exchanges than there are versions.
     let mut next = Group::new();
     for _ in 0..300 {
         let before = registry.exchange(0, next.1.read.as_fd()).unwrap();
@@ -204,7 +204,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
     }
     assert!(registry.device.steals.get());
     assert_eq!(registry.slots().unwrap().len(), 2);
-    // One that has died within an exchange has left both programs.
+    // A process that died in an exchange has left both BPF programs.
     let mut slots = registry.slots().unwrap().into_iter();
     let last = slots.find(|it| it.number == 0).unwrap();
     let entry = GroupSlot::entry(0, true, last.version.wrapping_add(1));
@@ -231,14 +231,14 @@ fn an_exchange_has_succeeded_once_the_device_serves_the_next_program() {
     unix::set_send_buffer(into, 16_384).unwrap();
     let (group, next, third) = (Group::new(), Group::new(), Group::new());
     assert_eq!(group.attach(&registry).unwrap(), Some(0));
-    // The former one can't be removed.
+    // The former entry can't be removed.
     let DeviceRegistry { store, .. } = other_process(&registry);
     registry.device.fills = Some(store);
     let former = registry.exchange(0, next.1.read.as_fd()).unwrap();
     assert_eq!(packet::inode(former.as_fd()).unwrap(), group.program());
     assert_eq!(registry.slots().unwrap().len(), 2);
     assert_eq!(*registry.device.served.borrow(), [(0, next.program())]);
-    // The removal drops duplicates, too, where there is room again.
+    // Once there is room again, the removal also drops duplicates.
     registry.device.fills = None;
     unix::set_send_buffer(registry.ends()[0], 65_536).unwrap();
     registry.exchange(0, third.1.read.as_fd()).unwrap();

@@ -1,5 +1,5 @@
-//! The mode of a member as text; and which mode a member gets that asks for none, and why: the
-//! library decides by the same rules when the member joins.
+//! The mode of a member as text. Also which mode a member gets that asks for none, and why; the
+//! library follows the same rules when the member joins.
 
 use std::fmt::Display;
 
@@ -10,8 +10,8 @@ use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
 use fanpcap_linux::interface;
 
-/// The mode of a membership, or the beginning of its steering program. `default` is its mode where
-/// the settings give none.
+/// The mode of a member, or the title of its steering program. `default` is the mode if the
+/// settings give none.
 pub fn mode_text(joined: &GroupChoice, default: Option<&DefaultMode>) -> String {
     if let Some(default) = default {
         return default.text.clone();
@@ -30,20 +30,20 @@ pub fn mode_text(joined: &GroupChoice, default: Option<&DefaultMode>) -> String 
     format!("{}{options}{weight}{class}", steering.title())
 }
 
-/// A mode that nobody asked for.
+/// A mode that was not asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultMode {
     /// The mode, or the title of the steering program.
     pub text: String,
-    /// Why it is this one.
+    /// Why the member gets this mode.
     pub why: String,
-    /// Whether it is a steering program.
+    /// Whether the mode is a steering program.
     pub is_program: bool,
 }
 
 impl DefaultMode {
-    /// That of a new member on a device. Where the device is not known, it is taken for one with
-    /// Ethernet frames.
+    /// The default mode of a new member on a device. An unknown device counts as one with Ethernet
+    /// frames.
     pub fn of(device: Option<&str>, group: Option<u16>, pcap: PcapCompiler<'_>) -> Self {
         let ifindex = match device {
             Some(ANY) => Some(0),
@@ -71,7 +71,6 @@ impl DefaultMode {
         }
     }
 
-    /// That of the first member of a group.
     fn first(ifindex: Option<u32>, pcap: PcapCompiler<'_>) -> Self {
         let tried = try_flow(ifindex, pcap);
         let is_program = tried.is_ok();

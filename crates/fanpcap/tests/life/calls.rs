@@ -1,4 +1,4 @@
-//! pcap_fanout(): before activation, after it, and in a group already.
+//! pcap_fanout() before activation, after it, and when the handle is in a group already.
 
 use super::fake::World;
 use fanpcap::activate::activate;
@@ -81,7 +81,7 @@ fn a_member_keeps_its_weight() {
     let text =
         "the handle is in fan-out group 9 already, as a member of weight 3, not one of weight 2";
     assert!(other.starts_with(text), "{other}");
-    // A call without a weight is about the steering program only.
+    // A call without a weight concerns only the steering program.
     assert_eq!(fanout(p, 9, mode("main = steer_rnd")), Ok(()));
 }
 

@@ -1,4 +1,4 @@
-//! Members without a mode: the group's own, or the default of a new group.
+//! Members without a mode get the group's mode, or the default of a new group.
 
 use super::fake::{Fake, Takes, World};
 use fanpcap::activate::activate;
@@ -12,13 +12,13 @@ fn kernels(mode: &str) -> Runs {
     Runs::Kernel(Mode::parse(mode).unwrap())
 }
 
-/// A group whose members' pages have this title, of the steering program with this digest.
+/// A group whose pages have this title and the digest of its steering program.
 fn steered(title: &str, digest: u64) -> Runs {
     let title = title.to_owned();
     Runs::Program(ModeKind::Program.into(), Some(Titled { digest, title }))
 }
 
-/// What the handle joins as, where the group runs these, one at each look.
+/// The mode in which the handle joins. `runs` is what the group runs at each look-up in turn.
 fn joins(runs: &[Runs], takes: Option<Takes>) -> String {
     let world = World::default();
     let p = world.open("fx0", Some("group = 9"));
@@ -65,7 +65,7 @@ fn a_newcomer_takes_the_groups_own_mode() {
 
 #[test]
 fn a_newcomer_takes_the_groups_steering_program() {
-    // The digest of each is another handle's.
+    // The digest comes from another handle with the same steering program.
     for title in ["flow_2_tuple", "main = steer_rrobin"] {
         let world = World::default();
         let p = world.open("fx0", Some(&format!("group = 9\nfanout@9 = {title}")));
@@ -73,7 +73,7 @@ fn a_newcomer_takes_the_groups_steering_program() {
         let digest = p.change(|state| state.digest).unwrap();
         let shown = joined(p);
         assert_eq!(joins(&[steered(title, digest)], None), shown);
-        // A title that is cut, or not what it says, is of no use.
+        // A title that is cut, or that does not match the digest, is not used.
         assert_eq!(joins(&[steered(title, digest + 1)], None), "flow");
         assert_eq!(joins(&[steered("main = steer_rr", digest)], None), "flow");
     }
@@ -107,7 +107,7 @@ fn where_others_are_faster_their_mode_counts() {
     };
     let runs = [Runs::Nothing, kernels("lb")];
     assert_eq!(joins(&runs, Some(only_lb)), "lb");
-    // A group that never is what it seems to be.
+    // The group's mode always differs from the one that was looked up.
     let said = joins(&[kernels("cpu")], Some(only_lb));
     assert!(said.contains("runs lb, not cpu"), "{said}");
 }

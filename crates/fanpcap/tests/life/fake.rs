@@ -1,4 +1,4 @@
-//! Handles of a library in memory: each notes what is called, and answers as the test says.
+//! Handles of a library in memory. Each records its calls, and answers as the test says.
 
 use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Setting, System};
 use fanpcap::request::Request;
@@ -16,30 +16,28 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whether a group takes a membership.
+/// Whether a group accepts a membership.
 pub(crate) type Takes = fn(&GroupChoice) -> Result<(), JoinError>;
 
-/// The handles that there are, in one list.
 #[derive(Default)]
 pub(crate) struct World {
     handles: RefCell<Vec<State>>,
     /// What was called, in order: the handle's index and the call.
     calls: RefCell<Vec<String>>,
-    /// How often a plan was made.
     pub(crate) plans: Cell<usize>,
-    /// Whether our reader can read several devices together.
+    /// Our reader can't read several devices together.
     pub(crate) is_not_ethernet: Cell<bool>,
 }
 
-/// One handle, and how its calls end.
+/// One handle, and the results of its calls.
 pub(crate) struct State {
     request: Option<Arc<Request>>,
     pub(crate) notes: Notes,
     others: usize,
     pub(crate) error: String,
-    /// What the system's pcap_activate() returns, and says.
+    /// The result of the system's pcap_activate(), and its error text.
     pub(crate) activate: (c_int, &'static str),
-    /// The handle can be read by our reader.
+    /// Our reader can read the handle.
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_by_engine: Option<fn() -> JoinError>,
@@ -50,18 +48,17 @@ pub(crate) struct State {
     pub(crate) refused_place: Option<fn() -> PlaceError>,
     is_read_by_us: bool,
     is_activated: bool,
-    /// Why the handle can't join, and whether that can be foreseen.
+    /// Why the handle can't join, and whether the check before the join finds it.
     pub(crate) refused: Option<fn() -> JoinError>,
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
     group: Option<Joined>,
-    /// What the group runs before the handle joins, look by look.
+    /// What the group runs before the handle joins, at each look-up in turn.
     pub(crate) runs: Vec<Runs>,
-    /// What the group's members have as the text of its steering program.
+    /// The text of the steering program that the group's members publish.
     pub(crate) program_text: Option<String>,
-    /// Which memberships the group takes.
     pub(crate) takes: Option<Takes>,
-    /// The mode that the handle has joined by, and the digest of its steering program.
+    /// The mode in which the handle has joined, and the digest of its steering program.
     pub(crate) joined_as: Option<String>,
     pub(crate) digest: Option<u64>,
     pub(crate) stranger: Option<(String, u32)>,
@@ -70,13 +67,13 @@ pub(crate) struct State {
 }
 
 impl World {
-    /// A handle on `device` by the lines of a config file; a plain one without.
+    /// A handle on `device` with the lines of a config file; without lines a plain handle.
     pub(crate) fn open(&self, device: &str, config: Option<&str>) -> Fake<'_> {
         let request = config.map(|config| Request::of(device, settings(config)));
         self.add(request)
     }
 
-    /// A handle on several devices: the first of its handles.
+    /// A handle on several devices. Returns the handle on the first device.
     pub(crate) fn open_several(&self, devices: &str, config: &str) -> Fake<'_> {
         let request = Request::of(devices, settings(config));
         let parts = request.of_parts().unwrap();
@@ -122,7 +119,7 @@ impl World {
         }
     }
 
-    /// The calls since this was asked last.
+    /// The calls since the last time that the test asked.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.take()
     }
@@ -154,7 +151,7 @@ impl Fake<'_> {
         change(&mut self.world.handles.borrow_mut()[self.index])
     }
 
-    /// The handle on the device that comes `after` this one's.
+    /// The handle that is `after` places after this one in the list.
     pub(crate) fn after(self, after: usize) -> Self {
         let index = self.index + after;
         Self { index, ..self }

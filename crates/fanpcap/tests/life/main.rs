@@ -1,5 +1,5 @@
-//! A handle's life on a library in memory: what is called in which order, and what the application
-//! is told. No kernel is asked.
+//! A handle's life on a library in memory: the order of calls, and the application's results. No
+//! kernel takes part.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod fake;

@@ -10,7 +10,6 @@ use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
 use std::io::ErrorKind;
 
-/// What the engine can't do.
 fn no_memory() -> JoinError {
     let refusal = Refusal::of_part("the rings", ErrorKind::OutOfMemory.into());
     EngineError::from(refusal).into()

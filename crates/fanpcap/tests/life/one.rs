@@ -106,7 +106,7 @@ fn a_handle_that_could_not_join_may_try_again() {
         p.error()
     );
     assert!(p.error().ends_with("(set by /etc/pcap.conf:1)"));
-    // The system's library has activated it already.
+    // The system's library has activated the handle already.
     p.change(|state| state.refused = None);
     assert_eq!(activate(p), 0);
     assert_eq!(world.calls(), JOINED[4..]);

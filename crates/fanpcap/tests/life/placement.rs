@@ -1,4 +1,5 @@
-//! Channels, interrupts and threads of a device: set before activation, or nothing is activated.
+//! Channels, interrupts and threads of a device: all are set before activation, or nothing is
+//! activated.
 
 use super::fake::World;
 use fanpcap::activate::activate;
@@ -40,7 +41,7 @@ fn a_device_that_cannot_be_set_is_not_activated() {
         p.change(|state| state.refused_place = Some(refused));
         assert_eq!(activate(p), status);
         let error = p.change(|state| state.error.clone());
-        // The first that is set is the number of channels, on line 2.
+        // The number of channels, on line 2, is set first.
         assert!(error.starts_with("/etc/pcap.conf:2:1: "), "{error}");
         assert!(error.contains(text), "{error}");
         assert_eq!(world.calls().len(), 1);

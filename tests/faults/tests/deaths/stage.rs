@@ -212,7 +212,10 @@ impl<'a> Stage<'a> {
         self.await_agreement()?;
         self.ensure_all_arrive()?;
         let is_on_engine = link::get(self.ifindex)?.xdp.is_some();
-        ensure!(is_on_engine == self.driver.ends_with("xdp"), "another engine");
+        ensure!(
+            is_on_engine == self.driver.ends_with("xdp"),
+            "another engine"
+        );
         drop(self.survivors.pop());
         match self.survivors.is_empty() {
             true => member::wait_for_members(GROUP, 0),

@@ -45,7 +45,7 @@ fn figures_that_agree_are_said_to() {
 
 #[test]
 fn figures_that_disagree_are_said_to_and_by_how_much() {
-    // The threads' differences cancel out in the sum; the sum must not hide them.
+    // The threads' differences cancel out in the sum. The summary must not hide them.
     let hidden = text(&[counts(31, 40, 10), counts(9, 10, 0)], 50, None);
     assert!(hidden.contains("DOES NOT ADD UP, by 2"), "{hidden}");
     let unread = Counts {

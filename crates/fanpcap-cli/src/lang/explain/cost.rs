@@ -1,4 +1,4 @@
-//! The cost per packet: measured where BPF programs may be loaded, else estimated.
+//! The cost per packet: measured if BPF programs may be loaded, otherwise estimated.
 
 use std::fmt;
 use std::hint::black_box;
@@ -13,18 +13,17 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Runs in a trial of a short program, in the kernel and in user space; and the number of trials,
-/// of which the median counts.
+/// Runs in a trial of a short program, in the kernel and in user space. The median of the trials
+/// counts.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
-/// Runs that determine how long one run takes; and the nanoseconds that a trial of a long program
-/// may take.
+/// Runs that determine how long one run takes, and the maximum length of a trial in nanoseconds.
 const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
-/// Measured costs of BPF programs in nanoseconds: of a packet that ends early, and of each
-/// instruction for a packet that runs through all of them. Few packets do.
+/// Measured costs of BPF programs in nanoseconds: for a packet that ends early, and for each
+/// instruction if a packet runs through all of them. Few packets do.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 

@@ -1,13 +1,13 @@
-//! The packets whose cost is told.
+//! The packets for which the cost is shown.
 
 use anyhow::Result;
 use fanpcap_gen::{Description, Families, Lengths, Transports};
 
-/// One of each kind, by what they are called.
+/// One packet of each kind, with the kind's name.
 pub(super) struct Frames(Vec<(&'static str, Vec<u8>)>);
 
 impl Frames {
-    /// Makes them.
+    /// Creates the packets.
     pub(super) fn new() -> Result<Self> {
         let plain = Description {
             flows: 1,
@@ -37,7 +37,7 @@ impl Frames {
         Ok(Self(made.into_iter().collect::<Result<_>>()?))
     }
 
-    /// Name and bytes of each.
+    /// Name and bytes of each packet.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.0.iter().map(|(name, bytes)| (*name, bytes.as_slice()))
     }

@@ -10,10 +10,10 @@ use fanpcap_steer::ir::COUNTERS;
 use super::cost;
 use super::frames::Frames;
 
-/// One BPF program of those that a steering program compiles to.
+/// One of the BPF programs that a steering program compiles to.
 pub(super) struct Part {
     what: &'static str,
-    /// Text in the language; empty where the part is the whole steering program.
+    /// Text in the language; empty if the part is the whole steering program.
     lines: Vec<String>,
     object: Object,
 }
@@ -33,7 +33,6 @@ impl Part {
         Self::of(what, Vec::new(), object)
     }
 
-    /// Writes the part as text.
     pub(super) fn write(&self, text: &mut String, frames: &Frames, bytecode: bool) -> Result<()> {
         writeln!(text, "  {}:", self.what)?;
         for line in &self.lines {

@@ -1,4 +1,4 @@
-//! Datagrams in fragments: whether one member gets all fragments.
+//! Fragmented datagrams: whether the same member gets all fragments.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use super::place::FlowSide;
 /// Longest time between a datagram's fragments: as long as hosts wait for them (RFC 791,
 /// ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;
-/// Datagrams that are remembered at least.
+/// The least number of datagrams that are remembered.
 const KEPT: usize = 1 << 16;
 
 /// The datagrams of a capture, in two generations. When the younger generation is full, the older
@@ -23,12 +23,12 @@ pub(super) struct Datagrams {
     pub(super) total: u64,
     /// Of these: no member got all fragments.
     pub(super) split: u64,
-    /// Of these: another fragment came before the first one.
+    /// Of these: a later fragment came before the first one.
     pub(super) late: u64,
 }
 
-/// The key that a datagram's fragments share (RFC 791; RFC 8200 section 4.5 leaves the protocol
-/// out).
+/// The key that a datagram's fragments share (RFC 791; without the protocol in RFC 8200 section
+/// 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: IpAddr,
@@ -48,8 +48,8 @@ struct Datagram {
 }
 
 impl Datagrams {
-    /// Notes a fragment that `members` get; `shown` is the flow in the fragment's headers. Returns
-    /// the datagram's flow, once it is known, and whether the flow came late.
+    /// Notes a fragment that the members `to` get; `shown` is the flow in the fragment's headers.
+    /// Returns the datagram's flow, once known, and whether the flow came late.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,
@@ -62,7 +62,7 @@ impl Datagrams {
         };
         let known = self.find(&key, now_ns);
         let is_later = ip.is_later_fragment();
-        // A second first fragment starts another datagram with the same identification.
+        // A second first fragment begins another datagram with the same identification.
         let known = known.filter(|known| is_later || known.place.is_none());
         let mut datagram = known.unwrap_or_else(|| {
             self.total += 1;

@@ -1,4 +1,4 @@
-//! Runs a steering program as a fan-out group of the kernel does, or as a whole where a group
+//! Runs a steering program as a fanout group of the kernel does, or as a whole if such a group
 //! can't.
 
 use super::owners::BucketOwners;
@@ -13,7 +13,7 @@ pub(super) enum Engine {
     Group {
         steering: Evaluator,
         owners: BucketOwners,
-        /// `None` where the steering program drops and counts nothing.
+        /// `None` if the steering program drops and counts nothing.
         filters: Option<Vec<Evaluator>>,
     },
     /// The whole steering program, as on XDP: it may give a packet to several members.
@@ -36,7 +36,6 @@ impl Engine {
         }
     }
 
-    /// Evaluates a packet.
     pub(super) fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
         let (steering, owners, filters) = match self {
             Self::Group {
@@ -87,7 +86,8 @@ impl Engine {
         sum
     }
 
-    /// Fragments that came before their datagram's first one, by the steering program's count.
+    /// Fragments that came before the first fragment of their datagram, as the steering program
+    /// counts.
     pub(super) fn late(&self) -> u64 {
         match self {
             Self::Group { steering, .. } => steering.late(),

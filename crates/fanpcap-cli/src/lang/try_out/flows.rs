@@ -1,4 +1,4 @@
-//! Flows: whether one member gets all of a flow, in both directions.
+//! Flows: whether the same member gets all packets of a flow, in both directions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use super::datagrams::Datagrams;
 use super::members::Members;
 use super::place::FlowSide;
 
-/// Depth of nested IP headers; a packet belongs to the flow of the innermost one.
+/// Depth of nested IP headers. A packet belongs to the flow of its innermost header.
 const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
 
 /// All flows of a capture.
@@ -18,14 +18,14 @@ pub(super) struct Flows {
     datagrams: Datagrams,
     /// Packets that are not IP.
     strangers: u64,
-    /// Packets that carry one that is not read, by what carries it.
+    /// Packets that contain another packet that can't be read, by the outer protocol.
     unread: BTreeMap<&'static str, u64>,
 }
 
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
-    /// By direction: from the smaller end, from the greater end.
+    /// By direction: from the lower end, from the higher end.
     ways: [Option<Way>; 2],
     /// Members that got all datagrams of which a later fragment came first.
     late: Option<Members>,
@@ -41,7 +41,7 @@ struct Way {
     all: Members,
 }
 
-/// Whether members get the flow whole.
+/// Whether a member gets the whole flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// At least one member gets all of the flow.
@@ -55,12 +55,12 @@ pub(super) enum Fate {
 }
 
 impl Flows {
-    /// Notes a packet that the members `to`, at least one, get at `now_ns`.
+    /// Notes a packet that the members `to` (at least one) get at `now_ns`.
     pub(super) fn take(&mut self, layers: &Layers<'_>, to: Members, now_ns: u64) {
         if let Some(carrier) = layers.unread() {
             *self.unread.entry(carrier).or_default() += 1;
         }
-        // A frame behind labels has no IP packet around it.
+        // A frame after MPLS labels has no IP packet around it.
         let framed = layers.inner().filter(|_| layers.ip().is_none());
         let mut layers = framed.unwrap_or(*layers);
         let Some(mut ip) = layers.ip().copied() else {

@@ -1,19 +1,19 @@
 //! A set of members.
 
-/// Members that `try` can tell apart.
+/// The most members that `try` distinguishes.
 pub(super) const MEMBERS_MAX: u16 = 256;
 
 const WORD: usize = 64;
 
-/// Some of them, by their numbers.
+/// A set of members, by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Members([u64; MEMBERS_MAX as usize / WORD]);
 
 impl Members {
-    /// Nobody.
+    /// The empty set.
     pub(super) const NONE: Self = Self([0; 4]);
 
-    /// One of so many, whatever number says which.
+    /// One of `members` members: `number` modulo `members`.
     pub(super) fn one(number: u32, members: u16) -> Self {
         let member = number as usize % usize::from(members);
         let mut set = Self::NONE;
@@ -21,7 +21,7 @@ impl Members {
         set
     }
 
-    /// So many, from the first.
+    /// The first `members` members.
     pub(super) fn all(members: u16) -> Self {
         let of = |number| Self::one(u32::from(number), members);
         (0..members).map(of).fold(Self::NONE, Self::or)
@@ -49,7 +49,7 @@ impl Members {
         self == Self::NONE
     }
 
-    /// Their numbers, in order.
+    /// The numbers of the members, in order.
     pub(super) fn numbers(self) -> impl Iterator<Item = usize> {
         let has = move |number: &usize| (self.0[number / WORD] >> (number % WORD)) & 1 == 1;
         (0..usize::from(MEMBERS_MAX)).filter(has)

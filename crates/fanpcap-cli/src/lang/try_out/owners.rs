@@ -1,14 +1,13 @@
-//! Which member owns which bucket in a group whose members have come one after the other.
+//! Which member owns which bucket in a group whose members joined one after another.
 
 use fanpcap_buckets::layout::{self, BUCKETS};
 use fanpcap_buckets::{Owners, Share, Slot, plan};
 
-/// The owners of a group's buckets.
 #[derive(Clone, Debug)]
 pub(super) struct BucketOwners(Vec<u32>);
 
 impl BucketOwners {
-    /// Those of a group of so many members.
+    /// The owners in a group of `members` members.
     pub(super) fn of(members: u16) -> Self {
         let mut owners: Owners = [None; BUCKETS];
         let mut shares = Vec::new();

@@ -1,4 +1,4 @@
-//! The report of `fanpcap lang try`; its fields are those of the JSON.
+//! The report of `fanpcap lang try`. Its fields are those of the JSON.
 
 mod text;
 
@@ -16,7 +16,6 @@ use super::members::Members;
 use super::tally::{Amount, Tally};
 use crate::lang::unknown;
 
-/// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     capture: PathBuf,
@@ -32,17 +31,16 @@ pub(super) struct Report {
     copied: Amount,
     /// Copies beyond the first, over all packets.
     copies: u64,
-    /// Packets steered to classes beyond the members', by class.
+    /// Packets steered to classes that no member has, by class.
     classes: BTreeMap<u8, u64>,
-    /// Packets that members and the host get.
+    /// Packets for members and the host.
     host_too: u64,
-    /// Packets that only the host gets.
     host_only: u64,
     flows: OfFlows,
     datagrams: OfDatagrams,
     /// The steering program's own counters that are not 0.
     counters: BTreeMap<usize, u64>,
-    /// Reasons why a live group may behave otherwise.
+    /// Reasons why a live group may behave differently.
     caveats: Vec<String>,
 }
 
@@ -51,7 +49,7 @@ pub(super) struct Report {
 struct Member {
     #[serde(flatten)]
     amount: Amount,
-    /// Percentage of the packets that some member gets.
+    /// Percentage of the packets that at least one member gets.
     share: Option<f64>,
     /// Flows of which the member gets packets.
     flows: u64,
@@ -68,16 +66,15 @@ struct OfFlows {
     /// Whole, except late datagrams.
     left_by_late: u64,
     both_directions: u64,
-    /// Whether both directions of every flow meet in one member; `None` if the capture has both
+    /// Whether both directions of every flow reach the same member; `None` if the capture has both
     /// directions of no flow.
     symmetric: Option<bool>,
-    /// The flows with the most packets that are not whole.
+    /// Of the flows that are not whole, those with the most packets.
     examples: Vec<Example>,
-    /// Packets that are not IP.
     not_ip_packets: u64,
-    /// Packets that carry one that is not read, by what carries it.
+    /// Packets that contain another packet that can't be read, by the outer protocol.
     unread_packets: BTreeMap<&'static str, u64>,
-    /// Their percentage of the packets that some member gets.
+    /// Their percentage of the packets that at least one member gets.
     unread_share: Option<f64>,
 }
 
@@ -86,7 +83,7 @@ struct OfFlows {
 struct Example {
     flow: String,
     packets: u64,
-    /// Members that get packets from the first end, and from the second.
+    /// Members that get packets from the lower end, and from the higher end.
     members: [Vec<usize>; 2],
 }
 

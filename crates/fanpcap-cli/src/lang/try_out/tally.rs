@@ -1,4 +1,4 @@
-//! Who gets what: packets and bytes of each member, and what goes to nobody or to several.
+//! Counts packets and bytes of each member, of no member, and of several members.
 
 use std::collections::BTreeMap;
 
@@ -21,31 +21,31 @@ impl Amount {
     }
 }
 
-/// What became of all packets.
+/// The counts of all packets.
 #[derive(Debug)]
 pub(super) struct Tally {
     everyone: Members,
     count: u16,
-    /// All that were read.
+    /// All packets that were read.
     pub(super) read: Amount,
-    /// Of these, what somebody gets.
+    /// Of these, the packets that some member gets.
     pub(super) given: Amount,
-    /// What each member gets.
+    /// The packets of each member.
     pub(super) members: Vec<Amount>,
-    /// What nobody gets.
+    /// Packets that no member gets.
     pub(super) dropped: Amount,
-    /// What more than one gets.
+    /// Packets that more than one member gets.
     pub(super) copied: Amount,
-    /// How often a packet is given beyond the first time.
+    /// Copies beyond the first of each packet.
     pub(super) copies: u64,
-    /// Packets for members of other classes than the default, by class.
+    /// Packets for members of classes other than the default, by class.
     pub(super) classes: BTreeMap<u8, u64>,
-    /// Packets for the host: too, and only.
+    /// Packets that the host gets: in addition to members, and alone.
     pub(super) host: [u64; 2],
 }
 
 impl Tally {
-    /// For so many members, all of the default class.
+    /// A tally for `members` members, all of the default class.
     pub(super) fn of(members: u16) -> Self {
         Self {
             everyone: Members::all(members),
@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// Counts a packet and tells who gets it.
+    /// Counts a packet and returns the members that get it.
     pub(super) fn take(&mut self, outcome: &Outcome, bytes: u64) -> Members {
         let members = self.members_of(outcome);
         self.read.add(bytes);
@@ -99,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// The busiest member's packets by the mean; none of nothing.
+    /// The busiest member's packets divided by the mean; `None` without packets.
     pub(super) fn skew(&self) -> Option<f64> {
         let most = self.members.iter().map(|member| member.packets).max()?;
         let sum: u64 = self.members.iter().map(|member| member.packets).sum();

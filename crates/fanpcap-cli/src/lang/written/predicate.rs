@@ -7,7 +7,7 @@ use fanpcap_wire::number;
 
 use super::steer;
 
-/// Elements of a set that are written out.
+/// The most elements of a set that are written.
 const SHOWN: usize = 16;
 
 /// Writes predicates; the tree holds their sets and filters.
@@ -18,7 +18,6 @@ impl<'a> Predicates<'a> {
         Self(program)
     }
 
-    /// A predicate as an argument.
     pub(super) fn argument(&self, predicate: &Predicate) -> String {
         self.within(predicate, Binds::Whole)
     }
@@ -90,7 +89,7 @@ impl<'a> Predicates<'a> {
 
     fn member(&self, property: Property, set: usize) -> String {
         let list = list(&numbers(self.set(set)));
-        // 0 also stands for untagged frames there.
+        // There, 0 also represents untagged frames.
         if property == Property::VlanId && !self.set(set).contains(&0) {
             format!("vlan_id {list}")
         } else {
@@ -216,7 +215,7 @@ const PROTOCOLS: [(u8, &str); 5] = [
 
 fn header(header: Header) -> &'static str {
     match header {
-        // The function is called vlan_or_untagged. The predicate has no name; this expression is
+        // The language has the function vlan_or_untagged, but no such predicate. This expression is
         // equivalent.
         Header::Link => "(eth_type .>= 0)",
         Header::Tag => "has_vlan",

@@ -1,4 +1,4 @@
-//! Steering functions, written down.
+//! Writes steering functions in the language.
 
 use std::net::Ipv6Addr;
 
@@ -39,7 +39,7 @@ fn flow(flow: Flow) -> String {
         (Ports::All, false, false) => "steer_flow",
         (Ports::All, true, false) => "steer_flow_5_tuple",
         (Ports::All, true, true) => "steer_flow_6_tuple",
-        // No function has it.
+        // No function of the language has this key.
         (ports, protocol, vlan) => {
             return format!(
                 "steer_flow {{- ports: {ports:?}, protocol: {protocol}, vlan: {vlan} -}}"
@@ -53,7 +53,7 @@ fn fields(name: &str, one: Field, other: Field) -> String {
     format!("{name} {} {} {}", one.offset, other.offset, one.len)
 }
 
-/// As a string.
+/// The network as a string.
 pub(super) fn net(net: Net) -> String {
     let whole = if net.address.is_ipv4() {
         32
@@ -71,7 +71,7 @@ fn ethernet(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The names of a key's fields, in their order, as a string.
+/// The names of a key's fields, in order, as a string.
 pub(super) fn key(key: Key) -> String {
     let names = KEYS.iter().filter(|(field, _)| key.has(*field));
     let names: Vec<&str> = names.map(|(_, name)| *name).collect();

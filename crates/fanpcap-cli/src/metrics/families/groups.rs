@@ -1,4 +1,4 @@
-//! The metrics of groups: their members, their tables, and what came to them.
+//! The metrics of groups: their members, their tables, and the packets that reached them.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
     ]
 }
 
-/// What the tables of groups with a steering program say.
+/// Metrics from the tables of groups with a steering program.
 fn tables(snapshot: &Snapshot) -> [Family; 6] {
     let samples = |figures: &[OfTable]| {
         of_tables(snapshot, |view| {
@@ -115,7 +115,7 @@ fn tables(snapshot: &Snapshot) -> [Family; 6] {
     ]
 }
 
-/// What has become of the packets that came to groups on XDP.
+/// The fates of the packets that reached groups on XDP.
 fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
     let samples = |figures: &[OfLedger]| {
         of_tables(snapshot, |view| {

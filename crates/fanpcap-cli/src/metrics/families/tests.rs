@@ -92,7 +92,7 @@ fn a_device_named_any_is_not_all_devices() {
     assert_eq!(text.matches("fanpcap_group_members{").count(), 2, "{text}");
 }
 
-/// The manual page names each metric and no other.
+/// The manual page names each metric, and no other.
 #[test]
 fn the_manual_has_every_metric() {
     let page = include_str!("../../../../../docs/man/fanpcap-metrics.in");

@@ -1,4 +1,4 @@
-//! A member's rates, and its part of the group's packets.
+//! A member's rates, and its share of the group's packets.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use fanpcap_snapshot::{Counts, Snapshot, Socket, percent, rounded};
 use super::rate;
 use crate::top::view::Member;
 
-/// Members that take packets read their counters this often, nanoseconds.
+/// Nanoseconds after which a member that takes packets reads its counters again.
 const REFRESH_NS: u64 = 100_000_000;
 
 /// Seconds without a first look after which an application counts as not reading.
 const UNREAD_SECONDS: f64 = 5.0;
 
-/// Identifies a socket, also against a later one with its inode.
+/// Identifies a socket, and distinguishes it from a later socket with the same inode number.
 type Key = (u32, Option<u16>, u32, Option<u32>);
 
 /// Packets per second in the window that all members have in common; `None` if unknown.
 pub(super) type Share = Option<f64>;
 
-/// Received and dropped packets per second, and received ones in the common window.
+/// Received and dropped packets per second, and received packets per second in the common window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speeds {
     received: Option<f64>,
@@ -34,7 +34,7 @@ struct Speeds {
 /// State of the members from earlier intervals.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Times of the two looks in nanoseconds; equal after the first look.
+    /// Times of the two snapshots in nanoseconds; equal after the first snapshot.
     looks: (u64, u64),
     counts: BTreeMap<Key, Counts>,
     /// The last known rates of each member.
@@ -110,7 +110,7 @@ impl History {
         speeds
     }
 
-    /// Rates without a new reading: those of the last interval. If these are unknown and the
+    /// Rates without a new reading: the rates of the last interval. If these are unknown and the
     /// interval is long enough, the rate is 0, because a member that takes packets reads its
     /// counters often.
     fn unread(&self, key: Key, counts: Counts) -> Speeds {
@@ -128,9 +128,10 @@ impl History {
         }
     }
 
-    /// Rates over the time between the two readings. A member that is short of CPU time reads late,
-    /// and the kernel gives it packets meanwhile. So the time between the looks, or a part of it,
-    /// would be the wrong divisor. The counters of a member that waits are of the look itself.
+    /// Rates over the time between the two readings. A member that is short of CPU time reads its
+    /// counters late, while the kernel goes on giving it packets. So the time between the snapshots
+    /// would be the wrong divisor. If a member waits for packets, its counters are as of the
+    /// snapshot itself.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
         let from = if before.waits { first } else { before.read_ns };
@@ -162,15 +163,15 @@ impl History {
         window_ns.abs_diff(interval) > self.slack() || window_ns < REFRESH_NS / 2
     }
 
-    /// Allowed difference between a window and the interval in nanoseconds: half the interval, or
-    /// two readings.
+    /// Allowed difference between a window and the interval, in nanoseconds: half the interval, but
+    /// at least two readings.
     fn slack(&self) -> u64 {
         let (first, last) = self.looks;
         (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)
     }
 
     /// Fraction of the members' common window, from 0 to 1, that lies in `from..until`: 1 for a
-    /// member that takes packets all the time, less for one that has stopped.
+    /// member that takes packets all the time, less for a member that has stopped.
     fn common(&self, from: u64, until: u64) -> f64 {
         let (first, last) = self.looks;
         let end = Some(last.saturating_sub(REFRESH_NS)).filter(|&end| end > first);

@@ -1,4 +1,4 @@
-//! Rates, shares and skew of made-up snapshots.
+//! Rates, shares and skew from made-up snapshots.
 
 use fanpcap_group::view::Place;
 use fanpcap_snapshot::Counts;
@@ -6,7 +6,7 @@ use fanpcap_snapshot::Counts;
 use super::*;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
-/// A member of group 7 for each of the counters, with inodes and pids from 1.
+/// A member of group 7 for each entry in `all`, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
     let mut snapshot = look(seconds);
     snapshot.devices = vec![device(2, "eth0", [0; 4])];
@@ -23,7 +23,7 @@ fn group_of(view: &View) -> &Group {
 
 #[test]
 fn rates_are_over_the_time_between_two_readings() {
-    // A second between the looks, half a second between the readings.
+    // A second between the snapshots, half a second between the readings.
     let before = members(100, &[counts(100 * SECOND, 1000, 10)]);
     let after = members(101, &[counts(100 * SECOND + SECOND / 2, 2000, 30)]);
     let view = between(&before, &after);
@@ -95,7 +95,7 @@ fn members_come_without_a_rate_and_go_without_a_trace() {
     let at = |second: u64, received| counts(second * SECOND, received, 0);
     let before = members(100, &[at(100, 100), at(100, 100)]);
     let mut after = members(101, &[at(101, 300), at(101, 300)]);
-    // The second member has gone, and another process has a socket with its inode.
+    // The second member is gone, and another process has a socket with its inode.
     after.sockets[1] = member(2, 9, at(101, 300));
     let view = between(&before, &after);
     let rates: Vec<_> = group_of(&view)
@@ -122,7 +122,7 @@ fn old_counters_are_stale_and_not_zero() {
     assert_eq!(group_of(&view).packets_per_second, None);
 }
 
-/// The rates of the only member, with looks a second apart.
+/// The rates of the only member, with snapshots a second apart.
 fn rates_of(looks: &[Counts]) -> Vec<Option<f64>> {
     let mut rates = Rates::default();
     let look = |(second, counts): (u32, &Counts)| {
@@ -149,8 +149,8 @@ fn until_counters_are_read_anew_the_last_rate_stands() {
 
 #[test]
 fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
-    // The member gets 20000 packets a second, and reads 0.9 s before the first look and 0.05 s
-    // after it.
+    // The member gets 20000 packets a second. It reads its counters 0.9 s before the first snapshot
+    // and 0.05 s after it.
     let tenths = |tenths: u64| 100 * SECOND + tenths * SECOND / 20;
     let late = counts(tenths(0), 1000, 0);
     let next = counts(tenths(19), 1000 + 19_000, 0);
@@ -188,7 +188,7 @@ fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
 
 #[test]
 fn after_a_pause_the_rate_is_over_all_of_it() {
-    // The kernel may have given the packets at any time of the pause.
+    // The kernel may have given the packets at any time during the pause.
     let paused = counts(40 * SECOND, 1000, 0);
     let resumed = counts(101 * SECOND, 1000 + 6100, 0);
     let view = between(&members(100, &[paused]), &members(101, &[resumed]));
@@ -199,7 +199,8 @@ fn after_a_pause_the_rate_is_over_all_of_it() {
 
 #[test]
 fn shares_are_over_one_window() {
-    // Both got the same number in this second, the second member all of it in the first half.
+    // Both members got about the same number in this second, but the second member got all of it in
+    // the first half.
     let before = [counts(100 * SECOND, 0, 0), counts(100 * SECOND, 0, 0)];
     let half = counts(100 * SECOND + SECOND / 2, 900, 0);
     let after = [counts(101 * SECOND, 1000, 0), half];
@@ -317,9 +318,9 @@ fn a_member_that_nobody_reads_is_marked() {
     };
     let unread = |seconds, is_never_read, others| unread_with(None, seconds, is_never_read, others);
     assert!(!unread(4.9, true, 100) && unread(5.0, true, 100) && unread(5.0, true, 0));
-    // An application that read before may wait by select(2) while no member gets packets.
+    // An application that read before may wait in select(2) while no member gets packets.
     assert!(!unread(29.0, false, 100) && !unread(90.0, false, 0) && unread(30.0, false, 100));
-    // A steered group's member without buckets has nothing that could be lost.
+    // A steered group's member without buckets has nothing to lose.
     for (seconds, is_never_read) in [(90.0, true), (90.0, false)] {
         assert!(!unread_with(Some(0), seconds, is_never_read, 100));
         assert!(unread_with(Some(1), seconds, is_never_read, 100));

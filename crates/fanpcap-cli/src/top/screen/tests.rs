@@ -1,5 +1,5 @@
 //! The screen at 80 by 24 as text, and the effect of keys on the state. `cargo insta review` or
-//! `INSTA_UPDATE=always` accepts an intended change of a picture; with `CI` set, insta writes none.
+//! `INSTA_UPDATE=always` accepts an intended change of a picture. With `CI` set, insta writes none.
 
 use super::*;
 use crate::top::fixture;
@@ -233,7 +233,7 @@ fn the_manual_has_every_key_and_column() {
     }
 }
 
-/// An interface's name may have any characters but blanks, colons and slashes.
+/// An interface's name may contain any characters except blanks, colons and slashes.
 #[test]
 fn no_name_writes_to_the_terminal() {
     let name = "\u{1b}[2J\u{9b}1mx";

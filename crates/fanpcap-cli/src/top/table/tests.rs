@@ -1,4 +1,4 @@
-//! What rows have at which width, and what names can not do.
+//! The contents of rows at each width, and names with special characters.
 
 use super::*;
 use crate::top::{fixture, order};

@@ -1,4 +1,4 @@
-//! What pcap.conf(5) may say of which handles, and the place of each refusal.
+//! Which settings pcap.conf(5) allows for which handles, and the place of each refusal.
 
 use super::*;
 use crate::driver::Driver;

@@ -21,7 +21,7 @@ fn section(from: &str, to: &str) -> &'static str {
     rest.split_once(to).unwrap().0
 }
 
-/// Whether a text has this word, with `*` for any end.
+/// Whether a text has this word. `*` stands for any end of a word.
 fn has(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_*".contains(c);
     text.split(|c| !is_part(c)).any(|found| {

@@ -24,16 +24,16 @@ pub struct Explained {
     pub ignored: Vec<Ignored>,
 }
 
-/// The origins of values: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. `None`: the default.
+/// The settings that determine the values: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. `None`: the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Of the group.
+    /// Origin of the group.
     pub group: Option<String>,
-    /// Of the mode or the steering program.
+    /// Origin of the mode or the steering program.
     pub mode: Option<String>,
-    /// Of the upper bound of the snapshot length.
+    /// Origin of the upper bound of the snapshot length.
     pub caplen: Option<String>,
-    /// Of the driver, with the driver.
+    /// Origin of the driver, and the driver.
     pub driver: Option<(String, Driver)>,
 }
 
@@ -59,7 +59,7 @@ pub enum Reason {
     Overridden,
     /// The device that the setting names does not exist.
     NoSuchDevice,
-    /// No setting puts a handle in the group that this one names.
+    /// No setting puts a handle into the group that this setting names.
     NobodysGroup,
     /// The setting is a mode, and the device is in no group.
     NoGroup,
@@ -68,7 +68,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A word for the reason.
+    /// The reason as a word, for scripts.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Overridden => "overridden",
@@ -81,8 +81,7 @@ impl Reason {
 }
 
 impl Settings {
-    /// Explains the settings of `device`, which names a single one, by the code of
-    /// [`Settings::plan`].
+    /// Explains the settings of `device`, a single device. Uses the code of [`Settings::plan`].
     pub fn explain(
         &self,
         device: &Device,
@@ -116,8 +115,7 @@ impl Settings {
         }
     }
 
-    /// The settings without effect on any device. `variables` are the names of all variables of the
-    /// process.
+    /// The settings without effect on any device. `environment` has all variables of the process.
     pub fn without_effect(&self, environment: &Environment, interfaces: &[String]) -> Vec<Ignored> {
         let entries = self.environment.iter().chain(&self.file);
         let mut ignored: Vec<Ignored> = entries
@@ -180,7 +178,7 @@ struct Used<'a> {
 }
 
 impl<'a> Used<'a> {
-    /// Finds the settings as the handle does. Ignores its refusals, which the plan reports.
+    /// Finds the settings that the handle uses. Ignores refusals, which the plan reports.
     fn of(handle: &Handle<'a>) -> Self {
         let group = handle.group_entry().ok().flatten();
         let mode = group.and_then(|(group, _)| {
@@ -207,7 +205,7 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Why an entry that could concern the handle is not used; `None` if it is used, or concerns
+    /// Why an entry that could concern the handle is not used; `None` if it is used or concerns
     /// other handles.
     fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
         let used = [
@@ -223,7 +221,7 @@ impl<'a> Used<'a> {
         let (_, first) = used.into_iter().find(|(key, _)| *key == entry.key)?;
         let group = self.group.and_then(|entry| entry.value.group());
         let concerns = match (entry.key, &entry.target) {
-            // The file's mode without a target is the default group's.
+            // In the file, a mode without a target is the default group's.
             (Key::Fanout | Key::Program, Target::All) if !entry.is_variable() => {
                 group.is_some() && group == handle.asked.settings.default_group()
             }
@@ -250,7 +248,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// Whether a device in a setting is an interface, `any`, or a virtual device of an interface.
+/// Whether a device in a setting is an interface, `any`, or a virtual device on an interface.
 fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
     let any = ANY.to_owned();
     let is = |base: &str| interfaces.iter().chain([&any]).any(|it| it == base);
@@ -272,7 +270,7 @@ fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
     entry.is_variable() && interfaces.iter().chain([&any]).any(spelled)
 }
 
-/// The interface below a virtual device, or the device itself.
+/// The interface of a virtual device, or the device itself.
 fn base_of(name: &str, exists: impl Fn(&str) -> bool) -> String {
     let parts = Device::classify(name, exists);
     let base = |part: &Part| part.base.clone();
@@ -314,7 +312,6 @@ fn ignored(entry: &Entry, reason: Reason, why: String) -> Ignored {
     }
 }
 
-/// The first line of a setting.
 fn shown(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }

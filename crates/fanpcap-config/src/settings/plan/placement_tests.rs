@@ -1,4 +1,4 @@
-//! What settings ask of a device's channels, interrupts and threads.
+//! Changes that settings ask for to a device's channels, interrupts and threads.
 
 use super::super::placement::{Kind, Placement, What};
 use super::tests::{plan_with, settings};

@@ -1,4 +1,4 @@
-//! Precedence: the application's call, the environment, the file; and what is refused for a handle.
+//! Precedence of the application's call, the environment and the file; refusals for a handle.
 
 use super::*;
 use crate::settings::Environment;

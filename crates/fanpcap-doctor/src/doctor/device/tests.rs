@@ -1,4 +1,4 @@
-//! Devices made up, and one of a made-up sysfs.
+//! Made-up devices, one of them with a made-up sysfs.
 
 use super::*;
 use fanpcap_linux::netlink::link::XdpProgram;
@@ -54,7 +54,7 @@ fn only_foreign_xdp_programs_are_found() {
         program: 12,
         mode: xdp_mode::GENERIC,
     });
-    // The kernel tells names to root alone.
+    // The kernel shows the names of BPF programs only to root.
     assert!(device.findings().is_empty());
     device.xdp_name = Some("fanpcap_xdp".to_owned());
     assert!(device.findings().is_empty());

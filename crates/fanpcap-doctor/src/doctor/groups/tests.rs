@@ -1,4 +1,4 @@
-//! Groups made up: each problem, and none where there is none.
+//! Made-up groups: each problem is found, and nothing where there is no problem.
 
 use fanpcap_group::view::Place;
 
@@ -56,16 +56,16 @@ fn members_that_a_cpuset_keeps_together_are_found() {
         member.cpus = vec![2];
         member.cpuset = Cpuset::of(&root, 1);
     }
-    // taskset(1) could not move them.
+    // taskset(1) could not move these members.
     let found = only(&group("hash", members.clone()));
     assert_eq!((found.name, found.effect), ("narrow-cpuset", Effect::Costs));
     assert_eq!(found.fix, "echo 0,2 > /sys/fs/cgroup/box/cpuset.cpus");
     let to = |cpus: &[usize]| members[0].move_to(cpus, 1);
     assert_eq!(to(&[2, 3]), "taskset -acp 2-3 1");
-    // The cpuset's other processes keep CPU 2.
+    // CPU 2 stays for the other processes in the cpuset.
     let add = "echo 2-3 > /sys/fs/cgroup/box/cpuset.cpus && taskset -acp 3 1";
     assert_eq!(to(&[3]), add);
-    // One member has its CPU.
+    // A single member has its own CPU.
     assert!(
         group("hash", vec![members.remove(0)])
             .findings(&[0, 1, 2])
@@ -94,7 +94,7 @@ fn members_that_do_not_belong_are_found() {
     members[1].pid = None;
     let found = only(&group("hash", members.clone()));
     assert!(found.what.contains("not shown to this user"), "{found:?}");
-    // A group without members of ours is none of ours.
+    // doctor does not judge a group without members on our library.
     members[0].is_ours = false;
     assert!(group("hash", members).findings(&[0]).is_empty());
 }
@@ -204,6 +204,6 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
     let dropped: Vec<u64> = groups[0].members.iter().map(|it| it.dropped).collect();
     let shares: Vec<bool> = groups[0].members.iter().map(|it| it.has_no_share).collect();
     assert_eq!(shares, [false, true]);
-    // The second is new: when it dropped what is not known.
+    // The second member is new, so it is unknown when it dropped packets.
     assert_eq!(dropped, [3, 0]);
 }

@@ -1,9 +1,9 @@
-//! Drivers made up: each problem, and none where there is none.
+//! Made-up drivers: each problem is found, and nothing where there is no problem.
 
 use super::*;
 
-/// A NIC of four queues on node 0, as an ixgbe tells of itself. It carries the default route, so
-/// that `fanpcap tune` has no plan for it.
+/// A NIC with four queues on node 0, as reported by ixgbe. It carries the default route, so
+/// `fanpcap tune` has no plan for it.
 const FACTS: &str = "\
 device eth0
 driver ixgbe
@@ -36,7 +36,7 @@ fn nic() -> Nic {
     }
 }
 
-/// One for which `fanpcap tune` has a plan.
+/// A NIC for which `fanpcap tune` has a plan.
 fn tunable() -> Nic {
     let mut nic = nic();
     nic.facts.has_default_route = false;
@@ -66,7 +66,7 @@ fn found(nic: &Nic, group: &Group, change: impl FnOnce(&mut Use<'_>)) -> Vec<Fin
     found_beside(None, nic, group, change)
 }
 
-/// On a veth with this other end.
+/// The findings for a veth with this peer.
 fn found_beside(
     peer: Option<&Link>,
     nic: &Nic,
@@ -137,7 +137,7 @@ fn merged_segments_are_found_where_the_driver_gives_a_choice() {
         "ethtool -K eth0 lro off gro off".to_owned(),
     );
     assert_eq!(names(&nic, &group("flow", &[])), [expected]);
-    // The kernel merges behind the engine on XDP.
+    // The kernel merges only after the XDP engine.
     let on_xdp = found(&nic, &group("flow", &[]), |it| {
         (it.is_on_xdp, it.kernel) = (true, (6, 16));
     });
@@ -239,7 +239,8 @@ fn irqbalance_is_found_where_members_are_bound() {
         "{bound:?}"
     );
     assert!(with(&[0, 1, 2, 3]).is_empty());
-    // What irqbalance was asked to leave alone is none of it, and `fanpcap tune` asks it.
+    // An interrupt that irqbalance leaves alone on request is no finding. `fanpcap tune` makes that
+    // request.
     let ask = |nic: &Nic| found(nic, &group("flow", &[1]), |it| it.irqbalance = Some(&[]));
     let mut nic = tunable();
     set(&mut nic, Setting::Irqbalance, "24");
@@ -248,7 +249,7 @@ fn irqbalance_is_found_where_members_are_bound() {
         asks[0].fix.starts_with("fanpcap tune eth0 --apply "),
         "{asks:?}"
     );
-    // Options that are written anew name both.
+    // Newly written options name both interrupts.
     assert!(asks[0].fix.contains("--banirq=24 --banirq=25"), "{asks:?}");
     // A device that serves the host keeps its offloads.
     nic.facts.has_address = true;

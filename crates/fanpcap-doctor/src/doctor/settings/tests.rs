@@ -1,4 +1,4 @@
-//! Settings made up: errors with their places, and groups that are taken.
+//! Made-up settings: errors with their places, and groups that are in use.
 
 use super::*;
 use crate::doctor::groups::Member;

@@ -1,5 +1,5 @@
-//! Counts a device's packets by the entry of the indirection table that their hash selects: a
-//! packet socket whose filter, a BPF program, counts and rejects.
+//! Counts a device's packets by the entry of the indirection table that their hash selects. Uses a
+//! packet socket with a BPF program as its filter, which counts and rejects packets.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -15,16 +15,16 @@ use fanpcap_wire::FlowKey;
 
 use crate::flow::flow;
 
-/// Packets that came during a round. Segments that the kernel has merged count one by one.
+/// Packets of a round. Segments that the kernel has merged are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// By the entry of the table that their hash selects.
+    /// By the entry of the table that the packet's hash selects.
     pub(super) entries: Vec<u64>,
-    /// By the receive queue that the driver has noted.
+    /// By the receive queue that the driver has recorded.
     pub(super) queues: Vec<u64>,
     /// From queues that are not in the table.
     pub(super) elsewhere: u64,
-    /// Without a hash, and so in no entry.
+    /// Without a hash, and therefore in no entry.
     pub(super) unhashed: u64,
 }
 
@@ -34,41 +34,41 @@ pub(super) struct Counter {
     socket: UdpSocket,
     loaded: Loaded,
     shape: Shape,
-    /// What the map had when it was read last.
+    /// The map's numbers when last read.
     last: Vec<u64>,
 }
 
-/// Which flow has most of an entry's packets.
+/// The flow with most of an entry's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Most {
     pub(super) flow: FlowKey,
-    /// Of a hundred packets.
+    /// Its share in percent.
     pub(super) share: usize,
 }
 
-/// How many numbers there are of each kind, in the order of [`Counts`]' fields.
+/// How many numbers of each kind there are, in the order of [`Counts`]' fields.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     entries: i32,
     queues: i32,
 }
 
-/// The map of the numbers, in one row.
+/// The map of the counts.
 const COUNTS: &str = "counts";
-/// The map of one number: the entry whose packets are accepted, plus one.
+/// The map with one number: the entry whose packets are accepted, plus one.
 const SAMPLED: &str = "sampled";
 
-/// An entry's packets that are looked at, and for how long.
+/// How many of an entry's packets are examined, and for how long.
 const SAMPLES: usize = 48;
 const SAMPLING: Duration = Duration::from_millis(500);
-/// Enough for the headers of most tunnels.
+/// Enough bytes for the headers of most tunnels.
 const SNAPLEN: usize = 192;
 
 impl Counter {
-    /// Counts from now on.
+    /// Starts counting.
     ///
     /// # Errors
-    /// Missing capabilities above all.
+    /// Usually a missing capability.
     pub(super) fn start(ifindex: u32, entries: usize, queues: usize) -> Result<Self> {
         let shape = Shape {
             entries: i32::try_from(entries)?,
@@ -83,7 +83,7 @@ impl Counter {
         };
         packet::bind(socket.as_fd(), address).context("binding to the device")?;
         Ok(Self {
-            // The standard library's type for receiving with a time limit.
+            // The standard library's type, because it can receive with a time limit.
             socket: socket.into(),
             loaded,
             shape,
@@ -91,7 +91,7 @@ impl Counter {
         })
     }
 
-    /// What came since the last call, or since the start.
+    /// Packets since the begin of the round.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -102,7 +102,7 @@ impl Counter {
         Ok(self.shape.counts(&words))
     }
 
-    /// Begins the next round, after the one that had these counts.
+    /// Begins the next round. `had` are the counts of the round before.
     pub(super) fn next_round(&mut self, had: &Counts) {
         let had = had.words();
         for (last, had) in self.last.iter_mut().zip(had) {
@@ -110,7 +110,7 @@ impl Counter {
         }
     }
 
-    /// The flow that has most of the packets of an entry that are looked at. None if none came.
+    /// The flow with most of the examined packets of an entry; `None` if no packet came.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -118,7 +118,7 @@ impl Counter {
         self.sample(entry as u64 + 1)?;
         let sampled = self.samples();
         self.sample(0)?;
-        // What came after the last sample must not be taken for another entry's.
+        // Discard packets after the last sample: they would count for the next entry.
         self.socket.set_nonblocking(true)?;
         while self.socket.recv(&mut [0]).is_ok() {}
         self.socket.set_nonblocking(false)?;
@@ -170,7 +170,7 @@ impl Counts {
         self.entries.iter().sum::<u64>() + self.unhashed
     }
 
-    /// All numbers in the order of the map.
+    /// All numbers, in the order of the map.
     fn words(&self) -> impl Iterator<Item = u64> {
         let own = self.entries.iter().chain(&self.queues).copied();
         own.chain([self.elsewhere, self.unhashed])
@@ -193,7 +193,7 @@ impl Shape {
         }
     }
 
-    /// The filter. r6: the packet, r7: how many packets it stands for, r9: its entry.
+    /// The filter. r6: the packet, r7: the number of segments that it contains, r9: its entry.
     fn object(self) -> Result<Object> {
         let mut asm = Assembler::new();
         let reject = asm.label();
@@ -224,7 +224,7 @@ impl Shape {
         Ok(asm.finish(ProgramKind::SocketFilter, maps)?)
     }
 
-    /// The queue's number plus one; 0: the driver has noted none.
+    /// The field is the queue's number plus one; 0 means that the driver recorded none.
     fn count_queue(self, asm: &mut Assembler) {
         let (known, done) = (asm.label(), asm.label());
         asm.load(Width::Word, R2, R6, QUEUE_MAPPING);
@@ -245,17 +245,17 @@ impl Shape {
         self.add(asm, self.entries + self.queues + 1, false);
         asm.jump(reject);
         asm.bind(hashed);
-        // Drivers' tables have powers of two of entries, but for a few that divide as well.
+        // Most drivers' tables have a power of two of entries. The others also use the remainder.
         asm.alu32(Op::Mod, R8, self.entries);
         asm.set(R9, R8);
-        // Never: the verifier does not know what a remainder can be.
+        // Never happens, but the verifier does not know the range of a remainder.
         asm.jump_if(If::GreaterEqual, R8, self.entries, reject);
         asm.set(R2, R8);
         asm.alu(Op::Left, R2, 3);
         self.add(asm, 0, true);
     }
 
-    /// Adds the packets to the number of this index, or to one that is r2 bytes behind it.
+    /// Adds the number of packets to the count at this index, or at r2 bytes after it.
     fn add(self, asm: &mut Assembler, index: i32, is_indexed: bool) {
         asm.value(R3, 0, 8 * index);
         if is_indexed {
@@ -303,7 +303,7 @@ mod tests {
             let to = UdpSocket::bind("127.0.0.1:0")?;
             let from = UdpSocket::bind("127.0.0.1:0")?;
             from.connect(to.local_addr()?)?;
-            // A connected socket's packets have a hash of the kernel's.
+            // The kernel sets a hash for a connected socket's packets.
             let send = || (0..10).try_for_each(|_| from.send(b"x").map(drop));
             send()?;
             let counts = counter.since_last()?;

@@ -1,5 +1,5 @@
-//! Which entries of an indirection table get another queue, round by round: a pure function of the
-//! counts.
+//! Decides in each round which entries of an indirection table move to another queue: a pure
+//! function of the counts.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use fanpcap_buckets::leveling::{Leveling, Load, Moves, Shift, imbalance};
 
 use super::counter::Counts;
 
-/// What a round decides.
+/// The decision of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// The queue of each entry from now on.
+    /// The queue of each entry after this round.
     pub(super) table: Vec<u32>,
-    /// By how much the busiest queue is above its share, in parts of 1000.
+    /// By how much the busiest queue exceeds its share, in parts of 1000.
     pub(super) before: u64,
-    /// The same by the next table.
+    /// The same for the new table.
     pub(super) after: u64,
     /// Packets of the round.
     pub(super) packets: u64,
-    /// The entries that get another queue: entry, old and new queue.
+    /// The entries that move: entry, old and new queue.
     pub(super) moves: Vec<[usize; 3]>,
-    /// Entries that have more packets than a queue's share since this round.
+    /// Entries that exceed a queue's share in this round, but did not in the round before.
     pub(super) elephants: Vec<usize>,
     /// Why nothing moves, whatever the load.
     pub(super) hindrance: Option<Hindrance>,
@@ -29,11 +29,11 @@ pub(super) struct Decision {
 /// Why nothing can be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hindrance {
-    /// So few packets that chance decides where they are.
+    /// So few packets that their distribution is due to chance.
     Few,
-    /// So many of 1000 packets have no hash.
+    /// This many of 1000 packets have no hash.
     NoHash(u64),
-    /// So many of 1000 packets were received by other queues than their entries'.
+    /// This many of 1000 packets were received by other queues than those of their entries.
     Elsewhere(u64),
 }
 
@@ -41,27 +41,27 @@ pub(super) enum Hindrance {
 #[derive(Debug)]
 pub(super) struct Levels {
     leveling: Leveling,
-    /// 1 for each queue that is in the table.
+    /// 1 for each queue in the table.
     weights: Vec<u16>,
-    /// For each entry, rounds without a packet up to now.
+    /// For each entry, the number of rounds since its last packet.
     quiet: Vec<u8>,
     moves_live: bool,
     /// The elephants of the last round.
     elephants: Vec<usize>,
 }
 
-/// With fewer packets for each queue, chance alone makes a queue busier than 2 % too often.
+/// With fewer packets for each queue, chance alone too often makes a queue more than 2 % busier.
 pub(super) const PACKETS_MIN: u64 = 2000;
 
-/// An entry without packets for so many rounds has no live flow.
+/// An entry without packets for this many rounds has no live flow.
 const QUIET: u8 = 3;
 
-/// Of 1000 packets: more without hash, or at other queues, and moves would not do what they should.
+/// Limit of packets without a hash or at other queues, of 1000. With more, moves would not work as
+/// computed.
 const STRAY_MAX: u64 = 100;
 
 impl Levels {
-    /// Levels the queues that are in the table. Without `moves_live` only entries without live
-    /// flows move.
+    /// Levels the queues in the table. Without `moves_live`, only entries without live flows move.
     pub(super) fn new(table: &[u32], moves_live: bool) -> Self {
         let mut weights = Vec::new();
         for queue in indices(table) {
@@ -79,18 +79,18 @@ impl Levels {
         }
     }
 
-    /// Queues up to the last one in the table.
+    /// The number of queues, up to the last one in the table.
     pub(super) fn queues(&self) -> usize {
         self.weights.len()
     }
 
-    /// How many packets make a round that something can be decided by.
+    /// The number of packets that a round needs for a decision.
     pub(super) fn enough(&self) -> u64 {
         let queues: u64 = self.weights.iter().map(|&weight| u64::from(weight)).sum();
         queues * PACKETS_MIN
     }
 
-    /// Decides by what came in a round, while the table was `table`.
+    /// Decides by the counts of a round in which the table was `table`.
     pub(super) fn round(&mut self, table: &[u32], counts: &Counts) -> Decision {
         for (quiet, &packets) in self.quiet.iter_mut().zip(&counts.entries) {
             *quiet = if packets > 0 {
@@ -154,7 +154,7 @@ impl Levels {
         for (&packets, &owner) in counts.entries.iter().zip(owners) {
             expected[owner] += packets;
         }
-        // Drivers need not note the queue. What has no hash is at any queue.
+        // Drivers need not record the queue. Packets without a hash may be at any queue.
         let is_noted = counts.queues.iter().sum::<u64>() + counts.elsewhere > 0;
         let lacking = |(&expected, &came): (&u64, &u64)| expected.saturating_sub(came);
         let strays: u64 = expected.iter().zip(&counts.queues).map(lacking).sum();
@@ -200,7 +200,7 @@ impl Decision {
         text
     }
 
-    /// An elephant in a line; `flow`: what is known of its flow.
+    /// A line on an elephant; `flow` describes its flow.
     pub(super) fn elephant(&self, entry: usize, counts: &Counts, flow: &str) -> String {
         let part = counts.entries[entry] * 1000 / self.packets.max(1);
         let queue = self.table[entry];
@@ -220,12 +220,12 @@ fn percent(thousandths: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A table as drivers make it.
+    /// A table as drivers create it.
     fn by_turns(entries: u32, queues: u32) -> Vec<u32> {
         (0..entries).map(|entry| entry % queues).collect()
     }
 
-    /// What these packets are with a table that decides where they come.
+    /// The counts of these packets if the table decides their queues.
     fn counts(entries: Vec<u64>, table: &[u32]) -> Counts {
         let mut queues = vec![0; 4];
         for (&packets, queue) in entries.iter().zip(indices(table)) {
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Flows as large as Zipf's law says. The large ones are in entries of queue 0.
+    /// Flows whose sizes follow Zipf's law. The large ones are in entries of queue 0.
     fn skewed() -> Vec<u64> {
         let mut entries = vec![0; 128];
         for flow in 1..=2000_usize {
@@ -339,11 +339,11 @@ mod tests {
         let mut unhashed = counts(skewed(), &table);
         unhashed.unhashed = unhashed.entries.iter().sum();
         assert_eq!(of(&unhashed), Some(Hindrance::NoHash(500)));
-        // All come to queue 0, whatever the table says.
+        // All packets come to queue 0, whatever the table says.
         let mut elsewhere = counts(skewed(), &table);
         elsewhere.queues = vec![elsewhere.entries.iter().sum(), 0, 0, 0];
         assert!(matches!(of(&elsewhere), Some(Hindrance::Elsewhere(_))));
-        // A driver that notes no queue.
+        // A driver that records no queue.
         elsewhere.queues = vec![0; 4];
         assert_eq!(levels.round(&table, &elsewhere).hindrance, None);
     }

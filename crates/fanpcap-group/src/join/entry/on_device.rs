@@ -1,7 +1,7 @@
-//! A newcomer whose rings an engine fills. The kernel waits for packets in flight when a slot's
-//! packets are directed into the newcomer's rings. So that is done without the group's lock, with
-//! which a stopped process would keep all others from the group: the newcomer claims the slot, and
-//! others take the next.
+//! A newcomer whose rings an engine fills. When a slot's packets are directed into the newcomer's
+//! rings, the kernel waits for packets in flight. So this happens without the group's lock: a
+//! stopped process would keep all others out of the group. The newcomer claims the slot, and other
+//! newcomers take the next.
 
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
@@ -19,9 +19,8 @@ use fanpcap_linux::wait::clock;
 use std::io;
 use std::sync::Arc;
 
-/// A newcomer's rings in the slot that it is to have. No packet comes there before it has joined.
-/// If it does not join, the slot is empty again; if it dies, the next that has the slot replaces
-/// them.
+/// A newcomer's rings in its future slot. They get no packets before it has joined. If it does not
+/// join, the slot is emptied; if it dies, the next newcomer in this slot replaces the rings.
 pub(super) struct Placed {
     shared: Arc<Shared>,
     pub(super) slot: Slot,
@@ -41,7 +40,7 @@ impl Drop for Placed {
 /// A group on an engine that has no member yet.
 pub(super) struct Begun {
     placed: Placed,
-    /// Whether the device's packets come to it. Nobody else has the device then.
+    /// Whether the device's packets come to the group. No other process has the device then.
     is_attached: bool,
 }
 
@@ -49,8 +48,8 @@ pub(super) struct Begun {
 const FIRST: Slot = Slot(0);
 
 impl Entry<'_> {
-    /// Begins a group before its lock is taken, if the newcomer is prepared for that: nobody else
-    /// has any of it yet. What fails is done once more under the lock.
+    /// Begins a group before its lock is taken, if the newcomer is prepared for that: no other
+    /// process has any of it yet. If this fails, it is tried again under the lock.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
         let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
@@ -59,7 +58,7 @@ impl Entry<'_> {
         Some(begun)
     }
 
-    // It has two callers, each of which would have the code of it: the library's size.
+    // Not inlined, as it has two callers: the library stays smaller.
     #[inline(never)]
     fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
         Ok(Begun {
@@ -101,8 +100,8 @@ impl Entry<'_> {
         Ok(membership)
     }
 
-    /// Claims a slot of a group that has members, and places the newcomer's rings there. Gives the
-    /// group's lock back meanwhile; the group lasts, as the newcomer has its descriptor store.
+    /// Claims a slot of a group that has members, and places the newcomer's rings there. Releases
+    /// the group's lock meanwhile; the group stays, as the newcomer has its descriptor store.
     pub(super) fn place_beside(
         &self,
         shared: &Arc<Shared>,
@@ -123,14 +122,14 @@ impl Entry<'_> {
         let slot = slots.choose(&mut claims);
         let slot = slot.map_err(|error| self.failed("the group's descriptor store", error))?;
         let slot = slot.ok_or(JoinError::Full(self.newcomer.fanout.id))?;
-        // Without pages there are no claims.
+        // Without pages there are no claims, so keep the lock.
         let kept = (!lock.is_seen()).then_some(guard);
         let placed = self.place(shared, slot, claim)?;
         let guard = kept.map_or_else(|| lock.take(), Ok);
         Ok((guard.map_err(|error| self.steer(error))?, Some(placed)))
     }
 
-    /// Directs the packets of a slot that nobody else has into the newcomer's rings.
+    /// Directs the packets of a slot that nobody has into the newcomer's rings.
     #[inline(never)]
     fn place(
         &self,
@@ -156,7 +155,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Notes, once, what the device has counted before packets may come for the newcomer.
+    /// Notes, once, what the device has counted before the newcomer may get packets.
     fn note_before(&self) {
         let rejections = self.early.map(Member::rejections);
         let before = self.before.get();
@@ -164,8 +163,8 @@ impl Entry<'_> {
             .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
-    /// Checks that the device's packets still come to the group. The newcomer may ask for what no
-    /// other member has.
+    /// Checks that the device's packets still come to the group. Makes the host lose them if the
+    /// newcomer asks for that.
     pub(super) fn check_device(
         &self,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! On XDP newcomers claim slots before they join. Those that come meanwhile take the next.
+//! On XDP newcomers claim slots before they join. Other newcomers meanwhile take the next slots.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_slot_that_is_claimed_is_left_to_its_newcomer() {
     world.join_at(other, Slot(3)).unwrap();
     world.begin_share(other);
     world.check();
-    // Also where the array's end is beyond it.
+    // Also if the array's end is beyond it.
     assert_eq!(world.table().positions(), 4);
     assert_eq!(world.choose(last, &[slot]), Some(Slot(4)));
     assert_eq!(world.choose(last, &[]), Some(slot), "its newcomer is gone");

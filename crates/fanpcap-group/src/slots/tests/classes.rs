@@ -62,7 +62,7 @@ fn a_death_moves_the_dead_ones_buckets_within_its_class() {
         let before = [0, 2].map(|class| world.owners_in(class));
         world.send(300);
         world.close(dead);
-        // Whoever notices first moves the buckets.
+        // The member that notices first moves the buckets.
         for member in world.members() {
             world.attend(member);
         }
@@ -142,7 +142,7 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     world.check_ledger();
 }
 
-/// The row of a member that others are to read says so by its own cookie.
+/// The member's own cookie in its row says that others shall read its ring.
 #[test]
 fn members_of_another_class_stop_the_hang_up_of_one_that_was_never_read() {
     let mut world = World::with_classes(7);

@@ -1,4 +1,4 @@
-//! A member that came lately leaves one that is gone to members that were there before, for a time.
+//! A member that joined lately leaves a member that is gone to older members for a while.
 
 use super::owned;
 use super::world::World;
@@ -27,7 +27,7 @@ fn left() -> (World, u64, u64) {
 #[test]
 fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
     let (mut world, gone, late) = left();
-    // Nanosecond by nanosecond, so that the time is over between any two looks at the clock.
+    // In steps of a nanosecond, so that the time ends between any two readings of the clock.
     world.slow_down(1);
     let mut taken = 0;
     let ends = LEFT_NS - 50..LEFT_NS + 2;
@@ -46,7 +46,7 @@ fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
     assert!(taken > 0 && taken < ends.count());
 }
 
-/// Whoever changes something else meanwhile.
+/// Another change is made meanwhile.
 #[test]
 fn nobody_gets_a_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut World, u64);

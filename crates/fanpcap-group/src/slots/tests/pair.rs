@@ -1,4 +1,4 @@
-//! One group over two devices: members have a socket on each, and the second group follows the
+//! One group over two devices. Members have a socket on each, and the second group follows the
 //! first.
 
 use super::world::{Killed, World};
@@ -30,7 +30,7 @@ impl Pair {
         Self { lead, other }
     }
 
-    /// A pair with so many members, all with their share.
+    /// A pair with this many members, all with their share.
     fn of(members: usize) -> Self {
         let mut pair = Self::new(7);
         for _ in 0..members {
@@ -47,7 +47,7 @@ impl Pair {
         cookie
     }
 
-    /// A member acts in both groups, and is killed after so many steps.
+    /// A member acts in both groups, and is killed after this many steps.
     fn act(&mut self, member: u64, act: Act, kill: u64) -> Result<(), Killed> {
         let steps = self.lead.dying(member, kill, |lead| act(lead, member));
         self.other.behind(&self.lead);
@@ -72,7 +72,7 @@ impl Pair {
         self.other.idle(ns);
     }
 
-    /// One member after the other comes and takes its share; 0 stands for no name.
+    /// One member after the other joins and takes its share; 0 means no name.
     fn come<const N: usize>(&mut self, names: [u64; N]) -> [u64; N] {
         names.map(|name| {
             self.idle(1_000_000);
@@ -95,14 +95,14 @@ impl Pair {
         self.other.send(20);
     }
 
-    /// All look after both groups.
+    /// All members look after both groups.
     fn recover(&mut self) {
         for member in self.lead.members() {
             self.act(member, LOOK, u64::MAX).unwrap();
         }
     }
 
-    /// Both directions of each flow are at one member, and each group is whole by itself.
+    /// Checks that one member has both directions of each flow, and that each group is consistent.
     fn check(&self) {
         self.lead.check();
         self.other.check();
@@ -199,8 +199,8 @@ fn new_numbers_of_one_devices_slots_move_nothing() {
     }
 }
 
-/// The first of three has taken what the second had in the lead, and has not come to the other
-/// group. The third has come lately.
+/// The first of three members has taken over the second in the lead, but not yet in the other
+/// group. The third has joined lately.
 fn half_taken() -> (Pair, [u64; 3]) {
     let mut pair = Pair::new(7);
     let members = pair.come([0; 3]);
@@ -212,7 +212,7 @@ fn half_taken() -> (Pair, [u64; 3]) {
     (pair, members)
 }
 
-/// The bucket's next packets would come to others before those in the ring.
+/// Otherwise the bucket's next packets would come to others before those in the ring.
 #[test]
 fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut Pair, u64);
@@ -261,7 +261,7 @@ fn who_follows_has_a_dead_members_ring_after_a_while_if_nobody_who_was_there_bef
     pair.check_ledger();
 }
 
-/// The wait for a successor ends in one group first.
+/// The wait for a successor ends first in one group.
 #[test]
 fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     let mut pair = Pair::new(7);
@@ -286,7 +286,7 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.check_ledger();
 }
 
-/// The lead ends the wait for one member while another's buckets are given away here.
+/// The lead ends the wait for one member while the following group gives away another's buckets.
 #[test]
 fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
     let mut pair = Pair::new(7);
@@ -312,7 +312,7 @@ fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
     pair.check_ledger();
 }
 
-/// Kills the one who changes both groups at every step in either: the next ones repair it.
+/// Kills the member that changes both groups at every step in either: the next member repairs it.
 #[test]
 fn who_dies_between_the_groups_is_followed_by_the_others() {
     let four = Pair::of(4);
@@ -346,7 +346,7 @@ fn members_of_both_come_go_and_die_at_random() {
         for _ in 0..40 {
             pair.send();
             pair.live();
-            // What nobody has finished or noticed is finished before packets come.
+            // Changes that are unfinished or unnoticed are completed before packets come.
             if let Some(&member) = pair.lead.members().first() {
                 pair.lead.attend(member);
                 pair.other.behind(&pair.lead);

@@ -21,7 +21,7 @@ fn buckets_of(world: &World, slot: u8) -> Vec<usize> {
     (0..BUCKETS).filter(|&at| owners[at] == member).collect()
 }
 
-/// Flows of equal size in every eighth bucket, and more of them at one member: that has 1.5 times
+/// Flows of equal size in every eighth bucket, and more flows at one member, which has 1.5 times
 /// its share.
 fn skewed(world: &World) -> Vec<(usize, u32)> {
     let even = (0..BUCKETS).step_by(8).map(|bucket| (bucket, FLOW));
@@ -31,7 +31,7 @@ fn skewed(world: &World) -> Vec<(usize, u32)> {
     flows
 }
 
-/// Rounds of the same flows. Returns by how much the busiest member was above the mean in each.
+/// Runs rounds with the same flows. Returns how far the busiest member was above the mean in each.
 fn rounds(world: &mut World, flows: &[(usize, u32)], count: usize) -> Vec<u64> {
     (0..count).map(|_| world.round(flows)).collect()
 }
@@ -50,7 +50,7 @@ fn the_busiest_member_is_level_with_the_others_within_few_rounds() {
     assert_eq!((leveled.rounds, leveled.elephants), (23, vec![]));
 }
 
-/// Flows that live stay. New ones, each in a bucket that has had none, level the members.
+/// Live flows stay. New flows, each in a bucket that has had none, level the members.
 #[test]
 fn new_flows_level_the_members_where_live_ones_stay() {
     let mut world = group(Balance::Idle);
@@ -88,7 +88,7 @@ fn a_flow_of_more_than_a_share_is_named_and_stays() {
         part: 500,
     };
     assert_eq!(leveled.elephants, [named]);
-    // Its owner has no other flow, and none of the others more than its share.
+    // The elephant's owner has no other flow, and no other member has more than its share.
     let rest: Vec<(usize, u32)> = flows[..flows.len() - 1].to_vec();
     let owners = world.owners();
     let of = |slot| {
@@ -143,7 +143,7 @@ fn a_bucket_is_idle_when_nothing_has_come_for_ten_seconds() {
     );
 }
 
-/// What a group has counted for before is unknown: each bucket may have a live flow.
+/// What a group counted earlier is unknown: each bucket may have a live flow.
 #[test]
 fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
     let plain = filled(World::new(7), 4);
@@ -163,7 +163,7 @@ fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
     }
 }
 
-/// Counts begin anew from 0 when they are full.
+/// Counts wrap to 0.
 #[test]
 fn after_a_pause_nothing_moves_by_what_was_counted_within_it() {
     let mut world = group(Balance::All);
@@ -186,11 +186,11 @@ fn a_newcomer_of_a_large_weight_gets_what_it_is_worth() {
     world.weigh(newcomer, newcomer, 1000);
     world.begin_share(newcomer);
     let has = world.owners().iter().filter(|&&it| it == newcomer).count();
-    // 4 or 5 are left for a weight of 1.
+    // A member with a weight of 1 keeps 4 or 5 buckets.
     assert!(has.abs_diff(BUCKETS - 4) <= 1, "{has}");
 }
 
-/// Who comes or goes moves its own share, although members own different numbers of buckets.
+/// A join or leave moves only one share, although members own different numbers of buckets.
 #[test]
 fn joins_and_leaves_move_no_bucket_between_others() {
     for balance in [Balance::Idle, Balance::All] {
@@ -253,7 +253,7 @@ fn while_a_successor_is_awaited_nothing_moves() {
     assert_eq!(world.owners(), before);
 }
 
-/// Whoever does a round may die within it. The next member goes on.
+/// A member may die during its round. The next member continues.
 #[test]
 fn who_dies_in_a_round_is_replaced_by_the_next() {
     let four = group(Balance::All);

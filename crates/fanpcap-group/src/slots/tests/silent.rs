@@ -1,10 +1,10 @@
-//! Members that live and do not read: others get their share, until they look for packets again.
+//! Members that live but do not read: others get their share until they look for packets again.
 
 use super::group;
 use super::world::World;
 use crate::slots::silence::{CHECK_NS, SILENT_NS};
 
-/// So much time passes, in which the members of `readers` read and look after their group.
+/// This much time passes, while the members of `readers` read and look after their group.
 fn pass(world: &mut World, ns: u64, readers: &[u64]) {
     for _ in 0..ns / CHECK_NS {
         world.idle(CHECK_NS);
@@ -54,7 +54,7 @@ fn who_reads_slowly_or_has_nothing_to_read_keeps_its_share() {
     for _ in 0..5 {
         world.read_one(slow);
         pass(&mut world, SILENT_NS / 2, &[idle, reader]);
-        // It has been read empty each time.
+        // The ring was read to the end each time.
         assert_eq!(world.unread(idle), 0);
     }
     assert_eq!(world.owners(), before);

@@ -1,11 +1,11 @@
-//! Members that have a name go, and others of the name come after them.
+//! Named members go, and others with their names come after them.
 
 use super::world::World;
 use crate::slots::succession::GRACE_NS;
 
 const NAME: u64 = 7;
 
-/// A group of three members without a name, and one that has one. Returns that too.
+/// A group of three members without a name, and one with a name. Also returns that one.
 fn group_with_a_name() -> (World, u64) {
     let mut world = super::group(3);
     let named = world.open_named(NAME);
@@ -14,7 +14,7 @@ fn group_with_a_name() -> (World, u64) {
     (world, named)
 }
 
-/// Who has a name dies. Returns the owners of before.
+/// The named member dies. Returns the former owners.
 fn die(world: &mut World, named: u64) -> Vec<u64> {
     let before = world.owners();
     world.close(named);
@@ -24,7 +24,7 @@ fn die(world: &mut World, named: u64) -> Vec<u64> {
     before
 }
 
-/// Another of the name joins.
+/// Another member with the name joins.
 fn come_back(world: &mut World) -> u64 {
     let successor = world.open_named(NAME);
     world.join(successor).unwrap();
@@ -73,7 +73,7 @@ fn when_the_grace_period_ends_others_have_it_all() {
     world.check();
     world.settle_all();
     world.check_ledger();
-    // Who comes later is a newcomer like any other.
+    // A member that comes later is a newcomer like any other.
     let late = come_back(&mut world);
     world.begin_share(late);
     world.check();
@@ -146,7 +146,7 @@ fn what_an_awaited_one_had_taken_over_its_successor_reads() {
     let second = come_back(&mut world);
     world.begin_share(second);
     world.attend(second);
-    // It has read nothing yet.
+    // The second member has read nothing yet.
     world.close(second);
     world.recover();
     assert_eq!(world.taker_of(named), Some(second), "nobody else's");
@@ -162,7 +162,7 @@ fn what_an_awaited_one_had_taken_over_its_successor_reads() {
     world.check_ledger();
 }
 
-/// Kills the successor at every step of its takeover: nobody else's buckets move.
+/// Kills the successor at every step of its takeover: no other member's buckets move.
 #[test]
 fn a_successor_that_dies_in_any_step_leaves_the_others_alone() {
     let (mut world, named) = group_with_a_name();

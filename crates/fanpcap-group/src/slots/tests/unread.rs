@@ -1,5 +1,5 @@
-//! A group's first member is never read: others have its share and its packets as soon as one of
-//! them is read.
+//! A group's first member is never read. Other members get its share and its packets as soon as one
+//! of them is read.
 
 use super::owned;
 use super::world::World;
@@ -8,7 +8,7 @@ use crate::table::State;
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
 
-/// A group whose first member has got packets that nobody has read, and another member.
+/// A group whose first member has unread packets, and another member.
 fn unread(seed: u64) -> (World, u64, u64) {
     let mut world = World::new(seed);
     let (first, second) = (world.open(), world.open());
@@ -111,7 +111,7 @@ fn who_reads_at_last_and_falls_silent_keeps_its_ring() {
     world.look(second);
     world.close(second);
     world.attend(third);
-    // Nobody had a share, so that the first has one again. Then it is read.
+    // No member had a share, so the first has one again. Then it is read.
     world.settle_all();
     world.look(first);
     world.look(third);

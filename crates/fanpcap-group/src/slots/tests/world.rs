@@ -1,5 +1,5 @@
-//! A simulated kernel with one group: its array, sockets and rings, the fd_store, and processes
-//! that may die at any step.
+//! A simulated kernel with one group, and processes that may die at any step. It has the group's
+//! array, sockets and rings, and the descriptor store.
 
 mod check;
 mod sticky_ids;
@@ -24,18 +24,18 @@ use std::io;
 use std::panic;
 use std::sync::atomic::Ordering;
 
-/// The process that changed something was killed.
+/// The process that made a change was killed.
 #[derive(Debug)]
 pub(super) struct Killed;
 
 #[derive(Clone, Debug, Default)]
 struct Socket {
-    /// Its process lives and has it open.
+    /// Its process lives and has the socket open.
     is_open: bool,
     refuses: bool,
-    /// Nobody has taken the news that the device was down.
+    /// Nobody has taken the error that reports that the device was down.
     is_told: bool,
-    /// Numbers of packets that nobody has taken.
+    /// Numbers of unread packets.
     ring: Vec<u64>,
     received: u64,
     taken: u64,
@@ -47,35 +47,35 @@ enum StoredFd {
     Socket(u64),
 }
 
-/// All of it but the table.
+/// The whole simulation except the table.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
     /// The group's sockets, as `fanout->arr`.
     array: Vec<u64>,
-    /// Of each slot, the socket into whose ring an engine puts what comes to it; `None`: slots are
-    /// positions of the array.
+    /// For each slot, the socket into whose ring an engine puts the slot's packets; `None`: slots
+    /// are positions of the array.
     rings: Option<BTreeMap<u8, u64>>,
-    /// Packets come to these classes in turn; none: to the default one.
+    /// The classes to which packets come in turn; empty: the default class.
     classes: Vec<u8>,
     /// Sockets that their owners have read.
     read: BTreeSet<u64>,
-    /// Packets of a class without members, and packets that were unread when a class had none left.
+    /// Packets of a class without members, and packets that were unread when a class lost its last.
     no_member: u64,
     unread: u64,
-    /// By cookie, which rises with their creation.
+    /// The sockets by cookie. Cookies rise in order of creation.
     sockets: BTreeMap<u64, Socket>,
     fd_store: Vec<StoredFd>,
     store_is_full: bool,
     /// The member that makes a change can't list the group's sockets.
     is_blind: bool,
-    /// Whose change is under way, and after how many steps it dies.
+    /// The member whose change is under way, and after how many steps it dies.
     actor: u64,
     left: Option<u64>,
-    /// Packets sent, packets that a group took with it, and those that members took.
+    /// Packets sent, packets that ended with a group, and packets that members took.
     sent: u64,
     /// Nanoseconds that have passed without packets.
     idle_ns: u64,
-    /// Nanoseconds from one look at the clock to the next, and those that have passed by looks.
+    /// Nanoseconds between two readings of the clock, and the sum of them so far.
     between_looks_ns: u64,
     looks_ns: Cell<u64>,
     ended: u64,
@@ -93,7 +93,7 @@ impl Kernel {
         (z ^ (z >> 31)) % below
     }
 
-    /// Closes a socket that neither its process nor the fd_store has any more.
+    /// Closes a socket that neither its process nor the descriptor store has any more.
     fn release(&mut self, cookie: u64) {
         let is_open = self.sockets.get(&cookie).is_some_and(|it| it.is_open);
         if is_open || self.fd_store.contains(&StoredFd::Socket(cookie)) {
@@ -105,7 +105,7 @@ impl Kernel {
         }
     }
 
-    /// The socket that gets what comes to a slot.
+    /// The socket that gets the packets of a slot.
     fn in_slot(&self, slot: u8) -> u64 {
         match &self.rings {
             None => self.array[usize::from(slot) % self.array.len()],
@@ -119,7 +119,7 @@ impl KernelOps for Kernel {
 
     fn step(&mut self) {
         match &mut self.left {
-            // No panic, of which the hook would print.
+            // Not a panic: its hook would print.
             Some(0) => panic::resume_unwind(Box::new(Killed)),
             Some(left) => *left -= 1,
             None => {}
@@ -127,7 +127,7 @@ impl KernelOps for Kernel {
     }
 
     fn now_ns(&self) -> u64 {
-        // A grace period is ten events of `World::live`.
+        // A grace period is as long as ten events of `World::live`.
         self.looks_ns
             .set(self.looks_ns.get() + self.between_looks_ns);
         self.sent * 10_000_000 + self.idle_ns + self.looks_ns.get()
@@ -237,14 +237,14 @@ impl KernelOps for Kernel {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     memory: Memory,
-    /// The table of the group that this one follows, where it does. A process has sockets of the
-    /// same cookie in both.
+    /// The table of the group that this group follows, if any. A process has sockets with the same
+    /// cookie in both groups.
     lead: Option<Memory>,
     kernel: Kernel,
     /// Names of members, and their classes.
     names: BTreeMap<u64, u64>,
     of_class: BTreeMap<u64, u8>,
-    /// Rings of the dead, and who reads them.
+    /// Rings of the dead, and the members that read them.
     takers: BTreeMap<u64, u64>,
     pub(super) store_is_full: bool,
 }
@@ -306,7 +306,7 @@ impl World {
         self.join_in(own, Some(slot))
     }
 
-    /// The first slot that a newcomer may have, apart from those that others have claimed.
+    /// The first slot that a newcomer may have, except those that others have claimed.
     pub(super) fn choose(&mut self, own: u64, claimed: &[Slot]) -> Option<Slot> {
         let mut claims = |slot: Slot| !claimed.contains(&slot);
         self.change(own, |slots| slots.choose(&mut claims)).unwrap()
@@ -355,7 +355,7 @@ impl World {
         self.close(own);
     }
 
-    /// What a member does when a lifeline has hung up.
+    /// What a member does after a lifeline has hung up.
     pub(super) fn attend(&mut self, own: u64) {
         let slots = self.change(own, |slots| slots.take_over(own)).unwrap();
         for slot in slots {
@@ -363,7 +363,7 @@ impl World {
         }
     }
 
-    /// Who has taken rings over reads them to the end.
+    /// The members that have taken rings over read them to the end.
     pub(super) fn settle_all(&mut self) {
         self.settle(self.takers.clone());
     }
@@ -415,7 +415,7 @@ impl World {
         }
     }
 
-    /// The last member is gone: the kernel frees the fd_store and the table.
+    /// The last member is gone: the kernel frees the descriptor store and the table.
     fn end(&mut self) {
         for deposit in std::mem::take(&mut self.kernel.fd_store) {
             if let StoredFd::Socket(cookie) = deposit {
@@ -431,7 +431,7 @@ impl World {
         self.takers.clear();
     }
 
-    /// Everybody who lives looks after the group.
+    /// All living members look after the group.
     pub(super) fn recover(&mut self) {
         for member in self.members() {
             self.attend(member);

@@ -1,4 +1,4 @@
-//! A member whose rings an engine fills. The engine counts for it in maps of the group.
+//! A member on an engine. The engine fills its rings and counts for it in BPF maps of the group.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ impl Member {
         self.record.is_on_engine() && self.counters.is_none()
     }
 
-    /// Holds the counters of the member's group, if they are the group's in which it is: a later
-    /// group of the same number has others.
+    /// Holds `counters` if they belong to the member's group. A later group with the same number
+    /// has other counters.
     pub(in crate::ledger) fn hold_counters(&mut self, counters: &Arc<GroupCounters>) -> bool {
         let is_its = counters.counted(self.id).is_some();
         if is_its {
@@ -23,8 +23,8 @@ impl Member {
         is_its
     }
 
-    /// The account of such a member that has no takers: by the engine's counters where they are
-    /// held, else by what the page says. There the counters may be older than what was taken.
+    /// The account of such a member that nobody takes over. Uses the engine's counters if held,
+    /// otherwise those of the page, which may be older than the number of packets taken.
     pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();

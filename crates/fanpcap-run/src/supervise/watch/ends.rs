@@ -36,12 +36,12 @@ impl Watch<'_> {
     }
 
     fn note(&mut self, number: usize, end: End) {
-        // Settle the copy's members first: the kernel still gives them packets.
+        // Settle the copy's members first: the kernel still gives packets to them.
         self.ledger.settle(true);
         let copy = &self.copies[number];
         let never_joined = self.ledger.members(number) == copy.members_before;
         if never_joined && !(copy.questioned && end.status.success()) {
-            // A copy that was examined has already been reported as capturing elsewhere.
+            // An examined copy has been reported already as capturing elsewhere.
             self.ledger.never_joined(number, !copy.questioned);
         }
         if copy.given_up {
@@ -75,11 +75,11 @@ impl Watch<'_> {
         }
     }
 
-    /// Starts the copies whose time has come.
+    /// Restarts the copies that are due.
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
             let is_first = self.copies[number].starts == 0;
-            // Processes left by the last start must end first.
+            // Processes left by the last run must end first.
             if is_first || !self.copies[number].is_due() || self.orphans.has_groups() {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Prints the likely reason why a copy has not joined, once for each start.
+    /// Prints the likely reason why a copy has not joined, once for each run.
     pub(super) fn question(&mut self) {
         if self.stopped.is_some() {
             return;

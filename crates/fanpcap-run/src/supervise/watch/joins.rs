@@ -1,4 +1,4 @@
-//! Which copies have joined the group, and which copies capture outside it.
+//! Finds out which copies have joined the group, and which capture outside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,12 +29,12 @@ pub(super) struct Outsiders {
     sockets: BTreeSet<u32>,
     /// Copies that were reported.
     said: BTreeSet<usize>,
-    /// Sockets that were there before the copies.
+    /// Sockets that existed before the copies.
     foreign: BTreeSet<u32>,
 }
 
 impl Outsiders {
-    /// Nobody was looked for, and no copy has been started.
+    /// Before the first copy starts: all present sockets are foreign.
     pub(super) fn new() -> Self {
         let seen = roster::entries().unwrap_or_default().into_iter();
         Self {
@@ -45,8 +45,8 @@ impl Outsiders {
 }
 
 impl Watch<'_> {
-    /// Notes the mode of the group once a copy has joined it, and says if that is another one than
-    /// was announced: the library has decided by what the copy may do.
+    /// Notes the mode of the group once a copy has joined it. Prints a message if it differs from
+    /// the announced mode: the library chose by the copy's privileges.
     pub(super) fn note_mode(&mut self) {
         if self.mode.is_some() {
             return;
@@ -99,7 +99,7 @@ impl Watch<'_> {
         ));
     }
 
-    /// Whether copies were there for long enough to join, and none has ever joined.
+    /// Whether copies ran long enough to join, but none has ever joined.
     pub(super) fn has_none_joined(&self) -> bool {
         let is_asked = self.copies.iter().any(|copy| copy.questioned);
         is_asked && !self.run.allow_outsiders && self.ledger.had_no_members()
@@ -148,7 +148,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The likely reason why a copy has not joined. `captures`: it has a packet socket.
+    /// The likely reason why a copy has not joined. `captures`: the copy has a packet socket.
     pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
         let device = self.run.devices.first().copied().and_then(interface::name);
         let wanted = not_joined::Expected {
@@ -184,14 +184,15 @@ impl Watch<'_> {
 struct Outsider {
     socket: u32,
     copy: usize,
-    /// The device and the number of its group. On XDP, a handle without a group has one of its own.
+    /// The device and the number of the socket's group. On XDP, a handle without a group is alone
+    /// in one.
     group: Option<(u32, u16)>,
 }
 
 impl Outsider {
-    /// Whether the socket gets what other copies' sockets get too, of which some have `joined` the
-    /// run's group. Copies that share another group, as /etc/pcap.conf may have it, share its
-    /// packets.
+    /// Whether the socket gets packets that sockets of other copies get too. `joined`: some copies
+    /// have joined the run's group. Copies that share another group, for example by /etc/pcap.conf,
+    /// share its packets.
     fn is_apart_from(&self, all: &[Self], joined: bool) -> bool {
         let Some((device, group)) = self.group else {
             return true;
@@ -205,7 +206,7 @@ impl Outsider {
 }
 
 /// Packet sockets of these copies that may get all packets outside the group. `asked` are copies
-/// that have not joined; `foreign` were there before the copies.
+/// that have not joined; `foreign` are sockets that existed before the copies.
 fn outside(
     copies: &[(u32, usize)],
     asked: &BTreeSet<usize>,
@@ -223,9 +224,9 @@ fn outside(
     for copies in hidden.values_mut() {
         copies.retain(|copy| asked.contains(copy));
     }
-    // A process with raised privileges shows its descriptors to root alone. A page names its
-    // process. A socket without a page, which its user has opened since, is taken for its own; of
-    // several such copies, each is taken to have one.
+    // Only root can see the descriptors of a process with raised privileges. A page names its
+    // process. A new socket without a page is assigned to a copy of the same user; if several such
+    // copies exist, the sockets are dealt out in turn.
     let mut owner = |seen: &RosterEntry| {
         if let Some(copy) = open.get(&seen.socket.inode) {
             return Some(*copy);
@@ -249,8 +250,7 @@ fn outside(
     apart.into_iter().filter_map(outsider).collect()
 }
 
-/// The copies by the sockets that they have open; and by user those whose descriptors may not be
-/// seen.
+/// The copies by their open sockets; and, by user, the copies whose descriptors are hidden.
 fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, Vec<usize>>) {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -266,7 +266,7 @@ fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, 
                     copies.push(copy);
                 }
             }
-            // It has just ended.
+            // The process has just ended.
             Err(_) => {}
         }
     }
@@ -291,10 +291,10 @@ fn user(pid: u32) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a socket, or the member on XDP that it stands for, may get all packets of the copies'
-/// devices, or of any device if these are unknown. A socket of another protocol, such as ARP's,
-/// gets few packets. A socket without a protocol gets none, and neither does a socket of our
-/// library that is about to join.
+/// Whether a socket, or the XDP member that it represents, may get all packets of the copies'
+/// devices, or of any device if these are unknown. A socket of another protocol, such as ARP, gets
+/// few packets. A socket without a protocol gets none, nor does a socket of our library that is
+/// about to join.
 fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
     let socket = &seen.socket;
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
@@ -350,7 +350,8 @@ mod tests {
         assert!(at(0, None).is_apart_from(&[], false));
         let shares = [own, at(1, Some((2, 5)))];
         assert!(own.is_apart_from(&[own], true) && !own.is_apart_from(&shares, true));
-        // Nobody else is there yet, or the copy has two handles, or the others read other devices.
+        // No other copy is there yet, or the copy has two handles, or the others read other
+        // devices.
         assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
         assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));
         assert!(is_apart(&[at(1, Some((2, 6)))]));

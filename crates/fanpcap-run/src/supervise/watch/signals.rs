@@ -18,8 +18,8 @@ pub(super) const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
-/// An interrupt kills if it comes this long after the first one. Some senders send the same
-/// interrupt twice at once.
+/// An interrupt kills the copies if it comes at least this long after the first. Some senders send
+/// the same interrupt twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Copies that were told to end are named if they have not ended after this time.
@@ -46,8 +46,8 @@ impl Watch<'_> {
         if signal == SIGCHLD {
             return Ok(());
         }
-        // A SIGHUP from the kernel means that the terminal has gone; from a process, applications
-        // define its meaning.
+        // A SIGHUP from the kernel means that the terminal is gone. For a SIGHUP from a process,
+        // each application defines the meaning.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
         if ends
             && self
@@ -73,7 +73,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Names, once, the copies that were told to end and have not.
+    /// Names, once, the copies that were told to end but still run.
     pub(super) fn say_who_stays(&mut self) {
         let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
         if self.has_said_stays || !self.stopped.is_some_and(is_late) {
@@ -107,7 +107,7 @@ impl Watch<'_> {
         self.run.output.give_up();
     }
 
-    /// From now on no copy is started, and a reader of our output that has stopped is given up.
+    /// From now on, starts no copy, and gives up a reader of our output that has stopped reading.
     fn stop(&mut self) {
         self.run.output.hurry();
         self.ledger.end_of_watch();

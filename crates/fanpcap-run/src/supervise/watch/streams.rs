@@ -1,4 +1,4 @@
-//! The copies' output, from their start until the rest of it is written.
+//! The copies' output, from their start until all of it is written.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -11,8 +11,8 @@ use fanpcap_merge as merge;
 use super::Watch;
 use crate::output::{self, Stream, Way, Word};
 
-/// After the last copy's end, the command waits this long for silent processes that still hold a
-/// copy's output.
+/// After the last copy's end, the command waits this long for silent processes that still have a
+/// copy's output open.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Interval of checks whether all output is written.
@@ -30,7 +30,7 @@ impl Watch<'_> {
             return;
         };
         let (run, start) = (self.run, self.copies[number].starts);
-        // Without its copy's number, an error message from one of several copies is of no use.
+        // With several copies, an error message is useless without the copy's number.
         let numbered = run.prefix || (stream == Stream::Err && self.copies.len() > 1);
         let merged = run.merge.filter(|_| stream == Stream::Out);
         let way = Way {
@@ -83,7 +83,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Reads what the copies have left in their streams, and waits until it is written.
+    /// Reads what the copies left in their streams, and waits until it is written.
     ///
     /// # Errors
     /// Signals can't be read.
@@ -95,7 +95,7 @@ impl Watch<'_> {
             if self.streams == 0 && self.run.output.is_written() {
                 return Ok(());
             }
-            // Only time without output counts, not the time of our own writes.
+            // Count only time without output, not the time of our own writes.
             let (waiting, seen) = self.activity.seen();
             if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
                 (reads, since) = (Some(seen), Instant::now());

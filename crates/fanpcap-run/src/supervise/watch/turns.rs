@@ -1,25 +1,24 @@
-//! The copies' first starts, one after the other, so that the group's members come in the order of
-//! the copies' numbers: copy 0 has rank 0 of a steering program, and is the kernel's first member.
+//! Starts the copies one after another, so that the group's members join in the order of the
+//! copies' numbers: copy 0 has rank 0 in a steering program, and is the kernel's first member.
 
 use std::time::{Duration, Instant};
 
 use super::Watch;
 
-/// A copy has so long for its share of the packets until the next one starts all the same, and with
-/// it all others.
+/// Time for a copy to get its share of the packets. After that, all remaining copies start.
 const EACH: Duration = Duration::from_secs(1);
 
-/// All of them have so long together.
+/// The same limit for all copies together.
 const ALL: Duration = Duration::from_secs(5);
 
-/// Whose turn it is.
+/// The state of these starts.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The next copy to be started.
+    /// The next copy to start.
     next: usize,
-    /// When the first one was started.
+    /// When the first copy was started.
     began: Option<Instant>,
-    /// The rest need not wait: a copy has taken too long.
+    /// The remaining copies need not wait, because a copy has taken too long.
     is_over: bool,
     /// Why a copy could not be started.
     pub(super) error: Option<anyhow::Error>,
@@ -44,8 +43,8 @@ impl Watch<'_> {
         self.stopped.is_none() && self.turns.next < self.copies.len()
     }
 
-    /// Whether the copy before the next one has its share of the packets, or will not be waited
-    /// for.
+    /// Whether the copy before the next one has its share of the packets, or is not waited for any
+    /// more.
     fn is_next_due(&mut self) -> bool {
         let Some(before) = self.turns.next.checked_sub(1) else {
             return true;

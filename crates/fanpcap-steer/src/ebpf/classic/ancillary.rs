@@ -18,7 +18,7 @@ const SKF_LL_OFF: u32 = 0xffe0_0000;
 const ARPHRD_ETHER: i32 = 1;
 
 impl Emitter<'_> {
-    /// A load from an offset beyond 2^31, to r1.
+    /// Loads into r1 from an offset beyond 2^31.
     pub(super) fn beside(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         match k {
             SKF_AD_OFF.. => self.ancillary(filter, k - SKF_AD_OFF)?,

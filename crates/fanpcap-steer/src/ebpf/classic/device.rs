@@ -1,6 +1,6 @@
 //! A handle's own filter at XDP. Filters for live handles expect the first VLAN tag beside the
-//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`), and the
-//! bytes without it.
+//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`). They
+//! expect the frame's bytes without this tag.
 
 use super::super::emitter::Emitter;
 use super::super::stack::TWO_PARTS;
@@ -16,17 +16,17 @@ const ARPHRD_ETHER: i32 = 1;
 /// linux/if_packet.h.
 const PACKET_HOST: i32 = 0;
 
-/// Where a tag is: its first byte, and the one behind its last.
+/// The offset of a tag, and the offset behind it.
 const TAG: u16 = 12;
 const BEHIND_TAG: u16 = 16;
 
-// linux/if_ether.h: the protocols of frames with a length in place of a type.
+// linux/if_ether.h: protocols for frames that have a length instead of a type.
 const ETH_P_802_3_MIN: i32 = 0x0600;
 const ETH_P_802_3: i32 = 1;
 const ETH_P_802_2: i32 = 4;
 
 impl Emitter<'_> {
-    /// Translates a filter twice, for frames with a tag and without.
+    /// Translates a filter twice: for frames with a tag and for frames without.
     pub(super) fn device_filter(&mut self, code: &[Classic], text: &str) -> Made {
         let (untagged, tagged) = (self.asm.label(), self.asm.label());
         let labels = Vec::new();
@@ -37,7 +37,7 @@ impl Emitter<'_> {
             out: untagged,
             at: 0,
         };
-        // A frame that ends within its tag has none.
+        // A frame that ends within its tag counts as untagged.
         self.bytes(&first, TAG, 4);
         self.asm.set(R9, R1);
         self.asm.alu(Op::Right, R1, 16);
@@ -53,17 +53,18 @@ impl Emitter<'_> {
         self.classic(code, text, Source::Device)
     }
 
-    /// Adds the tag to the bytes in r0 that the filter keeps, if it keeps any.
+    /// Adds the tag's length to r0, the number of bytes to keep, unless r0 is 0.
     pub(super) fn keep_tag(&mut self) {
         let done = self.asm.label();
         self.asm.jump_if(If::Equal, R0, 0, done);
-        // More than any frame has.
+        // The number is already larger than any frame.
         self.asm.jump_if(If::Greater, R0, 0xffff, done);
         self.asm.alu(Op::Add, R0, TAG_LEN);
         self.asm.bind(done);
     }
 
-    /// Loads bytes at a constant offset of a frame with a tag, as if it were not there, to r1.
+    /// Loads bytes at a constant offset into r1. Offsets count as if the frame's tag were not
+    /// there.
     pub(super) fn untagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let len = u16::from(size);
         match offset.checked_add(4) {
@@ -74,7 +75,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads bytes before the tag and behind it, up to 4, to r1.
+    /// Loads up to 4 bytes into r1: some before the tag, the others behind it.
     fn on_both_sides(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
         self.asm.set(R2, i32::from(offset));
         let all = i32::from(len) + TAG_LEN;
@@ -97,8 +98,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Handles offsets before the tag and on both sides of it. Falls through for bytes behind it,
-    /// with their offset in the frame in r2.
+    /// Handles offsets before the tag and on both sides of it. Falls through for bytes behind the
+    /// tag; r2 then has their offset in the frame.
     pub(super) fn indirect_untagged(
         &mut self,
         filter: &Making<'_>,
@@ -128,7 +129,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R2, TAG_LEN);
     }
 
-    /// A load from an offset beyond 2^31, to r1. Refuses what the reader would not know either.
+    /// Loads into r1 from an offset beyond 2^31. Refuses loads that the reader could not run
+    /// either.
     pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
         let tag = (filter.source == Source::Untagged).then_some(R9);
         let Some(what) = k.checked_sub(SKF_AD_OFF) else {
@@ -160,8 +162,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Loads the frame's protocol as the receive path sees it (net/ethernet/eth.c,
-    /// `eth_type_trans`), to r1.
+    /// Loads the frame's protocol into r1, as the receive path determines it (net/ethernet/eth.c,
+    /// `eth_type_trans`).
     fn protocol_of_frame(&mut self, filter: &Making<'_>) {
         let (known, novell, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         let type_at = match filter.source {

@@ -1,4 +1,4 @@
-//! Loads from the frame, with its VLAN tag inserted again.
+//! Loads from the frame, as if its VLAN tag were in the bytes.
 
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
@@ -6,7 +6,7 @@ use super::{Made, Making, Source, TAG_LEN};
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 
 impl Emitter<'_> {
-    /// Loads bytes at a constant offset, as a number, to r1.
+    /// Loads bytes at a constant offset into r1, as a number.
     pub(super) fn absolute(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
             return match filter.source {
@@ -40,14 +40,14 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Copies bytes at a constant offset to the stack. Clobbers r0 to r5; r7 is A and no view.
+    /// Copies bytes at a constant offset to the stack. Clobbers r0 to r5. r7 is A here, not a view.
     fn constant(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
         position(&mut self.asm);
         self.load_bytes(filter, &position, size);
     }
 
-    /// Copies bytes at the offset in r2 to the stack. `again` computes the offset in r2 once more.
+    /// Copies bytes at the offset in r2 to the stack. `again` recomputes the offset in r2.
     pub(super) fn load_bytes(
         &mut self,
         filter: &Making<'_>,
@@ -74,7 +74,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads bytes of the tagged frame; the tag is bytes 12 to 15.
+    /// Loads bytes of the tagged frame. The tag is bytes 12 to 15.
     fn tagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         if offset >= 16 {
             return self.bytes(filter, offset - 4, size);
@@ -118,7 +118,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads bytes at X + k, as a number, to r1.
+    /// Loads bytes at X + k into r1, as a number.
     pub(super) fn indirect(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
             return Err(filter.refuse("it asks for more than the frame"));
@@ -143,7 +143,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Loads directly what an IPv4 header without options is before.
+    /// Loads bytes directly if X is the length of an IPv4 header without options.
     fn behind_ipv4(&mut self, filter: &Making<'_>, number: i32, size: u8, done: Label) {
         let tag = match filter.source {
             Source::Untagged => TAG_LEN,
@@ -164,8 +164,8 @@ impl Emitter<'_> {
         self.asm.bind(other);
     }
 
-    /// Handles offsets within or after the tag. Falls through for bytes before the tag, with their
-    /// offset in r2.
+    /// Handles offsets within or after the tag. Falls through for bytes before the tag; r2 then has
+    /// their offset.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
         let (before, behind) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::GreaterEqual, R2, 16, behind);
@@ -178,7 +178,7 @@ impl Emitter<'_> {
             self.asm.jump(done);
             self.asm.bind(other);
         }
-        // It was one of these.
+        // Never reached: the loop tries all offsets.
         self.asm.jump(filter.out);
         self.asm.bind(behind);
         self.asm.alu(Op::Sub, R2, 4);
@@ -202,7 +202,6 @@ fn width(size: u8) -> Width {
     }
 }
 
-/// Bytes of an Ethernet header.
 const ETHERNET_LEN: i32 = 14;
 /// Bytes of an IPv4 header without options.
 const IPV4_LEN: i32 = 20;

@@ -1,4 +1,4 @@
-//! BPF programs on socket buffers: groups', members' filters, and those of packets that the host
+//! BPF programs on socket buffers: of groups, of members' filters, and for packets that the host
 //! sends.
 
 use super::super::view::LATE_START;
@@ -14,9 +14,10 @@ use fanpcap_bpf::assembler::{
 /// A hook at which a BPF program reads socket buffers.
 ///
 /// Absolute offsets count from the buffer's data pointer. For a received packet in a group's BPF
-/// program, the pointer is at the network header; else it is at the frame's first byte. So the code
-/// reads frames relative to the MAC header. Such loads do not reach beyond the buffer's linear part
-/// (net/core/filter.c, `bpf_skb_load_bytes_relative`); there the code uses absolute offsets.
+/// program, the pointer is at the network header; otherwise it is at the frame's first byte. So the
+/// code reads frames relative to the MAC header. Such loads do not reach beyond the buffer's linear
+/// part (net/core/filter.c, `bpf_skb_load_bytes_relative`). Beyond it the code uses absolute
+/// offsets.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Skb {
     /// The group's BPF program, `BPF_PROG_TYPE_SOCKET_FILTER`.
@@ -45,9 +46,9 @@ impl Skb {
     }
 }
 
-/// Loads 1 for a received frame, 0 for a sent one. Uses no jump: the verifier would follow both
-/// ways. The kernel expands the load into several instructions; to make room for them it takes time
-/// proportional to the program's length.
+/// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would follow
+/// both ways. The kernel expands the load into several instructions; making room for them takes
+/// time proportional to the program's length.
 fn is_received(asm: &mut Assembler, target: Register) {
     asm.load(Width::Word, target, R6, PACKET_TYPE);
     asm.alu(Op::Xor, target, PACKET_OUTGOING);
@@ -142,7 +143,7 @@ impl Target for Skb {
         if *self == Self::Sent {
             return asm.jump(none);
         }
-        // For a sent frame the field is the transmit queue, which no predicate means.
+        // For a sent frame the field is the transmit queue, which no predicate asks for.
         asm.load(Width::Word, R1, R6, PACKET_TYPE);
         asm.jump_if(If::Equal, R1, PACKET_OUTGOING, none);
         asm.load(Width::Word, R1, R6, QUEUE_MAPPING);

@@ -6,8 +6,9 @@ use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R6, R7, R10, Register, Width,
 };
 
-/// XDP: the code reads the head of the frame directly and the rest by `bpf_xdp_load_bytes` (since
-/// Linux 5.18). Without `CAP_PERFMON` the verifier refuses packet pointers with a variable offset.
+/// XDP: the code reads the first bytes of the frame directly, and the rest by `bpf_xdp_load_bytes`
+/// (since Linux 5.18). Without `CAP_PERFMON` the verifier refuses packet pointers with a variable
+/// offset.
 #[derive(Debug)]
 pub(in super::super) struct Xdp;
 
@@ -58,7 +59,7 @@ impl Target for Xdp {
         true
     }
 
-    /// Frames begin two bytes beyond a multiple of four where a processor demands aligned loads
+    /// If a processor demands aligned loads, frames begin two bytes beyond a multiple of four
     /// (`NET_IP_ALIGN`).
     fn is_near(&self, offset: u16, len: u8) -> bool {
         offset < NEAR && (offset + 2) % u16::from(len) == 0
@@ -119,7 +120,7 @@ const XDP_DATA_END: i16 = 4;
 const XDP_INTERFACE: i16 = 12;
 const XDP_QUEUE: i16 = 16;
 
-/// Bytes of a frame that may be loaded directly: more than a page has.
+/// Limit of the offsets that may be loaded directly: more than a page has.
 const NEAR: u16 = 16_384;
 
 // linux/bpf.h, enum bpf_func_id.

@@ -1,4 +1,4 @@
-//! All ways come to the same on frames that are cut off or broken: for plain packets and for
+//! All variants of the code agree on frames that are cut off or broken: for plain packets and for
 //! others, at sockets and at XDP.
 
 use super::frames::*;
@@ -6,7 +6,7 @@ use super::limits::{predicates, sets, steers};
 use super::*;
 use crate::ir::{Key, Property};
 
-/// Frames of all kinds, each cut at each place, and with each of the bytes that decide changed.
+/// Frames of all kinds, cut at each offset, and with each byte that decides changed.
 fn broken() -> Vec<Vec<u8>> {
     let extension = |next: u8, rest: &[u8]| [&[next, 0, 0, 0, 0, 0, 0, 0][..], rest].concat();
     let datagram = udp(1111, 2222, &[0x80; 16]);
@@ -76,7 +76,7 @@ fn all_ways_come_to_the_same() {
     println!("{} frames, {ran} runs", frames.len());
 }
 
-/// What a socket buffer has and a frame at XDP has not.
+/// Whether the predicate reads metadata that a frame at XDP lacks.
 fn is_of_the_hook(predicate: &Predicate) -> bool {
     matches!(
         predicate,

@@ -1,11 +1,11 @@
-//! Classic programs: as predicates, and as a user's own filter.
+//! Classic BPF programs: as predicates, and as a user's own filter.
 
 use super::frames::*;
 use super::*;
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
 
-/// `udp dst port 2222`, as libpcap makes it.
+/// `udp dst port 2222`, as libpcap compiles it.
 fn port_filter() -> Vec<Classic> {
     vec![
         Classic::new(LD_H_ABS, 12),
@@ -22,7 +22,7 @@ fn port_filter() -> Vec<Classic> {
     ]
 }
 
-/// What a program returns as a user's filter of a frame.
+/// The result of a classic program that is a user's filter, for a frame.
 fn user(code: &[Classic], frame: &[u8]) -> u32 {
     let loaded = Loaded::load(
         &filter_of(&program(Function::Pass), Some(code)).unwrap(),
@@ -69,7 +69,7 @@ fn a_users_filter_comes_behind_the_program() {
     assert_eq!(loaded.run(&tcp4()).unwrap(), 0);
     let other = ethernet(0x0800, &v4(17, 0, &udp(1112, 2222, &[])));
     assert_eq!(loaded.run(&other).unwrap(), 0);
-    // It has its registers for itself.
+    // The user's filter has its registers to itself.
     let kept = [
         Classic::new(LD_IMM, 7),
         Classic::new(LDX_B_MSH, 14),
@@ -113,7 +113,7 @@ fn operations_are_as_the_interpreter_has_them() {
         (ALU_NEG, 0, a.wrapping_neg()),
     ] {
         assert_eq!(of(code, k), expected, "{code:#x} {k:#x}");
-        // The same by X.
+        // The same with the operand in X.
         let by_x = [
             Classic::new(LDX_IMM, k),
             Classic::new(LD_IMM, a),
@@ -235,7 +235,7 @@ fn what_is_no_filter_is_refused() {
 #[ignore = "needs root: eBPF"]
 fn the_longest_filters_are_taken_or_refused() {
     for count in [100, 400, 800, 1600, 3200] {
-        // A row of questions, each with a way out.
+        // A series of tests, each with an exit.
         let mut code = Vec::new();
         for number in 0..count {
             code.push(Classic::new(LD_H_ABS, number % 60));

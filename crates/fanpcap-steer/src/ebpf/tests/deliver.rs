@@ -1,4 +1,4 @@
-//! The BPF program that delivers: which parts run for a packet, and with what.
+//! The BPF program that delivers: which parts run for a packet, and with which arguments.
 
 use super::frames::*;
 use super::*;
@@ -8,7 +8,7 @@ use fanpcap_bpf::assembler::{
 use fanpcap_bpf::{MapKind, MapSpec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A delivery that counts in a row: see [`Counts`]. The stamps are 1, 2, 3 ...
+/// A delivery that counts in a map: see [`Counts`]. The stamps are 1, 2, 3 ...
 struct Recording;
 
 /// What a BPF program with [`Recording`] has done so far.
@@ -84,7 +84,7 @@ impl Delivery for Recording {
         add(asm, 2);
     }
 
-    /// Shows that r6 and r9 are kept.
+    /// Shows that r6 and r9 are kept, and returns r8.
     fn leave(&self, asm: &mut Assembler) {
         asm.load(Width::Word, R1, R6, 0);
         asm.set(R0, R9);
@@ -116,14 +116,12 @@ fn counts(loaded: &Loaded) -> Counts {
     }
 }
 
-/// What one frame comes to.
 fn record(main: Function, table: &Table, frame: &[u8]) -> Counts {
     let loaded = loaded(main, GroupOptions::default(), table);
     assert_eq!(loaded.run(frame).unwrap(), 0x70);
     counts(&loaded)
 }
 
-/// One delivery.
 fn to(slot: usize) -> Counts {
     Counts {
         offered: 1,
@@ -133,7 +131,7 @@ fn to(slot: usize) -> Counts {
     }
 }
 
-/// A table where bucket and rank say their slot.
+/// A table in which each bucket's and rank's slot is its number.
 fn numbered(ranks: u32) -> Table {
     filled(table_at_xdp(), ranks)
 }
@@ -187,7 +185,7 @@ fn what_is_dropped_is_counted_and_has_no_stamp() {
 #[ignore = "needs root: eBPF"]
 fn flows_stay_at_xdp_too() {
     let table = numbered(5);
-    // In each slot stands the member of its number.
+    // In each slot is the member with the slot's number.
     for words in [layout::STICKY_IDS, layout::HOLDERS] {
         let words = table.view::<AtomicU64>(words, layout::SLOTS).unwrap();
         (0..)
@@ -202,7 +200,7 @@ fn flows_stay_at_xdp_too() {
         .for_each(|slot| slot.store(200, Relaxed));
     loaded.run(&udp4()).unwrap();
     assert_eq!(counts(&loaded).slots, [(first, 2, 2)]);
-    // Of a flow that is new, the bucket says who gets it.
+    // For a new flow, the bucket selects the member.
     loaded.run(&tcp4()).unwrap();
     assert_eq!(counts(&loaded).slots.len(), 1);
     loaded.run(&udp6()).unwrap();

@@ -1,4 +1,4 @@
-//! Where a flow's packets go, as `hash.rs` computes it.
+//! The member of a flow's packets, as `hash.rs` computes it.
 
 use super::frames::*;
 use super::*;
@@ -11,7 +11,7 @@ fn hash4(source: u16, destination: u16) -> u32 {
 }
 
 fn sum6(source: u16, destination: u16) -> u64 {
-    // The network's half, and the number itself.
+    // The upper half of the address is the network, the lower half the number.
     let end = |number, port| end6(0x2001_0db8_0000_0000, number, port);
     both(end(1, source), end(2, destination))
 }
@@ -36,7 +36,7 @@ fn a_flow_is_by_addresses_and_ports() {
         hash4(0, 0)
     );
     for end in 14..40 {
-        // What was cut off is not there.
+        // Cut frames: `run` checks only that all variants agree.
         let _ = all.run(&options[..end]);
     }
     let sctp = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 0]));
@@ -89,7 +89,7 @@ fn what_is_carried_is_found() {
             assert_ne!(outer.run(&frame), hash4(3333, 4444), "{name}");
         }
     }
-    // Cut within the inner header: the packet itself.
+    // A frame cut within the inner header is steered by the outer packet.
     let (_, frame) = tunnels().swap_remove(0);
     assert_eq!(flows.run(&frame[..14 + 20 + 19]), hash4(0, 0));
 }
@@ -201,19 +201,19 @@ fn fragments_go_with_their_datagram() {
         for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
             let loaded =
                 Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
-            // In order.
+            // The fragments come in order.
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&later).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
             assert_eq!(late(&loaded), 0);
-            // The later one first.
+            // The later fragment comes first.
             let loaded =
                 Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
             assert_eq!(loaded.run(&later).unwrap(), bare[version], "{name}");
             assert_eq!(late(&loaded), 1);
             assert_eq!(loaded.run(&later).unwrap(), bare[version], "{name}");
             assert_eq!(loaded.run(&first).unwrap(), bare[version], "{name}");
-            // The first one again: another datagram with the same id.
+            // A second first fragment belongs to another datagram with the same id.
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&later).unwrap(), whole[version], "{name}");
             assert_eq!(late(&loaded), 1);

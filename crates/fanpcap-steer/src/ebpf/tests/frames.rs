@@ -1,8 +1,7 @@
-//! Frames, from inside to outside.
+//! Frames, built from the innermost header outwards.
 
 pub(super) use fanpcap_testkit::frames::*;
 
-/// IPv4 with options.
 pub(super) fn v4_with(options: &[u8], protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
     let mut packet = v4(protocol, fragment, &[options, rest].concat());
     packet[0] += u8::try_from(options.len() / 4).unwrap();

@@ -1,4 +1,5 @@
-//! Whatever is accepted, the kernel takes: long programs, deep ones, and all kinds of nodes in one.
+//! The kernel accepts whatever the compiler accepts: long programs, deep ones, and all kinds of
+//! nodes.
 
 use super::*;
 use crate::ir::{Comparison, Header, Key, Net, Ports, Property, Side};
@@ -120,7 +121,7 @@ pub(super) fn sets() -> Vec<Vec<u128>> {
     ]
 }
 
-/// What drops is put back at many levels.
+/// A function that restores the outcome after a drop at many levels.
 fn rich(depth: usize) -> Function {
     let mut main = Function::Sequence(
         predicates()
@@ -201,7 +202,7 @@ fn the_kernel_takes_programs_with_all_nodes() {
     assert_eq!(fanout_of(&program(deep)).err(), Some(EbpfError::TooDeep));
 }
 
-/// Without XDP's.
+/// All nodes except those for XDP only.
 pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     for depth in [0, 8] {
         let main = Function::Sequence(vec![rich(depth), Function::First(steers())]);
@@ -225,7 +226,7 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     }
 }
 
-/// Grows a program until it is refused; all before are taken by the kernel, and there are some.
+/// Grows a program until it is refused. The kernel must accept all smaller programs, at least one.
 fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
     let mut taken = 0;
     for &size in sizes {
@@ -351,7 +352,7 @@ fn the_kernel_takes_what_is_deep() {
     });
 }
 
-/// Loads without type information work as well, so nothing else would tell.
+/// Without type information loads work too, so no other test would notice.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn functions_are_verified_once() {

@@ -1,4 +1,4 @@
-//! The code as it is shown.
+//! The listing of the code.
 
 use super::*;
 

@@ -4,7 +4,7 @@ use super::frames::*;
 use super::*;
 use crate::hash::{both, end4, finish};
 
-/// A table whose buckets and ranks have their numbers, cut to a byte, as slots.
+/// A table in which the slot of each bucket and rank is its number, cut to a byte.
 fn numbered(ranks: u32) -> Table {
     let table = table();
     for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {
@@ -69,7 +69,7 @@ fn a_number_goes_by_its_rank() {
             slot_of(layout::RANKS + rank)
         );
     }
-    // As many as there can be, and more, which nobody writes.
+    // The maximum number of ranks, and a larger number, which members never write.
     for (ranks, member, rank) in [(256, 255, 255), (256, 256, 0), (1 << 20, 300, 44)] {
         set_ranks(&table, ranks);
         assert_eq!(

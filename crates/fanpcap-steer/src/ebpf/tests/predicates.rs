@@ -1,4 +1,4 @@
-//! Each question, both ways.
+//! Each predicate, with both results.
 
 use super::frames::*;
 use super::*;

@@ -1,4 +1,4 @@
-//! What it takes to load: `CAP_BPF`, and nothing that lets one read the kernel's memory.
+//! What loading needs: `CAP_BPF`, and no capability that allows reading the kernel's memory.
 
 use super::frames::*;
 use super::*;
@@ -27,7 +27,7 @@ fn is_child() -> bool {
 fn expect(output: &Output) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // Not as lines of this process' own.
+    // Indented, unlike this process' own lines.
     text.lines().for_each(|line| println!("  {line}"));
     assert!(
         output.status.success() && text.contains("1 passed"),
@@ -72,12 +72,13 @@ fn as_child_all_socket_programs_load() {
         ("arp", arp()),
         ("vxlan", tunnels().swap_remove(9).1),
     ] {
-        // Speculation is held up where the verifier does not trust: what that costs.
+        // Measures the cost of barriers against speculation: the verifier adds them without
+        // CAP_PERFMON.
         for options in [GroupOptions::default(), GroupOptions::sticky(65_536)] {
             let object = by_table(&program(flow_mode()), options).unwrap();
             let loaded = load_with(&object, &table()).unwrap();
             assert!(loaded.verified().unwrap() < 10_000);
-            // A trial takes CAP_BPF only for sockets' programs.
+            // With CAP_BPF only, the kernel allows trial runs of socket programs only.
             match loaded.time(&frame, 1_000_000) {
                 Ok((_, nanoseconds)) => println!(
                     "{name}, {options:?}: {nanoseconds} ns, {} verified",

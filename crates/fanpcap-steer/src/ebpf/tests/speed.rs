@@ -1,4 +1,4 @@
-//! What a packet costs.
+//! The time for a packet.
 
 use super::frames::*;
 use super::*;
@@ -6,7 +6,7 @@ use crate::ir::Side;
 use fanpcap_bpf::ProgramKind;
 use fanpcap_bpf::assembler::{Assembler, R0};
 
-/// A program that does nothing, in the time that a trial itself takes.
+/// A program that does nothing: it shows the time of a trial run itself.
 fn nothing() -> Function {
     Function::Steer(Steer::To(0))
 }
@@ -53,7 +53,6 @@ fn the_usual_packet_costs_one_call() {
     }
 }
 
-/// A BPF program that only drops.
 fn bare() -> Object {
     let mut asm = Assembler::new();
     asm.set(R0, 1);
@@ -61,7 +60,7 @@ fn bare() -> Object {
     asm.finish(ProgramKind::Xdp, Vec::new()).unwrap()
 }
 
-/// Longer than anybody waits for.
+/// Tests that take longer than anybody wants to wait.
 mod long {
     use super::*;
 

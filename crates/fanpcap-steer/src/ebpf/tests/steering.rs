@@ -1,4 +1,4 @@
-//! Each way to steer, and what functions do with one another.
+//! Each steering function, and combinations of functions.
 
 use super::frames::*;
 use super::*;
@@ -227,8 +227,7 @@ fn what_drops_leaves_nothing_behind() {
 #[ignore = "needs root: eBPF"]
 fn turns_and_samples_are_counted() {
     let pinned = |loaded: &Loaded, count: usize| -> Vec<u32> {
-        // Trials run where the caller runs; a change of the CPU in between would be another
-        // counter.
+        // Trial runs run on the caller's CPU. On another CPU, another counter would be used.
         (0..count).map(|_| loaded.run(&udp4()).unwrap()).collect()
     };
     let repeated = |main: Function, expected: &[u32]| {

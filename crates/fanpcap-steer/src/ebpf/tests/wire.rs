@@ -1,5 +1,5 @@
-//! What a trial can't have, on a wire: tags that the kernel keeps beside the frame, marks, and a
-//! group that is steered.
+//! Tests that need real frames on a link, not trial runs: tags that the kernel keeps beside the
+//! frame, marks, and a steered group.
 
 use super::frames::*;
 use super::*;
@@ -20,7 +20,7 @@ fn listen(device: &str) -> Address {
     }
 }
 
-/// Counts the frames of which each predicate is true, as a member's filter does and a group's
+/// Counts the frames for which each predicate is true, in a member's filter and in a group's
 /// program.
 fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -> Vec<u64> {
     let number = predicates.len();
@@ -140,7 +140,7 @@ fn tags_beside_the_frame_are_its_outermost() {
     }
 }
 
-/// Filters that take a frame if it has these bytes at an offset; behind X or not.
+/// Filters that accept a frame with these bytes at an offset, relative to X or not.
 fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
     let mut filters = Vec::new();
     for (size, len) in [(0x10, 1), (0x08, 2), (0x00, 4)] {
@@ -168,7 +168,7 @@ fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
 #[test]
 #[ignore = "needs root: real packets"]
 fn pcap_filters_see_the_tag_in_the_bytes() {
-    // Bytes that are all different.
+    // All bytes differ.
     let frame: Vec<u8> = tagged().into_iter().take(22).chain(100..140).collect();
     let long = u32::try_from(frame.len()).unwrap();
     let length = vec![

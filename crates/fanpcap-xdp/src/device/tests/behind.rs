@@ -1,4 +1,4 @@
-//! The engine behind a BPF program that selects.
+//! The engine behind a node's BPF program that selects packets.
 
 use super::*;
 use crate::behind::Selection;
@@ -6,7 +6,7 @@ use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::{Assembler, R0, R2, R3};
 use std::fs::File;
 
-/// What a node has on a device: a BPF program that gives all packets to the next, or to the host.
+/// A node's part of a device: a BPF program that gives all packets to the next one, or to the host.
 struct Node {
     link: Attached,
     next: ObjectArray,
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// As another process opens it.
+    /// The selection, as another process opens it.
     fn selection(&self) -> Selection {
         let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let mut options = File::options();
@@ -82,7 +82,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
             device.set_steals(true);
             assert!(!host_gets() && !host_gets());
             assert_eq!(group.program.group_counts().offered, 2);
-            // The node may load another BPF program meanwhile: here, the same.
+            // The node may load another BPF program meanwhile; here it loads the same.
             node.link.replace(&node.program).unwrap();
             assert!(!host_gets() && device.is_here(index));
             assert!(matches!(take_over(), Err(Unavailable::Foreign { .. })));
@@ -101,7 +101,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
         assert_eq!(device.ifindex().unwrap(), 0);
         let error = device.serve(&[]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(ENOLINK));
-        // Nothing has the device: it is taken over as ever.
+        // Nothing has the device: it can be taken over as before.
         let next = take_over().unwrap();
         assert!(next.behind.is_none() && next.is_here(index));
     });

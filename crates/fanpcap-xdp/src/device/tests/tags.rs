@@ -1,4 +1,4 @@
-//! Tags that lie beside frames, received and sent.
+//! Tags that lie beside received and sent frames.
 
 use super::*;
 use fanpcap_linux::process::netns;
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 const TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
 
-/// Has a device put a tag beside each frame that it sends, as a VLAN device with offload does.
+/// Makes a device put a tag beside each frame that it sends, as a VLAN device with offload does.
 fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
     // bpf_skb_vlan_push() with the protocol in network order, and TCX_NEXT.
     let push = [
@@ -22,7 +22,7 @@ fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
     Tagging(push.attach(ifindex, Hook::Egress).unwrap())
 }
 
-/// Keeps the tags coming.
+/// Keeps the tags coming until dropped.
 struct Tagging(Attached);
 
 impl Drop for Tagging {
@@ -37,7 +37,7 @@ fn tagged(plain: &[u8], tag: [u16; 2]) -> Vec<u8> {
     [&plain[..12], &tag, &plain[12..]].concat()
 }
 
-/// The record of the frame of this length on the wire.
+/// Waits for the record of the frame with this length on the wire.
 fn await_frame(records: &mut Records, len: usize) -> Vec<u8> {
     let mut found = Vec::new();
     await_so("the frame", || {

@@ -60,7 +60,7 @@ impl Report {
         Ok(())
     }
 
-    /// What only few programs do.
+    /// Writes what only few steering programs do.
     fn others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.copies > 0 {
             let packets = self.copied.packets;
@@ -149,7 +149,6 @@ impl OfFlows {
     }
 }
 
-/// The first few of them.
 fn few(members: &[usize]) -> String {
     if members.is_empty() {
         return "nobody".to_owned();

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// What holds when no change is under way.
+    /// Checks what holds when no change is under way.
     pub(in super::super) fn check(&self) {
         if self.kernel.array.is_empty() {
             return;
         }
         let table = self.table();
         assert_eq!(table.journal(), Journal::Nothing);
-        // On XDP there may be slots of newcomers that have not come.
+        // On XDP there may be slots of newcomers that never came.
         let is_hole = |row: &Row| self.kernel.rings.is_some() && row.state == State::Free;
         let rows = table.rows().filter(|(_, row)| !is_hole(row));
         let rows: Vec<(Slot, Row)> = rows.collect();
@@ -37,7 +37,7 @@ impl World {
         assert_eq!(deposited, cookies.into_iter().collect(), "the fd_store");
     }
 
-    /// The kernel and the engine agree with the table on who stands where.
+    /// Checks that the kernel and the engine have the members in the table's slots.
     fn check_places(&self, rows: &[(Slot, Row)], cookies: &[u64]) {
         let Some(rings) = &self.kernel.rings else {
             assert_eq!(cookies, self.kernel.array, "table and array differ");
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The members of a class that own a share have it, and nobody else has any of it.
+    /// Checks that each owner in a class has its share, and that nobody else has any.
     fn check_class(&self, class: u8, live: &[u64], has_ended: bool) {
         let part = self.table().part(class);
         let ranks = part.ranks();
@@ -93,7 +93,7 @@ impl World {
         slots.iter().map(|slot| self.in_slot(slot.0)).collect()
     }
 
-    /// Each packet was had once, or waits in the ring of a member, or went with a group that ended.
+    /// Checks that each packet was read once, waits in a member's ring, or ended with its group.
     pub(in super::super) fn check_ledger(&self) {
         let rings = self.kernel.sockets.values();
         let waiting: u64 = rings.map(|socket| socket.ring.len() as u64).sum();

@@ -1,4 +1,4 @@
-//! Members of classes, and packets that come to classes.
+//! Members of classes, and packets for classes.
 
 use super::World;
 use crate::slots::classes::LEFT_NS;
@@ -52,7 +52,7 @@ impl World {
         slots.map(|slot| self.in_slot(slot)).collect()
     }
 
-    /// Whom a packet is for; `None` if its class has no members.
+    /// The member that gets a packet; `None` if its class has no members.
     pub(super) fn owner_of_packet(&self, number: u64, bucket: usize) -> Option<u64> {
         let classes = &self.kernel.classes;
         let Some(which) = number.checked_rem(classes.len() as u64) else {
@@ -63,8 +63,8 @@ impl World {
         part.has_ranks().then(|| self.in_slot(slot))
     }
 
-    /// One member of each class looks after the group, and one of any when the others have had
-    /// their time.
+    /// One member of each class looks after the group. When the others have had their time, one
+    /// member of any class does.
     pub(super) fn attend_classes(&mut self) {
         let mut seen = Vec::new();
         for member in self.members() {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Nobody reads a ring. Returns that nobody has inherited a packet.
+    /// Nobody reads this ring. Returns 0: nobody has taken over a packet.
     pub(super) fn give_up(&mut self, cookie: u64) -> u64 {
         if let Some(socket) = self.kernel.sockets.get_mut(&cookie) {
             self.kernel.unread += socket.ring.drain(..).count() as u64;
@@ -87,8 +87,8 @@ impl World {
         0
     }
 
-    /// Packets that came to classes without members, and packets that were unread when a class had
-    /// none left.
+    /// Packets for classes without members, and packets that were unread when a class lost its last
+    /// member.
     pub(in super::super) fn lost(&self) -> [u64; 2] {
         [self.kernel.no_member, self.kernel.unread]
     }

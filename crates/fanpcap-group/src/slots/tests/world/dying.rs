@@ -1,10 +1,10 @@
-//! Processes that are killed in the middle of what they do.
+//! Processes that are killed in the middle of a change.
 
 use super::{Killed, World};
 use std::panic::{self, AssertUnwindSafe};
 
 impl World {
-    /// Runs `work`, in which `actor` is killed after so many steps. Returns how many are left.
+    /// Runs `work`, and kills `actor` after this many steps. Returns how many steps are left.
     pub(in super::super) fn dying(
         &mut self,
         actor: u64,

@@ -3,12 +3,12 @@
 use super::World;
 
 impl World {
-    /// Follows another group, as it is now.
+    /// Follows the present state of another group.
     pub(in super::super) fn behind(&mut self, lead: &Self) {
         self.lead = Some(lead.memory.clone());
     }
 
-    /// Looks whether the other group has changed.
+    /// Follows the other group if it has changed.
     pub(in super::super) fn follow(&mut self, own: u64) {
         self.change(own, |slots| slots.follow()).unwrap();
     }

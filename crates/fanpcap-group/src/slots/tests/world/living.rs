@@ -4,7 +4,7 @@ use super::World;
 use std::collections::BTreeMap;
 
 impl World {
-    /// So many random events.
+    /// Runs this many random events.
     pub(in super::super) fn live(&mut self, events: u32) {
         for _ in 0..events {
             self.send(20);
@@ -20,7 +20,7 @@ impl World {
                     name => self.open_named(name),
                 };
                 self.draw_class(newcomer);
-                // Others may have claimed the first slots, and never come.
+                // Other newcomers may have claimed the first slots and never come.
                 let claimed = self.claimed();
                 let join = |world: &mut Self| {
                     let slot = world.choose(newcomer, &claimed);
@@ -32,8 +32,8 @@ impl World {
                 let which = usize::try_from(self.kernel.random(count)).unwrap();
                 self.act(members[which], event, kill);
             }
-            // Who was killed while slots were renumbered is finished before packets come, and so is
-            // what nobody has noticed.
+            // Before packets come, complete the renumbering in which a member was killed, and all
+            // that nobody has noticed.
             let first = self.members().first().copied();
             if let Some(member) = self.kernel.rings.is_none().then_some(first).flatten() {
                 self.attend(member);

@@ -1,4 +1,4 @@
-//! A balanced group: packets that buckets count, and rounds.
+//! A balanced group: the packets that its buckets count, and its rounds.
 
 use super::{KernelOps, Memory, World};
 use crate::slots::rounds::ROUND_NS;
@@ -16,7 +16,7 @@ impl World {
         world
     }
 
-    /// A table for the next group, which is balanced as the one before.
+    /// A table for the next group, which is balanced as the former group was.
     pub(super) fn next_memory(&self) -> Memory {
         let memory = Memory::new(self.kernel.rings.is_some());
         let now_ns = self.kernel.now_ns();
@@ -24,7 +24,7 @@ impl World {
         memory
     }
 
-    /// The group has a steering program from now on that says which buckets move.
+    /// Gives the group a steering program that says which buckets move.
     pub(in super::super) fn set_balance(&self, balance: Option<Balance>) {
         let table = self.table();
         table.set_balance(balance, self.kernel.now_ns());
@@ -36,7 +36,7 @@ impl World {
         self.memory.loads[2 * bucket].fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// As many packets as a round takes come to random buckets, most to few of them.
+    /// As many packets as a round needs come to random buckets, most of them to a few buckets.
     pub(super) fn count_at_random(&mut self) {
         if self.table().balance().is_none() {
             return;
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// A member does a round, when that is due.
+    /// A member does a round if it is due.
     pub(in super::super) fn level(&mut self, own: u64) {
         self.change(own, |slots| {
             slots.repair().unwrap();
@@ -56,8 +56,8 @@ impl World {
         });
     }
 
-    /// Packets come to buckets, so many to each; then the first member does a round. Returns by how
-    /// much the busiest member was above the mean, in parts of 1000.
+    /// This many packets come to each of these buckets; then the first member does a round. Returns
+    /// how far the busiest member was above the mean, in parts of 1000.
     pub(in super::super) fn round(&mut self, flows: &[(usize, u32)]) -> u64 {
         let mut loads = BTreeMap::new();
         for &(bucket, packets) in flows {

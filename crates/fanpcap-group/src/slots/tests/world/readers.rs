@@ -1,9 +1,9 @@
-//! Members that read, and what is unread.
+//! Members that read, and unread packets.
 
 use super::World;
 
 impl World {
-    /// A member reads its ring empty.
+    /// A member reads its ring to the end.
     pub(in super::super) fn read(&mut self, own: u64) {
         self.take(own, usize::MAX);
     }
@@ -13,7 +13,7 @@ impl World {
         self.take(own, 1);
     }
 
-    /// Packets in a ring that nobody has taken.
+    /// The unread packets in a ring.
     pub(in super::super) fn unread(&self, cookie: u64) -> usize {
         self.kernel.sockets[&cookie].ring.len()
     }

@@ -1,18 +1,18 @@
-//! The device goes down and up, and who takes the news.
+//! The device goes down and up, and members take the error.
 
 use super::World;
 
 impl World {
     /// The device goes down and up: the kernel links the sockets in the order of their creation,
-    /// and tells all that are bound to the device.
+    /// and reports it to all sockets that are bound to the device.
     pub(in super::super) fn flap(&mut self) {
         self.kernel.array.sort_unstable();
         let sockets = self.kernel.sockets.values_mut();
         sockets.for_each(|socket| socket.is_told = true);
     }
 
-    /// The same if no member has missed the last time: it could not tell the two apart, and the
-    /// others that can may die.
+    /// As [`World::flap`], unless a member has not taken the last error: it could not tell the two
+    /// apart, and the members that can may die.
     pub(in super::super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
@@ -20,13 +20,12 @@ impl World {
         }
     }
 
-    /// The threads of who makes changes from now on can't list the group's sockets, or can again.
+    /// From now on the threads that make changes can't list the group's sockets, or can again.
     pub(in super::super) fn blind(&mut self, is_blind: bool) {
         self.kernel.is_blind = is_blind;
     }
 
-    /// A member takes the news, and has noted it before it can be killed: others may have missed
-    /// it.
+    /// A member takes the error, and notes it before it can be killed: others may have missed it.
     pub(in super::super) fn hear(&mut self, own: u64) {
         self.change(own, |slots| slots.repair()).unwrap();
         let socket = self.kernel.sockets.get_mut(&own);

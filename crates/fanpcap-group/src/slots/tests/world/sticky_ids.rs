@@ -1,4 +1,4 @@
-//! By what the BPF program of a sticky group knows the members.
+//! The sticky ids by which the BPF program of a sticky group knows the members.
 
 use super::World;
 use crate::table::{Row, State};
@@ -6,15 +6,15 @@ use fanpcap_buckets::Slot;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl World {
-    /// The seat of a member.
+    /// The sticky id of a member.
     pub(in super::super) fn sticky_id(&self, cookie: u64) -> u64 {
         let mut rows = self.table().rows();
         let row = rows.find(|(_, row)| row.cookie == cookie);
         row.map_or(0, |(_, row)| row.sticky_id)
     }
 
-    /// Each member has a number of its own, by which the BPF program finds its slot. Of those that
-    /// are gone it finds nothing.
+    /// Checks that each member has its own number, by which the BPF program finds its slot. It
+    /// finds no slot for members that are gone.
     pub(super) fn check_sticky_ids(&self, rows: &[(Slot, Row)]) {
         let load = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().map(|it| it.load(Ordering::Relaxed)).collect()

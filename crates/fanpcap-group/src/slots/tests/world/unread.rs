@@ -1,4 +1,4 @@
-//! Members that are read for the first time, and rings that others read until then.
+//! Members that are read for the first time, and rings that other members read until then.
 
 use super::{StoredFd, World};
 
@@ -9,7 +9,7 @@ impl World {
         self.attend(own);
     }
 
-    /// The same, without what it does for others then.
+    /// As [`World::look`], without what the member does for others then.
     pub(crate) fn replace_unread(&mut self, own: u64) {
         self.kernel.read.insert(own);
         self.takers.remove(&own);
@@ -17,12 +17,12 @@ impl World {
         self.change(own, |slots| slots.replace_unread(own)).unwrap();
     }
 
-    /// Whether all wait for the hang-up of a member.
+    /// Whether all members still wait for the hang-up of a member.
     pub(crate) fn has_lifeline(&self, cookie: u64) -> bool {
         self.kernel.fd_store.contains(&StoredFd::Lifeline(cookie))
     }
 
-    /// Who reads the rings of members that live reads them to the end.
+    /// The members that read rings of living members read them to the end.
     pub(crate) fn read_borrowed(&mut self) {
         for (cookie, reader) in self.takers.clone() {
             let is_borrowed = self.members().contains(&cookie);
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// Whose ring is read by which other member.
+    /// Borrowed rings, each with the member that reads it.
     pub(crate) fn borrowed(&self) -> Vec<(u64, u64)> {
         self.takers
             .iter()
