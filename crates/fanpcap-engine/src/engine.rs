@@ -6,13 +6,13 @@ use crate::refusal::Refusal;
 use fanpcap_linux::bpf::Table;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_steer::ForEngine;
-use std::fmt::Debug;
+use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// An engine takes packets from devices and puts them into members' rings. A device is named by its
 /// index in the calling thread's network namespace.
-pub trait Engine: Debug + Sync {
+pub trait Engine: Sync {
     /// The engine's name, as in `driver@DEVICE` and as the prefix of a device.
     fn name(&self) -> &'static str;
 
@@ -57,6 +57,13 @@ pub trait Engine: Debug + Sync {
     /// # Errors
     /// When a descriptor is of the wrong kind.
     fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>>;
+}
+
+/// An engine for who watches groups from outside. The library that applications load has no use for
+/// it, and so it is no part of [`Engine`].
+pub trait Watcher: Sync {
+    /// As [`Engine::id`].
+    fn id(&self) -> u8;
 
     /// Opens a group's counters for a process that is not a member and must read them after the
     /// group's last member has ended. `process`, with process id `pid`, is that of the member in
@@ -75,7 +82,7 @@ pub trait Engine: Debug + Sync {
 }
 
 /// A device that an engine has taken, for all groups on it.
-pub trait TakenDevice: Debug + Send + Sync {
+pub trait TakenDevice: Send + Sync {
     /// Descriptors that all members of all groups on the device have, for newcomers.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
@@ -114,7 +121,7 @@ pub struct Begun {
 }
 
 /// A group's counters, held by a process that is not a member. It keeps nothing else alive.
-pub trait WatchedCounters: Debug + Send + Sync {
+pub trait WatchedCounters: Send + Sync {
     /// Packets for the slot, dropped ones included; then dropped ones. Both since the group began.
     /// `None` if the member with this socket neither has the slot nor was its last member.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
@@ -124,4 +131,23 @@ pub trait WatchedCounters: Debug + Send + Sync {
 
     /// Packets for which the group had no member.
     fn no_member(&self) -> u64;
+}
+
+// For structs that have one: a derived one of all parts would be in the library (decision 13).
+impl fmt::Debug for dyn Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+impl fmt::Debug for dyn TakenDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TakenDevice")
+    }
+}
+
+impl fmt::Debug for dyn WatchedCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WatchedCounters")
+    }
 }

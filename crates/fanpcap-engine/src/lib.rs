@@ -19,7 +19,7 @@ mod member_io;
 mod on_device;
 mod engine;
 
-pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters};
+pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters, Watcher};
 pub use ledger::Ledger;
 pub use member_io::{Ask, MemberIo};
 pub use on_device::{Counts, Loader, Next, OnDevice};

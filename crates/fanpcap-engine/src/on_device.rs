@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 use fanpcap_ring::Remains;
 use fanpcap_steer::ForEngine;
 use fanpcap_steer::ir::COUNTERS;
-use std::fmt::Debug;
+use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -15,7 +15,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 pub type Counts = [u64; COUNTERS];
 
 /// A group's part of a taken device, in one process. Slots are the group's: 0 to 255.
-pub trait OnDevice: Debug + Send + Sync {
+pub trait OnDevice: Send + Sync {
     /// The engine's entries in the group's descriptor store.
     fn entries(&self) -> Vec<StoredFd>;
 
@@ -108,7 +108,7 @@ pub trait OnDevice: Debug + Send + Sync {
 }
 
 /// Loads steering programs for a group.
-pub trait Loader: Debug {
+pub trait Loader {
     /// Loads one. No packet meets it before [`OnDevice::replace`]. That takes its time: the caller
     /// needs no lock.
     ///
@@ -124,4 +124,17 @@ pub struct Next {
     pub programs: Vec<OwnedFd>,
     /// Whether the BPF program counts for the steering program.
     pub counts: bool,
+}
+
+// For structs that have one: a derived one of all parts would be in the library (decision 13).
+impl fmt::Debug for dyn OnDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnDevice")
+    }
+}
+
+impl fmt::Debug for dyn Loader + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loader")
+    }
 }

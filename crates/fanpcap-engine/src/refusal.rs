@@ -4,10 +4,10 @@ use std::error::Error;
 use std::{fmt, io};
 
 /// Why an engine does not serve a handle: the engine's own error, and what follows from it.
-#[derive(Debug)]
 pub struct Refusal {
-    /// What is wrong, and what to do.
-    pub reason: Box<dyn Error + Send + Sync>,
+    /// What is wrong, and what to do. Not an [`Error`], whose derived `Debug` would be in the library
+    /// (decision 13).
+    pub reason: Box<dyn fmt::Display + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,
     /// Whether a BPF program of this engine has the device, for members that are about to leave or
@@ -17,7 +17,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal that waiting does not end.
-    pub fn new(reason: impl Error + Send + Sync + 'static, slug: &'static str) -> Self {
+    pub fn new(reason: impl fmt::Display + Send + Sync + 'static, slug: &'static str) -> Self {
         Self {
             reason: Box::new(reason),
             slug,
@@ -41,11 +41,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Error for Refusal {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.reason.source()
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refusal({}: {})", self.slug, self.reason)
     }
 }
+
+impl Error for Refusal {}
 
 /// A part of the group or of the member can't be made. If a privilege is missing, the text names
 /// it.

@@ -1,7 +1,7 @@
 //! The engines of this build that take devices. To add an engine, add a crate and a line here.
 #![forbid(unsafe_code)]
 
-use fanpcap_engine::Engine;
+use fanpcap_engine::{Engine, Watcher};
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_reader::Input;
 use fanpcap_ring::{Position, Remains};
@@ -10,6 +10,15 @@ use std::os::fd::BorrowedFd;
 
 /// All engines that take devices.
 pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
+
+/// All of them, for who watches groups from outside.
+static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
+
+/// The watcher of the engine with this number.
+pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
+    let mut all = WATCHERS.into_iter();
+    all.find(|watcher| u64::from(watcher.id()) == id)
+}
 
 /// The engine with this number in groups' tables.
 pub fn numbered(id: u64) -> Option<&'static dyn Engine> {

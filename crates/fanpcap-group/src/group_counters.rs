@@ -38,7 +38,7 @@ impl GroupCounters {
         let place = place(shared::table(&table), member);
         let (slot, cookie) = place.ok_or(io::ErrorKind::NotFound)?;
         let process = Process::open(record.pid)?;
-        let engine = fanpcap_engines::numbered(shared::table(&table).get(at::ENGINE));
+        let engine = fanpcap_engines::watcher(shared::table(&table).get(at::ENGINE));
         let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
         let counters = engine.watch_counters(&process, record.pid, slot, cookie)?;
         Ok(Self { table, counters })

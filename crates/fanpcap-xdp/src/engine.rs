@@ -10,7 +10,9 @@ use crate::program::GroupProgram;
 use crate::registry::DeviceRegistry;
 use crate::selection;
 use fanpcap_engine::fd_store::FdStore;
-use fanpcap_engine::{Begun, Engine, NewGroup, OnDevice, Refusal, TakenDevice, WatchedCounters};
+use fanpcap_engine::{
+    Begun, Engine, NewGroup, OnDevice, Refusal, TakenDevice, WatchedCounters, Watcher,
+};
 use fanpcap_linux::bpf::Table;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
@@ -62,6 +64,18 @@ impl Engine for Xdp {
     fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>> {
         Ok(Box::new(OnXdp::open(store, device)?))
     }
+}
+
+/// A device that can probably be taken over.
+fn find(ifindex: u32) -> Result<Untaken, XdpError> {
+    let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
+    untaken.map_err(XdpError::Unavailable)
+}
+
+impl Watcher for Xdp {
+    fn id(&self) -> u8 {
+        Engine::id(self)
+    }
 
     fn watch_counters(
         &self,
@@ -73,12 +87,6 @@ impl Engine for Xdp {
         let held = HeldCounters::of_member(process, pid, slot, socket)?;
         Ok(Box::new(held))
     }
-}
-
-/// A device that can probably be taken over.
-fn find(ifindex: u32) -> Result<Untaken, XdpError> {
-    let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
-    untaken.map_err(XdpError::Unavailable)
 }
 
 impl TakenDevice for DeviceRegistry {
