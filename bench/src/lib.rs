@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
-mod date;
 mod figure;
 mod out;
 mod pause;

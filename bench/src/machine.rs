@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
+use fanpcap_linux::wait::clock;
 use serde::Serialize;
 
 use crate::bench::Bench;
-use crate::date;
 use crate::generator::Way;
 use crate::libraries::Side;
 
@@ -33,7 +34,7 @@ impl Session {
     /// A session that starts now.
     pub(crate) fn begin(milliseconds: u64, rounds: u32, quick: bool) -> Self {
         Self {
-            date: date::now(),
+            date: clock::rfc3339(UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())),
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("FANPCAP_COMMIT"),
             milliseconds,

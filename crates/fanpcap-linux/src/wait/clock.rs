@@ -123,11 +123,43 @@ pub fn wake_on_time() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) })
 }
 
+/// A time in seconds since 1970 as RFC 3339 writes it, in UTC. The last year is 9999.
+pub fn rfc3339(seconds: u64) -> String {
+    let seconds = libc::time_t::try_from(seconds.min(253_402_300_799)).unwrap_or(libc::time_t::MAX);
+    // SAFETY: all zeros are a struct tm.
+    let mut utc: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both live through the call.
+    unsafe { libc::gmtime_r(&raw const seconds, &raw mut utc) };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        utc.tm_year + 1900,
+        utc.tm_mon + 1,
+        utc.tm_mday,
+        utc.tm_hour,
+        utc.tm_min,
+        utc.tm_sec
+    )
+}
+
 const NANOSECONDS: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_as_date_writes_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_448_078, "2026-11-23T15:34:38Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+        }
+    }
 
     #[test]
     fn the_offset_leads_to_the_time_of_day() {
