@@ -25,7 +25,7 @@ use visitors::Visitors;
 const DEVICES: (&str, &str) = ("va", "vb");
 
 /// How often the vitals are taken.
-const SAMPLE: Duration = Duration::from_secs(1);
+const SAMPLE: Duration = Duration::from_millis(200);
 
 /// Runs it. `tell` gets how it goes each `every`, and the summary at the end.
 ///
