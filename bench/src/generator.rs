@@ -109,7 +109,8 @@ impl Sent {
 }
 
 /// How frames get from user space to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
     /// A BPF program sends them inside the kernel: much faster than any reader.
     LiveFrames,

@@ -15,20 +15,21 @@ mod verdict;
 mod wire;
 mod generator;
 mod reader;
+mod column;
 mod bench;
-mod measure;
 mod spread;
+mod compiler;
+mod cores;
+mod trial;
+mod outside;
+mod measure;
+mod taking;
 mod plot;
 mod row;
 mod table;
 mod compare;
-mod compiler;
-mod cores;
 mod machine;
 mod report;
-mod trial;
-mod outside;
-mod rows;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -48,11 +49,11 @@ use compare::Compare;
 use compiler::Compiling;
 use generator::Traffic;
 use machine::{Machine, Session};
-use measure::{Measure, Taken, Taking};
+use measure::Measure;
 use out::{note, tell};
 use report::Report;
-use row::Row;
-use rows::ROWS;
+use row::{ROWS, Row};
+use taking::{Taken, Taking};
 use topology::Pair;
 
 /// Measures this library against its peers, on this machine (as root)
@@ -156,9 +157,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn list() {
-    for row in ROWS {
+    for row in ROWS.iter() {
         tell!("{:<16}{}", row.name, row.what);
-        for goal in row.goals {
+        for goal in &row.goals {
             tell!("{:<16}- {}: {}", "", goal.what, goal.bound());
         }
     }
@@ -232,10 +233,10 @@ impl Tally {
 /// The rows with these names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
-        return Ok(ROWS.to_vec());
+        return Ok(ROWS.iter().collect());
     }
     let find = |name: &String| {
-        let row = ROWS.iter().find(|row| row.name == name).copied();
+        let row = ROWS.iter().find(|row| row.name == name);
         row.with_context(|| format!("no row {name:?}; `list` tells which there are"))
     };
     names.iter().map(find).collect()
@@ -244,14 +245,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
 /// Measures and reports each row. A row that fails does not stop the others.
 fn report(
     bench: &Bench,
-    rows: &[&Row],
+    rows: &[&'static Row],
     (machine, session): (&Machine, &Session),
     to: &Path,
 ) -> Result<Tally> {
     let known = Known::take(bench, rows, session.rounds)?;
     let (mut tally, mut broken) = (Tally::default(), Vec::new());
     for row in rows {
-        let taken: Result<Vec<_>> = row.goals.iter().map(|g| known.of(g.measure)).collect();
+        let taken: Result<Vec<_>> = row.goals.iter().map(|g| known.of(g.measure())).collect();
         match taken.and_then(|taken| Report::new(row, (machine, session), &taken)) {
             Ok(report) => {
                 report.print();
@@ -284,17 +285,17 @@ fn report(
 }
 
 /// Measures by name: rows share their runs.
-struct Known(Vec<(String, Result<Taken>)>);
+struct Known(Vec<(&'static str, Result<Taken>)>);
 
 impl Known {
     /// Takes the measures of all rows, one round of each in turn. A measure that fails takes no
     /// further rounds.
-    fn take(bench: &Bench, rows: &[&Row], rounds: u32) -> Result<Self> {
-        let mut known: Vec<(String, Result<Taking<'_>>)> = Vec::new();
-        for goal in rows.iter().flat_map(|row| row.goals) {
-            let name = goal.measure.name();
+    fn take(bench: &Bench, rows: &[&'static Row], rounds: u32) -> Result<Self> {
+        let mut known: Vec<(&str, Result<Taking>)> = Vec::new();
+        for goal in rows.iter().flat_map(|row| &row.goals) {
+            let name = goal.measure().name();
             if !known.iter().any(|(other, _)| *other == name) {
-                known.push((name, Taking::new(bench, goal.measure)));
+                known.push((name, Taking::new(bench, goal.measure())));
             }
         }
         for _ in 0..rounds {
@@ -307,11 +308,12 @@ impl Known {
                 }
             }
         }
-        let taken = |(name, state): (String, Result<Taking<'_>>)| (name, state.map(Taking::taken));
+        let taken =
+            |(name, state): (&'static str, Result<Taking>)| (name, state.map(Taking::taken));
         Ok(Self(known.into_iter().map(taken).collect()))
     }
 
-    fn of(&self, measure: &dyn Measure) -> Result<Taken> {
+    fn of(&self, measure: Measure) -> Result<Taken> {
         let name = measure.name();
         match self.0.iter().find(|(known, _)| *known == name) {
             Some((_, Ok(taken))) => Ok(taken.clone()),

@@ -4,15 +4,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use fanpcap_testbed::Program;
-use serde::Serialize;
+use serde::Deserialize;
 
 use crate::priority;
 
 /// The library that a process runs on, and the engine if that is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
     /// Our staged library.
+    #[default]
     Ours,
     /// Our staged library on its XDP engine.
     Xdp(Host),
@@ -21,7 +22,7 @@ pub(crate) enum Side {
 }
 
 /// What the host gets of the packets that the XDP engine captures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Host {
     /// All: `XDP_PASS`.

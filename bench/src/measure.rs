@@ -1,373 +1,185 @@
-//! A measure: rounds of runs, one run for each column in turn.
+//! The measures of `measures.json`: their columns, and what runs for each.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::time::Duration;
+mod compile;
+mod unread;
+mod trials;
+mod latency;
+mod library;
+mod queues;
+mod polled;
+mod nodes;
+mod headers;
+mod members;
+mod peers;
+mod tshark;
+mod identification;
+
+use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::bench::Bench;
+use crate::column::{Column, Need, Receivers};
 use crate::figure::{Figure, Sample};
-use crate::out::tell;
-use crate::pause::{go_on, pause};
+use crate::libraries::Side;
+use crate::outside;
+use crate::quota;
+use crate::reader::Settings;
 use crate::refusal::Refusal;
+use latency::Latency;
+use nodes::Nodes;
+use peers::Peers;
+use polled::Polled;
+use trials::Trials;
 
-/// A measure compares columns: libraries, applications, settings.
-pub(crate) trait Measure: fmt::Debug + Sync {
+/// Measures of the same columns.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
+struct Series {
+    /// Without these none can be measured here.
+    #[serde(default)]
+    needs: Vec<Need>,
+    columns: Vec<Column>,
+    /// Figures in the table; all if empty.
+    #[serde(default)]
+    shown: Vec<Figure>,
+    /// Whether every run has the same figures.
+    #[serde(default)]
+    constant: bool,
+    measures: Vec<Single>,
+}
+
+/// One of a series.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
+struct Single {
+    name: String,
+    /// A comment.
+    #[serde(rename = "why")]
+    _why: Option<IgnoredAny>,
+    kind: Kind,
+}
+
+/// What runs for a column.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", bound(deserialize = "'de: 'static"))]
+enum Kind {
+    Trials(Trials),
+    Latency(Latency),
+    /// Handles are opened with these settings.
+    Open(Settings),
+    Size,
+    Queues,
+    Polled(Polled),
+    Compile,
+    Nodes(Nodes),
+    /// So many times the rate that one node takes.
+    Headers(u32),
+    /// So many members at the start.
+    Members(usize),
+    Peers(Peers),
+    Tshark,
+    Identifications,
+}
+
+/// All of them.
+static SERIES: LazyLock<Vec<Series>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../measures.json")).expect("measures.json is well formed")
+});
+
+/// Compares columns: libraries, applications, settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    series: &'static Series,
+    single: &'static Single,
+}
+
+impl Measure {
+    /// The measure with this name.
+    pub(crate) fn named(name: &str) -> Self {
+        let mut all = SERIES.iter().flat_map(|series| {
+            let measures = series.measures.iter();
+            measures.map(move |single| Self { series, single })
+        });
+        let found = all.find(|measure| measure.single.name == name);
+        found.unwrap_or_else(|| panic!("no measure {name:?} in measures.json"))
+    }
+
     /// Name in the table. Measures with the same name are the same and are taken once.
-    fn name(&self) -> String;
+    pub(crate) fn name(self) -> &'static str {
+        let is_of_captures = matches!(self.single.kind, Kind::Identifications)
+            && identification::captures().is_some();
+        if is_of_captures {
+            "identifications of the packets in FANPCAP_CAPTURES"
+        } else {
+            &self.single.name
+        }
+    }
 
     /// The columns. Only runs of the same round are compared.
-    fn columns(&self) -> &[Column];
+    pub(crate) fn columns(self) -> &'static [Column] {
+        &self.series.columns
+    }
+
+    /// Figures in the table; all if empty.
+    pub(crate) fn shown(self) -> &'static [Figure] {
+        &self.series.shown
+    }
+
+    /// Whether every run has the same figures.
+    pub(crate) fn constant(self) -> bool {
+        self.series.constant
+    }
 
     /// Why a column can't be measured here, for example because an application is not installed.
-    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
+    pub(crate) fn absent(self, bench: &Bench, column: &Column) -> Result<Option<String>> {
+        if let Kind::Trials(trials) = &self.single.kind {
+            return Ok(trials.absent(bench));
+        }
+        for need in self.series.needs.iter().chain(&column.needs) {
+            let why = missing(*need, bench)?;
+            if why.is_some() {
+                return Ok(why);
+            }
+        }
         Ok(None)
     }
 
     /// Runs a column once; a refusal says why the run does not count.
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>>;
-
-    /// Whether the measure makes sense without this column.
-    fn dispensable(&self, _column: &Column) -> bool {
-        false
-    }
-
-    /// Figures in the table; all if empty.
-    fn shown(&self) -> &[Figure] {
-        &[]
-    }
-
-    /// Whether every run has the same figures.
-    fn constant(&self) -> bool {
-        false
-    }
-}
-
-/// A column of a measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    /// Name in JSON.
-    pub(crate) key: &'static str,
-    /// Name in the table.
-    pub(crate) name: &'static str,
-}
-
-impl Column {
-    /// A column with these two names.
-    pub(crate) const fn new(key: &'static str, name: &'static str) -> Self {
-        Self { key, name }
-    }
-}
-
-/// One run of each column, one right after the other.
-#[derive(Clone, Debug)]
-pub(crate) struct Round(Vec<(&'static str, Sample)>);
-
-impl Round {
-    /// The figures of a column's run.
-    pub(crate) fn sample(&self, key: &str) -> Option<&Sample> {
-        let (_, sample) = self.0.iter().find(|(of, _)| *of == key)?;
-        Some(sample)
-    }
-
-    /// One figure of one column.
-    pub(crate) fn value(&self, key: &str, figure: Figure) -> Option<f64> {
-        self.sample(key)?.get(&figure).copied()
-    }
-}
-
-impl Serialize for Round {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, sample) in &self.0 {
-            map.serialize_entry(key, sample)?;
-        }
-        map.end()
-    }
-}
-
-/// All rounds of a measure.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(crate) rounds: Vec<Round>,
-    /// Columns that could not be measured, with the reason.
-    pub(crate) absent: Vec<(Column, String)>,
-}
-
-/// Attempts at a round whose runs do not count.
-const ATTEMPTS: u32 = 8;
-/// Attempts at a dispensable column whose counters disagree: waiting does not help there.
-const OWN_FAULTS: u32 = 3;
-/// Pause in which other users of the CPUs may finish.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// A measure in progress. Rounds of several measures alternate, so that a slow change of the
-/// machine is in the range of each.
-#[derive(Debug)]
-pub(crate) struct Taking<'a> {
-    measure: &'a dyn Measure,
-    /// The columns in the order of the next round, which rotates: a drift favours none.
-    present: Vec<Column>,
-    taken: Taken,
-}
-
-/// Runs one column.
-type Run<'a> = dyn FnMut(&Column) -> Result<Result<Sample, Refusal>> + 'a;
-
-impl<'a> Taking<'a> {
-    /// A measure before its first round.
-    pub(crate) fn new(bench: &Bench, measure: &'a dyn Measure) -> Result<Self> {
-        let (mut present, mut absent) = (Vec::new(), Vec::new());
-        for column in measure.columns() {
-            match measure.absent(bench, column)? {
-                None => present.push(*column),
-                Some(why) => absent.push((*column, why)),
+    pub(crate) fn run(self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let key = column.key;
+        match (&self.single.kind, &column.receivers) {
+            (Kind::Polled(polled), Receivers::Links(layouts)) => polled.run(bench, layouts),
+            (Kind::Polled(_), _) => bail!("{key} has no links"),
+            (Kind::Trials(trials), _) => {
+                let shows_share = self.shown().contains(&Figure::CapturedShare);
+                trials.run(bench, column, shows_share)
             }
+            (Kind::Latency(latency), _) => latency.run(bench, Side::of(key)),
+            (Kind::Open(settings), _) => library::open(*settings, bench, Side::of(key)).map(Ok),
+            (Kind::Size, _) => library::size(bench).map(Ok),
+            (Kind::Queues, _) => queues::run(bench, key),
+            (Kind::Compile, _) => compile::run(bench).map(Ok),
+            (Kind::Nodes(nodes), _) => nodes.run(bench, key),
+            (Kind::Headers(times), _) => headers::run(*times, bench, key),
+            (Kind::Members(count), _) => members::run(*count, bench, key).map(Ok),
+            (Kind::Peers(peers), _) => peers.run(bench, key),
+            (Kind::Tshark, _) => tshark::run(bench, key),
+            (Kind::Identifications, _) => identification::run(key).map(Ok),
         }
-        let rounds = Vec::new();
-        Ok(Self {
-            measure,
-            present,
-            taken: Taken { rounds, absent },
-        })
-    }
-
-    /// The rounds taken.
-    pub(crate) fn taken(self) -> Taken {
-        self.taken
-    }
-
-    /// Takes one more round, unless the measure is constant.
-    pub(crate) fn round(&mut self, bench: &Bench) -> Result<()> {
-        if self.measure.constant() && !self.taken.rounds.is_empty() {
-            return Ok(());
-        }
-        let measure = self.measure;
-        self.round_of(&mut |column| {
-            go_on()?;
-            measure.run(bench, column)
-        })
-    }
-
-    /// A round of the present columns. A dispensable column that can't be measured becomes absent,
-    /// and is removed from earlier rounds.
-    fn round_of(&mut self, run: &mut Run<'_>) -> Result<()> {
-        loop {
-            match accepted(self.measure, &self.present, run)? {
-                Ok(samples) => {
-                    self.add(samples);
-                    return Ok(());
-                }
-                Err((column, why)) => self.leave_out(column, why),
-            }
-        }
-    }
-
-    fn add(&mut self, mut samples: Samples) {
-        let columns = self.measure.columns();
-        samples.sort_by_key(|(key, _)| columns.iter().position(|column| column.key == *key));
-        self.taken.rounds.push(Round(samples));
-        if !self.present.is_empty() {
-            self.present.rotate_left(1);
-        }
-    }
-
-    fn leave_out(&mut self, column: Column, why: String) {
-        tell!("  {} is left out: {why}", column.name);
-        self.present.retain(|other| *other != column);
-        for round in &mut self.taken.rounds {
-            round.0.retain(|(key, _)| *key != column.key);
-        }
-        self.taken.absent.push((column, why));
     }
 }
 
-/// A run of each column.
-type Samples = Vec<(&'static str, Sample)>;
-
-/// A round all of whose runs count, or a dispensable column that prevents it. One bad run discards
-/// its whole round: only consecutive runs are compared.
-fn accepted(
-    measure: &dyn Measure,
-    columns: &[Column],
-    run: &mut Run<'_>,
-) -> Result<Result<Samples, (Column, String)>> {
-    let mut own_faults: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut last = None;
-    for attempt in 1..=ATTEMPTS {
-        let (column, refusal) = match round(measure, columns, run)? {
-            Whole::Samples(samples) => return Ok(Ok(samples)),
-            Whole::Failed(column, why) => return Ok(Err((column, why))),
-            Whole::Refused(column, refusal) => (column, refusal),
-        };
-        let name = column.name;
-        tell!("  round thrown away, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
-        last = Some((column, format!("its runs are refused: {refusal}")));
-        if refusal.is_for_others() {
-            pause(PAUSE)?;
-            continue;
-        }
-        let faults = own_faults.entry(column.key).or_default();
-        *faults += 1;
-        if *faults >= OWN_FAULTS && measure.dispensable(&column) {
-            break;
-        }
-    }
-    match last {
-        Some((column, why)) if measure.dispensable(&column) => Ok(Err((column, why))),
-        Some((column, why)) => bail!("{ATTEMPTS} rounds thrown away, {}: {why}", column.name),
-        None => bail!("no attempt"),
-    }
-}
-
-/// Result of a round.
-enum Whole {
-    /// The round counts.
-    Samples(Samples),
-    /// A run of this column does not count.
-    Refused(Column, Refusal),
-    /// A dispensable application failed.
-    Failed(Column, String),
-}
-
-fn round(measure: &dyn Measure, columns: &[Column], run: &mut Run<'_>) -> Result<Whole> {
-    let mut samples = Samples::new();
-    for column in columns {
-        match run(column).map(|ran| ran.and_then(finite)) {
-            Ok(Ok(sample)) => samples.push((column.key, sample)),
-            Ok(Err(refusal)) => return Ok(Whole::Refused(*column, refusal)),
-            Err(error) if measure.dispensable(column) && go_on().is_ok() => {
-                return Ok(Whole::Failed(*column, format!("{error:#}")));
-            }
-            Err(error) => return Err(error.context(column.name)),
-        }
-    }
-    Ok(Whole::Samples(samples))
-}
-
-/// Refuses figures that are not finite, such as an application's division by zero.
-fn finite(sample: Sample) -> Result<Sample, Refusal> {
-    let wrong = sample.iter().find(|(_, value)| !value.is_finite());
-    match wrong {
-        Some((figure, _)) => Err(Refusal::NotFinite(figure.name())),
-        None => Ok(sample),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOTH: [Column; 2] = [Column::new("first", "first"), Column::new("peer", "peer")];
-    const DISAGREES: Refusal = Refusal::NotFinite("figure");
-
-    #[derive(Debug)]
-    struct Pretended;
-
-    impl Measure for Pretended {
-        fn name(&self) -> String {
-            "pretended".to_owned()
-        }
-
-        fn columns(&self) -> &[Column] {
-            &BOTH
-        }
-
-        fn run(&self, _: &Bench, _: &Column) -> Result<Result<Sample, Refusal>> {
-            bail!("nothing runs here")
-        }
-
-        fn dispensable(&self, column: &Column) -> bool {
-            column.key == "peer"
-        }
-    }
-
-    fn take_with(mut run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>) -> Result<Taken> {
-        let mut taking = Taking {
-            measure: &Pretended,
-            present: BOTH.to_vec(),
-            taken: Taken {
-                rounds: Vec::new(),
-                absent: Vec::new(),
-            },
-        };
-        taking.round_of(&mut run)?;
-        taking.round_of(&mut run)?;
-        Ok(taking.taken)
-    }
-
-    fn sample(value: f64) -> Sample {
-        Sample::from([(Figure::Sent, value)])
-    }
-
-    #[test]
-    fn with_one_run_its_whole_round_is_repeated() {
-        let mut number = 0_u32;
-        let taken = take_with(|_| {
-            number += 1;
-            Ok(match number {
-                2 => Err(DISAGREES),
-                _ => Ok(sample(f64::from(number))),
-            })
-        })
-        .unwrap();
-        let value = |round: usize, key| taken.rounds[round].value(key, Figure::Sent);
-        assert_eq!(
-            (value(0, "first"), value(0, "peer")),
-            (Some(3.0), Some(4.0))
-        );
-        assert_eq!(
-            (value(1, "first"), value(1, "peer")),
-            (Some(6.0), Some(5.0))
-        );
-    }
-
-    #[test]
-    fn a_peer_that_is_refused_loses_its_column_only() {
-        let mut peers = 0;
-        let taken = take_with(|column| {
-            if column.key == "first" {
-                return Ok(Ok(sample(1.0)));
-            }
-            peers += 1;
-            Ok(if peers == 1 {
-                Ok(sample(2.0))
-            } else {
-                Err(DISAGREES)
-            })
-        })
-        .unwrap();
-        assert_eq!(peers, 1 + OWN_FAULTS);
-        assert_eq!(taken.rounds.len(), 2);
-        assert!(
-            taken
-                .rounds
-                .iter()
-                .all(|round| round.sample("peer").is_none())
-        );
-        assert!(taken.absent[0].1.contains("refused"), "{:?}", taken.absent);
-    }
-
-    #[test]
-    fn a_peer_that_breaks_loses_its_column_and_ours_breaks_the_row() {
-        let breaks = |key| {
-            move |column: &Column| {
-                if column.key == key {
-                    bail!("gone");
-                }
-                Ok(Ok(sample(1.0)))
-            }
-        };
-        let taken = take_with(breaks("peer")).unwrap();
-        assert_eq!(taken.absent[0].1, "gone");
-        assert!(take_with(breaks("first")).is_err());
-    }
-
-    #[test]
-    fn what_is_no_number_is_no_figure() {
-        let error = take_with(|_| Ok(Ok(sample(f64::INFINITY)))).unwrap_err();
-        assert!(format!("{error:#}").contains("no number"), "{error:#}");
-    }
+/// Why something that is needed is not there.
+fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
+    Ok(match need {
+        Need::LiveFrames => unread::no_live_frames(bench),
+        Need::OwnQueues => queues::no_own_queues(bench),
+        Need::Quota => quota::absent(),
+        Need::Installed(program, package) => outside::missing(program, package),
+        Need::TestpmdOnPacket => peers::no_testpmd_on_packet(bench),
+        Need::TestpmdOnXdp => peers::no_testpmd_on_xdp(bench)?,
+    })
 }

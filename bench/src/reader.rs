@@ -8,13 +8,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use fanpcap_testbed::member::Ended;
 use fanpcap_testbed::{Member, Program, Scratch};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::libraries::{Libraries, Side};
 use crate::wire::Wire;
 
 /// Settings that an application makes in libpcap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
     /// `pcap_set_snaplen`.
     pub(crate) snaplen: Option<u32>,
@@ -25,6 +26,7 @@ pub(crate) struct Settings {
     /// `pcap_set_timeout`, in milliseconds.
     pub(crate) timeout: Option<u32>,
     /// `pcap_compile`, `pcap_setfilter`.
+    #[serde(borrow)]
     pub(crate) filter: Option<&'static str>,
 }
 
@@ -37,32 +39,16 @@ impl Settings {
         timeout: None,
         filter: None,
     };
-
-    /// Name in the table.
-    pub(crate) fn name(self) -> String {
-        let set = [
-            self.snaplen.map(|bytes| format!("snaplen {bytes}")),
-            self.immediate.then(|| "immediate mode".to_owned()),
-            self.buffer
-                .map(|bytes| format!("ring of {} MiB", bytes >> 20)),
-            self.timeout.map(|ms| format!("timeout {ms} ms")),
-            self.filter.map(|filter| format!("filter {filter:?}")),
-        ];
-        let set: Vec<String> = set.into_iter().flatten().collect();
-        if set.is_empty() {
-            "defaults".to_owned()
-        } else {
-            set.join(", ")
-        }
-    }
 }
 
 /// What a reader does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
     /// Prints the version of its library.
     Introduce,
     /// Counts packets until a signal.
+    #[default]
     Count,
     /// The same, but looks at no packet.
     Skip,
@@ -81,7 +67,8 @@ pub(crate) enum Work {
 }
 
 /// A core of the bench.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Core {
     /// The core on which the generator sends and the kernel receives.
     Receiving,
@@ -92,32 +79,20 @@ pub(crate) enum Core {
 }
 
 /// A reader's core and group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) place: Core,
     /// The group's number and its mode.
+    #[serde(borrow)]
     pub(crate) fanout: Option<(u16, &'static str)>,
 }
 
 impl Seat {
     /// Without a group, on the core that is not the generator's.
-    pub(crate) const ALONE: Self = Self::at(Core::Other);
-
-    /// Without a group.
-    pub(crate) const fn at(place: Core) -> Self {
-        Self {
-            place,
-            fanout: None,
-        }
-    }
-
-    /// In a group.
-    pub(crate) const fn grouped(place: Core, group: u16, mode: &'static str) -> Self {
-        Self {
-            place,
-            fanout: Some((group, mode)),
-        }
-    }
+    pub(crate) const ALONE: Self = Self {
+        place: Core::Other,
+        fanout: None,
+    };
 
     /// The group's number.
     pub(crate) fn group(&self) -> Option<u16> {

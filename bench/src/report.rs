@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::machine::{Machine, Session};
-use crate::measure::{Round, Taken};
 use crate::out::tell;
 use crate::plot;
 use crate::row::{Compared, Goal, Must, Row};
 use crate::spread::Spread;
 use crate::table::{self, Table};
+use crate::taking::{Round, Taken};
 
 /// A row's result.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Outcome {
     what: &'static str,
-    measure: String,
+    measure: &'static str,
     figure: Figure,
     compared: Compared,
     of: &'static str,
@@ -59,16 +59,16 @@ struct Outcome {
 impl<'a> Report<'a> {
     /// Judges a row by the rounds of each of its goals.
     pub(crate) fn new(
-        row: &Row,
+        row: &'static Row,
         (machine, session): (&'a Machine, &'a Session),
         taken: &[Taken],
     ) -> Result<Self> {
         let both = || row.goals.iter().zip(taken);
         let mut tables: Vec<Table> = Vec::new();
         for (goal, taken) in both() {
-            let name = goal.measure.name();
+            let name = goal.measure().name();
             if !tables.iter().any(|table| table.name == name) {
-                tables.push(Table::new(goal.measure, taken));
+                tables.push(Table::new(goal.measure(), taken));
             }
         }
         Ok(Self {
@@ -79,7 +79,7 @@ impl<'a> Report<'a> {
             goals: both()
                 .map(|(goal, taken)| Outcome::new(goal, taken))
                 .collect::<Result<_>>()?,
-            published: row.published,
+            published: &row.published,
             tables,
         })
     }
@@ -188,7 +188,7 @@ pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
 }
 
 impl Outcome {
-    fn new(goal: &Goal, taken: &Taken) -> Result<Self> {
+    fn new(goal: &'static Goal, taken: &Taken) -> Result<Self> {
         let spread = goal.spread(&taken.rounds);
         let is_absent = |key| taken.absent.iter().any(|(column, _)| column.key == key);
         let explained =
@@ -197,10 +197,10 @@ impl Outcome {
             anyhow::bail!("{}: not each round tells {}", goal.what, goal.figure.name());
         }
         let why =
-            |(column, why): &(crate::measure::Column, String)| format!("{}: {why}", column.name);
+            |(column, why): &(&crate::column::Column, String)| format!("{}: {why}", column.name);
         Ok(Self {
             what: goal.what,
-            measure: goal.measure.name(),
+            measure: goal.measure().name(),
             figure: goal.figure,
             compared: goal.compared,
             of: goal.of,
@@ -211,7 +211,7 @@ impl Outcome {
             aim: goal.aim,
             bound: goal.bound(),
             passed: spread.map(|spread| goal.must.holds(spread)),
-            constant: goal.measure.constant(),
+            constant: goal.measure().constant(),
             absent: taken.absent.iter().map(why).collect(),
             rounds: taken.rounds.clone(),
         })

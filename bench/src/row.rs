@@ -1,47 +1,76 @@
-//! What a row of the table is: its measures, its goals, and how the values of a round are combined
-//! into one value.
+//! The rows of `rows.json`: their goals, and how the values of a round are combined into one value.
 
-use serde::Serialize;
+use std::sync::LazyLock;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
-use crate::measure::{Measure, Round};
+use crate::measure::Measure;
 use crate::spread::Spread;
+use crate::taking::Round;
 
 /// A row: `fanpcap bench NAME` takes it alone.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// For people.
     pub(crate) what: &'static str,
-    pub(crate) goals: &'static [Goal],
+    /// A comment.
+    #[serde(rename = "why")]
+    _why: Option<IgnoredAny>,
+    pub(crate) goals: Vec<Goal>,
     /// What others have published, line by line.
-    pub(crate) published: &'static [&'static str],
+    #[serde(default, borrow)]
+    pub(crate) published: Vec<&'static str>,
 }
 
 /// One figure, what becomes of a round's two values, and the bound for that.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Goal {
     /// For people.
     pub(crate) what: &'static str,
-    pub(crate) measure: &'static dyn Measure,
+    /// The measure's name.
+    measure: String,
     pub(crate) figure: Figure,
+    #[serde(default)]
     pub(crate) compared: Compared,
     /// The column that is judged.
+    #[serde(default = "ours")]
     pub(crate) of: &'static str,
     /// The one that it is compared with.
+    #[serde(default = "system")]
     pub(crate) to: &'static str,
     /// The one that is taken off both first.
+    #[serde(borrow)]
     pub(crate) over: Option<&'static str>,
+    #[serde(default)]
     pub(crate) must: Must,
     /// Beyond the bound: what the median is meant to reach.
     pub(crate) aim: Option<f64>,
 }
 
+fn ours() -> &'static str {
+    "ours"
+}
+
+fn system() -> &'static str {
+    "system"
+}
+
+/// All rows.
+pub(crate) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../rows.json")).expect("rows.json is well formed")
+});
+
 /// What a round comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Compared {
     /// One column by the other.
+    #[default]
     Ratio,
     /// One less the other.
     Difference,
@@ -50,7 +79,7 @@ pub(crate) enum Compared {
 }
 
 /// The bound.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Must {
     /// The median is this or more.
@@ -60,66 +89,14 @@ pub(crate) enum Must {
     /// The median is this or more, and some round reaches 1.
     Parity(f64),
     /// There is none: measured to be known.
+    #[default]
     Free,
 }
 
 impl Goal {
-    /// Ours by the system's, which most rows are about.
-    pub(crate) const fn ratio(
-        what: &'static str,
-        measure: &'static dyn Measure,
-        figure: Figure,
-        must: Must,
-    ) -> Self {
-        Self {
-            what,
-            measure,
-            figure,
-            compared: Compared::Ratio,
-            of: "ours",
-            to: "system",
-            over: None,
-            must,
-            aim: None,
-        }
-    }
-
-    /// One column by another, or less another.
-    pub(crate) const fn between(self, of: &'static str, to: &'static str) -> Self {
-        Self { of, to, ..self }
-    }
-
-    /// One column less another, in the figure's unit.
-    pub(crate) const fn difference(self) -> Self {
-        Self {
-            compared: Compared::Difference,
-            ..self
-        }
-    }
-
-    /// What both columns have beyond a third one, and the ratio of that.
-    pub(crate) const fn over(self, base: &'static str) -> Self {
-        Self {
-            over: Some(base),
-            ..self
-        }
-    }
-
-    /// One column alone, in the figure's unit.
-    pub(crate) const fn alone(self, of: &'static str) -> Self {
-        Self {
-            compared: Compared::Alone,
-            of,
-            ..self
-        }
-    }
-
-    /// With a value that the median is meant to reach.
-    pub(crate) const fn aim(self, aim: f64) -> Self {
-        Self {
-            aim: Some(aim),
-            ..self
-        }
+    /// The measure.
+    pub(crate) fn measure(&self) -> Measure {
+        Measure::named(&self.measure)
     }
 
     /// For people: the bound and the aim.
@@ -191,5 +168,26 @@ mod tests {
         assert!(parity.holds(spread(1.1, 1.2, 1.3)));
         assert!(!parity.holds(spread(0.94, 0.98, 0.99)));
         assert!(!parity.holds(spread(0.94, 0.96, 1.01)));
+    }
+
+    #[test]
+    fn names_differ() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+    }
+
+    #[test]
+    fn every_goal_is_about_columns_of_its_measure() {
+        for goal in ROWS.iter().flat_map(|row| &row.goals) {
+            let columns = goal.measure().columns().iter();
+            let keys: Vec<_> = columns.map(|column| column.key).collect();
+            assert!(keys.contains(&goal.of), "{}: {keys:?}", goal.what);
+            let alone = goal.compared == Compared::Alone;
+            assert!(alone || keys.contains(&goal.to), "{}: {keys:?}", goal.what);
+            let over = goal.over.is_none_or(|over| keys.contains(&over));
+            assert!(over, "{}: {keys:?}", goal.what);
+        }
     }
 }

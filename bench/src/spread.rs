@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Figure;
-use crate::measure::Round;
-
 /// Values of several runs or rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Spread {
@@ -25,11 +22,6 @@ impl Spread {
             least,
             most,
         })
-    }
-
-    /// Of one column's figure.
-    pub(crate) fn of_column(rounds: &[Round], key: &str, figure: Figure) -> Option<Self> {
-        Self::of(rounds.iter().filter_map(|round| round.value(key, figure)))
     }
 
     /// Whether a value lies between the outermost, these included.

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::column::Column;
 use crate::figure::Figure;
-use crate::measure::{Column, Measure, Round, Taken};
+use crate::measure::Measure;
 use crate::plot::Bar;
 use crate::spread::Spread;
+use crate::taking::{Round, Taken};
 
 /// Up to this many columns stand side by side, more below each other.
 const ABREAST: usize = 3;
@@ -17,20 +19,20 @@ const NAME: usize = 40;
 /// A measure, ready for printing.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) name: String,
-    columns: Vec<Column>,
+    pub(crate) name: &'static str,
+    columns: Vec<&'static Column>,
     figures: Vec<Figure>,
     rounds: Vec<Round>,
-    absent: Vec<(Column, String)>,
+    absent: Vec<(&'static Column, String)>,
 }
 
 impl Table {
     /// The table of a measure's rounds.
-    pub(crate) fn new(measure: &dyn Measure, taken: &Taken) -> Self {
-        let is_absent = |column: &Column| taken.absent.iter().any(|(absent, _)| absent == column);
+    pub(crate) fn new(measure: Measure, taken: &Taken) -> Self {
+        let is_absent = |key| taken.absent.iter().any(|(absent, _)| absent.key == key);
         let columns = measure.columns().iter();
-        let columns: Vec<Column> = columns.filter(|c| !is_absent(c)).copied().collect();
-        let told = |column: &Column| {
+        let columns: Vec<_> = columns.filter(|c| !is_absent(c.key)).collect();
+        let told = |column: &&Column| {
             let samples = taken
                 .rounds
                 .iter()
@@ -66,20 +68,25 @@ impl Table {
 
     /// The bars of a figure, one for each column.
     pub(crate) fn bars(&self, figure: Figure) -> Vec<Bar> {
-        let bar = |column: &Column| {
+        let bar = |column: &&'static Column| {
             Some(Bar {
                 name: column.name,
-                spread: Spread::of_column(&self.rounds, column.key, figure)?,
+                spread: self.spread(column, figure)?,
             })
         };
         self.columns.iter().filter_map(bar).collect()
+    }
+
+    fn spread(&self, column: &Column, figure: Figure) -> Option<Spread> {
+        let rounds = self.rounds.iter();
+        Spread::of(rounds.filter_map(|round| round.value(column.key, figure)))
     }
 
     fn side_by_side(&self) -> String {
         let line = |name: &str, cells: Vec<String>| line(name, NAME, &cells, 30);
         let names = self.columns.iter().map(|column| column.name.to_owned());
         let heading = if self.name.len() < NAME {
-            line(&self.name, names.collect())
+            line(self.name, names.collect())
         } else {
             format!("  {}\n", self.name) + &line("", names.collect())
         };
@@ -102,7 +109,7 @@ impl Table {
     }
 
     fn cell(&self, column: &Column, figure: Figure) -> String {
-        let Some(spread) = Spread::of_column(&self.rounds, column.key, figure) else {
+        let Some(spread) = self.spread(column, figure) else {
             return String::new();
         };
         let [median, least, most] =

@@ -6,9 +6,11 @@ use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Width,
 };
 use fanpcap_linux::bpf::LoadedProgram;
+use serde::Deserialize;
 
 /// The device's action on a frame, before the frame becomes an skb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     /// Lets it through to the stack.
     Pass,

@@ -2,14 +2,12 @@
 
 use anyhow::Result;
 
-use super::unread::no_live_frames;
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};
-use crate::figure::{Figure, Sample};
+use crate::figure::Sample;
 use crate::generator::frame::SHORTEST;
 use crate::generator::{Load, Sent, Way};
 use crate::libraries::{Host, Side};
-use crate::measure::{Column, Measure};
 use crate::outside::Tally;
 use crate::pause::pause;
 use crate::reader::{self, Settings, Work};
@@ -18,56 +16,23 @@ use crate::trial::{GRACE, SETTLE, sample};
 use crate::verdict::Verdict;
 use crate::wire::QUEUES;
 
-/// The device's queue is that of the generator's CPU.
-#[derive(Debug)]
-pub(super) struct Queues;
-
-const COLUMNS: [Column; 4] = [
-    Column::new("one", "1 queue"),
-    Column::new("two", "2 queues"),
-    Column::new("limit_one", "parse and drop, 1 queue"),
-    Column::new("limit_two", "parse and drop, 2 queues"),
-];
-
 /// Why a column with a receive queue for each CPU can't be measured.
 pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
     let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
     shared.then(|| "both CPUs have the same receive queue".to_owned())
 }
 
-impl Measure for Queues {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, by receive queues")
+/// Floods one queue or both. The device's queue is that of the generator's CPU.
+pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
+    let both = [bench.generator_cpu, bench.reader_cpu];
+    let cpus = match key {
+        "one" | "limit_one" => &both[..1],
+        _ => &both[..],
+    };
+    if key.starts_with("limit") {
+        return dropped(bench, cpus);
     }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(no_live_frames(bench).or(no_own_queues(bench)))
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let both = [bench.generator_cpu, bench.reader_cpu];
-        let cpus = match column.key {
-            "one" | "limit_one" => &both[..1],
-            _ => &both[..],
-        };
-        if column.key.starts_with("limit") {
-            return dropped(bench, cpus);
-        }
-        bench.arranged(SIDE, Way::LiveFrames, || captured(bench, cpus))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[
-            Figure::CapturedPps,
-            Figure::ApplicationDropped,
-            Figure::ReaderNs,
-            Figure::GeneratorNs,
-        ]
-    }
+    bench.arranged(SIDE, Way::LiveFrames, || captured(bench, cpus))
 }
 
 const SIDE: Side = Side::Xdp(Host::Nothing);

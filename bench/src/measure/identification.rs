@@ -2,6 +2,7 @@
 //! DiCAP's Fig. 7, in shape.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,18 +11,9 @@ use fanpcap_gen::{Description, Records};
 use fanpcap_select::{Key, Keys, Selection, bob};
 use fanpcap_wire::{Frame, Header, Layers};
 
-use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
-use crate::measure::{Column, Measure};
-use crate::refusal::Refusal;
-use crate::row::{Goal, Must, Row};
 
-const COLUMNS: [Column; 2] = [
-    Column::new("paper", "hash(IP id) mod 8"),
-    Column::new("ours", "selection per packet"),
-];
-
-/// The directory of captures, in the place of generated packets.
+/// Names a directory of captures, whose packets take the place of generated ones.
 const CAPTURES: &str = "FANPCAP_CAPTURES";
 const NODES: usize = 8;
 /// Parts of the histogram, of 1024 identifications each.
@@ -29,42 +21,27 @@ const PARTS: usize = 64;
 /// A cluster's secret, arbitrary.
 const INITIAL: u32 = 0x0123_4567;
 
+/// The directory of captures, if one is given.
+pub(super) fn captures() -> Option<OsString> {
+    env::var_os(CAPTURES)
+}
+
 /// One histogram.
-#[derive(Debug)]
-struct Identification;
-
-impl Measure for Identification {
-    fn name(&self) -> String {
-        match env::var_os(CAPTURES) {
-            Some(_) => format!("identifications of the packets in {CAPTURES}"),
-            None => "identifications of generated packets".to_owned(),
-        }
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn run(&self, _bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let frames = match env::var_os(CAPTURES) {
-            Some(dir) => captured(Path::new(&dir))?,
-            None => generated()?,
-        };
-        let ids: Vec<Option<u16>> = frames.iter().map(|frame| identification(frame)).collect();
-        let imbalance = match column.key {
-            "paper" => by_paper(&ids),
-            _ => by_packet(&frames),
-        };
-        Ok(Ok(Sample::from([
-            (Figure::Sent, frames.len() as f64),
-            (Figure::OutsideUniform, outside(&ids)),
-            (Figure::Imbalance, imbalance),
-        ])))
-    }
-
-    fn constant(&self) -> bool {
-        true
-    }
+pub(super) fn run(key: &str) -> Result<Sample> {
+    let frames = match captures() {
+        Some(dir) => captured(Path::new(&dir))?,
+        None => generated()?,
+    };
+    let ids: Vec<Option<u16>> = frames.iter().map(|frame| identification(frame)).collect();
+    let imbalance = match key {
+        "paper" => by_paper(&ids),
+        _ => by_packet(&frames),
+    };
+    Ok(Sample::from([
+        (Figure::Sent, frames.len() as f64),
+        (Figure::OutsideUniform, outside(&ids)),
+        (Figure::Imbalance, imbalance),
+    ]))
 }
 
 /// Frames of the generator's default mix.
@@ -162,34 +139,6 @@ fn by_packet(frames: &[Vec<u8>]) -> f64 {
     let packets = frames.iter().zip(times);
     imbalance(packets.map(|(bytes, now)| keys.number(&frame(bytes), now).bucket))
 }
-
-static IDENTIFICATION: Identification = Identification;
-
-const fn told(what: &'static str, figure: Figure, of: &'static str) -> Goal {
-    Goal::ratio(what, &IDENTIFICATION, figure, Must::Free).alone(of)
-}
-
-pub(super) const IDS: Row = Row {
-    name: "dicap-ids",
-    what: "the histogram of IPv4's identification, and 8 nodes that share by it: DiCAP's Fig. 7",
-    goals: &[
-        told(
-            "packets outside of uniform, %",
-            Figure::OutsideUniform,
-            "paper",
-        ),
-        told(
-            "hash(IP id) mod 8: busiest node, %",
-            Figure::Imbalance,
-            "paper",
-        ),
-        told("per packet: busiest node, %", Figure::Imbalance, "ours"),
-    ],
-    published: &[
-        "DiCAP, Fig. 7 (30 million packets of a real link, two hours): identifications of 0 to 100 and of 47,000 \
-         to 54,000 stand out; below 5 % of the packets are outside of the uniform distribution",
-    ],
-};
 
 #[cfg(test)]
 mod tests {

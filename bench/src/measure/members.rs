@@ -20,27 +20,11 @@ use fanpcap_testbed::Member;
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::pause::pause;
-use crate::refusal::Refusal;
-use crate::row::{Goal, Must, Row};
 use story::{FLOWS, Story, moved};
 
-const COLUMNS: [Column; 2] = [
-    Column::new("flow", "flow"),
-    Column::new("hash", "hash, the kernel's"),
-];
-
-const SHOWN: [Figure; 6] = [
-    Figure::JoinMoved,
-    Figure::DeathMoved,
-    Figure::SurvivorsMoved,
-    Figure::Lost,
-    Figure::ServedMs,
-    Figure::OpenUs,
-];
-
 const GROUP: u16 = 61;
+/// The measures' names say it too.
 const RATE: &str = "200kpps";
 /// Frames of each flow in a phase.
 const ROUNDS: u64 = 6;
@@ -53,52 +37,35 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 const SOURCE: &str = include_str!("../../c/members.c");
 
 /// A group of so many members, which one more joins, and of which the first is then killed.
-#[derive(Debug)]
-struct Members(usize);
-
-impl Measure for Members {
-    fn name(&self) -> String {
-        format!("{} members, {RATE}, {FLOWS} flows", self.0)
+pub(super) fn run(members: usize, bench: &Bench, mode: &str) -> Result<Sample> {
+    let program = compiled(bench)?;
+    let mut group = Group::default();
+    for _ in 0..members {
+        group.start(bench, &program, mode)?;
     }
+    pause(SETTLED)?;
+    let traffic = Traffic::start(bench)?;
+    let alone = group.phase(bench)?;
+    let opened_us = group.start(bench, &program, mode)?;
+    let joined = group.phase(bench)?;
+    let killed_us = group.kill_first()?;
+    let after = group.phase(bench)?;
+    let frames = traffic.stop()?;
+    pause(SETTLED)?;
+    group.stop()?;
 
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let program = compiled(bench)?;
-        let mut group = Group::default();
-        for _ in 0..self.0 {
-            group.start(bench, &program, column.key)?;
-        }
-        pause(SETTLED)?;
-        let traffic = Traffic::start(bench)?;
-        let alone = group.phase(bench)?;
-        let opened_us = group.start(bench, &program, column.key)?;
-        let joined = group.phase(bench)?;
-        let killed_us = group.kill_first()?;
-        let after = group.phase(bench)?;
-        let frames = traffic.stop()?;
-        pause(SETTLED)?;
-        group.stop()?;
-
-        let story = Story::read(group.files.iter().map(PathBuf::as_path))?;
-        let [alone, joined, after] = [alone, joined, after].map(|it| story.owners(&it));
-        let served = story.served_after(&joined, 0, killed_us);
-        let served = served.context("nobody has the flows of the killed member")?;
-        Ok(Ok(Sample::from([
-            (Figure::JoinMoved, moved(&alone, &joined, |_| true)),
-            (Figure::DeathMoved, moved(&joined, &after, |_| true)),
-            (Figure::SurvivorsMoved, moved(&joined, &after, |it| it != 0)),
-            (Figure::Lost, story.lost(frames)? as f64),
-            (Figure::ServedMs, served as f64 / 1e3),
-            (Figure::OpenUs, opened_us as f64),
-        ])))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &SHOWN
-    }
+    let story = Story::read(group.files.iter().map(PathBuf::as_path))?;
+    let [alone, joined, after] = [alone, joined, after].map(|it| story.owners(&it));
+    let served = story.served_after(&joined, 0, killed_us);
+    let served = served.context("nobody has the flows of the killed member")?;
+    Ok(Sample::from([
+        (Figure::JoinMoved, moved(&alone, &joined, |_| true)),
+        (Figure::DeathMoved, moved(&joined, &after, |_| true)),
+        (Figure::SurvivorsMoved, moved(&joined, &after, |it| it != 0)),
+        (Figure::Lost, story.lost(frames)? as f64),
+        (Figure::ServedMs, served as f64 / 1e3),
+        (Figure::OpenUs, opened_us as f64),
+    ]))
 }
 
 /// Members that record what they get.
@@ -228,56 +195,3 @@ fn now_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))
 }
-
-static TWO: Members = Members(2);
-static FOUR: Members = Members(4);
-static EIGHT: Members = Members(8);
-
-const fn flow(what: &'static str, of: &'static Members, figure: Figure, must: f64) -> Goal {
-    Goal::ratio(what, of, figure, Must::AtMost(must)).alone("flow")
-}
-
-/// Bounds of a join: one share of the flows and three standard deviations. Of what is lost: the
-/// packet that the member was killed with.
-pub(super) const MEMBERSHIP: Row = Row {
-    name: "membership",
-    what: "a member joins 2, 4 and 8 others, and one is killed: flows that move, packets that are lost",
-    goals: &[
-        flow("join to 2: flows moved, %", &TWO, Figure::JoinMoved, 35.6),
-        flow("join to 4: flows moved, %", &FOUR, Figure::JoinMoved, 21.9),
-        flow("join to 8: flows moved, %", &EIGHT, Figure::JoinMoved, 12.6),
-        flow(
-            "kill -9 of 3: survivors' flows, %",
-            &TWO,
-            Figure::SurvivorsMoved,
-            0.0,
-        ),
-        flow(
-            "kill -9 of 5: survivors' flows, %",
-            &FOUR,
-            Figure::SurvivorsMoved,
-            0.0,
-        ),
-        flow(
-            "kill -9 of 9: survivors' flows, %",
-            &EIGHT,
-            Figure::SurvivorsMoved,
-            0.0,
-        ),
-        flow("kill -9 of 3: packets lost", &TWO, Figure::Lost, 1.0),
-        flow("kill -9 of 9: packets lost", &EIGHT, Figure::Lost, 1.0),
-        flow(
-            "kill -9 of 3: flows served after, ms",
-            &TWO,
-            Figure::ServedMs,
-            100.0,
-        ),
-        flow(
-            "kill -9 of 9: flows served after, ms",
-            &EIGHT,
-            Figure::ServedMs,
-            100.0,
-        ),
-    ],
-    published: &[],
-};

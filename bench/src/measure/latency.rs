@@ -3,45 +3,36 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Load;
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::reader::{Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::trial::Trial;
 
 /// The age of single packets.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 pub(super) struct Latency {
-    /// Text before the settings in the measure's name.
-    pub(super) what: &'static str,
-    pub(super) settings: Settings,
+    settings: Settings,
     /// How the readers wait.
-    pub(super) work: Work,
-    pub(super) columns: &'static [Column],
-    pub(super) probes: u64,
-    pub(super) interval: Duration,
+    work: Work,
+    probes: u64,
+    /// The interval.
+    microseconds: u64,
 }
 
-impl Measure for Latency {
-    fn name(&self) -> String {
-        format!("single packets, {}{}", self.what, self.settings.name())
-    }
-
-    fn columns(&self) -> &[Column] {
-        self.columns
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+impl Latency {
+    pub(super) fn run(&self, bench: &Bench, side: Side) -> Result<Result<Sample, Refusal>> {
         let trial = Trial {
-            side: Side::of(column.key),
+            side,
             settings: self.settings,
             work: self.work,
             seats: &[Seat::ALONE],
-            load: Load::Probes(self.probes, self.interval),
+            load: Load::Probes(self.probes, Duration::from_micros(self.microseconds)),
         };
         let done = match trial.run(bench)? {
             Ok(done) => done,

@@ -12,24 +12,16 @@ use fanpcap_testbed::mirror::{HOST, MONITOR, Mirror};
 use fanpcap_testbed::{Member, Program, netns};
 use serde_json::Value;
 
-use super::dicap::{self, SETTINGS};
+use super::nodes::{self, SETTINGS};
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::pause::pause;
 use crate::priority;
-use crate::quota::{self, Quota};
+use crate::quota::Quota;
 use crate::reader::{self, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
-use crate::row::{Goal, Must, Row};
 use crate::trial::{GRACE, SETTLE};
-
-const COLUMNS: [Column; 3] = [
-    Column::new("each", "libpcap, 1 header a datagram"),
-    Column::new("full", "libpcap, 28 headers a datagram"),
-    Column::new("node", "fanpcap node"),
-];
 
 /// What captures and what counts have so many thousandths of a CPU together.
 const THOUSANDTHS: u32 = 150;
@@ -37,33 +29,9 @@ const THOUSANDTHS: u32 = 150;
 const PORT: u16 = 7711;
 
 /// Packets at so many times the rate that libpcap's reader takes.
-#[derive(Debug)]
-struct Headers(u32);
-
-impl Measure for Headers {
-    fn name(&self) -> String {
-        format!(
-            "headers to an analyzer, at {} times what libpcap takes",
-            self.0
-        )
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(quota::absent())
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let pps = capacity(bench)? * f64::from(self.0);
-        trial(bench, column.key, Some(pps), bench.time)
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[Figure::SentPps, Figure::CapturedPps, Figure::LostShare]
-    }
+pub(super) fn run(times: u32, bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
+    let pps = capacity(bench)? * f64::from(times);
+    trial(bench, key, Some(pps), bench.time)
 }
 
 /// What libpcap's reader and the analyzer take in a second, measured once.
@@ -72,7 +40,7 @@ fn capacity(bench: &Bench) -> Result<f64> {
     if let Some(known) = CAPACITY.get() {
         return Ok(*known);
     }
-    let sample = trial(bench, COLUMNS[0].key, None, 3 * bench.time)?;
+    let sample = trial(bench, "each", None, 3 * bench.time)?;
     let sample = sample.map_err(|refusal| anyhow!("what libpcap takes: {refusal}"))?;
     let pps = sample[&Figure::CapturedPps];
     ensure!(pps > 0.0, "the analyzer counted no header");
@@ -107,8 +75,8 @@ fn run_on(
 ) -> Result<Result<Sample, Refusal>> {
     let chain = Chain::start(bench, mirror, key)?;
     pause(SETTLE)?;
-    let pace = pps.map_or(Ok(Pace::Top), dicap::even)?;
-    let sent = dicap::sent(bench, pace, time)?;
+    let pace = pps.map_or(Ok(Pace::Top), nodes::even)?;
+    let sent = nodes::sent(bench, pace, time)?;
     pause(GRACE)?;
     let counted = chain.end(bench, mirror)?;
     Ok(judged(bench, &sent, pps, counted))
@@ -219,36 +187,3 @@ fn detach(bench: &Bench) -> Result<()> {
     let program = program.args(["-i", MONITOR, "--detach"]);
     program.run(&bench.scratch).map(drop)
 }
-
-static RATES: [Headers; 5] = [Headers(1), Headers(2), Headers(3), Headers(4), Headers(5)];
-
-const fn lost(what: &'static str, rate: usize, of: &'static str) -> Goal {
-    Goal::ratio(what, &RATES[rate - 1], Figure::LostShare, Must::Free).alone(of)
-}
-
-pub(super) const HEADERS: Row = Row {
-    name: "dicap-headers",
-    what: "1 node sends each packet's header to an analyzer: DiCAP's Table 1 in shape",
-    goals: &[
-        lost("1 time: libpcap, 1 a datagram, lost %", 1, "each"),
-        lost("1 time: libpcap, 28 a datagram, lost %", 1, "full"),
-        lost("1 time: fanpcap node, lost %", 1, "node"),
-        lost("2 times: libpcap, 1 a datagram, lost %", 2, "each"),
-        lost("2 times: libpcap, 28 a datagram, lost %", 2, "full"),
-        lost("2 times: fanpcap node, lost %", 2, "node"),
-        lost("3 times: libpcap, 1 a datagram, lost %", 3, "each"),
-        lost("3 times: libpcap, 28 a datagram, lost %", 3, "full"),
-        lost("3 times: fanpcap node, lost %", 3, "node"),
-        lost("4 times: libpcap, 1 a datagram, lost %", 4, "each"),
-        lost("4 times: libpcap, 28 a datagram, lost %", 4, "full"),
-        lost("4 times: fanpcap node, lost %", 4, "node"),
-        lost("5 times: libpcap, 1 a datagram, lost %", 5, "each"),
-        lost("5 times: libpcap, 28 a datagram, lost %", 5, "full"),
-        lost("5 times: fanpcap node, lost %", 5, "node"),
-    ],
-    published: &[
-        "DiCAP, Table 1 (1 node, Pentium 4, 1 Gbit/s), loss at 119, 232, 380, 492 and 620 kpps: libpcap 0, 10, 75, \
-         90 and 93 %, PF_RING 0, 1, 28, 83 and 96 %, DiCAP's own capture of headers 0 % at all. libpcap counted \
-         packets there and sent nothing",
-    ],
-};

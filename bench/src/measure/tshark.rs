@@ -12,25 +12,10 @@ use crate::cores::{Cores, Occupant};
 use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::outside;
 use crate::pause::pause;
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
-use crate::row::{Goal, Must, Row};
 use crate::trial::SETTLE;
-
-/// Copies of tshark behind dumpcap. dumpcap captures on our library and stops reading while tshark
-/// lags.
-#[derive(Debug)]
-struct Copies {
-    /// Packets per second that one copy handles; measured once.
-    one: OnceLock<f64>,
-}
-
-const COLUMNS: [Column; 2] = [
-    Column::new("one", "1 copy of tshark"),
-    Column::new("two", "2 copies"),
-];
 
 /// Fields of a packet log: one line for each packet, with tabs.
 const FIELDS: &str = "-e frame.number -e frame.time_epoch -e frame.len -e frame.protocols \
@@ -48,31 +33,20 @@ const LONGER: u32 = 4;
 /// Time for the copies to read their rings and pipes.
 const DRAIN: Duration = Duration::from_millis(500);
 
-impl Measure for Copies {
-    fn name(&self) -> String {
-        format!("{LEN} bytes, tshark -T fields, load {LOAD} of one copy")
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(outside::missing("tshark", "tshark")
-            .or_else(|| outside::missing("dumpcap", "wireshark-common")))
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let one = match self.one.get() {
-            Some(one) => *one,
-            None => match best_of_one(bench)? {
-                Ok(one) => *self.one.get_or_init(|| one),
-                Err(refusal) => return Ok(Err(refusal)),
-            },
-        };
-        let pps = Duration::from_secs_f64(LOAD * one).as_secs();
-        run(bench, if column.key == "one" { 1 } else { 2 }, pps)
-    }
+/// Copies of tshark behind dumpcap, so many as the column says. dumpcap captures on our library and
+/// stops reading while tshark lags.
+pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
+    /// Packets per second that one copy handles; measured once.
+    static ONE: OnceLock<f64> = OnceLock::new();
+    let one = match ONE.get() {
+        Some(one) => *one,
+        None => match best_of_one(bench)? {
+            Ok(one) => *ONE.get_or_init(|| one),
+            Err(refusal) => return Ok(Err(refusal)),
+        },
+    };
+    let pps = Duration::from_secs_f64(LOAD * one).as_secs();
+    copies(bench, if key == "one" { 1 } else { 2 }, pps)
 }
 
 /// One copy: dumpcap, which captures, and tshark, which dissects.
@@ -141,7 +115,7 @@ struct CopyCounts {
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {
-        match run(bench, 1, FIRST_PPS)? {
+        match copies(bench, 1, FIRST_PPS)? {
             Ok(sample) => best = best.max(sample[&Figure::HandledPps]),
             Err(refusal) => return Ok(Err(refusal)),
         }
@@ -150,7 +124,7 @@ fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
 }
 
 /// One run of `copies` copies. The second shares its core with the generator.
-fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
+fn copies(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
     bench.arranged(Side::Ours, bench.way, || run_on(bench, copies, pps))
 }
 
@@ -226,23 +200,6 @@ fn of_tshark(said: &str) -> Result<u64> {
         Ok(line)
     })
 }
-
-static COPIES: Copies = Copies {
-    one: OnceLock::new(),
-};
-
-pub(super) static FANOUT_REAL: Row = Row {
-    name: "fanout-real",
-    what: "packets that tshark handles: 2 copies in a group with hash, against 1",
-    goals: &[Goal::ratio(
-        "handled by 2 copies, ratio to 1",
-        &COPIES,
-        Figure::HandledPps,
-        Must::AtLeast(1.8),
-    )
-    .between("two", "one")],
-    published: &[],
-};
 
 #[cfg(test)]
 mod tests {

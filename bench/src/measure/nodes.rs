@@ -17,23 +17,16 @@ use fanpcap_select::layout::Lanes;
 use fanpcap_select::{Action, Claim, Claims, Program, Selection};
 use fanpcap_testbed::mirror::{MONITOR, Mirror, WIRE};
 use fanpcap_testbed::{Member, netns};
+use serde::Deserialize;
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::pause::pause;
-use crate::quota::{self, Quota};
+use crate::quota::Quota;
 use crate::reader::{self, ReaderReport, Settings, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
-use crate::row::{Goal, Must, Row};
 use crate::trial::{GRACE, SETTLE};
-
-const COLUMNS: [Column; 3] = [
-    Column::new("one", "1 node"),
-    Column::new("two", "2 nodes"),
-    Column::new("four", "4 nodes"),
-];
 
 fn nodes(key: &str) -> usize {
     match key {
@@ -57,50 +50,25 @@ pub(super) const SETTINGS: Settings = Settings {
 };
 
 /// Nodes that are offered so many times what one of them takes.
-#[derive(Debug)]
-struct Nodes {
-    what: &'static str,
-    /// By the number of nodes.
-    load: fn(usize) -> f64,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nodes {
+    times: f64,
+    /// Whether so much is for each of the nodes.
+    #[serde(default)]
+    each: bool,
 }
 
-/// The same rate for all, which four nodes can't take either.
-static ALIKE: Nodes = Nodes {
-    what: "at 5 times what one takes",
-    load: |_| 5.0,
-};
-/// All that the nodes can take: what comes unevenly is lost.
-static FULL: Nodes = Nodes {
-    what: "each at what it takes",
-    load: |nodes| nodes as f64,
-};
-/// What the nodes together ought to take.
-static WITHIN: Nodes = Nodes {
-    what: "each at 0.95 of what it takes",
-    load: |nodes| 0.95 * nodes as f64,
-};
-
-impl Measure for Nodes {
-    fn name(&self) -> String {
-        format!("nodes in front of libpcap, {}", self.what)
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(quota::absent())
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let nodes = nodes(column.key);
-        let pps = capacity(bench)? * (self.load)(nodes);
+impl Nodes {
+    pub(super) fn run(&self, bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
+        let nodes = nodes(key);
+        let times = if self.each {
+            self.times * nodes as f64
+        } else {
+            self.times
+        };
+        let pps = capacity(bench)? * times;
         cluster(bench, nodes, pps, bench.time)
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[Figure::SentPps, Figure::CapturedPps, Figure::CapturedShare]
     }
 }
 
@@ -250,42 +218,3 @@ fn send(cpu: usize, pace: Pace, time: Duration) -> Result<Sent> {
     };
     sender.send(&plan, &AtomicBool::new(false))
 }
-
-const fn times(what: &'static str, of: &'static str, bound: f64) -> Goal {
-    Goal::ratio(what, &ALIKE, Figure::CapturedPps, Must::AtLeast(bound)).between(of, "one")
-}
-
-const fn share(what: &'static str, of: &'static str) -> Goal {
-    Goal::ratio(what, &ALIKE, Figure::CapturedShare, Must::Free).alone(of)
-}
-
-const fn whole(what: &'static str, of: &'static str) -> Goal {
-    Goal::ratio(what, &WITHIN, Figure::CapturedShare, Must::AtLeast(99.5)).alone(of)
-}
-
-const fn full(what: &'static str, of: &'static str) -> Goal {
-    Goal::ratio(what, &FULL, Figure::CapturedShare, Must::Free).alone(of)
-}
-
-pub(super) const DICAP: Row = Row {
-    name: "dicap",
-    what: "1, 2 and 4 nodes behind a mirror port, libpcap behind the selection: DiCAP's Fig. 8",
-    goals: &[
-        times("2 nodes capture, times 1 node", "two", 1.9),
-        times("4 nodes capture, times 1 node", "four", 3.8),
-        share("Fig. 8: 1 node, % of sent", "one"),
-        share("Fig. 8: 2 nodes, % of sent", "two"),
-        share("Fig. 8: 4 nodes, % of sent", "four"),
-        whole("1 node at 0.95 of what it takes, %", "one"),
-        whole("2 nodes at 0.95 of what they take, %", "two"),
-        whole("4 nodes at 0.95 of what they take, %", "four"),
-        full("1 node at what it takes, %", "one"),
-        full("2 nodes at what they take, %", "two"),
-        full("4 nodes at what they take, %", "four"),
-    ],
-    published: &[
-        "DiCAP, Fig. 8 (libpcap behind it): 512 bytes, 270 kpps: 1 node about 50 %, 2 nodes 100 %; 256 bytes, 480 \
-         kpps: 2 nodes 5 times 1 node, 4 nodes 100 %; 40 bytes, 625 kpps: 2 nodes twice 1 node, 4 nodes 10 times, 5 \
-         nodes 100 %. More than N times, as libpcap thrashed on one node; here each node has its own share of a CPU",
-    ],
-};

@@ -12,17 +12,16 @@ use fanpcap_nic::napi;
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
 use fanpcap_testbed::Member;
+use serde::Deserialize;
 
-use super::queues::no_own_queues;
-use super::unread::no_live_frames;
 use crate::bench::Bench;
+use crate::column::Layout;
 use crate::cores::{Cores, Occupant};
 use crate::cpu;
 use crate::figure::{Figure, Sample};
 use crate::generator::frame::SHORTEST;
 use crate::generator::{Load, Sent, Way};
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
 use crate::pause::pause;
 use crate::reader::{self, ReaderReport};
 use crate::refusal::{Counters, Refusal, on_time};
@@ -31,34 +30,11 @@ use crate::wire::{Ends, QUEUES, Wire};
 
 /// Links with a queue for each CPU of the bench. A generator on each CPU feeds its queue of each
 /// link.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Polled {
-    /// Text after the length in the measure's name.
-    pub(super) what: &'static str,
-    pub(super) columns: &'static [Column],
-    /// Number of links.
-    pub(super) links: usize,
     /// Frames per second offered on all links together.
-    pub(super) pps: u64,
-    /// The layout of a link by the column's key and the link's number.
-    pub(super) layout: fn(&str, usize) -> Layout,
-}
-
-/// Where the threads that poll a link's queues run, and its readers. CPUs are those of the bench: 0
-/// is the generator's, 1 is the reader's.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Layout {
-    /// The scheduler chooses. The link has so many readers.
-    Unplaced(usize),
-    /// pcap.conf says so of the threads (`napi@DEV.N`), taskset(1) of the readers.
-    Placed {
-        /// The CPU of the thread that polls the queue of each CPU's generator.
-        threads: [usize; QUEUES],
-        /// The CPU of each reader.
-        readers: &'static [usize],
-    },
-    /// `fanpcap tune DEV --threads` plans it. The link has one reader.
-    Tuned,
+    pps: u64,
 }
 
 /// The devices of each link.
@@ -68,57 +44,30 @@ const ENDS: [Ends; 2] = [["fpbnear1", "fpbfar1"], ["fpbnear2", "fpbfar2"]];
 const GROUPS: [u16; 2] = [46, 47];
 const MODE: &str = "cpu";
 
-impl Measure for Polled {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, {}", self.what)
-    }
-
-    fn columns(&self) -> &[Column] {
-        self.columns
-    }
-
-    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        Ok(no_live_frames(bench).or(no_own_queues(bench)))
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+impl Polled {
+    pub(super) fn run(&self, bench: &Bench, layouts: &[Layout]) -> Result<Result<Sample, Refusal>> {
         let first = Wire::named(ENDS[0])?;
         let mut wires = vec![first];
-        for ends in &ENDS[1..self.links] {
+        for ends in &ENDS[1..layouts.len()] {
             let other = wires[0].beside(*ends)?;
             wires.push(other);
         }
-        let ran = self.run_on(bench, &wires, column.key);
+        let ran = self.run_on(bench, &wires, layouts);
         for wire in &wires {
             wire.remove()?;
         }
         ran
     }
 
-    fn shown(&self) -> &[Figure] {
-        match self.links {
-            1 => &SHOWN[..5],
-            _ => &SHOWN,
-        }
-    }
-}
-
-const SHOWN: [Figure; 7] = [
-    Figure::CapturedPps,
-    Figure::CapturedShare,
-    Figure::InterfaceDropped,
-    Figure::ReaderNs,
-    Figure::PollingNs,
-    Figure::FirstLinkPps,
-    Figure::SecondLinkPps,
-];
-
-impl Polled {
-    fn run_on(&self, bench: &Bench, wires: &[Wire], key: &str) -> Result<Result<Sample, Refusal>> {
+    fn run_on(
+        &self,
+        bench: &Bench,
+        wires: &[Wire],
+        layouts: &[Layout],
+    ) -> Result<Result<Sample, Refusal>> {
         let mut links = Vec::new();
-        for (number, wire) in wires.iter().enumerate() {
-            let layout = (self.layout)(key, number);
-            links.push(Link::set_up(bench, (wire, GROUPS[number]), layout)?);
+        for ((wire, group), layout) in wires.iter().zip(GROUPS).zip(layouts) {
+            links.push(Link::set_up(bench, (wire, group), layout)?);
         }
         let ran = self.flood(bench, &links);
         let ended: Result<Vec<_>> = links.into_iter().map(|link| link.end(bench)).collect();
@@ -183,7 +132,7 @@ struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    fn set_up(bench: &Bench, (wire, group): (&'a Wire, u16), layout: Layout) -> Result<Self> {
+    fn set_up(bench: &Bench, (wire, group): (&'a Wire, u16), layout: &Layout) -> Result<Self> {
         let cpus = cpus(bench);
         let mut link = Self {
             wire,
@@ -199,7 +148,7 @@ impl<'a> Link<'a> {
                     let device = with_gro(wire)?;
                     napi::set_threaded(&device, true).map_err(|error| anyhow!("{error}"))
                 })?;
-                readers = vec![None; count];
+                readers = vec![None; *count];
             }
             Layout::Placed {
                 threads,
@@ -208,7 +157,7 @@ impl<'a> Link<'a> {
                 wire.at_far(|| with_gro(wire))?;
                 for (of, on) in cpus.iter().zip(threads) {
                     let queue = of % QUEUES;
-                    config += &format!("napi@{}.{queue} = {}\n", wire.far(), cpus[on]);
+                    config += &format!("napi@{}.{queue} = {}\n", wire.far(), cpus[*on]);
                 }
                 readers.extend(places.iter().map(|place| Some(cpus[*place])));
             }

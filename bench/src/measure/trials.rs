@@ -1,0 +1,93 @@
+//! The measure of most rows: frames of one length, and for each column what receives them.
+
+use anyhow::{Result, bail};
+use serde::Deserialize;
+
+use super::unread;
+use crate::bench::Bench;
+use crate::column::{Column, Receivers};
+use crate::figure::Sample;
+use crate::generator::{Load, Way};
+use crate::libraries::Side;
+use crate::reader::{Seat, Settings, Work};
+use crate::refusal::Refusal;
+use crate::trial::{Done, Trial};
+
+/// A run for each column.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
+pub(super) struct Trials {
+    /// Frame length.
+    len: usize,
+    /// Frames per second; all that the generator can send if 0.
+    #[serde(default)]
+    pps: u64,
+    /// How the frames are sent, if not as the bench sends most.
+    way: Option<Way>,
+    /// The run's length in those of others: there may be many columns, and what the rings hold at
+    /// the end of paced runs is to be a small part.
+    #[serde(default = "whole")]
+    lengths: f64,
+    #[serde(default)]
+    settings: Settings,
+    #[serde(default)]
+    work: Work,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl Trials {
+    /// Why the frames can't be sent here.
+    pub(super) fn absent(&self, bench: &Bench) -> Option<String> {
+        match self.way {
+            Some(Way::LiveFrames) => unread::no_live_frames(bench),
+            _ => None,
+        }
+    }
+
+    /// Runs a column. The captured share is a figure of paced runs, and of those that show it.
+    pub(super) fn run(
+        &self,
+        bench: &Bench,
+        column: &Column,
+        shows_share: bool,
+    ) -> Result<Result<Sample, Refusal>> {
+        let time = bench.time.mul_f64(self.lengths);
+        match column.receivers {
+            Receivers::Readers => {}
+            Receivers::Program(verdict) => return unread::flood(bench, Some(verdict), time),
+            Receivers::Nothing => return unread::flood(bench, None, time),
+            Receivers::Links(_) => bail!("links are not for one wire"),
+        }
+        let way = self.way.unwrap_or(bench.way);
+        let (len, pps) = (self.len, self.pps);
+        let load = match pps {
+            0 => Load::Flood(len, way, time),
+            _ => Load::Paced {
+                len,
+                pps,
+                way,
+                time,
+            },
+        };
+        let trial = Trial {
+            side: column.side.unwrap_or(Side::of(column.key)),
+            settings: self.settings,
+            work: column.work.unwrap_or(self.work),
+            seats: if column.seats.is_empty() {
+                &[Seat::ALONE]
+            } else {
+                &column.seats
+            },
+            load,
+        };
+        let sample = if self.pps > 0 || shows_share {
+            Done::sample_with_share
+        } else {
+            Done::sample
+        };
+        Ok(trial.run(bench)?.map(|done| sample(&done)))
+    }
+}
