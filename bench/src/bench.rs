@@ -116,7 +116,7 @@ impl Bench {
     fn live_frames_arrive(&mut self) -> Result<()> {
         self.wire.take_frames(Verdict::Pass)?;
         let before = self.arrived()?.received;
-        let sent = self.generate(Load::Flood(
+        let sent = self.generate(Load::flood(
             frame::SHORTEST,
             Way::LiveFrames,
             Duration::from_millis(1),
@@ -245,12 +245,13 @@ impl Bench {
 
     /// Starts a generator at the near end.
     pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
-        self.launch(self.launch_of(load))
+        self.launch(&self.launch_of(load))
     }
 
     /// A generator on its usual CPU.
     fn launch_of(&self, load: Load) -> Launch {
         Launch {
+            device: self.wire.near().to_owned(),
             cpu: self.generator_cpu,
             load,
             reader: None,
@@ -258,8 +259,8 @@ impl Bench {
         }
     }
 
-    fn launch(&self, launch: Launch) -> Result<Member> {
-        generator::start(&self.wire, self.library(), launch, &self.scratch)
+    fn launch(&self, launch: &Launch) -> Result<Member> {
+        generator::start(self.library(), launch, &self.scratch)
     }
 
     /// Runs generators to their ends that begin at the same time, each at a wire and on a CPU.
@@ -273,12 +274,13 @@ impl Bench {
         let mut generators = Vec::new();
         for (wire, cpu) in places {
             let launch = Launch {
-                at,
+                device: wire.near().to_owned(),
                 cpu,
-                ..self.launch_of(load)
+                load,
+                reader: None,
+                at,
             };
-            let generator = generator::start(wire, self.library(), launch, &self.scratch)?;
-            generators.push((cpu, generator));
+            generators.push((cpu, self.launch(&launch)?));
         }
         let finish = |(cpu, generator)| Ok((cpu, generator::finish(generator)?));
         generators.into_iter().map(finish).collect()
@@ -310,7 +312,7 @@ impl Bench {
             reader: Some(reader),
             ..self.launch_of(load)
         };
-        let sent = generator::finish(self.launch(launch)?)?;
+        let sent = generator::finish(self.launch(&launch)?)?;
         let times = sent.reader_ns;
         Ok((
             sent,

@@ -9,49 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
-use fanpcap_testbed::{Member, Program, Scratch};
+use fanpcap_testbed::{Member, Scratch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::priority;
 use crate::refusal::{Refusal, at_once};
-use crate::wire::Wire;
-
-/// What to send; the arguments of the hidden subcommand `generate`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Traffic {
-    /// The device
-    #[arg(long)]
-    device: String,
-    /// The CPU to stay on
-    #[arg(long)]
-    cpu: usize,
-    /// Length of each frame, without its check sequence
-    #[arg(long, default_value_t = frame::SHORTEST)]
-    len: usize,
-    /// As many frames as possible for so many milliseconds
-    #[arg(long, conflicts_with = "probes")]
-    milliseconds: Option<u64>,
-    /// So many frames per second, not as many as possible
-    #[arg(long)]
-    rate: Option<NonZeroU64>,
-    /// By sendmmsg instead of live frames
-    #[arg(long)]
-    portable: bool,
-    /// So many single frames that carry the time, evenly spaced but for a jitter
-    #[arg(long)]
-    probes: Option<u64>,
-    /// Microseconds between two probes
-    #[arg(long, default_value_t = 2000)]
-    interval: u64,
-    /// A process whose CPU time is told as of the first frame and of the last
-    #[arg(long)]
-    reader: Option<u32>,
-    /// Nanoseconds of `CLOCK_MONOTONIC` before which no frame is sent
-    #[arg(long)]
-    at: Option<u64>,
-}
 
 /// The generator's report.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -109,7 +72,7 @@ impl Sent {
 }
 
 /// How frames get from user space to the device.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
     /// A BPF program sends them inside the kernel: much faster than any reader.
@@ -119,34 +82,45 @@ pub(crate) enum Way {
 }
 
 /// What the generator sends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Load {
-    /// Frames of this length at full speed, for this time.
-    Flood(usize, Way, Duration),
-    /// Frames of a length at a rate, for a time.
-    Paced {
+    /// Frames of a length at a rate or, without one, as many as possible, for a time.
+    Frames {
         len: usize,
-        pps: u64,
+        pps: Option<NonZeroU64>,
         way: Way,
         time: Duration,
     },
-    /// A number of probes at this interval.
+    /// So many single frames that carry the time, evenly spaced but for a jitter.
     Probes(u64, Duration),
 }
 
 impl Load {
+    /// Frames of this length at full speed, for this time.
+    pub(crate) fn flood(len: usize, way: Way, time: Duration) -> Self {
+        Self::Frames {
+            len,
+            pps: None,
+            way,
+            time,
+        }
+    }
+
     /// How the frames are sent; probes are single skbs.
     pub(crate) fn way(self) -> Option<Way> {
         match self {
-            Self::Flood(_, way, _) | Self::Paced { way, .. } => Some(way),
+            Self::Frames { way, .. } => Some(way),
             Self::Probes(..) => None,
         }
     }
 }
 
-/// A generator's process.
-#[derive(Clone, Copy, Debug)]
+/// A generator's process; as JSON the argument of the hidden subcommand `generate`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Launch {
+    /// The device to send on.
+    pub(crate) device: String,
+    /// The CPU to stay on.
     pub(crate) cpu: usize,
     pub(crate) load: Load,
     /// The reader whose CPU time it tells.
@@ -155,45 +129,12 @@ pub(crate) struct Launch {
     pub(crate) at: Option<u64>,
 }
 
-/// Starts a generator on the wire's near end.
-pub(crate) fn start(
-    wire: &Wire,
-    library: &Path,
-    launch: Launch,
-    scratch: &Scratch,
-) -> Result<Member> {
-    let Launch {
-        cpu,
-        load,
-        reader,
-        at,
-    } = launch;
+/// Starts a generator.
+pub(crate) fn start(library: &Path, launch: &Launch, scratch: &Scratch) -> Result<Member> {
     let own = env::current_exe().context("this program's file")?;
-    let mut program = priority::program(library, own, "", None)
-        .args(["generate", "--device", wire.near()])
-        .args(["--cpu", &cpu.to_string()]);
-    let frames = |program: Program, len: usize, way, time: Duration| {
-        program
-            .args(["--len", &len.to_string()])
-            .args(["--milliseconds", &time.as_millis().to_string()])
-            .args((way == Way::Sendmmsg).then_some("--portable"))
-    };
-    program = match load {
-        Load::Flood(len, way, time) => frames(program, len, way, time),
-        Load::Paced {
-            len,
-            pps,
-            way,
-            time,
-        } => frames(program, len, way, time).args(["--rate", &pps.to_string()]),
-        Load::Probes(count, interval) => program
-            .args(["--probes", &count.to_string()])
-            .args(["--interval", &interval.as_micros().to_string()]),
-    };
-    let reader = reader.map(|pid| ["--reader".to_owned(), pid.to_string()]);
-    let at = at.map(|at| ["--at".to_owned(), at.to_string()]);
-    let program = program.args(reader.into_iter().chain(at).flatten());
-    program.start(scratch)
+    let program = priority::program(library, own, "", None);
+    let launch = serde_json::to_string(launch)?;
+    program.args(["generate", &launch]).start(scratch)
 }
 
 /// Waits for the generator's end and returns its report.
@@ -209,15 +150,17 @@ pub(crate) fn told<T: DeserializeOwned>(process: Member, name: &str) -> Result<T
 }
 
 /// The process's main function.
-pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
-    fanpcap_linux::process::cpu::pin(traffic.cpu)
-        .with_context(|| format!("staying on CPU {}", traffic.cpu))?;
-    match (traffic.milliseconds, traffic.probes) {
-        (_, Some(count)) => sending::probes(traffic, count),
-        (milliseconds, None) => {
-            let time = Duration::from_millis(milliseconds.unwrap_or(1000));
-            sending::frames(traffic, time)
-        }
+pub(crate) fn generate(launch: &Launch) -> Result<Sent> {
+    fanpcap_linux::process::cpu::pin(launch.cpu)
+        .with_context(|| format!("staying on CPU {}", launch.cpu))?;
+    match launch.load {
+        Load::Frames {
+            len,
+            pps,
+            way,
+            time,
+        } => sending::frames(launch, len, (pps, way, time)),
+        Load::Probes(count, interval) => sending::probes(&launch.device, count, interval),
     }
 }
 
@@ -229,6 +172,7 @@ mod tests {
 
     use super::*;
     use crate::verdict::Verdict;
+    use crate::wire::Wire;
 
     #[test]
     fn what_is_sent_together_is_summed_and_what_is_not_is_refused() {
@@ -260,21 +204,16 @@ mod tests {
         let file = scratch.file("capture");
         let tcpdump = Program::tcpdump(wire.far(), file.clone())?;
         let tcpdump = wire.at_far(|| tcpdump.start(&scratch))?;
-        let traffic = |milliseconds| Traffic {
+        let launch = |milliseconds| Launch {
             device: wire.near().to_owned(),
             cpu: 0,
-            len,
-            milliseconds: Some(milliseconds),
-            rate: None,
-            portable: way == Way::Sendmmsg,
-            probes: None,
-            interval: 0,
+            load: Load::flood(len, way, Duration::from_millis(milliseconds)),
             reader: None,
             at: None,
         };
         let (mut frames, mut milliseconds) = (0, 40);
         loop {
-            let sent = generate(&traffic(milliseconds))?.frames;
+            let sent = generate(&launch(milliseconds))?.frames;
             frames += sent;
             if sent >= LEAST {
                 break;

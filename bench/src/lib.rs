@@ -47,7 +47,7 @@ use fanpcap_testbed::netns;
 use bench::{Bench, Options};
 use compare::Compare;
 use compiler::Compiling;
-use generator::Traffic;
+use generator::Launch;
 use machine::{Machine, Session};
 use measure::Measure;
 use out::{note, tell};
@@ -110,7 +110,10 @@ enum Verb {
     Compare(Compare),
     /// The generator's process
     #[command(hide = true)]
-    Generate(Traffic),
+    Generate {
+        /// What it is to send, as JSON
+        launch: String,
+    },
     /// The compiler's process
     #[command(hide = true)]
     Compiler(Compiling),
@@ -143,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Some(Verb::List) => list(),
         Some(Verb::Compare(directories)) => code = compare::compare(directories)?.status(),
-        Some(Verb::Generate(traffic)) => generate(traffic)?,
+        Some(Verb::Generate { launch }) => generate(&serde_json::from_str(launch)?)?,
         Some(Verb::Compiler(compiling)) => compile(compiling)?,
         Some(Verb::Complete(words)) => {
             let rows = ROWS.iter().map(|row| row.name.to_owned()).collect();
@@ -165,8 +168,8 @@ fn list() {
     }
 }
 
-fn generate(traffic: &Traffic) -> Result<()> {
-    tell!("{}", serde_json::to_string(&generator::generate(traffic)?)?);
+fn generate(launch: &Launch) -> Result<()> {
+    tell!("{}", serde_json::to_string(&generator::generate(launch)?)?);
     Ok(())
 }
 

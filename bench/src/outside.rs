@@ -102,7 +102,7 @@ pub(crate) fn flood(
     };
     let cores = Cores::watch(bench, &[occupant])?;
     // Short runs: there are many applications.
-    let load = Load::Flood(len, bench.way, bench.time / 2);
+    let load = Load::flood(len, bench.way, bench.time / 2);
     let (sent, times) = bench.generate_for(load, member.pid())?;
     let undisturbed = cores.undisturbed(&sent, false)?;
     bench.stray()?;

@@ -75,7 +75,7 @@ impl Trial<'_> {
     /// Whether a core idles and wakes every few packets: the reader's core, or that of a generator
     /// that sleeps between bursts.
     fn wakes_often(&self) -> bool {
-        self.settings.immediate || !matches!(self.load, Load::Flood(..))
+        self.settings.immediate || !matches!(self.load, Load::Frames { pps: None, .. })
     }
 
     fn occupants(&self, bench: &Bench, members: &[Member]) -> Vec<Occupant> {
@@ -134,12 +134,12 @@ impl Trial<'_> {
         let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
         match self.load {
             _ if bench.shared => Ok(()),
-            Load::Flood(..) if self.seats.iter().all(alone) => generator_share(sent.share()),
-            Load::Paced { pps, .. } => on_time(sent.pps() / pps as f64, OFF_RATE),
+            Load::Frames { pps: Some(pps), .. } => on_time(sent.pps() / pps.get() as f64, OFF_RATE),
+            Load::Frames { .. } if self.seats.iter().all(alone) => generator_share(sent.share()),
             Load::Probes(count, interval) if count >= MANY => {
                 on_time(sent.pps() * interval.as_secs_f64(), OFF_RATE)
             }
-            Load::Flood(..) | Load::Probes(..) => Ok(()),
+            Load::Frames { .. } | Load::Probes(..) => Ok(()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The generator process's work: floods, frames at a rate, or single probes.
 
 use std::hint;
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,20 +11,23 @@ use fanpcap_gen::{Choice, Pace, Plan, Rate, Sender, Until};
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
 
-use super::{Sent, Traffic, frame};
+use super::{Launch, Sent, Way, frame};
 use crate::cpu;
 
 /// Frames in a burst of a paced load: shorter bursts take more of a core that a worker shares.
 const BURST: u64 = 64;
 
-pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
-    let choice = if traffic.portable {
-        Choice::Portable
-    } else {
+pub(super) fn frames(
+    launch: &Launch,
+    len: usize,
+    (pps, way, time): (Option<NonZeroU64>, Way, Duration),
+) -> Result<Sent> {
+    let choice = match way {
+        Way::Sendmmsg => Choice::Portable,
         // The bench counts arrivals at the other end.
-        Choice::Unwatched
+        Way::LiveFrames => Choice::Unwatched,
     };
-    let pace = match traffic.rate {
+    let pace = match pps {
         Some(rate) => Pace::Bursts(Rate::Frames(rate), BURST * 1_000_000_000 / rate.get()),
         None => Pace::Top,
     };
@@ -31,13 +35,12 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
         until: Until::Elapsed(time),
         pace,
     };
-    let pool = frame::pool(traffic.len)?;
-    let mut sender =
-        Sender::open(&traffic.device, pool, choice).context("opening the generator")?;
-    if let Some(at) = traffic.at {
+    let pool = frame::pool(len)?;
+    let mut sender = Sender::open(&launch.device, pool, choice).context("opening the generator")?;
+    if let Some(at) = launch.at {
         clock::sleep_until(at);
     }
-    let reader_time = || traffic.reader.map(cpu::of_all_threads).transpose();
+    let reader_time = || launch.reader.map(cpu::of_all_threads).transpose();
     let before = reader_time()?;
     let begin = clock::monotonic_ns();
     let sent = sender
@@ -56,10 +59,9 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
 
 /// Single frames, each up to a quarter of the interval early or late, so that they do not stay in
 /// phase with a timer of the kernel.
-pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
+pub(super) fn probes(device: &str, count: u64, interval: Duration) -> Result<Sent> {
     let mut probe = frame::single()?;
-    let injector = Injector::open_bypass(&traffic.device).context("opening a packet socket")?;
-    let interval = Duration::from_micros(traffic.interval);
+    let injector = Injector::open_bypass(device).context("opening a packet socket")?;
     let (begin, start) = (clock::monotonic_ns(), Instant::now());
     for number in 0..count {
         let due = interval.mul_f64(number as f64 + jitter(number));

@@ -1,5 +1,6 @@
 //! A measure of links whose queues threads poll (threaded NAPI), by where threads and readers run.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -84,9 +85,9 @@ impl Polled {
         let polled = polling_time(links)?;
         let cores = Cores::watch(bench, &occupants)?;
         let pps = self.pps / (links.len() * QUEUES) as u64;
-        let load = Load::Paced {
+        let load = Load::Frames {
             len: SHORTEST,
-            pps,
+            pps: NonZeroU64::new(pps),
             way: Way::LiveFrames,
             time: bench.time,
         };

@@ -82,7 +82,7 @@ impl Flood {
         let before = bench.arrived()?;
         let cores = Cores::watch(bench, readers)?;
         let places = cpus.iter().map(|cpu| (&bench.wire, *cpu));
-        let load = Load::Flood(SHORTEST, Way::LiveFrames, bench.time);
+        let load = Load::flood(SHORTEST, Way::LiveFrames, bench.time);
         let sent = bench.generate_together(places, load)?;
         let undisturbed = cores.undisturbed_by(&sent, false)?;
         bench.stray()?;

@@ -1,5 +1,7 @@
 //! The measure of most rows: frames of one length, and for each column what receives them.
 
+use std::num::NonZeroU64;
+
 use anyhow::{Result, bail};
 use serde::Deserialize;
 
@@ -19,9 +21,8 @@ use crate::trial::{Done, Trial};
 pub(super) struct Trials {
     /// Frame length.
     len: usize,
-    /// Frames per second; all that the generator can send if 0.
-    #[serde(default)]
-    pps: u64,
+    /// Frames per second, if not all that the generator can send.
+    pps: Option<NonZeroU64>,
     /// How the frames are sent, if not as the bench sends most.
     way: Option<Way>,
     /// The run's length in those of others: there may be many columns, and what the rings hold at
@@ -61,17 +62,6 @@ impl Trials {
             Receivers::Nothing => return unread::flood(bench, None, time),
             Receivers::Links(_) => bail!("links are not for one wire"),
         }
-        let way = self.way.unwrap_or(bench.way);
-        let (len, pps) = (self.len, self.pps);
-        let load = match pps {
-            0 => Load::Flood(len, way, time),
-            _ => Load::Paced {
-                len,
-                pps,
-                way,
-                time,
-            },
-        };
         let trial = Trial {
             side: column.side.unwrap_or(Side::of(column.key)),
             settings: self.settings,
@@ -81,9 +71,14 @@ impl Trials {
             } else {
                 &column.seats
             },
-            load,
+            load: Load::Frames {
+                len: self.len,
+                pps: self.pps,
+                way: self.way.unwrap_or(bench.way),
+                time,
+            },
         };
-        let sample = if self.pps > 0 || shows_share {
+        let sample = if self.pps.is_some() || shows_share {
             Done::sample_with_share
         } else {
             Done::sample

@@ -1,5 +1,6 @@
 //! A real application that is busy with each packet: tshark, one copy and two copies in a group.
 
+use std::num::NonZeroU64;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -136,9 +137,9 @@ fn run_on(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refus
     pause(SETTLE)?;
     let occupants: Vec<_> = started.iter().flat_map(Copy::occupants).collect();
     let cores = Cores::watch(bench, &occupants)?;
-    let sent = bench.generate(Load::Paced {
+    let sent = bench.generate(Load::Frames {
         len: LEN,
-        pps,
+        pps: NonZeroU64::new(pps),
         way: bench.way,
         time: bench.time * LONGER,
     })?;

@@ -34,7 +34,7 @@ pub(super) fn flood(
 
 fn run(bench: &Bench, takes: bool, time: Duration) -> Result<Result<Sample, Refusal>> {
     let before = bench.arrived()?;
-    let sent = bench.generate(Load::Flood(SHORTEST, Way::LiveFrames, time))?;
+    let sent = bench.generate(Load::flood(SHORTEST, Way::LiveFrames, time))?;
     bench.stray()?;
     let arrived = bench.arrived()?.received - before.received;
     let expected = if takes { sent.frames } else { 0 };
