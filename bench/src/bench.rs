@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, ensure};
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
-use fanpcap_testbed::{Member, Scratch, await_for};
+use fanpcap_testbed::{Member, Program, Scratch, await_for};
 
 use crate::generator::{self, Launch, Load, Sent, Way, frame};
 use crate::libraries::{Libraries, Side};
@@ -16,7 +16,7 @@ use crate::reader::{self, Core, Reader, Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::topology::Pair;
 use crate::verdict::Verdict;
-use crate::wire::Wire;
+use crate::wire::{Arrived, Wire};
 
 /// Options of a session; the same for all runs.
 #[derive(Clone, Debug)]
@@ -52,13 +52,6 @@ pub(crate) struct Bench {
     pub(crate) time: Duration,
     pub(crate) generator_cpu: usize,
     pub(crate) reader_cpu: usize,
-}
-
-/// Counters of a device since its creation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
-    pub(crate) received: u64,
-    pub(crate) dropped: u64,
 }
 
 /// Within this time nothing of a reader that has ended is left at its device.
@@ -180,31 +173,16 @@ impl Bench {
         self.seat(side, settings, work, Seat::ALONE)
     }
 
-    /// Starts a reader on a device of the calling thread's namespace, on the reader's CPU.
-    pub(crate) fn read_at(
+    /// A reader on a device of the calling thread's namespace, on the reader's CPU.
+    pub(crate) fn reader_at(
         &self,
         device: &str,
         side: Side,
         settings: Settings,
         work: Work,
-    ) -> Result<Member> {
+    ) -> Program {
         let what = (side, settings, work);
-        let program = self.reader.program(device, what, Some(self.reader_cpu));
-        program.start(&self.scratch)
-    }
-
-    /// Starts a reader on the system's library that sends to an IPv4 address and port; else as
-    /// [`Bench::read_at`].
-    pub(crate) fn ship_at(
-        &self,
-        device: &str,
-        settings: Settings,
-        work: Work,
-        to: &str,
-    ) -> Result<Member> {
-        let what = (Side::System, settings, work);
-        let program = self.reader.program(device, what, Some(self.reader_cpu));
-        program.args(["-A", to]).start(&self.scratch)
+        self.reader.program(device, what, Some(self.reader_cpu))
     }
 
     /// Starts a reader on a seat.
@@ -243,20 +221,16 @@ impl Bench {
         &self.libraries().ours
     }
 
-    /// Starts a generator at the near end.
-    pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
-        self.launch(&self.launch_of(load))
-    }
-
-    /// A generator on its usual CPU.
-    fn launch_of(&self, load: Load) -> Launch {
-        Launch {
+    /// Starts a generator at the near end, on its usual CPU. With a reader it tells that one's CPU
+    /// time.
+    pub(crate) fn start_generator(&self, load: Load, reader: Option<u32>) -> Result<Member> {
+        self.launch(&Launch {
             device: self.wire.near().to_owned(),
             cpu: self.generator_cpu,
             load,
-            reader: None,
+            reader,
             at: None,
-        }
+        })
     }
 
     fn launch(&self, launch: &Launch) -> Result<Member> {
@@ -295,29 +269,23 @@ impl Bench {
         config: &str,
     ) -> Result<Member> {
         let file = self.scratch.write("placed.conf", config)?;
-        let what = (Side::Ours, Settings::DEFAULT, Work::Count);
+        let what = (Side::Ours, Settings::default(), Work::Count);
         self.reader
             .start(wire, what, place, Some(&file), &self.scratch)
     }
 
     /// Runs a generator to its end.
     pub(crate) fn generate(&self, load: Load) -> Result<Sent> {
-        generator::finish(self.start_generator(load)?)
+        generator::finish(self.start_generator(load, None)?)
     }
 
     /// Runs a generator to its end. Also returns the reader's CPU time in nanoseconds at the first
     /// and at the last frame.
     pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
-        let launch = Launch {
-            reader: Some(reader),
-            ..self.launch_of(load)
-        };
-        let sent = generator::finish(self.launch(&launch)?)?;
+        let sent = generator::finish(self.start_generator(load, Some(reader))?)?;
         let times = sent.reader_ns;
-        Ok((
-            sent,
-            times.context("the generator did not tell the reader's CPU time")?,
-        ))
+        let times = times.context("the generator did not tell the reader's CPU time")?;
+        Ok((sent, times))
     }
 
     /// The two CPUs.
@@ -330,11 +298,7 @@ impl Bench {
 
     /// The far device's counters so far.
     pub(crate) fn arrived(&self) -> Result<Arrived> {
-        let counters = self.wire.counters()?;
-        Ok(Arrived {
-            received: counters.received,
-            dropped: counters.receive_dropped,
-        })
+        self.wire.arrived()
     }
 
     /// Passes a refusal for foreign load on, unless other processes may use the CPUs.

@@ -17,20 +17,9 @@ use crate::figure::Sample;
 use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::pause::pause;
-use crate::refusal::{Counters, Refusal, generator_share};
+use crate::refusal::{Counters, Refusal, Tally, generator_share};
 use crate::trial::SETTLE;
 use crate::trial::{sample, with_share};
-
-/// Counters of an application at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Packets, including dropped ones.
-    pub(crate) received: u64,
-    /// Packets for which there was no room.
-    pub(crate) dropped: u64,
-    /// Packets that the application handled.
-    pub(crate) delivered: u64,
-}
 
 /// How an application reads and ends.
 #[derive(Clone, Copy, Debug)]
@@ -108,20 +97,10 @@ pub(crate) fn flood(
     bench.stray()?;
     pause(manner.grace)?;
     let cpu_ns = reader_time(&member, manner, &sent, times)?;
-    let after = bench.arrived()?;
+    let arrived = bench.arrived()?.since(before);
     member.signal(manner.signal)?;
-    let arrived = after.received - before.received;
-    let ended = member.wait()?;
-    let tally = tally(&ended, arrived)?;
-    let counters = Counters {
-        sent: sent.frames,
-        arrived,
-        lost: after.dropped - before.dropped,
-        copies: 1,
-        received: tally.received,
-        dropped: tally.dropped,
-        delivered: tally.delivered,
-    };
+    let tally = tally(&member.wait()?, arrived.received)?;
+    let counters = Counters::new(sent.frames, arrived, tally);
     let alone = bench.alone(generator_share(sent.share()));
     let accepted = counters.agree().and(undisturbed).and(alone);
     Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))

@@ -11,6 +11,7 @@ use fanpcap_testbed::{Member, Program, Scratch};
 use serde::Deserialize;
 
 use crate::libraries::{Libraries, Side};
+use crate::refusal::Tally;
 use crate::wire::Wire;
 
 /// Settings that an application makes in libpcap.
@@ -28,17 +29,6 @@ pub(crate) struct Settings {
     /// `pcap_compile`, `pcap_setfilter`.
     #[serde(borrow)]
     pub(crate) filter: Option<&'static str>,
-}
-
-impl Settings {
-    /// No settings.
-    pub(crate) const DEFAULT: Self = Self {
-        snaplen: None,
-        immediate: false,
-        buffer: None,
-        timeout: None,
-        filter: None,
-    };
 }
 
 /// What a reader does.
@@ -128,6 +118,17 @@ pub(crate) struct ReaderReport {
     pub(crate) close_ns: Option<Times>,
 }
 
+impl ReaderReport {
+    /// Its counters.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            received: self.received,
+            dropped: self.dropped,
+            delivered: self.delivered,
+        }
+    }
+}
+
 /// A summary of many durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Times {
@@ -140,6 +141,27 @@ pub(crate) struct Times {
 /// The source text: an installed command has no source tree.
 const SOURCE: &str = include_str!("../c/reader.c");
 
+/// Compiles a program of the bench against the system's libpcap, its headers and library.
+pub(crate) fn compile(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf> {
+    let source = scratch.file(&format!("{name}.c"));
+    fs::write(&source, text).with_context(|| format!("writing {}", source.display()))?;
+    let program = scratch.file(name);
+    let done = Command::new("cc")
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"])
+        .args([source.as_os_str(), "-o".as_ref(), program.as_os_str()])
+        .arg("-lpcap")
+        .output()
+        .with_context(|| {
+            format!("running cc: the bench's {name} is in C, so install a compiler (gcc)")
+        })?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        done.status.success(),
+        "compiling the bench's {name} (it needs libpcap's header, libpcap0.8-dev):\n{complaint}"
+    );
+    Ok(program)
+}
+
 /// The compiled reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -148,22 +170,9 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Compiles the reader against the system's headers and library.
+    /// Compiles the reader.
     pub(crate) fn compile(scratch: &Scratch, libraries: Libraries) -> Result<Self> {
-        let source = scratch.file("reader.c");
-        fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
-        let program = scratch.file("reader");
-        let done = Command::new("cc")
-            .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"])
-            .args([source.as_os_str(), "-o".as_ref(), program.as_os_str()])
-            .arg("-lpcap")
-            .output()
-            .context("running cc: the bench's reader is in C, so install a compiler (gcc)")?;
-        let complaint = String::from_utf8_lossy(&done.stderr);
-        ensure!(
-            done.status.success(),
-            "compiling the bench's reader (it needs libpcap's header, libpcap0.8-dev):\n{complaint}"
-        );
+        let program = compile(scratch, "reader", SOURCE)?;
         Ok(Self { program, libraries })
     }
 

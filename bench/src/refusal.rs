@@ -1,6 +1,30 @@
 //! Reasons why a run does not count: its counters disagree, or other processes had the CPU.
 
 use std::fmt;
+use std::iter::Sum;
+
+use crate::wire::Arrived;
+
+/// Counters of an application at its end, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Packets, including dropped ones.
+    pub(crate) received: u64,
+    /// Packets for which there was no room.
+    pub(crate) dropped: u64,
+    /// Packets that the application handled.
+    pub(crate) delivered: u64,
+}
+
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            received: sum.received + one.received,
+            dropped: sum.dropped + one.dropped,
+            delivered: sum.delivered + one.delivered,
+        })
+    }
+}
 
 /// Counters of a run's parts, after all rings were drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +87,19 @@ const FOREIGN_SHARE: f64 = 0.1;
 const FOREIGN_SHARE_WOKEN: f64 = 0.3;
 
 impl Counters {
+    /// The counters of a run in which the kernel delivers each packet once.
+    pub(crate) fn new(sent: u64, arrived: Arrived, tally: Tally) -> Self {
+        Self {
+            sent,
+            arrived: arrived.received,
+            lost: arrived.dropped,
+            copies: 1,
+            received: tally.received,
+            dropped: tally.dropped,
+            delivered: tally.delivered,
+        }
+    }
+
     /// Refuses counters that disagree or are 0.
     pub(crate) fn agree(&self) -> Result<(), Refusal> {
         if self.sent != self.arrived {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fanpcap_testbed::Member;
 
-use crate::bench::{Arrived, Bench};
+use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};
 use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
@@ -13,6 +13,7 @@ use crate::libraries::Side;
 use crate::pause::pause;
 use crate::reader::{self, ReaderReport, Seat, Settings, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, generator_share, on_time};
+use crate::wire::Arrived;
 
 /// Pause between the reader's start and the first frame.
 pub(crate) const SETTLE: Duration = Duration::from_millis(150);
@@ -98,7 +99,7 @@ impl Trial<'_> {
     ) -> Result<(Vec<ReaderReport>, Counters)> {
         bench.stray()?;
         pause(GRACE)?;
-        let after = bench.arrived()?;
+        let arrived = bench.arrived()?.since(before);
         for member in &members {
             member.signal("TERM")?;
         }
@@ -106,15 +107,10 @@ impl Trial<'_> {
             .into_iter()
             .map(|member| reader::told(&member.wait()?, self.side, bench.library()))
             .collect::<Result<Vec<_>>>()?;
-        let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum();
+        let tally = told.iter().map(ReaderReport::tally).sum();
         let counters = Counters {
-            sent: sent.frames,
-            arrived: after.received - before.received,
-            lost: after.dropped - before.dropped,
             copies: self.copies(),
-            received: sum(|told| told.received),
-            dropped: sum(|told| told.dropped),
-            delivered: sum(|told| told.delivered),
+            ..Counters::new(sent.frames, arrived, tally)
         };
         Ok((told, counters))
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
 use fanpcap_testbed::netns::{current, enter, enter_quiet};
-use fanpcap_testbed::veth::{self, Counters, Veth, ip};
+use fanpcap_testbed::veth::{self, Veth, ip};
 
 use crate::verdict::Verdict;
 
@@ -19,6 +19,23 @@ const ENDS: Ends = ["fpbnear", "fpbfar"];
 
 /// One queue for each working CPU, so that none is shared.
 pub(crate) const QUEUES: usize = 2;
+
+/// Frames that a device has received, and those for which it had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Arrived {
+    /// What came after another time.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            received: self.received - before.received,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
 
 /// The wire. One thread creates, uses and drops it, and stays in the near namespace. The namespaces
 /// end with that thread and its processes.
@@ -121,7 +138,11 @@ impl Wire {
     }
 
     /// The far device's counters so far.
-    pub(crate) fn counters(&self) -> Result<Counters> {
-        self.at_far(|| veth::counters(self.far()))
+    pub(crate) fn arrived(&self) -> Result<Arrived> {
+        let counters = self.at_far(|| veth::counters(self.far()))?;
+        Ok(Arrived {
+            received: counters.received,
+            dropped: counters.receive_dropped,
+        })
     }
 }

@@ -141,8 +141,11 @@ impl Chain {
                 let node = node.args(["-i", MONITOR, "--node", "1"]);
                 node.start(&bench.scratch)
             }
-            "each" => bench.ship_at(MONITOR, SETTINGS, Work::Ship(1), &to),
-            _ => bench.ship_at(MONITOR, SETTINGS, Work::Ship(28), &to),
+            key => {
+                let work = Work::Ship(if key == "each" { 1 } else { 28 });
+                let reader = bench.reader_at(MONITOR, Side::System, SETTINGS, work);
+                reader.args(["-A", &to]).start(&bench.scratch)
+            }
         })?;
         quota.hold(analyzer.pid())?;
         quota.hold(source.pid())?;

@@ -24,7 +24,7 @@ const SETTLE: Duration = Duration::from_millis(150);
 /// Times of opening and closing handles. The medians over one reader's handles count.
 pub(super) fn open(settings: Settings, bench: &Bench, side: Side) -> Result<Sample> {
     let ended = bench.arranged(side, bench.way, || {
-        let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
+        let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL), None)?;
         pause(SETTLE)?;
         let ended = bench.read(side, settings, Work::Open(OPENS))?.wait()?;
         drop(generator);

@@ -3,10 +3,8 @@
 
 mod story;
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -21,6 +19,7 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::libraries::Side;
 use crate::pause::pause;
+use crate::reader;
 use story::{FLOWS, Story, moved};
 
 const GROUP: u16 = 61;
@@ -38,7 +37,10 @@ const SOURCE: &str = include_str!("../../c/members.c");
 
 /// A group of so many members, which one more joins, and of which the first is then killed.
 pub(super) fn run(members: usize, bench: &Bench, mode: &str) -> Result<Sample> {
-    let program = compiled(bench)?;
+    let mut program = bench.scratch.file("members");
+    if !program.exists() {
+        program = reader::compile(&bench.scratch, "members", SOURCE)?;
+    }
     let mut group = Group::default();
     for _ in 0..members {
         group.start(bench, &program, mode)?;
@@ -170,24 +172,6 @@ impl Traffic {
         let sent = self.sender.join();
         sent.map_err(|_| anyhow!("the generator's thread has panicked"))?
     }
-}
-
-fn compiled(bench: &Bench) -> Result<PathBuf> {
-    let program = bench.scratch.file("members");
-    if program.exists() {
-        return Ok(program);
-    }
-    let source = bench.scratch.file("members.c");
-    fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
-    let done = Command::new("cc")
-        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"])
-        .args([source.as_os_str(), "-o".as_ref(), program.as_os_str()])
-        .arg("-lpcap")
-        .output()
-        .context("running cc")?;
-    let complaint = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "compiling the members:\n{complaint}");
-    Ok(program)
 }
 
 /// Microseconds since 1970.

@@ -27,6 +27,7 @@ use crate::quota::Quota;
 use crate::reader::{self, ReaderReport, Settings, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
 use crate::trial::{GRACE, SETTLE};
+use crate::wire::Arrived;
 
 fn nodes(key: &str) -> usize {
     match key {
@@ -117,16 +118,12 @@ fn run_on(
 
 /// The figures, if the counters agree: each packet reached exactly one node's libpcap.
 fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result<Sample, Refusal> {
-    let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum::<u64>();
-    let counters = Counters {
-        sent: sent.frames,
-        arrived: sent.frames,
-        lost: 0,
-        copies: 1,
-        received: sum(|told| told.received),
-        dropped: sum(|told| told.dropped),
-        delivered: sum(|told| told.delivered),
+    let arrived = Arrived {
+        received: sent.frames,
+        dropped: 0,
     };
+    let tally = told.iter().map(ReaderReport::tally).sum();
+    let counters = Counters::new(sent.frames, arrived, tally);
     counters.agree()?;
     let seconds = sent.nanoseconds as f64 / 1e9;
     let rate = sent.frames as f64 / seconds;
@@ -174,7 +171,8 @@ impl Node {
             let index = interface::index(MONITOR).context("the node's device")?;
             let attached = selector.attach(index, Hook::Driver);
             let attached = attached.context("attaching the selection")?;
-            let reader = bench.read_at(MONITOR, Side::System, SETTINGS, WORK)?;
+            let reader = bench.reader_at(MONITOR, Side::System, SETTINGS, WORK);
+            let reader = reader.start(&bench.scratch)?;
             quota.hold(reader.pid())?;
             Ok(Self {
                 reader,

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use crate::bench::Bench;
 use crate::figure::Sample;
 use crate::libraries::Side;
-use crate::outside::{self, Manner, Tally, number_before};
+use crate::outside::{self, Manner, number_before};
 use crate::reader::{self, Settings, Work};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Tally};
 use crate::trial::GRACE;
 use crate::verdict::Verdict;
 
@@ -45,16 +45,9 @@ impl Peers {
     fn reader(&self, bench: &Bench, side: Side) -> Result<Result<Sample, Refusal>> {
         let settings = Settings {
             snaplen: self.snaplen,
-            ..Settings::DEFAULT
+            ..Settings::default()
         };
-        let tally = |ended: &Ended, _| {
-            let told = reader::told(ended, side, bench.library())?;
-            Ok(Tally {
-                received: told.received,
-                dropped: told.dropped,
-                delivered: told.delivered,
-            })
-        };
+        let tally = |ended: &Ended, _| Ok(reader::told(ended, side, bench.library())?.tally());
         bench.arranged(side, bench.way, || {
             let member = bench.read(side, settings, Work::Count)?;
             outside::flood(bench, self.len, member, waits("TERM", GRACE), tally)

@@ -27,7 +27,7 @@ use crate::pause::pause;
 use crate::reader::{self, ReaderReport};
 use crate::refusal::{Counters, Refusal, on_time};
 use crate::trial::{GRACE, SETTLE, sample};
-use crate::wire::{Ends, QUEUES, Wire};
+use crate::wire::{Arrived, Ends, QUEUES, Wire};
 
 /// Links with a queue for each CPU of the bench. A generator on each CPU feeds its queue of each
 /// link.
@@ -80,7 +80,10 @@ impl Polled {
     fn flood(&self, bench: &Bench, links: &[Link<'_>]) -> Result<Run> {
         pause(SETTLE)?;
         let cpus = cpus(bench);
-        let before = links.iter().map(Link::counts).collect::<Result<Vec<_>>>()?;
+        let before = links
+            .iter()
+            .map(|link| link.wire.arrived())
+            .collect::<Result<Vec<_>>>()?;
         let occupants: Vec<Occupant> = links.iter().flat_map(Link::occupants).collect();
         let polled = polling_time(links)?;
         let cores = Cores::watch(bench, &occupants)?;
@@ -98,14 +101,15 @@ impl Polled {
         let undisturbed = cores.undisturbed_by(&sent, true)?;
         bench.stray()?;
         pause(GRACE)?;
-        let after = links.iter().map(Link::counts).collect::<Result<Vec<_>>>()?;
+        let after = links
+            .iter()
+            .map(|link| link.wire.arrived())
+            .collect::<Result<Vec<_>>>()?;
         let arrived = after.iter().zip(before);
         Ok(Run {
             sent: sent.into_iter().map(|(_, sent)| sent).collect(),
             pps,
-            arrived: arrived
-                .map(|(after, before)| (after.0 - before.0, after.1 - before.1))
-                .collect(),
+            arrived: arrived.map(|(after, before)| after.since(before)).collect(),
             polling: polling_time(links)?.saturating_sub(polled),
             undisturbed,
         })
@@ -189,12 +193,6 @@ impl<'a> Link<'a> {
     fn occupants(&self) -> impl Iterator<Item = Occupant> {
         let readers = self.readers.iter().map(|(_, occupant)| occupant);
         readers.chain(&self.threads).copied()
-    }
-
-    /// The frames that the device has received, and those for which it had no room.
-    fn counts(&self) -> Result<(u64, u64)> {
-        let counters = self.wire.counters()?;
-        Ok((counters.received, counters.receive_dropped))
     }
 
     /// Ends the readers, and puts back what `tune` has changed.
@@ -281,7 +279,7 @@ struct Run {
     /// What each generator was to send in a second.
     pps: u64,
     /// Of each link: frames received, and frames for which the device had no room.
-    arrived: Vec<(u64, u64)>,
+    arrived: Vec<Arrived>,
     polling: Duration,
     undisturbed: Result<(), Refusal>,
 }
@@ -300,16 +298,12 @@ impl Run {
             bench.alone(on_time(sent.pps() / pps, OFF_RATE))?;
         }
         let together = Sent::together(&self.sent)?;
-        let sum = |count: fn(&Counters) -> u64| links.iter().map(count).sum::<u64>();
-        let all = Counters {
-            sent: together.frames,
-            arrived: sum(|link| link.arrived),
-            lost: sum(|link| link.lost),
-            copies: 1,
-            received: sum(|link| link.received),
-            dropped: sum(|link| link.dropped),
-            delivered: sum(|link| link.delivered),
+        let arrived = Arrived {
+            received: links.iter().map(|link| link.arrived).sum(),
+            dropped: links.iter().map(|link| link.lost).sum(),
         };
+        let tally = told.iter().flatten().map(ReaderReport::tally).sum();
+        let all = Counters::new(together.frames, arrived, tally);
         let cpu_ns = told.iter().flatten().map(|told| told.cpu_ns).sum();
         let mut figures = crate::trial::with_share(sample(&together, &all, cpu_ns), &all);
         let polling = self.polling.as_nanos() as f64 / all.delivered as f64;
@@ -325,18 +319,15 @@ impl Run {
 /// The counters of a link. A frame that was sent and not received is one for which the device had
 /// no room. The device's own count of those may miss some where two CPUs send to one queue, but has
 /// no others.
-fn counters(sent: &[Sent], (arrived, lost): (u64, u64), told: &[ReaderReport]) -> Counters {
-    let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum();
+fn counters(sent: &[Sent], counted: Arrived, told: &[ReaderReport]) -> Counters {
     let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
-    Counters {
-        sent: frames.saturating_sub(lost).min(arrived),
-        arrived,
-        lost: frames.saturating_sub(arrived),
-        copies: 1,
-        received: sum(|told| told.received),
-        dropped: sum(|told| told.dropped),
-        delivered: sum(|told| told.delivered),
-    }
+    let arrived = Arrived {
+        dropped: frames.saturating_sub(counted.received),
+        ..counted
+    };
+    let taken = frames.saturating_sub(counted.dropped).min(arrived.received);
+    let tally = told.iter().map(ReaderReport::tally).sum();
+    Counters::new(taken, arrived, tally)
 }
 
 #[cfg(test)]
@@ -354,7 +345,10 @@ mod tests {
 
     #[test]
     fn what_the_device_had_no_room_for_is_what_it_has_not_received() {
-        let of = |counted| counters(&[SENT, SENT], counted, &[]);
+        let of = |(received, dropped)| {
+            let counted = Arrived { received, dropped };
+            counters(&[SENT, SENT], counted, &[])
+        };
         assert_eq!((of((900, 100)).sent, of((900, 100)).lost), (900, 100));
         // It missed some.
         assert_eq!((of((900, 98)).sent, of((900, 98)).lost), (900, 100));

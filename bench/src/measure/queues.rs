@@ -8,13 +8,12 @@ use crate::figure::Sample;
 use crate::generator::frame::SHORTEST;
 use crate::generator::{Load, Sent, Way};
 use crate::libraries::{Host, Side};
-use crate::outside::Tally;
 use crate::pause::pause;
 use crate::reader::{self, Settings, Work};
-use crate::refusal::{Counters, Refusal, generator_share};
+use crate::refusal::{Counters, Refusal, Tally, generator_share};
 use crate::trial::{GRACE, SETTLE, sample};
 use crate::verdict::Verdict;
-use crate::wire::QUEUES;
+use crate::wire::{Arrived, QUEUES};
 
 /// Why a column with a receive queue for each CPU can't be measured.
 pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
@@ -38,7 +37,7 @@ pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
 const SIDE: Side = Side::Xdp(Host::Nothing);
 
 fn captured(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
-    let member = bench.read(SIDE, Settings::DEFAULT, Work::Skip)?;
+    let member = bench.read(SIDE, Settings::default(), Work::Skip)?;
     pause(SETTLE)?;
     let reader = Occupant {
         pid: member.pid(),
@@ -48,12 +47,7 @@ fn captured(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
     pause(GRACE)?;
     member.signal("TERM")?;
     let told = reader::told(&member.wait()?, SIDE, bench.library())?;
-    let tally = Tally {
-        received: told.received,
-        dropped: told.dropped,
-        delivered: told.delivered,
-    };
-    Ok(flood.sample(bench, tally, told.cpu_ns))
+    Ok(flood.sample(bench, told.tally(), told.cpu_ns))
 }
 
 fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
@@ -62,9 +56,9 @@ fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
     bench.restore()?;
     let flood = flood?;
     let tally = Tally {
-        received: flood.arrived,
+        received: flood.arrived.received,
         dropped: 0,
-        delivered: flood.arrived,
+        delivered: flood.arrived.received,
     };
     Ok(flood.sample(bench, tally, 0))
 }
@@ -73,7 +67,7 @@ fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
 struct Flood {
     sent: Vec<Sent>,
     /// Frames by the device's count.
-    arrived: u64,
+    arrived: Arrived,
     undisturbed: Result<(), Refusal>,
 }
 
@@ -88,7 +82,7 @@ impl Flood {
         bench.stray()?;
         Ok(Self {
             undisturbed,
-            arrived: bench.arrived()?.received - before.received,
+            arrived: bench.arrived()?.since(before),
             sent: sent.into_iter().map(|(_, sent)| sent).collect(),
         })
     }
@@ -97,15 +91,7 @@ impl Flood {
     /// only the first must have had its own.
     fn sample(&self, bench: &Bench, told: Tally, cpu_ns: u64) -> Result<Sample, Refusal> {
         let sent = Sent::together(&self.sent)?;
-        let counters = Counters {
-            sent: sent.frames,
-            arrived: self.arrived,
-            lost: 0,
-            copies: 1,
-            received: told.received,
-            dropped: told.dropped,
-            delivered: told.delivered,
-        };
+        let counters = Counters::new(sent.frames, self.arrived, told);
         let first = self.sent.first().map_or(0.0, Sent::share);
         counters.agree()?;
         self.undisturbed?;

@@ -15,7 +15,7 @@ use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::outside;
 use crate::pause::pause;
-use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
+use crate::refusal::{Counters, OFF_RATE, Refusal, Tally, on_time};
 use crate::trial::SETTLE;
 
 /// Fields of a packet log: one line for each packet, with tabs.
@@ -90,25 +90,17 @@ impl Copy {
     }
 
     /// The numbers of packets that the copy captured, lost and handled.
-    fn finish(self) -> Result<CopyCounts> {
+    fn finish(self) -> Result<Tally> {
         self.dumpcap.signal("INT")?;
         let captured = self.dumpcap.wait()?;
         let handled = self.tshark.wait()?;
         let (captured, lost) = of_dumpcap(&captured.said)?;
-        Ok(CopyCounts {
-            captured,
-            lost,
-            handled: of_tshark(&handled.said)?,
+        Ok(Tally {
+            received: captured + lost,
+            dropped: lost,
+            delivered: of_tshark(&handled.said)?,
         })
     }
-}
-
-/// One copy's counters.
-#[derive(Clone, Copy, Debug)]
-struct CopyCounts {
-    captured: u64,
-    lost: u64,
-    handled: u64,
 }
 
 /// What one copy can handle: the most of a few runs, because other processes can only lower it.
@@ -146,19 +138,9 @@ fn run_on(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refus
     let undisturbed = cores.undisturbed(&sent, true)?;
     bench.stray()?;
     pause(DRAIN)?;
-    let after = bench.arrived()?;
-    let told = started.into_iter().map(Copy::finish);
-    let told = told.collect::<Result<Vec<_>>>()?;
-    let sum = |count: fn(&CopyCounts) -> u64| told.iter().map(count).sum::<u64>();
-    let counters = Counters {
-        sent: sent.frames,
-        arrived: after.received - before.received,
-        lost: after.dropped - before.dropped,
-        copies: 1,
-        received: sum(|told| told.captured + told.lost),
-        dropped: sum(|told| told.lost),
-        delivered: sum(|told| told.handled),
-    };
+    let arrived = bench.arrived()?.since(before);
+    let tally = started.into_iter().map(Copy::finish).sum::<Result<_>>()?;
+    let counters = Counters::new(sent.frames, arrived, tally);
     let alone = bench.alone(on_time(sent.pps() / pps as f64, OFF_RATE));
     let accepted = counters.agree().and(undisturbed).and(alone);
     Ok(accepted.map(|()| sample(&sent, &counters)))

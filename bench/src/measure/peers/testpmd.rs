@@ -6,7 +6,8 @@ use fanpcap_testbed::member::Ended;
 
 use crate::bench::Bench;
 use crate::libraries::Side;
-use crate::outside::{self, Tally, number_after};
+use crate::outside::{self, number_after};
+use crate::refusal::Tally;
 
 /// DPDK's drivers, with options from its guide.
 pub(super) const AF_PACKET: [&str; 2] =
