@@ -2,26 +2,23 @@
 //! Table 1, in shape.
 
 use std::env;
-use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap_gen::{Pace, Sent};
+use fanpcap_gen::Sent;
 use fanpcap_testbed::mirror::{HOST, MONITOR, Mirror};
-use fanpcap_testbed::{Member, Program, netns};
+use fanpcap_testbed::{Member, Program};
 use serde_json::Value;
 
 use super::nodes::{self, SETTINGS};
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::libraries::Side;
-use crate::pause::pause;
 use crate::priority;
 use crate::quota::Quota;
 use crate::reader::{self, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
-use crate::trial::{GRACE, SETTLE};
 
 /// What captures and what counts have so many thousandths of a CPU together.
 const THOUSANDTHS: u32 = 150;
@@ -54,16 +51,13 @@ fn trial(
     pps: Option<f64>,
     time: Duration,
 ) -> Result<Result<Sample, Refusal>> {
-    let home = netns::current()?;
-    let ran = Mirror::new(1).and_then(|mirror| {
-        let ran = run_on(bench, &mirror, key, pps, time);
+    nodes::with_mirror(1, |mirror| {
+        let ran = run_on(bench, mirror, key, pps, time);
         if key == "node" {
             mirror.on_node(0, || detach(bench))?;
         }
         ran
-    });
-    netns::enter(home.as_fd())?;
-    ran
+    })
 }
 
 fn run_on(
@@ -74,10 +68,7 @@ fn run_on(
     time: Duration,
 ) -> Result<Result<Sample, Refusal>> {
     let chain = Chain::start(bench, mirror, key)?;
-    pause(SETTLE)?;
-    let pace = pps.map_or(Ok(Pace::Top), nodes::even)?;
-    let sent = nodes::sent(bench, pace, time)?;
-    pause(GRACE)?;
+    let sent = nodes::sent(bench, pps, time)?;
     let counted = chain.end(bench, mirror)?;
     Ok(judged(bench, &sent, pps, counted))
 }

@@ -87,33 +87,29 @@ fn capacity(bench: &Bench) -> Result<f64> {
     Ok(*CAPACITY.get_or_init(|| sample[&Figure::CapturedPps]))
 }
 
-/// Sends frames to so many nodes, in namespaces of their own.
+/// Sends frames to so many nodes.
 fn cluster(
     bench: &Bench,
     nodes: usize,
     pps: f64,
     time: Duration,
 ) -> Result<Result<Sample, Refusal>> {
-    let home = netns::current()?;
-    let ran = Mirror::new(nodes).and_then(|mirror| run_on(bench, &mirror, pps, time));
-    netns::enter(home.as_fd())?;
-    ran
+    with_mirror(nodes, |mirror| {
+        let started = (0..nodes).map(|node| Node::start(bench, mirror, node));
+        let started = started.collect::<Result<Vec<_>>>()?;
+        let sent = sent(bench, Some(pps), time)?;
+        let ended = started.into_iter().map(|node| node.end(bench));
+        let told = ended.collect::<Result<Vec<_>>>()?;
+        Ok(judged(bench, &sent, pps, &told))
+    })
 }
 
-fn run_on(
-    bench: &Bench,
-    mirror: &Mirror,
-    pps: f64,
-    time: Duration,
-) -> Result<Result<Sample, Refusal>> {
-    let started = (0..mirror.count()).map(|node| Node::start(bench, mirror, node));
-    let started = started.collect::<Result<Vec<_>>>()?;
-    pause(SETTLE)?;
-    let sent = sent(bench, even(pps)?, time)?;
-    pause(GRACE)?;
-    let ended = started.into_iter().map(|node| node.end(bench));
-    let told = ended.collect::<Result<Vec<_>>>()?;
-    Ok(judged(bench, &sent, pps, &told))
+/// Runs `work` with a mirror and its nodes, in namespaces of their own.
+pub(super) fn with_mirror<T>(nodes: usize, work: impl FnOnce(&Mirror) -> Result<T>) -> Result<T> {
+    let home = netns::current()?;
+    let done = Mirror::new(nodes).and_then(|mirror| work(&mirror));
+    netns::enter(home.as_fd())?;
+    done
 }
 
 /// The figures, if the counters agree: each packet reached exactly one node's libpcap.
@@ -188,18 +184,20 @@ impl Node {
     }
 }
 
-/// An even pace.
-pub(super) fn even(pps: f64) -> Result<Pace> {
-    Ok(Pace::Even(format!("{pps:.0}pps").parse::<Rate>()?))
-}
-
-/// Sends different packets from the generator's CPU, which also does the mirror's and the nodes'
-/// receive path.
-pub(super) fn sent(bench: &Bench, pace: Pace, time: Duration) -> Result<Sent> {
+/// Sends different packets to nodes that are ready, evenly at a rate or as fast as possible, and
+/// lets them drain. The generator's CPU also does the mirror's and the nodes' receive path.
+pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Sent> {
     let cpu = bench.generator_cpu;
+    let pace = match pps {
+        Some(pps) => Pace::Even(format!("{pps:.0}pps").parse::<Rate>()?),
+        None => Pace::Top,
+    };
+    pause(SETTLE)?;
     // A thread of its own: it stays on the CPU.
     let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pace, time)).join());
-    sent.expect("the generator does not panic")
+    let sent = sent.expect("the generator does not panic")?;
+    pause(GRACE)?;
+    Ok(sent)
 }
 
 fn send(cpu: usize, pace: Pace, time: Duration) -> Result<Sent> {
