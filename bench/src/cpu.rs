@@ -5,12 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// CPU time of a process's first thread; exact to the nanosecond when the thread is not running.
-pub(crate) fn of_process(pid: u32) -> Result<Duration> {
-    first_number(&format!("/proc/{pid}/schedstat"))
-}
-
-/// CPU time of all present threads of a process.
+/// CPU time of all present threads of a process; exact to the nanosecond when none is running.
 pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
@@ -52,7 +47,7 @@ impl Watch {
             softirqd,
             since: Instant::now(),
             idle: idle(cpu)?,
-            softirqs: softirqd.map_or(Ok(Duration::ZERO), of_process)?,
+            softirqs: softirqd.map_or(Ok(Duration::ZERO), of_all_threads)?,
         })
     }
 
@@ -67,7 +62,7 @@ impl Watch {
     pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
         let watched = self.since.elapsed();
         let idle = idle(self.cpu)?.saturating_sub(self.idle);
-        let softirqs = self.softirqd.map_or(Ok(Duration::ZERO), of_process)?;
+        let softirqs = self.softirqd.map_or(Ok(Duration::ZERO), of_all_threads)?;
         let ours = own + softirqs.saturating_sub(self.softirqs);
         let foreign = watched.saturating_sub(idle).saturating_sub(ours);
         Ok(foreign.as_secs_f64() / watched.as_secs_f64())

@@ -128,7 +128,7 @@ mod tests {
             .unwrap();
         quota.hold(busy.id()).unwrap();
         std::thread::sleep(Duration::from_secs(1));
-        let used = crate::cpu::of_process(busy.id());
+        let used = crate::cpu::of_all_threads(busy.id());
         busy.kill().unwrap();
         busy.wait().unwrap();
         let dir = quota.dir.clone();
