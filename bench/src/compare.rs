@@ -57,49 +57,27 @@ enum Verdict {
     Missing,
 }
 
-/// Result of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// All goals are equal.
-    Same,
-    /// A goal differs.
-    Differs,
-    /// The machines or the options differ.
-    Incomparable,
-}
-
-impl Outcome {
-    /// The command's exit status.
-    pub(crate) fn status(self) -> ExitCode {
-        match self {
-            Self::Same => ExitCode::SUCCESS,
-            Self::Differs => ExitCode::FAILURE,
-            Self::Incomparable => ExitCode::from(2),
-        }
-    }
-}
-
-/// Prints both spreads of each goal. The outcome is `Same` if all medians lie in the other's range
-/// and no goal is missing.
-pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
+/// Prints both spreads of each goal. The exit status is 0 if all medians lie in the other's range
+/// and no goal is missing, 1 if not, and 2 if the machines or the options differ.
+pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
     let mut unlike = BTreeSet::new();
     for row in &first {
         let other = second.iter().find(|other| other.row == row.row);
-        let goals = other.map_or(&[][..], |other| &other.goals);
-        if let Some(other) = other {
-            unlike.extend(differences(row, other));
-        }
+        unlike.extend(other.into_iter().flat_map(|other| differences(row, other)));
         for goal in &row.goals {
-            let other = goals.iter().find(|other| other.what == goal.what);
-            same &= tell(&row.row, goal, other);
+            same &= tell(
+                &row.row,
+                goal,
+                other.and_then(|other| other.goal(&goal.what)),
+            );
         }
     }
     for row in &second {
         let other = first.iter().find(|other| other.row == row.row);
-        let known = |goal: &Goal| other.is_some_and(|row| row.has(goal));
-        for goal in row.goals.iter().filter(|goal| !known(goal)) {
+        let is_known = |goal: &&Goal| other.is_some_and(|row| row.goal(&goal.what).is_some());
+        for goal in row.goals.iter().filter(|goal| !is_known(goal)) {
             same &= tell(&row.row, goal, None);
         }
     }
@@ -107,9 +85,9 @@ pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
         tell!("not to be compared: {line}");
     }
     Ok(match same {
-        _ if !unlike.is_empty() => Outcome::Incomparable,
-        true => Outcome::Same,
-        false => Outcome::Differs,
+        _ if !unlike.is_empty() => ExitCode::from(2),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
 }
 
@@ -143,8 +121,8 @@ fn differences(first: &Row, second: &Row) -> Vec<String> {
 }
 
 impl Row {
-    fn has(&self, goal: &Goal) -> bool {
-        self.goals.iter().any(|own| own.what == goal.what)
+    fn goal(&self, what: &str) -> Option<&Goal> {
+        self.goals.iter().find(|goal| goal.what == what)
     }
 }
 

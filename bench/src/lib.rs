@@ -43,14 +43,14 @@ use fanpcap_install::library;
 use fanpcap_linux::wait::stop;
 use fanpcap_terminal::{complete, streams};
 use fanpcap_testbed::netns;
+use serde::Serialize;
 
 use bench::{Bench, Options};
 use compare::Compare;
 use compiler::Compiling;
-use generator::Launch;
 use machine::{Machine, Session};
 use measure::Measure;
-use out::{note, tell};
+use out::tell;
 use report::Report;
 use row::{ROWS, Row};
 use taking::{Taken, Taking};
@@ -145,9 +145,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     match &arguments.command {
         Some(Verb::List) => list(),
-        Some(Verb::Compare(directories)) => code = compare::compare(directories)?.status(),
-        Some(Verb::Generate { launch }) => generate(&serde_json::from_str(launch)?)?,
-        Some(Verb::Compiler(compiling)) => compile(compiling)?,
+        Some(Verb::Compare(directories)) => code = compare::compare(directories)?,
+        Some(Verb::Generate { launch }) => {
+            report_of(&generator::generate(&serde_json::from_str(launch)?)?)?;
+        }
+        Some(Verb::Compiler(compiling)) => report_of(&compiler::compile(compiling)?)?,
         Some(Verb::Complete(words)) => {
             let rows = ROWS.iter().map(|row| row.name.to_owned()).collect();
             complete::print(command(), &words.words, &[("ROW", rows)])?;
@@ -168,13 +170,9 @@ fn list() {
     }
 }
 
-fn generate(launch: &Launch) -> Result<()> {
-    tell!("{}", serde_json::to_string(&generator::generate(launch)?)?);
-    Ok(())
-}
-
-fn compile(compiling: &Compiling) -> Result<()> {
-    tell!("{}", serde_json::to_string(&compiler::compile(compiling)?)?);
+/// Prints what one of the bench's own processes has to say.
+fn report_of(said: &impl Serialize) -> Result<()> {
+    tell!("{}", serde_json::to_string(said)?);
     Ok(())
 }
 
@@ -204,7 +202,7 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     });
     // By now everything is cleaned up.
     if let Some(signal) = stop::signal() {
-        note!("fanpcap: stopped by signal {signal}");
+        streams::note(&format!("fanpcap: stopped by signal {signal}\n"));
         return Ok(ExitCode::from(128_u8.saturating_add(signal)));
     }
     Ok(if measured?.fails(arguments.strict) {
@@ -282,7 +280,10 @@ fn report(
         broken.len()
     );
     if !broken.is_empty() {
-        note!("fanpcap: could not measure {}", broken.join(", "));
+        streams::note(&format!(
+            "fanpcap: could not measure {}\n",
+            broken.join(", ")
+        ));
     }
     Ok(tally)
 }

@@ -97,13 +97,17 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// The measure with this name.
-    pub(crate) fn named(name: &str) -> Self {
-        let mut all = SERIES.iter().flat_map(|series| {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        SERIES.iter().flat_map(|series| {
             let measures = series.measures.iter();
             measures.map(move |single| Self { series, single })
-        });
-        let found = all.find(|measure| measure.single.name == name);
+        })
+    }
+
+    /// The measure with this name.
+    pub(crate) fn named(name: &str) -> Self {
+        let found = Self::all().find(|measure| measure.single.name == name);
         found.unwrap_or_else(|| panic!("no measure {name:?} in measures.json"))
     }
 
@@ -182,4 +186,28 @@ fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
         Need::TestpmdOnPacket => peers::no_testpmd_on_packet(bench),
         Need::TestpmdOnXdp => peers::no_testpmd_on_xdp(bench)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ() {
+        let mut names: Vec<_> = Measure::all().map(|measure| &measure.single.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Measure::all().count());
+    }
+
+    #[test]
+    fn links_are_the_columns_of_polled_measures() {
+        for measure in Measure::all() {
+            let is_polled = matches!(measure.single.kind, Kind::Polled(_));
+            for column in measure.columns() {
+                let has_links = matches!(column.receivers, Receivers::Links(_));
+                assert_eq!(has_links, is_polled, "{}, {}", measure.name(), column.key);
+            }
+        }
+    }
 }

@@ -1,5 +1,4 @@
-//! Writes to standard output and standard error. A closed pipe is no error; any other error is
-//! reported at the end.
+//! Writes to standard output. A closed pipe is no error; any other error is reported at the end.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -15,12 +14,7 @@ macro_rules! tell {
     ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
 }
 
-/// Prints a line on standard error.
-macro_rules! note {
-    ($($text:tt)*) => { $crate::out::aside(format_args!($($text)*)) };
-}
-
-pub(crate) use {note, tell};
+pub(crate) use tell;
 
 /// Writes a line to standard output. Without a reader the bench continues, because results are
 /// files; [`finish`] returns any other error.
@@ -32,11 +26,6 @@ pub(crate) fn line(text: Arguments<'_>) {
             FAILED.get_or_init(|| error.to_string());
         }
     }
-}
-
-/// Writes a line to standard error and ignores errors: there is no place to report them.
-pub(crate) fn aside(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// # Errors

@@ -86,20 +86,21 @@ impl<'a> Report<'a> {
 
     /// Number of missed goals.
     pub(crate) fn missed(&self) -> usize {
-        let missed = |goal: &&Outcome| goal.passed == Some(false);
-        self.goals.iter().filter(missed).count()
+        self.count(|goal| goal.passed == Some(false))
     }
 
     /// Number of goals that were not measured.
     pub(crate) fn not_measured(&self) -> usize {
-        let unknown = |goal: &&Outcome| goal.passed.is_none();
-        self.goals.iter().filter(unknown).count()
+        self.count(|goal| goal.passed.is_none())
     }
 
     /// Of these: goals with a bound.
     pub(crate) fn not_judged(&self) -> usize {
-        let unknown = |goal: &&Outcome| goal.passed.is_none() && goal.must != Must::Free;
-        self.goals.iter().filter(unknown).count()
+        self.count(|goal| goal.passed.is_none() && goal.must != Must::Free)
+    }
+
+    fn count(&self, counts: impl Fn(&Outcome) -> bool) -> usize {
+        self.goals.iter().filter(|goal| counts(goal)).count()
     }
 
     /// Prints the row. Rounds that goals share are printed once.
@@ -156,15 +157,13 @@ impl<'a> Report<'a> {
                     && other.compared == goal.compared
             });
             let bars: Vec<plot::Bar> = compared.filter_map(Outcome::bar).collect();
-            match goal.compared {
-                Compared::Ratio => add(format!("{figure}: ratio, {table_name}{direction}"), bars),
-                Compared::Difference => {
-                    add(
-                        format!("{figure}: difference, {table_name}{direction}"),
-                        bars,
-                    );
-                }
-                Compared::Alone => {}
+            let kind = match goal.compared {
+                Compared::Ratio => Some("ratio"),
+                Compared::Difference => Some("difference"),
+                Compared::Alone => None,
+            };
+            if let Some(kind) = kind {
+                add(format!("{figure}: {kind}, {table_name}{direction}"), bars);
             }
             let title = format!("{figure}: measured, {table_name}{direction}");
             add(title, table.bars(goal.figure));
@@ -237,12 +236,10 @@ impl Outcome {
                 format!("{median:.0} ({least:.0} to {most:.0})")
             }
         };
-        let verdict = match self.must {
-            Must::Free => "",
-            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) if self.passed == Some(true) => {
-                "PASS"
-            }
-            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) => "SHORT",
+        let verdict = match self.passed {
+            _ if self.must == Must::Free => "",
+            Some(true) => "PASS",
+            _ => "SHORT",
         };
         let line = format!("{:<40}{value:<24}  {:<30}{verdict}", self.what, self.bound);
         line.trim_end().to_owned()

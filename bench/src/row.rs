@@ -190,4 +190,14 @@ mod tests {
             assert!(over, "{}: {keys:?}", goal.what);
         }
     }
+
+    #[test]
+    fn every_measure_has_a_goal() {
+        let used = |measure: Measure| {
+            let mut goals = ROWS.iter().flat_map(|row| &row.goals);
+            goals.any(|goal| goal.measure().name() == measure.name())
+        };
+        let unused: Vec<_> = Measure::all().filter(|it| !used(*it)).collect();
+        assert!(unused.is_empty(), "{unused:?}");
+    }
 }
