@@ -136,9 +136,8 @@ impl Goal {
 
 fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
     let verdict = judge(goal, other);
-    let text = |spread: Option<Spread>| {
-        spread.map_or_else(|| "-".to_owned(), |spread| crate::table::digits(spread, 3))
-    };
+    let text =
+        |spread: Option<Spread>| spread.map_or_else(|| "-".to_owned(), |spread| spread.text(3));
     let told = match verdict {
         Verdict::Same => "same",
         Verdict::Differs => "DIFFERS",

@@ -142,10 +142,4 @@ impl Figure {
     pub(crate) fn digits(self) -> usize {
         self.told().2
     }
-
-    /// A value with its number of decimals.
-    pub(crate) fn format(self, value: f64) -> String {
-        let digits = self.digits();
-        format!("{value:.digits$}")
-    }
 }

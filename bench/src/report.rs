@@ -13,7 +13,7 @@ use crate::out::tell;
 use crate::plot;
 use crate::row::{Compared, Goal, Must, Row};
 use crate::spread::Spread;
-use crate::table::{self, Table};
+use crate::table::Table;
 use crate::taking::{Round, Taken};
 
 /// A row's result.
@@ -229,8 +229,8 @@ impl Outcome {
             return format!("{:<40}not measured here", self.what);
         };
         let value = match self.compared {
-            Compared::Ratio => table::digits(spread, 3),
-            Compared::Alone => table::digits(spread, self.figure.digits()),
+            Compared::Ratio => spread.text(3),
+            Compared::Alone => spread.text(self.figure.digits()),
             Compared::Difference => {
                 let [median, least, most] = [spread.median, spread.least, spread.most];
                 format!("{median:.0} ({least:.0} to {most:.0})")

@@ -24,6 +24,16 @@ impl Spread {
         })
     }
 
+    /// The middle one and the outermost with this number of decimals.
+    pub(crate) fn text(&self, digits: usize) -> String {
+        let Self {
+            median,
+            least,
+            most,
+        } = self;
+        format!("{median:.digits$} ({least:.digits$}-{most:.digits$})")
+    }
+
     /// Whether a value lies between the outermost, these included.
     pub(crate) fn holds(&self, value: f64) -> bool {
         (self.least..=self.most).contains(&value)

@@ -53,15 +53,45 @@ impl Table {
         }
     }
 
-    /// The table as text.
+    /// The table as text: a line for each figure or, of many columns, one for each column.
     pub(crate) fn text(&self) -> String {
+        let columns = self.columns.iter().map(|column| column.name).collect();
+        let figures = self.figures.iter().map(|figure| figure.name()).collect();
         let mut text = if self.columns.len() > ABREAST {
-            self.below_each_other()
+            let cell = |line: usize, at: usize| self.cell(self.columns[line], self.figures[at]);
+            self.grid((&columns, 26), (&figures, 36), cell)
         } else {
-            self.side_by_side()
+            let cell = |line: usize, at: usize| self.cell(self.columns[at], self.figures[line]);
+            self.grid((&figures, NAME), (&columns, 30), cell)
         };
         for (column, why) in &self.absent {
             let _ = writeln!(text, "  {}: {why}", column.name);
+        }
+        text
+    }
+
+    /// A heading and lines, with the widths of names and of cells. The table's name has a line of
+    /// its own if the heading has no room for it.
+    fn grid(
+        &self,
+        (lines, name_width): (&Vec<&str>, usize),
+        (heads, width): (&Vec<&str>, usize),
+        cell: impl Fn(usize, usize) -> String,
+    ) -> String {
+        let line = |name: &str, cells: Vec<String>| {
+            let cells: String = cells.iter().map(|cell| format!("{cell:<width$}")).collect();
+            let line = format!("  {name:<name_width$}{cells}");
+            line.trim_end().to_owned() + "\n"
+        };
+        let heads_line = |name: &str| line(name, heads.iter().map(|&it| it.to_owned()).collect());
+        let has_line = self.columns.len() > ABREAST || self.name.len() >= NAME;
+        let mut text = if has_line {
+            format!("  {}\n", self.name) + &heads_line("")
+        } else {
+            heads_line(self.name)
+        };
+        for (number, name) in lines.iter().enumerate() {
+            text += &line(name, (0..heads.len()).map(|at| cell(number, at)).collect());
         }
         text
     }
@@ -82,57 +112,8 @@ impl Table {
         Spread::of(rounds.filter_map(|round| round.value(column.key, figure)))
     }
 
-    fn side_by_side(&self) -> String {
-        let line = |name: &str, cells: Vec<String>| line(name, NAME, &cells, 30);
-        let names = self.columns.iter().map(|column| column.name.to_owned());
-        let heading = if self.name.len() < NAME {
-            line(self.name, names.collect())
-        } else {
-            format!("  {}\n", self.name) + &line("", names.collect())
-        };
-        let lines = self.figures.iter().map(|figure| {
-            let cells = self.columns.iter().map(|column| self.cell(column, *figure));
-            line(figure.name(), cells.collect())
-        });
-        heading + &lines.collect::<String>()
-    }
-
-    fn below_each_other(&self) -> String {
-        let line = |name: &str, cells: Vec<String>| line(name, 26, &cells, 36);
-        let names = self.figures.iter().map(|figure| figure.name().to_owned());
-        let heading = format!("  {}\n", self.name) + &line("", names.collect());
-        let lines = self.columns.iter().map(|column| {
-            let cells = self.figures.iter().map(|figure| self.cell(column, *figure));
-            line(column.name, cells.collect())
-        });
-        heading + &lines.collect::<String>()
-    }
-
     fn cell(&self, column: &Column, figure: Figure) -> String {
-        let Some(spread) = self.spread(column, figure) else {
-            return String::new();
-        };
-        let [median, least, most] =
-            [spread.median, spread.least, spread.most].map(|value| figure.format(value));
-        format!("{median} ({least}-{most})")
+        let spread = self.spread(column, figure);
+        spread.map_or_else(String::new, |spread| spread.text(figure.digits()))
     }
-}
-
-/// A line of cells, with the widths of its name and of each cell.
-fn line(name: &str, name_width: usize, cells: &[String], width: usize) -> String {
-    let cells: String = cells.iter().map(|cell| format!("{cell:<width$}")).collect();
-    format!("  {name:<name_width$}{cells}")
-        .trim_end()
-        .to_owned()
-        + "\n"
-}
-
-/// A spread with this number of decimals.
-pub(crate) fn digits(spread: Spread, digits: usize) -> String {
-    let Spread {
-        median,
-        least,
-        most,
-    } = spread;
-    format!("{median:.digits$} ({least:.digits$}-{most:.digits$})")
 }
