@@ -5,7 +5,7 @@
 use crate::default_mode;
 use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
 use crate::plan::{Plans, provide};
-use crate::several::{Failed, note_live, take_over};
+use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Group, GroupChoice, OnEngine, Plan, Steal};
@@ -172,7 +172,7 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
     if let [_] = all {
         p.publish_counters();
     }
-    Ok(warn(p))
+    Ok(each(p, warn))
 }
 
 /// The handles on all devices of `own`'s group; empty if the group has one device.

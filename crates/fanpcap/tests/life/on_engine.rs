@@ -257,3 +257,17 @@ fn a_socket_that_could_not_stand_in_does_so_at_the_next_call() {
     assert!(calls.contains(&"0 bind".to_owned()), "{calls:?}");
     assert_eq!(p.notes().on_engine, None);
 }
+
+#[test]
+fn a_stranger_in_the_group_of_any_device_is_told() {
+    let groups = "group_fx0 = 7\ngroup_fx1 = 8\n";
+    for config in [groups.to_owned(), format!("{DEVICES}{groups}")] {
+        let world = World::default();
+        let p = world.open_several("fx0^fx1", &config);
+        let stranger = Some(("tcpdump".to_owned(), 42));
+        p.after(1).change(|state| state.stranger = stranger);
+        assert_eq!(activate(p), WARNING);
+        let text = "fx1: fan-out group 8 is shared with another program, tcpdump (process 42)";
+        assert!(p.error().starts_with(text), "{}", p.error());
+    }
+}
