@@ -148,7 +148,6 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
     let mut choices: Vec<GroupChoice> = Vec::new();
     for &part in all {
         let plan = plans.of(part).map_err(|status| (part, status))?;
-        part.note(|notes| notes.is_alone = plan.choice.is_none());
         let on_engine = plan.on_engine.as_ref();
         let chosen = on_engine.map(|asked| choice(part, plan, asked));
         let chosen =
@@ -160,7 +159,10 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
             continue;
         }
         match default_mode::join(part, choice, &beside(all, &choices, choice)) {
-            Ok(()) => {}
+            Ok(()) => {
+                let is_alone = plans.of(part).is_ok_and(|plan| plan.choice.is_none());
+                part.note(|notes| notes.is_alone = is_alone);
+            }
             Err(error) if all.len() == 1 && error.is_of_engine() => {
                 return stand_in(p, plans, &error);
             }
@@ -196,10 +198,7 @@ fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<
         return Err((p, p.fail(&error.to_string())));
     };
     let plan = fall_back(p).map_err(|status| (p, status))?;
-    p.note(|notes| {
-        notes.on_engine = None;
-        notes.is_alone = false;
-    });
+    p.note(|notes| notes.on_engine = None);
     take_over(p, &[p])?;
     let received = match &plan.choice {
         Some(choice) => default_mode::join(p, choice, &[]).is_ok(),

@@ -4,7 +4,8 @@ use super::fake::World;
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
-use fanpcap::handle::{ERROR, Life, System, WARNING};
+use fanpcap::handle::{ERROR, Life, Member, System, WARNING};
+use fanpcap::several;
 use fanpcap_engine::Refusal;
 use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -269,5 +270,40 @@ fn a_stranger_in_the_group_of_any_device_is_told() {
         assert_eq!(activate(p), WARNING);
         let text = "fx1: fan-out group 8 is shared with another program, tcpdump (process 42)";
         assert!(p.error().starts_with(text), "{}", p.error());
+    }
+}
+
+#[test]
+fn new_groups_on_several_devices_are_no_groups_of_the_handles_own() {
+    for (asks, is_alone) in [(true, false), (false, true)] {
+        let world = World::default();
+        let p = world.open_several("fx0^fx1", DEVICES);
+        if asks {
+            assert_eq!(fanout(p, -1, Some("flow".to_owned())), Ok(()));
+        }
+        assert_eq!(activate(p), 0);
+        let noted = several::all(p).into_iter();
+        let noted = noted.map(|part| part.notes().is_alone);
+        assert!(noted.eq([is_alone; 2]), "{asks}");
+    }
+}
+
+#[test]
+fn a_handle_that_has_not_joined_yet_may_be_given_a_group() {
+    for devices in ["fx0", "fx0^fx1"] {
+        let world = World::default();
+        let p = match devices {
+            "fx0" => world.open(devices, Some(DEVICES)),
+            _ => world.open_several(devices, DEVICES),
+        };
+        p.change(|state| state.refused = Some(|| JoinError::Full(0)));
+        assert_eq!(activate(p), ERROR);
+        assert!(!p.notes().is_alone);
+        p.change(|state| state.refused = None);
+        assert_eq!(fanout(p, 5, Some("flow".to_owned())), Ok(()));
+        assert_eq!(activate(p), 0);
+        let groups = several::all(p).into_iter();
+        let mut groups = groups.map(|part| (part.group().unwrap().group, part.notes().is_alone));
+        assert!(groups.all(|it| it == (5, false)), "{devices}");
     }
 }
