@@ -197,8 +197,8 @@ fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<
     let Some(asked) = plan.on_engine.clone() else {
         return Err((p, p.fail(&error.to_string())));
     };
-    let plan = fall_back(p).map_err(|status| (p, status))?;
     p.note(|notes| notes.on_engine = None);
+    let plan = fall_back(p).map_err(|status| (p, status))?;
     take_over(p, &[p])?;
     let received = match &plan.choice {
         Some(choice) => default_mode::join(p, choice, &[]).is_ok(),

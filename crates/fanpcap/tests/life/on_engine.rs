@@ -307,3 +307,16 @@ fn a_handle_that_has_not_joined_yet_may_be_given_a_group() {
         assert!(groups.all(|it| it == (5, false)), "{devices}");
     }
 }
+
+#[test]
+fn a_plan_that_packet_sockets_can_not_have_leaves_no_engine() {
+    let world = World::default();
+    let config = "driver@fx0 = xdp\ngroup = 7\nfanout@7 = main = classify 2 >-> steer_flow\n";
+    let p = world.open("fx0", Some(config));
+    p.change(|state| state.refused = Some(no_memory));
+    for _ in 0..2 {
+        assert_eq!(activate(p), ERROR);
+        assert!(p.error().contains("classes of members"), "{}", p.error());
+        assert_eq!(p.notes().on_engine, None);
+    }
+}
