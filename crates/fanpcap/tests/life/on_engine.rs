@@ -4,7 +4,7 @@ use super::fake::World;
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
-use fanpcap::handle::{ERROR, Life, Member, System, WARNING};
+use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
 use fanpcap::several;
 use fanpcap_engine::Refusal;
 use fanpcap_group::join::{EngineError, JoinError};
@@ -319,4 +319,58 @@ fn a_plan_that_packet_sockets_can_not_have_leaves_no_engine() {
         assert!(p.error().contains("classes of members"), "{}", p.error());
         assert_eq!(p.notes().on_engine, None);
     }
+}
+
+#[test]
+fn that_packet_sockets_stand_in_is_told_before_all_else() {
+    let config = format!("{DEVICES}group_fx0 = 7\ngroup_fx1 = 8\n");
+    for devices in [1, 2] {
+        let world = World::default();
+        let p = match devices {
+            1 => world.open("fx0", Some(&config)),
+            _ => world.open_several("fx0^fx1", &config),
+        };
+        p.change(|state| {
+            state.refused_by_engine = Some(no_memory);
+            state.stranger = Some(("tcpdump".to_owned(), 42));
+        });
+        assert_eq!(activate(p), WARNING);
+        let text = "packet sockets are read, not the engine xdp: ";
+        assert!(p.error().starts_with(text), "{}", p.error());
+    }
+}
+
+#[test]
+fn who_may_not_capture_is_told_of_the_group_on_any_engine_and_device() {
+    let groups = "group_fx0 = 7\ngroup_fx1 = 8\n";
+    let on_engine = format!("{groups}{DEVICES}");
+    for config in [groups, &on_engine] {
+        let world = World::default();
+        let one = world.open("fx1", Some(config));
+        let several = world.open_several("fx0^fx1", config);
+        for (p, last, begins) in [(one, one, ""), (several, several.after(1), "fx1: ")] {
+            last.change(|state| state.activate = (PERM_DENIED, "socket: not permitted"));
+            assert_eq!(activate(p), PERM_DENIED);
+            let text = "socket: not permitted: joining a fan-out group needs CAP_NET_RAW";
+            let error = p.error();
+            assert!(error.starts_with(&format!("{begins}{text}")), "{error}");
+            assert!(error.ends_with("(set by /etc/pcap.conf:2)"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_handle_whose_reader_was_refused_gets_it_at_the_next_call() {
+    let world = World::default();
+    let p = world.open_several("fx0^fx1", DEVICES);
+    world.is_not_ethernet.set(true);
+    assert_eq!((activate(p), p.error().as_str()), (ERROR, "not Ethernet"));
+    world.is_not_ethernet.set(false);
+    world.calls();
+    assert_eq!(activate(p), 0);
+    assert_eq!(world.calls()[0], "0 take over several");
+    // From now on the system's library says that the handle is activated.
+    p.change(|state| state.activate = (-4, "already"));
+    world.calls();
+    assert_eq!((activate(p), world.calls().len()), (-4, 1));
 }
