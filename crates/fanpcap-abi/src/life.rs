@@ -158,16 +158,17 @@ impl Life for PcapHandle {
 }
 
 impl Member for PcapHandle {
-    fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError> {
-        let prepare = |(choice, asked): (&GroupChoice, &OnEngine)| {
-            let name = asked.engine.name();
-            join::prepare(name, self.ifindex(), choice, asked.outgoing).map(Arc::new)
-        };
-        let prepared = asked.map(prepare).transpose()?;
+    fn prepare(self, choice: &GroupChoice, asked: &OnEngine) -> Result<(), JoinError> {
+        let name = asked.engine.name();
+        let prepared = Arc::new(join::prepare(name, self.ifindex(), choice, asked.outgoing)?);
         drop(handles::with(self, |entry| {
-            mem::replace(&mut entry.prepared, prepared)
+            entry.prepared.replace(prepared)
         }));
         Ok(())
+    }
+
+    fn forget(self) {
+        drop(handles::with(self, |entry| entry.prepared.take()));
     }
 
     fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError> {

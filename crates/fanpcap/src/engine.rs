@@ -103,7 +103,7 @@ fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_in
             "the application captures one protocol alone".to_owned(),
         ));
     }
-    match p.prepare(Some((&choice, asked))) {
+    match p.prepare(&choice, asked) {
         Ok(()) => Ok(None),
         Err(error) if error.is_of_engine() => Ok(Some(error.to_string())),
         Err(error) => Err(p.fail(&choice.blame(&error))),
@@ -117,7 +117,7 @@ pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) 
     p.set(Setting::Protocol(ETH_P_SILENT));
     let status = p.activate();
     if status < 0 {
-        let _ = p.prepare(None);
+        p.forget();
         p.set(Setting::Protocol(p.notes().protocol.unwrap_or(0)));
         return status;
     }
@@ -216,7 +216,7 @@ fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<
 
 /// Makes a plan with packet sockets instead of the engine. Later calls use this plan too.
 fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
-    let _ = p.prepare(None);
+    p.forget();
     if let Some(request) = p.request() {
         p.remember(Arc::new(request.falling_back()));
     }

@@ -139,11 +139,14 @@ pub trait Life: Copy {
 /// What a handle does in its group.
 pub trait Member: Copy {
     /// Prepares a handle that is not activated yet to join a group on an engine: every step that
-    /// the engine may refuse. `None` gives up what was prepared.
+    /// the engine may refuse.
     ///
     /// # Errors
     /// Why the engine can't serve the handle.
-    fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError>;
+    fn prepare(self, choice: &GroupChoice, asked: &OnEngine) -> Result<(), JoinError>;
+
+    /// Gives up what was prepared.
+    fn forget(self);
 
     /// Joins a group. If the group has several devices, `together` are the handles on all of them,
     /// in their order. The first of them joins before the others.

@@ -292,13 +292,13 @@ impl Life for Fake<'_> {
 }
 
 impl Member for Fake<'_> {
-    fn prepare(self, asked: Option<(&GroupChoice, &OnEngine)>) -> Result<(), JoinError> {
-        if asked.is_none() {
-            self.log("leave xdp");
-            return Ok(());
-        }
+    fn prepare(self, _: &GroupChoice, _: &OnEngine) -> Result<(), JoinError> {
         let refused = self.change(|state| state.refused_by_engine);
         refused.map_or(Ok(()), |error| Err(error()))
+    }
+
+    fn forget(self) {
+        self.log("leave xdp");
     }
 
     fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError> {
