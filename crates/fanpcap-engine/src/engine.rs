@@ -47,7 +47,7 @@ pub trait Engine: Sync {
     /// `NotFound` when the engine has lost the device; `InvalidData` for other descriptors.
     fn open_device(
         &self,
-        descriptors: Vec<OwnedFd>,
+        descriptors: [OwnedFd; 2],
         ifindex: u32,
     ) -> io::Result<Box<dyn TakenDevice>>;
 
@@ -56,7 +56,12 @@ pub trait Engine: Sync {
     ///
     /// # Errors
     /// When a descriptor is of the wrong kind.
-    fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>>;
+    fn open_group(
+        &self,
+        store: &FdStore,
+        device: [OwnedFd; 2],
+        ifindex: u32,
+    ) -> io::Result<Box<dyn OnDevice>>;
 }
 
 /// An engine for who watches groups from outside. The library that applications load has no use for
@@ -84,7 +89,7 @@ pub trait Watcher: Sync {
 /// A device that an engine has taken, for all groups on it.
 pub trait TakenDevice: Send + Sync {
     /// Descriptors that all members of all groups on the device have, for newcomers.
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+    fn descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// Readable while the device still serves a group that has lost its last member.
     fn lifelines(&self) -> BorrowedFd<'_>;

@@ -20,7 +20,7 @@ pub trait OnDevice: Send + Sync {
     fn entries(&self) -> Vec<StoredFd>;
 
     /// The descriptors that the members of all groups on the device share, for newcomers.
-    fn device_descriptors(&self) -> Vec<BorrowedFd<'_>>;
+    fn device_descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// Gives the device's packets to the group from now on, until its last member is gone. Returns
     /// the group's number on the device. The caller holds the device's lock, also for the next
@@ -28,25 +28,25 @@ pub trait OnDevice: Send + Sync {
     ///
     /// # Errors
     /// Why the device can't serve one more group.
-    fn attach(&self, store: &FdStore, ifindex: u32) -> Result<u8, Refusal>;
+    fn attach(&self, store: &FdStore) -> Result<u8, Refusal>;
 
     /// Makes the host lose the device's packets until the group with this number is gone.
     ///
     /// # Errors
     /// The errors of the descriptor stores.
-    fn steal(&self, number: u8, ifindex: u32) -> io::Result<()>;
+    fn steal(&self, number: u8) -> io::Result<()>;
 
     /// Checks that the device's packets still come to the engine.
     ///
     /// # Errors
     /// `NotFound` when somebody has detached the engine.
-    fn check(&self, ifindex: u32) -> io::Result<()>;
+    fn check(&self) -> io::Result<()>;
 
     /// Ends what the device still does for groups that have lost their last member.
     ///
     /// # Errors
     /// As [`OnDevice::check`]. Another call completes it.
-    fn clear(&self, ifindex: u32) -> io::Result<()>;
+    fn clear(&self) -> io::Result<()>;
 
     /// Checks that the group's members can get packets that the host sends.
     ///
@@ -90,13 +90,13 @@ pub trait OnDevice: Send + Sync {
     ///
     /// # Errors
     /// When these are not rings of the group, or can't be mapped.
-    fn remains(&self, rings: Vec<OwnedFd>, ifindex: u32, taken: u64) -> io::Result<Remains>;
+    fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains>;
 
     /// Opens what loads another steering program for the group. The caller has the device's lock.
     ///
     /// # Errors
     /// As [`OnDevice::check`].
-    fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>>;
+    fn loader(&self) -> io::Result<Box<dyn Loader + '_>>;
 
     /// Makes the group with this number on the device use the steering program behind the
     /// descriptors of [`Next`]. Each packet meets the former or the next steering program. The call
@@ -104,7 +104,7 @@ pub trait OnDevice: Send + Sync {
     ///
     /// # Errors
     /// The errors of bpf(2) and of the descriptor stores; the former steering program then stays.
-    fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()>;
+    fn replace(&self, number: u8, next: &[OwnedFd]) -> io::Result<()>;
 }
 
 /// Loads steering programs for a group.

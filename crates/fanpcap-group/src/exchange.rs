@@ -107,7 +107,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     let title = programs.remove(2);
     let text = programs.remove(1);
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).map_err(|_| invalid())?;
-    on_device.replace(number, &programs, shared.ifindex())?;
+    on_device.replace(number, &programs)?;
     faults::step();
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);

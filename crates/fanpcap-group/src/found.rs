@@ -125,7 +125,7 @@ fn recall(key: u64) -> Option<Arc<Shared>> {
 }
 
 /// What the members of all groups on a device share, if a member of this process has it.
-pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<Vec<OwnedFd>> {
+pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<[OwnedFd; 2]> {
     let netns = netns::inode().ok()?;
     let known = KNOWN.try_with(|known| {
         let here = known.iter().filter(|(it, _)| *it == netns);
@@ -134,9 +134,9 @@ pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<Vec<Own
         groups.find(|it| it.engine().is_some_and(is_its) && it.ifindex() == ifindex)
     });
     let group = known.flatten()?;
-    let shared = group.device_descriptors().into_iter();
-    let shared = shared.map(|it| it.try_clone_to_owned());
-    shared.collect::<io::Result<_>>().ok()
+    let device = group.on_device.as_ref()?.device_descriptors();
+    let [into, out_of] = device.map(|it| it.try_clone_to_owned());
+    Some([into.ok()?, out_of.ok()?])
 }
 
 /// What the members of the group share. The caller holds the group's lock.

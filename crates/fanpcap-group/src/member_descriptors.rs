@@ -98,8 +98,7 @@ impl MemberDescriptors {
             Some(on_device) => {
                 let rings = self.rings.iter().map(OwnedFd::try_clone);
                 let rings = rings.collect::<io::Result<_>>().ok()?;
-                let ifindex = shared.ifindex();
-                on_device.remains(rings, ifindex, position.taken).ok()
+                on_device.remains(rings, position.taken).ok()
             }
         }
     }

@@ -390,7 +390,7 @@ impl Membership {
         if is_under_way {
             exchange::finish(&self.shared, &device_guard)?;
         }
-        on_device.clear(self.shared.ifindex())?;
+        on_device.clear()?;
         Ok(true)
     }
 

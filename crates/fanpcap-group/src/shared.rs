@@ -99,16 +99,14 @@ impl Shared {
     /// When a descriptor is not what it should be.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
         let ([map, into, out_of, rendezvous], device) = split(descriptors)?;
-        let map = bpf::Table::open(map, table_len(!device.is_empty()))?;
+        let map = bpf::Table::open(map, table_len(device.is_some()))?;
         let (fd_store, lifelines) = FdStore::of(into, out_of)?;
-        let on_device = match device.is_empty() {
-            true => None,
-            false => {
-                let engine = fanpcap_engines::numbered(table(&map).get(at::ENGINE));
-                let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
-                Some(engine.open_group(&fd_store, device)?)
-            }
+        let open = |device| {
+            let engine = fanpcap_engines::numbered(table(&map).get(at::ENGINE));
+            let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
+            engine.open_group(&fd_store, device, group_of(key).0)
         };
+        let on_device = device.map(open).transpose()?;
         let shared = Self {
             map,
             fd_store,
@@ -128,7 +126,7 @@ impl Shared {
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.fd_store.ends();
         let mut all = vec![self.map.as_fd(), into, out_of, self.rendezvous.as_fd()];
-        all.extend(self.device_descriptors());
+        all.extend(self.on_device.iter().flat_map(|it| it.device_descriptors()));
         all
     }
 
@@ -136,12 +134,6 @@ impl Shared {
     pub(crate) fn engine(&self) -> Option<&'static dyn Engine> {
         self.on_device.as_ref()?;
         fanpcap_engines::numbered(self.table().get(at::ENGINE))
-    }
-
-    /// What the members of all groups on the device share, if an engine has taken the device.
-    pub(crate) fn device_descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let on_device = self.on_device.as_ref();
-        on_device.map_or_else(Vec::new, |it| it.device_descriptors())
     }
 
     /// Packets for a slot's member since it came, dropped ones included; then dropped ones. As
@@ -248,13 +240,22 @@ fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }
 
-/// Splits the descriptors that a member has handed over: the group's own, and the others.
-fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<OwnedFd>)> {
-    let mut all = descriptors.into_iter();
-    let own: Vec<OwnedFd> = all.by_ref().take(DESCRIPTORS).collect();
-    let own = own.try_into();
-    let own = own.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((own, all.collect()))
+/// What a member hands over: the group's own descriptors, and those of its device if an engine has
+/// taken that.
+type HandedOver = ([OwnedFd; DESCRIPTORS], Option<[OwnedFd; 2]>);
+
+/// Splits the descriptors that a member has handed over.
+///
+/// # Errors
+/// `InvalidData` if there are too few or too many.
+pub(crate) fn split(mut descriptors: Vec<OwnedFd>) -> io::Result<HandedOver> {
+    let device = descriptors.split_off(DESCRIPTORS.min(descriptors.len()));
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+    let device = match device.is_empty() {
+        true => None,
+        false => Some(device.try_into().map_err(invalid)?),
+    };
+    Ok((descriptors.try_into().map_err(invalid)?, device))
 }
 
 /// Opens only the table of what a member has handed over. Needs no lock, since it does not read the
@@ -264,7 +265,7 @@ fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<O
 /// When it is not the table of this group.
 pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf::Table> {
     let ([map, ..], device) = split(descriptors)?;
-    let map = bpf::Table::open(map, table_len(!device.is_empty()))?;
+    let map = bpf::Table::open(map, table_len(device.is_some()))?;
     match table(&map).is_of(key) {
         true => Ok(map),
         false => Err(of_another()),

@@ -4,6 +4,7 @@
 use crate::page::GroupDir;
 use crate::record::{DESCRIPTORS, Record};
 use crate::rendezvous::DescriptorRequest;
+use crate::shared::split;
 use fanpcap_config::report::harmless_text;
 use fanpcap_engine::{Engine, TakenDevice};
 use fanpcap_linux::process::pidfd::{self, Process};
@@ -52,7 +53,8 @@ pub(crate) fn search(
                 }
             }
             let heard = request.poll().filter(|_| !attached.is_empty());
-            match heard.and_then(of_answer).map(open) {
+            let device = heard.and_then(|descriptors| split(descriptors).ok()?.1);
+            match device.map(open) {
                 Some(Ok(device)) => return Ok(Some(device)),
                 Some(Err(error)) => request.reject_answer(error),
                 None => {}
@@ -69,14 +71,13 @@ pub(crate) fn search(
 }
 
 /// Duplicates of the device's descriptors that a member's page shows.
-fn take_over(record: &Record) -> io::Result<Vec<OwnedFd>> {
+fn take_over(record: &Record) -> io::Result<[OwnedFd; 2]> {
     let process = Process::open(record.pid)?;
     let numbers = record.shared.iter().flatten().skip(DESCRIPTORS);
-    numbers.map(|number| process.duplicate(*number)).collect()
-}
-
-/// The device's descriptors, of those that a member has handed out at its group's rendezvous.
-fn of_answer(descriptors: Vec<OwnedFd>) -> Option<Vec<OwnedFd>> {
-    let device: Vec<OwnedFd> = descriptors.into_iter().skip(DESCRIPTORS).collect();
-    (!device.is_empty()).then_some(device)
+    let device: Vec<OwnedFd> = numbers
+        .map(|number| process.duplicate(*number))
+        .collect::<io::Result<_>>()?;
+    device
+        .try_into()
+        .map_err(|_| io::ErrorKind::InvalidData.into())
 }

@@ -48,12 +48,10 @@ impl Engine for Xdp {
 
     fn open_device(
         &self,
-        descriptors: Vec<OwnedFd>,
+        descriptors: [OwnedFd; 2],
         ifindex: u32,
     ) -> io::Result<Box<dyn TakenDevice>> {
-        let ends = descriptors.try_into();
-        let ends = ends.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let registry: DeviceRegistry = DeviceRegistry::of(ends, ifindex)?;
+        let registry: DeviceRegistry = DeviceRegistry::of(descriptors, ifindex)?;
         // A device that was moved away may have had the same index.
         match registry.device().is_here(ifindex) {
             true => Ok(Box::new(registry)),
@@ -61,8 +59,13 @@ impl Engine for Xdp {
         }
     }
 
-    fn open_group(&self, store: &FdStore, device: Vec<OwnedFd>) -> io::Result<Box<dyn OnDevice>> {
-        Ok(Box::new(OnXdp::open(store, device)?))
+    fn open_group(
+        &self,
+        store: &FdStore,
+        device: [OwnedFd; 2],
+        ifindex: u32,
+    ) -> io::Result<Box<dyn OnDevice>> {
+        Ok(Box::new(OnXdp::open(store, device, ifindex)?))
     }
 }
 
@@ -90,8 +93,8 @@ impl Watcher for Xdp {
 }
 
 impl TakenDevice for DeviceRegistry {
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ends().to_vec()
+    fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.ends()
     }
 
     fn lifelines(&self) -> BorrowedFd<'_> {
@@ -105,7 +108,7 @@ impl TakenDevice for DeviceRegistry {
         let lanes = Lanes::of_device(group.ifindex);
         let loaded = GroupProgram::load(lanes, self.device().maps(), &given, &compile);
         let (program, loaded) = loaded.map_err(XdpError::Program)?;
-        let on_device = OnXdp::new(program, counts, self, group.store).map_err(of_store)?;
+        let on_device = OnXdp::new(program, counts, self, group).map_err(of_store)?;
         let program = loaded.as_fd().try_clone_to_owned().map_err(of_store)?;
         Ok(Begun {
             on_device: Box::new(on_device),

@@ -11,7 +11,9 @@ use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
 use crate::registry::DeviceRegistry;
 use crate::rings::MemberRings;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
-use fanpcap_engine::{Ask, Counts, Ledger, Loader, MemberIo, Next, OnDevice, Refusal, faults};
+use fanpcap_engine::{
+    Ask, Counts, Ledger, Loader, MemberIo, NewGroup, Next, OnDevice, Refusal, faults,
+};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
 use fanpcap_linux::wait::clock;
@@ -30,6 +32,7 @@ pub(crate) struct OnXdp {
     counts: CountMaps,
     /// Both ends of the registry's descriptor store.
     registry: [OwnedFd; 2],
+    ifindex: u32,
 }
 
 impl OnXdp {
@@ -41,8 +44,9 @@ impl OnXdp {
         program: GroupProgram,
         counts: CountMaps,
         registry: &DeviceRegistry,
-        store: &FdStore,
+        group: &NewGroup<'_>,
     ) -> io::Result<Self> {
+        let NewGroup { store, ifindex, .. } = *group;
         store.put(StoredFd::Engine(PROGRAM), &program.descriptors())?;
         store.put(StoredFd::Engine(COUNTERS), &counts.descriptors())?;
         let [into, out_of] = registry.ends().map(|end| end.try_clone_to_owned());
@@ -50,6 +54,7 @@ impl OnXdp {
             program: Arc::new(program),
             counts,
             registry: [into?, out_of?],
+            ifindex,
         })
     }
 
@@ -57,7 +62,7 @@ impl OnXdp {
     ///
     /// # Errors
     /// When the store has no such parts.
-    pub(crate) fn open(store: &FdStore, registry: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn open(store: &FdStore, registry: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let parts = store.find(StoredFd::Engine(PROGRAM))?;
         let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
@@ -65,13 +70,14 @@ impl OnXdp {
         Ok(Self {
             program: Arc::new(GroupProgram::open(parts.ok_or_else(invalid)?)?),
             counts: CountMaps::open(&counts.unwrap_or_default())?,
-            registry: registry.try_into().map_err(|_| invalid())?,
+            registry,
+            ifindex,
         })
     }
 
-    fn registry(&self, ifindex: u32) -> io::Result<DeviceRegistry> {
+    fn open_registry(&self) -> io::Result<DeviceRegistry> {
         let [into, out_of] = self.registry.each_ref().map(OwnedFd::try_clone);
-        DeviceRegistry::of([into?, out_of?], ifindex)
+        DeviceRegistry::of([into?, out_of?], self.ifindex)
     }
 }
 
@@ -84,11 +90,11 @@ impl OnDevice for OnXdp {
         ]
     }
 
-    fn device_descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.registry.iter().map(AsFd::as_fd).collect()
+    fn device_descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.registry.each_ref().map(AsFd::as_fd)
     }
 
-    fn attach(&self, store: &FdStore, ifindex: u32) -> Result<u8, Refusal> {
+    fn attach(&self, store: &FdStore) -> Result<u8, Refusal> {
         let attach = || {
             let program = store.find(StoredFd::Program)?;
             let program = program.and_then(|parts| parts.into_iter().next());
@@ -96,26 +102,26 @@ impl OnDevice for OnXdp {
             let lifeline = Pipe::new()?;
             faults::step();
             store.put(StoredFd::GroupLifeline, &[lifeline.write.as_fd()])?;
-            let registry = self.registry(ifindex)?;
+            let registry = self.open_registry()?;
             registry.attach(program.as_fd(), lifeline.read.as_fd())
         };
         let number = attach().map_err(XdpError::Serve)?;
         number.ok_or_else(|| {
-            let device = interface::name(ifindex).unwrap_or_default();
+            let device = interface::name(self.ifindex).unwrap_or_default();
             XdpError::Crowded { device }.into()
         })
     }
 
-    fn steal(&self, number: u8, ifindex: u32) -> io::Result<()> {
-        self.registry(ifindex)?.steal_for(number)
+    fn steal(&self, number: u8) -> io::Result<()> {
+        self.open_registry()?.steal_for(number)
     }
 
-    fn check(&self, ifindex: u32) -> io::Result<()> {
-        self.registry(ifindex).map(drop)
+    fn check(&self) -> io::Result<()> {
+        self.open_registry().map(drop)
     }
 
-    fn clear(&self, ifindex: u32) -> io::Result<()> {
-        let registry = self.registry(ifindex)?;
+    fn clear(&self) -> io::Result<()> {
+        let registry = self.open_registry()?;
         match registry.has_gone() {
             true => registry.clear(),
             false => Ok(()),
@@ -170,11 +176,11 @@ impl OnDevice for OnXdp {
         self.counts.read()
     }
 
-    fn remains(&self, rings: Vec<OwnedFd>, ifindex: u32, taken: u64) -> io::Result<Remains> {
+    fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
         let rings = MemberRings::open(rings, self.program.lanes())?;
         let link = LinkInfo {
             protocol: 0,
-            ifindex,
+            ifindex: self.ifindex,
             hatype: ARPHRD_ETHER,
             pkttype: 0,
         };
@@ -183,18 +189,18 @@ impl OnDevice for OnXdp {
         Ok(Remains::of_records(records, taken))
     }
 
-    fn loader(&self, ifindex: u32) -> io::Result<Box<dyn Loader + '_>> {
-        let registry = self.registry(ifindex)?;
+    fn loader(&self) -> io::Result<Box<dyn Loader + '_>> {
+        let registry = self.open_registry()?;
         Ok(Box::new(LoaderOnXdp {
             group: self,
             registry,
         }))
     }
 
-    fn replace(&self, number: u8, next: &[OwnedFd], ifindex: u32) -> io::Result<()> {
+    fn replace(&self, number: u8, next: &[OwnedFd]) -> io::Result<()> {
         let (received, sent) = next.split_first().ok_or(io::ErrorKind::InvalidData)?;
         let sent = sent.first().map(OwnedFd::try_clone).transpose()?;
-        let registry = self.registry(ifindex)?;
+        let registry = self.open_registry()?;
         let former = registry.exchange(number, received.as_fd())?;
         faults::step();
         if let Some(Err(error)) = sent.map(|sent| self.program.replace_sent(sent)) {

@@ -52,7 +52,7 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> EngineError {
 /// Gives the device's packets to the group. The caller holds the device's guard, as for [`steal`].
 pub(super) fn attach_group(shared: &Shared) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
-        let number = on_device.attach(&shared.fd_store, shared.ifindex())?;
+        let number = on_device.attach(&shared.fd_store)?;
         shared.table().set(at::GROUP_SLOT, number.into());
     }
     Ok(())
@@ -65,7 +65,7 @@ pub(super) fn steal(asked: &EngineAsk<'_>, shared: &Shared) -> Result<(), Engine
     let on_device = shared.on_device.as_ref().zip(number);
     match on_device.filter(|_| asked.steal != Steal::No) {
         Some((on_device, number)) => {
-            let stolen = on_device.steal(number, shared.ifindex());
+            let stolen = on_device.steal(number);
             stolen.map_err(EngineError::of_store)
         }
         None => Ok(()),

@@ -377,9 +377,9 @@ fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_devic
     on_pair(|ifindex| {
         let flow = |group| choice(Group::Number(group), "main = steer_flow");
         let member = join_on_xdp(ifindex, &flow(7)).unwrap();
-        let ends = member.membership().shared().device_descriptors();
-        let ends = ends.iter().map(|it| it.try_clone_to_owned().unwrap());
-        let [into, out_of] = ends.collect::<Vec<_>>().try_into().unwrap();
+        let shared = member.membership().shared();
+        let ends = shared.on_device.as_ref().unwrap().device_descriptors();
+        let [into, out_of] = ends.map(|it| it.try_clone_to_owned().unwrap());
         let (registry, _) = FdStore::of(into, out_of).unwrap();
         let device = registry.find(StoredFd::Engine(ifindex.into())).unwrap();
         let link = device.unwrap().swap_remove(0);

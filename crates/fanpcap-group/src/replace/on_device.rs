@@ -38,8 +38,7 @@ pub(super) fn replace(
     }
     let loader = {
         let _device_guard = guard.device_guard().map_err(EngineError::Lock)?;
-        let loader = on_device.loader(shared.ifindex());
-        loader.map_err(EngineError::Serve)?
+        on_device.loader().map_err(EngineError::Serve)?
     };
     let next = loader.load(at_device, shared.map())?;
     let text = sealed::create(steering.text()).map_err(EngineError::of_store)?;

@@ -174,15 +174,15 @@ impl Entry<'_> {
         if let Some((asked, on_device)) = asked {
             let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
             let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-            on_device.check(ifindex).map_err(|error| {
-                match error.kind() == io::ErrorKind::NotFound {
+            on_device
+                .check()
+                .map_err(|error| match error.kind() == io::ErrorKind::NotFound {
                     true => EngineError::Lost {
                         group,
                         device: device(ifindex),
                     },
                     false => EngineError::of_store(error),
-                }
-            })?;
+                })?;
             engine::steal(asked, shared)?;
         }
         Ok(())
