@@ -131,7 +131,7 @@ pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<[OwnedF
         let here = known.iter().filter(|(it, _)| *it == netns);
         let mut groups = here.filter_map(|(_, shared)| shared.upgrade());
         let is_its = |has: &'static dyn Engine| has.id() == engine.id();
-        groups.find(|it| it.engine().is_some_and(is_its) && it.ifindex() == ifindex)
+        groups.find(|it| it.engine.is_some_and(is_its) && it.ifindex() == ifindex)
     });
     let group = known.flatten()?;
     let device = group.on_device.as_ref()?.device_descriptors();

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     rendezvous: Rendezvous,
     /// The network namespace of the group's device.
     pub(crate) namespace: Namespace,
+    /// The engine that fills the members' rings; `None` on packet sockets.
+    pub(crate) engine: Option<&'static dyn Engine>,
     /// The group's part of its device, where an engine fills the members' rings.
     pub(crate) on_device: Option<Box<dyn OnDevice>>,
 }
@@ -65,26 +67,31 @@ impl Shared {
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
     pub(crate) fn new(key: u64) -> io::Result<Self> {
         let map = bpf::Table::create("fanpcap_table", table_len(false))?;
-        Self::with_table(key, map)
+        Self::with_table(None, key, map)
     }
 
     /// Makes what the members of a new group on an engine share, without the engine's part.
     ///
     /// # Errors
     /// As [`Shared::new`].
-    pub(crate) fn with_classes(engine: &dyn Engine, key: u64) -> io::Result<Self> {
-        let shared = Self::with_table(key, engine.new_table(table_len(true))?)?;
+    pub(crate) fn with_classes(engine: &'static dyn Engine, key: u64) -> io::Result<Self> {
+        let shared = Self::with_table(Some(engine), key, engine.new_table(table_len(true))?)?;
         shared.table().set(at::ENGINE, engine.id().into());
         Ok(shared)
     }
 
-    fn with_table(key: u64, map: bpf::Table) -> io::Result<Self> {
+    fn with_table(
+        engine: Option<&'static dyn Engine>,
+        key: u64,
+        map: bpf::Table,
+    ) -> io::Result<Self> {
         let shared = Self {
             map,
             fd_store: FdStore::new()?,
             lifelines: Epoll::new()?,
             rendezvous: Rendezvous::new()?,
             namespace: Namespace::here(),
+            engine,
             on_device: None,
         };
         shared.table().begin(key);
@@ -104,15 +111,17 @@ impl Shared {
         let open = |device| {
             let engine = fanpcap_engines::numbered(table(&map).get(at::ENGINE));
             let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
-            engine.open_group(&fd_store, device, group_of(key).0)
+            let on_device = engine.open_group(&fd_store, device, group_of(key).0)?;
+            Ok::<_, io::Error>((engine, on_device))
         };
-        let on_device = device.map(open).transpose()?;
+        let (engine, on_device) = device.map(open).transpose()?.unzip();
         let shared = Self {
             map,
             fd_store,
             lifelines: Epoll::from(lifelines),
             rendezvous: Rendezvous::of(rendezvous)?,
             namespace: Namespace::here(),
+            engine,
             on_device,
         };
         match shared.table().is_of(key) {
@@ -128,12 +137,6 @@ impl Shared {
         let mut all = vec![self.map.as_fd(), into, out_of, self.rendezvous.as_fd()];
         all.extend(self.on_device.iter().flat_map(|it| it.device_descriptors()));
         all
-    }
-
-    /// The engine that fills the members' rings; `None` on packet sockets.
-    pub(crate) fn engine(&self) -> Option<&'static dyn Engine> {
-        self.on_device.as_ref()?;
-        fanpcap_engines::numbered(self.table().get(at::ENGINE))
     }
 
     /// Packets for a slot's member since it came, dropped ones included; then dropped ones. As

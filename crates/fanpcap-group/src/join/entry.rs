@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
     ) -> Result<Membership, JoinError> {
         let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
         let per_device = self.newcomer.per_device;
-        let has = shared.engine();
+        let has = shared.engine;
         let wants = self.newcomer.engine.map(|it| it.prepared.engine());
         if has.map(|it| it.id()) != wants.map(|it| it.id()) {
             let [has, wants] = [has, wants].map(|it| it.map(|it| it.name()));

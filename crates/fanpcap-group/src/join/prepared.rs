@@ -133,7 +133,7 @@ fn has_members(engine: &dyn Engine, group: u16, ifindex: u32) -> Result<bool, En
 }
 
 fn new_shared(
-    engine: &dyn Engine,
+    engine: &'static dyn Engine,
     device: &dyn TakenDevice,
     ifindex: u32,
     steering: &Steering,

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};
+use crate::table::at;
 use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::settings::Steal;
@@ -431,5 +432,18 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
         assert_eq!(pages[1].record().unwrap().counters.received, before);
         send(40);
         assert_eq!(given(&last), before, "nothing comes any more");
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_stray_write_to_the_tables_engine_hides_no_member() {
+    on_pair(|ifindex| {
+        let flow = choice(Group::Number(7), "main = steer_flow");
+        let first = join_on_xdp(ifindex, &flow).unwrap();
+        first.membership().shared().table().set(at::ENGINE, 99);
+        let all = [first, join_on_xdp(ifindex, &flow).unwrap()];
+        await_shares(&all);
+        leave(all, ifindex);
     });
 }
