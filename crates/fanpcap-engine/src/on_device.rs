@@ -22,25 +22,20 @@ pub trait OnDevice: Send + Sync {
     /// The descriptors that the members of all groups on the device share, for newcomers.
     fn device_descriptors(&self) -> [BorrowedFd<'_>; 2];
 
-    /// Gives the device's packets to the group from now on, until its last member is gone. Returns
-    /// the group's number on the device. The caller holds the device's lock, also for the next
-    /// three functions.
+    /// Gives the device's packets to the group from now on, until its last member is gone. If the
+    /// group `steals`, the host loses them as long. Returns the group's number on the device. The
+    /// caller holds the device's lock, also for the next two functions.
     ///
     /// # Errors
     /// Why the device can't serve one more group.
-    fn attach(&self, store: &FdStore) -> Result<u8, Refusal>;
+    fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
-    /// Makes the host lose the device's packets until the group with this number is gone.
+    /// Checks that the device's packets still come to the engine. If the group with this number
+    /// `steals`, the host loses them from now on, until the group is gone.
     ///
     /// # Errors
-    /// The errors of the descriptor stores.
-    fn steal(&self, number: u8) -> io::Result<()>;
-
-    /// Checks that the device's packets still come to the engine.
-    ///
-    /// # Errors
-    /// `NotFound` when somebody has detached the engine.
-    fn check(&self) -> io::Result<()>;
+    /// `NotFound` when somebody has detached the engine; the errors of the descriptor stores.
+    fn check(&self, steals: Option<u8>) -> io::Result<()>;
 
     /// Ends what the device still does for groups that have lost their last member.
     ///

@@ -94,7 +94,7 @@ impl OnDevice for OnXdp {
         self.registry.each_ref().map(AsFd::as_fd)
     }
 
-    fn attach(&self, store: &FdStore) -> Result<u8, Refusal> {
+    fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal> {
         let attach = || {
             let program = store.find(StoredFd::Program)?;
             let program = program.and_then(|parts| parts.into_iter().next());
@@ -103,7 +103,11 @@ impl OnDevice for OnXdp {
             faults::step();
             store.put(StoredFd::GroupLifeline, &[lifeline.write.as_fd()])?;
             let registry = self.open_registry()?;
-            registry.attach(program.as_fd(), lifeline.read.as_fd())
+            let number = registry.attach(program.as_fd(), lifeline.read.as_fd())?;
+            if let Some(number) = number.filter(|_| steals) {
+                registry.steal_for(number)?;
+            }
+            Ok(number)
         };
         let number = attach().map_err(XdpError::Serve)?;
         number.ok_or_else(|| {
@@ -112,12 +116,9 @@ impl OnDevice for OnXdp {
         })
     }
 
-    fn steal(&self, number: u8) -> io::Result<()> {
-        self.open_registry()?.steal_for(number)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        self.open_registry().map(drop)
+    fn check(&self, steals: Option<u8>) -> io::Result<()> {
+        let registry = self.open_registry()?;
+        steals.map_or(Ok(()), |number| registry.steal_for(number))
     }
 
     fn clear(&self) -> io::Result<()> {

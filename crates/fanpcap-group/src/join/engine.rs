@@ -19,6 +19,12 @@ pub struct EngineAsk<'a> {
     pub steal: Steal,
 }
 
+impl EngineAsk<'_> {
+    pub(super) fn steals(&self) -> bool {
+        self.steal != Steal::No
+    }
+}
+
 /// How often another group may take a number that was free.
 const TRIES: usize = 8;
 
@@ -49,25 +55,20 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> EngineError {
     }
 }
 
-/// Gives the device's packets to the group. The caller holds the device's guard, as for [`steal`].
-pub(super) fn attach_group(shared: &Shared) -> Result<(), Refusal> {
+/// Gives the device's packets to the group. If the group `steals`, the host loses them as long as
+/// the group lasts. The caller holds the device's guard, as for [`check`].
+pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
-        let number = on_device.attach(&shared.fd_store)?;
+        let number = on_device.attach(&shared.fd_store, steals)?;
         shared.table().set(at::GROUP_SLOT, number.into());
     }
     Ok(())
 }
 
-/// If a member asks for that, makes the host lose the device's packets from now on, as long as the
-/// group lasts.
-pub(super) fn steal(asked: &EngineAsk<'_>, shared: &Shared) -> Result<(), EngineError> {
+/// Checks that the device's packets still come to the group's engine. If the group `steals`, the
+/// host loses them from now on, as long as the group lasts.
+pub(super) fn check(shared: &Shared, steals: bool) -> io::Result<()> {
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).ok();
-    let on_device = shared.on_device.as_ref().zip(number);
-    match on_device.filter(|_| asked.steal != Steal::No) {
-        Some((on_device, number)) => {
-            let stolen = on_device.steal(number);
-            stolen.map_err(EngineError::of_store)
-        }
-        None => Ok(()),
-    }
+    let on_device = shared.on_device.as_ref();
+    on_device.map_or(Ok(()), |it| it.check(number.filter(|_| steals)))
 }

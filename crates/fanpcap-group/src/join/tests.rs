@@ -13,6 +13,7 @@ use fanpcap_engine::Ask;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::netlink::link;
+use fanpcap_linux::packet::ETH_P_ALL;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_reader::{GroupTasks, Ring};
 use fanpcap_ring::Records;
@@ -445,5 +446,44 @@ fn a_stray_write_to_the_tables_engine_hides_no_member() {
         let all = [first, join_on_xdp(ifindex, &flow).unwrap()];
         await_shares(&all);
         leave(all, ifindex);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
+    on_pair(|ifindex| {
+        let host = packet::open().unwrap();
+        let protocol = ETH_P_ALL;
+        packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
+        let counted = || packet::take_statistics(host.as_fd()).unwrap().packets;
+        let await_host = || {
+            let mut count = 0;
+            send(20);
+            await_so("the host's packets", || {
+                count += counted();
+                count >= 20
+            });
+        };
+        let join = |group, steal| {
+            let flow = choice(Group::Number(group), "main = steer_flow");
+            let prepared = prepare("xdp", ifindex, &flow, false).unwrap();
+            let asks = asks(&prepared);
+            join_on(ifindex, &flow, Some(EngineAsk { steal, ..asks })).unwrap()
+        };
+        // The device's first member, a group's first member, and a member beside another.
+        for before in [None, Some(7), Some(8)] {
+            let first = before.map(|group| join(group, Steal::No));
+            await_host();
+            let mut all = vec![join(8, Steal::Force)];
+            all.extend(first);
+            await_shares(&all);
+            send(20);
+            // Two groups have all packets each.
+            await_frames(&mut all, if before == Some(7) { 40 } else { 20 });
+            assert!(counted() < 20, "{before:?}");
+            leave(all, ifindex);
+        }
+        await_host();
     });
 }

@@ -53,7 +53,7 @@ impl Entry<'_> {
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
         let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
-        let attach_group = || engine::attach_group(&begun.placed.shared);
+        let attach_group = || engine::attach_group(&begun.placed.shared, false);
         begun.is_attached = asked.prepared.is_private() && attach_group().is_ok();
         Some(begun)
     }
@@ -84,15 +84,12 @@ impl Entry<'_> {
         self.newcomer
             .per_device
             .begin(shared.table(), self.cookie()?);
-        let device_guard = (!begun.is_attached)
-            .then(|| guard.device_guard())
-            .transpose();
-        let device_guard = device_guard.map_err(|error| self.steer(error))?;
         if !begun.is_attached {
-            engine::attach_group(&shared).map_err(EngineError::from)?;
+            let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
+            engine::attach_group(&shared, asked.steals()).map_err(EngineError::from)?;
+        } else if asked.steals() {
+            engine::check(&shared, true).map_err(EngineError::of_store)?;
         }
-        engine::steal(asked, &shared)?;
-        drop(device_guard);
         let table = shared.table();
         table.show_program(self.steering, clock::monotonic_ns());
         let membership = self.take_slot(shared, Some(begun.placed), address, lock)?;
@@ -170,22 +167,19 @@ impl Entry<'_> {
         shared: &Shared,
         guard: &GroupGuard,
     ) -> Result<(), JoinError> {
-        let asked = self.newcomer.engine.as_ref().zip(shared.on_device.as_ref());
-        if let Some((asked, on_device)) = asked {
-            let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
-            let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-            on_device
-                .check()
-                .map_err(|error| match error.kind() == io::ErrorKind::NotFound {
-                    true => EngineError::Lost {
-                        group,
-                        device: device(ifindex),
-                    },
-                    false => EngineError::of_store(error),
-                })?;
-            engine::steal(asked, shared)?;
-        }
-        Ok(())
+        let Some(asked) = &self.newcomer.engine else {
+            return Ok(());
+        };
+        let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
+        let checked = engine::check(shared, asked.steals());
+        let checked = checked.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => EngineError::Lost {
+                group: self.newcomer.fanout.id,
+                device: device(self.newcomer.bound.ifindex),
+            },
+            _ => EngineError::of_store(error),
+        });
+        Ok(checked?)
     }
 }
 
