@@ -192,6 +192,11 @@ impl Newcomer<'_> {
         )
     }
 
+    /// Whether the host loses the device's packets.
+    fn steals(&self) -> bool {
+        self.engine.is_some_and(|it| it.steal != Steal::No)
+    }
+
     /// Whether the host loses the device's packets, unless the host or a container uses the device.
     fn takes_from_host(&self) -> bool {
         self.engine.is_some_and(|it| it.steal == Steal::Yes)

@@ -19,12 +19,6 @@ pub struct EngineAsk<'a> {
     pub steal: Steal,
 }
 
-impl EngineAsk<'_> {
-    pub(super) fn steals(&self) -> bool {
-        self.steal != Steal::No
-    }
-}
-
 /// How often another group may take a number that was free.
 const TRIES: usize = 8;
 

@@ -72,26 +72,33 @@ impl<'a> Entry<'a> {
         let identity = self.identity();
         let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let begun = self.begin(key);
-        let (guard, found) = self.find(&identity, &lock)?;
-        if self.newcomer.is_first && found.is_some() {
-            let group = self.newcomer.fanout.id;
-            return Err(EngineError::Taken { group }.into());
-        }
+        let mut begun = self.begin(key);
         // On an engine the socket stays silent.
         let address = match self.newcomer.engine {
             Some(_) => self.newcomer.bound,
             None => address,
         };
-        let (guard, membership) = match found {
-            Some(shared) => {
-                let (guard, placed) = self.place_beside(&shared, &lock, guard)?;
-                let membership = self.enter_beside(shared, placed, address, lock, &guard);
-                (guard, membership)
+        let (guard, membership) = loop {
+            let (guard, found) = self.find(&identity, &lock)?;
+            if self.newcomer.is_first && found.is_some() {
+                let group = self.newcomer.fanout.id;
+                return Err(EngineError::Taken { group }.into());
             }
-            None => {
-                let membership = self.enter_first(key, begun, address, lock, &guard);
-                (guard, membership)
+            match (found, &self.newcomer.engine) {
+                (Some(shared), _) => {
+                    let (guard, placed) = self.place_beside(&shared, &lock, guard)?;
+                    let membership = self.enter_beside(shared, placed, address, lock, &guard);
+                    break (guard, membership);
+                }
+                (None, Some(asked)) if begun.is_none() => {
+                    // That takes a while. The group may have members afterwards.
+                    drop(guard);
+                    begun = Some(self.begin_with(asked.prepared.shared(key, self.steering)?)?);
+                }
+                (None, _) => {
+                    let membership = self.enter_first(key, begun.take(), address, lock, &guard);
+                    break (guard, membership);
+                }
             }
         };
         self.membership = Some(membership?);
@@ -157,8 +164,8 @@ impl<'a> Entry<'a> {
         lock: GroupLock,
         guard: &GroupGuard,
     ) -> Result<Membership, JoinError> {
-        if let Some(asked) = &self.newcomer.engine {
-            return self.enter_first_on_device(asked, key, begun, (address, lock), guard);
+        if let Some(begun) = begun {
+            return self.enter_first_on_device(begun, address, lock, guard);
         }
         let (shared, loaded) = match self.ready.take() {
             Some((shared, loaded)) => (shared, Some(loaded)),

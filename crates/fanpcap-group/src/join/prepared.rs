@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Prepared {
     engine: &'static dyn Engine,
-    device: Box<dyn TakenDevice>,
+    pub(super) device: Box<dyn TakenDevice>,
     /// Whether no other process can have the device before a page shows it.
     is_private: bool,
     /// What a new group shares; `None` for a group that has members.

@@ -1,6 +1,8 @@
 //! Sockets join groups on XDP on a pair of devices of the test's own. Checks which members get the
 //! packets, and what is left when all members are gone.
 
+mod unlocked;
+
 use super::*;
 use crate::page::{GroupDir, HeldPage};
 use crate::table::at;

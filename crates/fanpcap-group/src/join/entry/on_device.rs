@@ -5,7 +5,7 @@
 
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
-use crate::join::engine::{self, EngineAsk};
+use crate::join::engine;
 use crate::join::{EngineError, JoinError, device};
 use crate::kernel::Kernel;
 use crate::member::Member;
@@ -37,7 +37,7 @@ impl Drop for Placed {
     }
 }
 
-/// A group on an engine that has no member yet.
+/// A group on an engine that has no member yet. Made without its lock: rings take a while.
 pub(super) struct Begun {
     placed: Placed,
     /// Whether the device's packets come to the group. No other process has the device then.
@@ -49,7 +49,7 @@ const FIRST: Slot = Slot(0);
 
 impl Entry<'_> {
     /// Begins a group before its lock is taken, if the newcomer is prepared for that: no other
-    /// process has any of it yet. If this fails, it is tried again under the lock.
+    /// process has any of it yet. If this fails, it is tried again.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
         let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
@@ -60,7 +60,7 @@ impl Entry<'_> {
 
     // Not inlined, as it has two callers: the library stays smaller.
     #[inline(never)]
-    fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
+    pub(super) fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
         Ok(Begun {
             placed: self.place(&Arc::new(shared), FIRST, None)?,
             is_attached: false,
@@ -70,24 +70,20 @@ impl Entry<'_> {
     /// Enters a group as its first member.
     pub(super) fn enter_first_on_device(
         &self,
-        asked: &EngineAsk<'_>,
-        key: u64,
-        begun: Option<Begun>,
-        (address, lock): (Address, GroupLock),
+        begun: Begun,
+        address: Address,
+        lock: GroupLock,
         guard: &GroupGuard,
     ) -> Result<Membership, JoinError> {
-        let begun = match begun {
-            Some(begun) => begun,
-            None => self.begin_with(asked.prepared.shared(key, self.steering)?)?,
-        };
+        let steals = self.newcomer.steals();
         let shared = Arc::clone(&begun.placed.shared);
         self.newcomer
             .per_device
             .begin(shared.table(), self.cookie()?);
         if !begun.is_attached {
             let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
-            engine::attach_group(&shared, asked.steals()).map_err(EngineError::from)?;
-        } else if asked.steals() {
+            engine::attach_group(&shared, steals).map_err(EngineError::from)?;
+        } else if steals {
             engine::check(&shared, true).map_err(EngineError::of_store)?;
         }
         let table = shared.table();
@@ -167,11 +163,11 @@ impl Entry<'_> {
         shared: &Shared,
         guard: &GroupGuard,
     ) -> Result<(), JoinError> {
-        let Some(asked) = &self.newcomer.engine else {
+        if self.newcomer.engine.is_none() {
             return Ok(());
-        };
+        }
         let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
-        let checked = engine::check(shared, asked.steals());
+        let checked = engine::check(shared, self.newcomer.steals());
         let checked = checked.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => EngineError::Lost {
                 group: self.newcomer.fanout.id,

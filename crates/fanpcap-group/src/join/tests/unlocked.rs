@@ -1,0 +1,134 @@
+//! A newcomer makes its rings without its group's lock, also where it joins again.
+
+use super::*;
+use crate::guard::GroupLock;
+use crate::shared::group_key;
+use fanpcap_engine::{
+    Begun, Counts, Engine, Ledger, Loader, MemberIo, NewGroup, OnDevice, Refusal, TakenDevice,
+};
+use fanpcap_ring::Remains;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The lock of a group, and how often rings were made while it was free.
+#[derive(Debug)]
+struct Watch {
+    lock: GroupLock,
+    free: AtomicUsize,
+}
+
+/// A device whose groups are watched.
+struct Device(Box<dyn TakenDevice>, Arc<Watch>);
+
+impl TakenDevice for Device {
+    fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.0.descriptors()
+    }
+
+    fn lifelines(&self) -> BorrowedFd<'_> {
+        self.0.lifelines()
+    }
+
+    fn begin(&self, group: &NewGroup<'_>) -> Result<Begun, Refusal> {
+        let begun = self.0.begin(group)?;
+        let on_device = Box::new(Watched(begun.on_device, Arc::clone(&self.1)));
+        Ok(Begun { on_device, ..begun })
+    }
+}
+
+/// A group's part of a device, for which rings are made.
+struct Watched(Box<dyn OnDevice>, Arc<Watch>);
+
+impl OnDevice for Watched {
+    fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal> {
+        let is_free = self.1.lock.take().is_ok();
+        self.1.free.fetch_add(is_free.into(), Ordering::Relaxed);
+        self.0.open(ask)
+    }
+
+    fn entries(&self) -> Vec<StoredFd> {
+        self.0.entries()
+    }
+
+    fn device_descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.0.device_descriptors()
+    }
+
+    fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal> {
+        self.0.attach(store, steals)
+    }
+
+    fn check(&self, steals: Option<u8>) -> io::Result<()> {
+        self.0.check(steals)
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        self.0.clear()
+    }
+
+    fn sees_sent(&self) -> Result<(), Refusal> {
+        self.0.sees_sent()
+    }
+
+    fn dismiss(&self, slot: u8) -> io::Result<()> {
+        self.0.dismiss(slot)
+    }
+
+    fn stop(&self, slot: u8) {
+        self.0.stop(slot);
+    }
+
+    fn is_detached(&self) -> bool {
+        self.0.is_detached()
+    }
+
+    fn counted(&self, slot: u8) -> [u64; 2] {
+        self.0.counted(slot)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.0.ledger()
+    }
+
+    fn counters(&self) -> io::Result<(Counts, u64)> {
+        self.0.counters()
+    }
+
+    fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
+        self.0.remains(rings, taken)
+    }
+
+    fn loader(&self) -> io::Result<Box<dyn Loader + '_>> {
+        self.0.loader()
+    }
+
+    fn replace(&self, number: u8, next: &[OwnedFd]) -> io::Result<()> {
+        self.0.replace(number, next)
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn who_joins_again_makes_its_rings_without_the_groups_lock() {
+    on_pair(|ifindex| {
+        let flow = choice(Group::Number(7), "main = steer_flow");
+        let mut prepared = prepare("xdp", ifindex, &flow, false).unwrap();
+        let watch = Arc::new(Watch {
+            lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
+            free: AtomicUsize::new(0),
+        });
+        let ends = prepared.device.descriptors();
+        let ends = ends.map(|it| it.try_clone_to_owned().unwrap());
+        let engine: &dyn Engine = prepared.engine();
+        let device = engine.open_device(ends, ifindex).unwrap();
+        prepared.device = Box::new(Device(device, Arc::clone(&watch)));
+        // As after a first attempt that has failed.
+        drop(prepared.begin(group_key(ifindex, 7)).unwrap());
+        // The first member, then one beside it.
+        let first = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
+        assert_eq!(watch.free.load(Ordering::Relaxed), 1);
+        let second = join_on_xdp(ifindex, &flow).unwrap();
+        assert_eq!(watch.free.load(Ordering::Relaxed), 2);
+        drop(prepared);
+        leave([first, second], ifindex);
+    });
+}
