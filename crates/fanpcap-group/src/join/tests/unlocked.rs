@@ -1,19 +1,25 @@
-//! A newcomer makes its rings without its group's lock, also where it joins again.
+//! What is done under which lock: rings are made without the group's, also where a newcomer joins
+//! again; the device's registry is opened under the device's.
 
 use super::*;
 use crate::guard::GroupLock;
+use crate::replace::replace;
 use crate::shared::group_key;
 use fanpcap_engine::{
-    Begun, Counts, Engine, Ledger, Loader, MemberIo, NewGroup, OnDevice, Refusal, TakenDevice,
+    Begun, Counts, Ledger, Loader, MemberIo, NewGroup, OnDevice, Refusal, TakenDevice,
 };
+use fanpcap_linux::file::lock;
 use fanpcap_ring::Remains;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
-/// The lock of a group, and how often rings were made while it was free.
+/// The lock of a group, how often rings were made while it was free, and how often the registry was
+/// opened for a steering program.
 #[derive(Debug)]
 struct Watch {
     lock: GroupLock,
     free: AtomicUsize,
+    loaders: AtomicUsize,
 }
 
 /// A device whose groups are watched.
@@ -98,6 +104,7 @@ impl OnDevice for Watched {
     }
 
     fn loader(&self) -> io::Result<Box<dyn Loader + '_>> {
+        self.1.loaders.fetch_add(1, Ordering::Relaxed);
         self.0.loader()
     }
 
@@ -106,23 +113,28 @@ impl OnDevice for Watched {
     }
 }
 
+/// A newcomer to group 7 whose first attempt to join has failed, on a device that is watched.
+fn watched(ifindex: u32, choice: &GroupChoice) -> (Prepared, Arc<Watch>) {
+    let mut prepared = prepare("xdp", ifindex, choice, false).unwrap();
+    let watch = Arc::new(Watch {
+        lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
+        free: AtomicUsize::new(0),
+        loaders: AtomicUsize::new(0),
+    });
+    let ends = prepared.device.descriptors();
+    let ends = ends.map(|it| it.try_clone_to_owned().unwrap());
+    let device = prepared.engine().open_device(ends, ifindex).unwrap();
+    prepared.device = Box::new(Device(device, Arc::clone(&watch)));
+    drop(prepared.begin(group_key(ifindex, 7)).unwrap());
+    (prepared, watch)
+}
+
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn who_joins_again_makes_its_rings_without_the_groups_lock() {
     on_pair(|ifindex| {
         let flow = choice(Group::Number(7), "main = steer_flow");
-        let mut prepared = prepare("xdp", ifindex, &flow, false).unwrap();
-        let watch = Arc::new(Watch {
-            lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
-            free: AtomicUsize::new(0),
-        });
-        let ends = prepared.device.descriptors();
-        let ends = ends.map(|it| it.try_clone_to_owned().unwrap());
-        let engine: &dyn Engine = prepared.engine();
-        let device = engine.open_device(ends, ifindex).unwrap();
-        prepared.device = Box::new(Device(device, Arc::clone(&watch)));
-        // As after a first attempt that has failed.
-        drop(prepared.begin(group_key(ifindex, 7)).unwrap());
+        let (prepared, watch) = watched(ifindex, &flow);
         // The first member, then one beside it.
         let first = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
         assert_eq!(watch.free.load(Ordering::Relaxed), 1);
@@ -130,5 +142,34 @@ fn who_joins_again_makes_its_rings_without_the_groups_lock() {
         assert_eq!(watch.free.load(Ordering::Relaxed), 2);
         drop(prepared);
         leave([first, second], ifindex);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_steering_program_waits_for_who_changes_the_devices_registry() {
+    on_pair(|ifindex| {
+        let flow = choice(Group::Number(7), "main = steer_flow");
+        let (prepared, watch) = watched(ifindex, &flow);
+        let member = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
+        let next = choice(Group::Number(7), "main = steer_rrobin");
+        let (own, next) = ([member.member.own().unwrap()], next.steering.unwrap());
+        // As another process does that changes another group's slot.
+        let other = GroupDir::of(ifindex, 8).unwrap();
+        let (file, [_, registry, _]) = other.locks().unwrap();
+        assert!(lock::try_take_byte(&file, registry).unwrap());
+        thread::scope(|scope| {
+            let replaced = scope.spawn(|| {
+                let guard = watch.lock.take().unwrap();
+                replace(&guard, &own, &next, &|_| Ok(None))
+            });
+            thread::sleep(Duration::from_millis(100));
+            assert_eq!(watch.loaders.load(Ordering::Relaxed), 0);
+            lock::release_byte(&file, registry).unwrap();
+            replaced.join().unwrap().unwrap();
+        });
+        assert_eq!(watch.loaders.load(Ordering::Relaxed), 1);
+        drop((own, prepared));
+        leave([member], ifindex);
     });
 }
