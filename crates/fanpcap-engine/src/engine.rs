@@ -119,8 +119,8 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// Its BPF program for received packets, if that steers them.
-    pub program: Option<OwnedFd>,
+    /// Its BPF program for received packets.
+    pub program: OwnedFd,
     /// Whether that BPF program counts for the steering program.
     pub counts: bool,
 }

@@ -70,11 +70,8 @@ pub fn replace(
     set.map_err(failed)?;
     let table = first.shared.table();
     table.show_program(steering, clock::monotonic_ns());
-    let kept = program.and_then(|program| {
-        first
-            .shared
-            .keep_program(Some(program.as_fd()), steering.text())
-    });
+    let kept =
+        program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
     // Best effort: without it a member that takes over a ring waits longer for packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);

@@ -14,9 +14,9 @@ use fanpcap_engine::{Engine, OnDevice};
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::{Epoll, clock};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
+use std::{io, iter};
 
 /// Bytes of the table's map, without and with parts for classes.
 const TABLE_LEN: u32 = 98_304;
@@ -171,20 +171,16 @@ impl Shared {
         self.rendezvous.answer(&self.descriptors())
     }
 
-    /// Keeps the group's BPF program, if any, and the steering program's text for newcomers.
+    /// Keeps the group's BPF program and the steering program's text for newcomers.
     ///
     /// # Errors
     /// As [`FdStore::put`] and [`FdStore::remove`].
-    pub(crate) fn keep_program(
-        &self,
-        program: Option<BorrowedFd<'_>>,
-        text: &str,
-    ) -> io::Result<()> {
+    pub(crate) fn keep_program(&self, program: BorrowedFd<'_>, text: &str) -> io::Result<()> {
         // Best effort: without the text a newcomer must bring the steering program.
         let text = sealed::create(text).ok();
-        let text = text.as_ref().map(AsFd::as_fd);
-        // The text is the second descriptor, also where there is no BPF program.
-        let kept: Vec<BorrowedFd<'_>> = program.or(text).into_iter().chain(text).collect();
+        let kept: Vec<_> = iter::once(program)
+            .chain(text.as_ref().map(AsFd::as_fd))
+            .collect();
         self.keep(&kept)
     }
 

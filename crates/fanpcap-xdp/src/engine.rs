@@ -112,7 +112,7 @@ impl TakenDevice for DeviceRegistry {
         let program = loaded.as_fd().try_clone_to_owned().map_err(of_store)?;
         Ok(Begun {
             on_device: Box::new(on_device),
-            program: Some(program),
+            program,
             counts: counts_by_them(&loaded),
         })
     }

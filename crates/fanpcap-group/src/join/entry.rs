@@ -181,7 +181,7 @@ impl<'a> Entry<'a> {
         let load = || load_fanout(self.steering, shared.map());
         let loaded = loaded.map_or_else(load, Ok);
         let loaded = loaded.map_err(|error| self.steer(error))?;
-        let kept = shared.keep_program(Some(loaded.as_fd()), self.steering.text());
+        let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
         let membership = self.take_slot(shared, None, address, lock)?;
         self.set(&membership, loaded)?;

@@ -154,7 +154,7 @@ fn new_shared(
     })?;
     let table = shared.table();
     table.set(at::COUNTS, begun.counts.into());
-    let kept = shared.keep_program(begun.program.as_ref().map(AsFd::as_fd), steering.text());
+    let kept = shared.keep_program(begun.program.as_fd(), steering.text());
     kept.map_err(EngineError::of_store)?;
     shared.on_device = Some(begun.on_device);
     let watched = shared.lifelines.add(device.lifelines(), true);
