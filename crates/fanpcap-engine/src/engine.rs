@@ -19,6 +19,9 @@ pub trait Engine: Sync {
     /// The engine's number in the groups' tables. No two engines have the same.
     fn id(&self) -> u8;
 
+    /// Why the engine does not serve a handle: a part of the group or of the member can't be made.
+    fn refusal(&self, part: &'static str, error: io::Error) -> Refusal;
+
     /// Creates the memory for a new group's table: `len` zeros. The members map it, and the
     /// engine's BPF programs read it.
     ///

@@ -23,4 +23,4 @@ pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters, Watcher}
 pub use ledger::Ledger;
 pub use member_io::{Ask, MemberIo};
 pub use on_device::{Counts, Loader, Next, OnDevice};
-pub use refusal::{PartError, Refusal};
+pub use refusal::Refusal;

@@ -96,8 +96,18 @@ pub fn join(request: JoinRequest<'_>) -> Result<Member, JoinError> {
             (PerDevice::Only | PerDevice::First(_), _, _) => join(&newcomer),
         };
     }
-    if request.engine.is_some() {
-        return Err(engine::unsteered(&newcomer).into());
+    if let Some(asked) = request.engine {
+        let (engine, group, mode) = (
+            asked.prepared.engine().name(),
+            fanout.id,
+            choice.shown_mode(),
+        );
+        return Err(EngineError::Unsteered {
+            engine,
+            group,
+            mode,
+        }
+        .into());
     }
     let member = |number| Member::new(newcomer.identity(number), 0, request.before, None);
     // Create the page first. An observer of the group's pages can then open the newcomer's page

@@ -38,13 +38,13 @@ pub fn replace(
         return Ok(());
     };
     let group = first.identity.group();
-    if let Some(device) = &first.shared.on_device {
+    if let Some((engine, device)) = first.shared.engine.zip(first.shared.on_device.as_ref()) {
         // A device in another namespace may have the same index.
         first
             .identity
             .members()
             .ok_or(ProgramError::Unseen { group })?;
-        let replaced = on_device::replace(guard, members, &**device, steering);
+        let replaced = on_device::replace(guard, members, (engine, &**device), steering);
         return replaced.map_err(|error| ProgramError::Engine { group, error });
     }
     let failed = |error| ProgramError::of(group, error);

@@ -31,6 +31,10 @@ impl Engine for Xdp {
         0
     }
 
+    fn refusal(&self, part: &'static str, error: io::Error) -> Refusal {
+        XdpError::Part { part, error }.into()
+    }
+
     fn new_table(&self, len: u32) -> io::Result<Table> {
         Table::create("fanpcap_table", len)
     }

@@ -22,6 +22,13 @@ pub enum XdpError {
     Serve(io::Error),
     /// The group's BPF program can't be loaded.
     Program(ProgramError),
+    /// A part of the group or of the member can't be made.
+    Part {
+        /// The part, in words.
+        part: &'static str,
+        /// Why.
+        error: io::Error,
+    },
     /// The rings need more memory than the process may have.
     Memory {
         /// Bytes that they need.
@@ -45,6 +52,13 @@ impl fmt::Display for XdpError {
             Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
             Self::Program(ProgramError::Compile(error)) => error.fmt(f),
             Self::Program(ProgramError::Load(error)) => error.fmt(f),
+            Self::Part { part, error } => {
+                write!(f, "{part}: {error}")?;
+                match error.kind() == io::ErrorKind::PermissionDenied {
+                    true => f.write_str(UNPRIVILEGED),
+                    false => Ok(()),
+                }
+            }
             Self::Memory {
                 needed,
                 snaplen,
@@ -53,6 +67,11 @@ impl fmt::Display for XdpError {
         }
     }
 }
+
+/// End of an error message: the privilege that is missing.
+const UNPRIVILEGED: &str = ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN \
+     when it opens the device, which this application lacks or has given up before: have all members \
+     keep them, or all take packet sockets";
 
 fn write_memory(
     f: &mut fmt::Formatter<'_>,
@@ -85,7 +104,7 @@ impl Error for XdpError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unavailable(reason) => Some(reason),
-            Self::Serve(error) => Some(error),
+            Self::Serve(error) | Self::Part { error, .. } => Some(error),
             Self::Program(ProgramError::Compile(error)) => Some(error),
             Self::Program(ProgramError::Load(error)) => Some(error),
             Self::Crowded { .. } | Self::Memory { .. } => None,
@@ -98,7 +117,10 @@ impl From<XdpError> for Refusal {
         let slug = match &error {
             XdpError::Crowded { .. } => "xdp-device-is-crowded",
             XdpError::Unavailable(_) | XdpError::Serve(_) => "xdp-unavailable",
-            XdpError::Program(_) => "xdp-program-refused",
+            XdpError::Part { error, .. } if error.kind() != io::ErrorKind::PermissionDenied => {
+                "system-call-failed"
+            }
+            XdpError::Program(_) | XdpError::Part { .. } => "xdp-program-refused",
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
@@ -110,6 +132,7 @@ impl From<XdpError> for Refusal {
             | XdpError::Unavailable(_)
             | XdpError::Serve(_)
             | XdpError::Program(_)
+            | XdpError::Part { .. }
             | XdpError::Memory { .. } => false,
         };
         Self {
@@ -120,8 +143,9 @@ impl From<XdpError> for Refusal {
 }
 
 /// The descriptor store of the group, or of the device, can't keep an entry.
-pub(crate) fn of_store(error: io::Error) -> Refusal {
-    Refusal::of_part("the group's descriptor store", error)
+pub(crate) fn of_store(error: io::Error) -> XdpError {
+    let part = "the group's descriptor store";
+    XdpError::Part { part, error }
 }
 
 /// The prefix of the names of the engine's BPF programs.
@@ -130,6 +154,23 @@ const PREFIX: &str = "fanpcap_";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_lacks_a_privilege_is_told_which_members_need() {
+        for (kind, slug) in [
+            (io::ErrorKind::PermissionDenied, "xdp-program-refused"),
+            (io::ErrorKind::OutOfMemory, "system-call-failed"),
+        ] {
+            let (part, error) = ("the rings", kind.into());
+            let refusal = Refusal::from(XdpError::Part { part, error });
+            let (text, is_told) = (refusal.to_string(), kind == io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                (text.contains("CAP_BPF and CAP_NET_ADMIN"), refusal.slug),
+                (is_told, slug)
+            );
+            assert!(text.starts_with(&format!("the rings: {kind}")), "{text}");
+        }
+    }
 
     #[test]
     fn who_keeps_few_bytes_of_each_packet_is_not_told_to_keep_fewer() {

@@ -259,7 +259,10 @@ fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);
     rings.map_err(|error| match error.raw_os_error() {
         Some(ENOMEM) => memory(limit).into(),
-        _ => Refusal::of_part("the rings", error),
+        _ => {
+            let part = "the rings";
+            XdpError::Part { part, error }.into()
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! Joins on an engine: how packets come to a newcomer whose rings an engine fills.
 
 use super::prepared::Prepared;
-use super::{EngineError, JoinError, Newcomer, free_number, wanted};
+use super::{EngineError, JoinError, Newcomer, device, free_number, wanted};
 use crate::shared::Shared;
 use crate::table::at;
 use fanpcap_config::settings::{Group, Steal};
@@ -41,14 +41,6 @@ pub(super) fn in_new_group<T>(
     }
 }
 
-/// The error for a mode that is not for an engine.
-pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> EngineError {
-    EngineError::Unsteered {
-        group: newcomer.fanout.id,
-        mode: newcomer.choice.shown_mode(),
-    }
-}
-
 /// Gives the device's packets to the group. If the group `steals`, the host loses them as long as
 /// the group lasts. The caller holds the device's guard, as for [`check`].
 pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
@@ -59,10 +51,19 @@ pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Checks that the device's packets still come to the group's engine. If the group `steals`, the
+/// Checks that the device's packets still come to the group's engine. If the newcomer `steals`, the
 /// host loses them from now on, as long as the group lasts.
-pub(super) fn check(shared: &Shared, steals: bool) -> io::Result<()> {
+pub(super) fn check(newcomer: &Newcomer<'_>, shared: &Shared) -> Result<(), EngineError> {
+    let (Some(engine), Some(on_device)) = (shared.engine, &shared.on_device) else {
+        return Ok(());
+    };
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).ok();
-    let on_device = shared.on_device.as_ref();
-    on_device.map_or(Ok(()), |it| it.check(number.filter(|_| steals)))
+    let checked = on_device.check(number.filter(|_| newcomer.steals()));
+    checked.map_err(|error| match error.kind() == io::ErrorKind::NotFound {
+        true => EngineError::Lost {
+            group: newcomer.fanout.id,
+            device: device(newcomer.bound.ifindex),
+        },
+        false => EngineError::of_store(engine)(error),
+    })
 }

@@ -1,7 +1,7 @@
 //! Why a handle can't join a group on its engine.
 
 use crate::steered::SteerError;
-use fanpcap_engine::Refusal;
+use fanpcap_engine::{Engine, Refusal};
 use std::fmt;
 use std::io;
 
@@ -31,6 +31,8 @@ pub enum EngineError {
     },
     /// The mode is one of the kernel's, which only packet sockets have.
     Unsteered {
+        /// The engine's name.
+        engine: &'static str,
         /// The group's number.
         group: u16,
         /// The mode.
@@ -76,9 +78,13 @@ impl fmt::Display for EngineError {
                 f,
                 "fan-out group {group} was free and has members now: try again"
             ),
-            Self::Unsteered { group, mode } => write!(
+            Self::Unsteered {
+                engine,
+                group,
+                mode,
+            } => write!(
                 f,
-                "fan-out group {group} can't run mode {mode} on engine xdp: \
+                "fan-out group {group} can't run mode {mode} on engine {engine}: \
                  use flow or a steering program",
             ),
             Self::Unclassified { group, class } => write!(
@@ -128,8 +134,8 @@ impl EngineError {
     }
 
     /// The descriptor store can't keep what the members share.
-    pub(crate) fn of_store(error: io::Error) -> Self {
-        Self::Refused(Refusal::of_part("the group's descriptor store", error))
+    pub(crate) fn of_store(engine: &dyn Engine) -> impl Fn(io::Error) -> Self + '_ {
+        |error| Self::Refused(engine.refusal("the group's descriptor store", error))
     }
 
     /// Whether the engine can't serve the handle in any group: packet sockets may work.

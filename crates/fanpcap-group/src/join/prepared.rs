@@ -50,16 +50,22 @@ pub fn prepare(
     outgoing: bool,
 ) -> Result<Prepared, JoinError> {
     let engine = fanpcap_engines::named(engine).ok_or_else(|| {
-        let error = io::ErrorKind::Unsupported.into();
-        EngineError::from(Refusal::of_part("the engine", error))
+        EngineError::from(Refusal::new(
+            "the engine: unsupported",
+            "system-call-failed",
+        ))
     })?;
     let number = match choice.group {
         Group::Number(number) => number,
         Group::New => 0,
     };
     let steering = choice.steering.as_ref().ok_or_else(|| {
-        let (group, mode) = (number, choice.shown_mode());
-        EngineError::Unsteered { group, mode }
+        let (engine, group, mode) = (engine.name(), number, choice.shown_mode());
+        EngineError::Unsteered {
+            engine,
+            group,
+            mode,
+        }
     })?;
     // Makes the root, which has the locks.
     let _ = GroupDir::for_member(ifindex, number);
@@ -139,10 +145,11 @@ fn new_shared(
     steering: &Steering,
 ) -> Result<Shared, EngineError> {
     let shared = Shared::with_classes(engine, group_key(ifindex, 0));
-    let mut shared = shared.map_err(EngineError::of_store)?;
+    let mut shared = shared.map_err(EngineError::of_store(engine))?;
     let at_device = steering
         .for_engine()
         .ok_or_else(|| EngineError::Unsteered {
+            engine: engine.name(),
             group: 0,
             mode: steering.title().to_owned(),
         })?;
@@ -155,10 +162,10 @@ fn new_shared(
     let table = shared.table();
     table.set(at::COUNTS, begun.counts.into());
     let kept = shared.keep_program(begun.program.as_fd(), steering.text());
-    kept.map_err(EngineError::of_store)?;
+    kept.map_err(EngineError::of_store(engine))?;
     shared.on_device = Some(begun.on_device);
     let watched = shared.lifelines.add(device.lifelines(), true);
-    watched.map_err(EngineError::of_store)?;
+    watched.map_err(EngineError::of_store(engine))?;
     Ok(shared)
 }
 
@@ -214,7 +221,7 @@ fn find(engine: &dyn Engine, ifindex: u32) -> Result<Option<Box<dyn TakenDevice>
         match engine.open_device(descriptors, ifindex) {
             // The engine has lost the device, or another process has taken it since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            found => return found.map(Some).map_err(EngineError::of_store),
+            found => return found.map(Some).map_err(EngineError::of_store(engine)),
         }
     }
     let found = taken_devices::search(engine, ifindex);

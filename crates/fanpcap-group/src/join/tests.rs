@@ -282,7 +282,12 @@ fn members_on_different_engines_are_told_so() {
         let error = join_on(ifindex, &hash, None).err().unwrap();
         assert!(error.to_string().starts_with(expected), "{error}");
         let error = join_on_xdp(ifindex, &hash).err().unwrap();
-        assert!(error.to_string().contains("can't run mode"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("can't run mode hash on engine xdp"),
+            "{error}"
+        );
     });
 }
 

@@ -9,7 +9,7 @@ use crate::record::shortened;
 use crate::steered::SteerError;
 use crate::table::at;
 use fanpcap_config::steering::Steering;
-use fanpcap_engine::OnDevice;
+use fanpcap_engine::{Engine, OnDevice};
 use fanpcap_linux::file::sealed;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(super) fn replace(
     guard: &GroupGuard,
     members: &[OwnMember],
-    on_device: &dyn OnDevice,
+    (engine, on_device): (&'static dyn Engine, &dyn OnDevice),
     steering: &Arc<Steering>,
 ) -> Result<(), EngineError> {
     let [first, ..] = members else {
@@ -29,6 +29,7 @@ pub(super) fn replace(
     let at_device = steering
         .for_engine()
         .ok_or_else(|| EngineError::Unsteered {
+            engine: engine.name(),
             group,
             mode: steering.title().to_owned(),
         })?;
@@ -41,8 +42,9 @@ pub(super) fn replace(
         on_device.loader().map_err(EngineError::Serve)?
     };
     let next = loader.load(at_device, shared.map())?;
-    let text = sealed::create(steering.text()).map_err(EngineError::of_store)?;
-    let title = sealed::create(shortened(steering.title())).map_err(EngineError::of_store)?;
+    let text = sealed::create(steering.text()).map_err(EngineError::of_store(engine))?;
+    let title =
+        sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
     // After a death in the exchange, counters are published too often rather than never.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);

@@ -9,10 +9,9 @@ use fanpcap::several;
 use fanpcap_engine::Refusal;
 use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
-use std::io::ErrorKind;
 
 fn no_memory() -> JoinError {
-    let refusal = Refusal::of_part("the rings", ErrorKind::OutOfMemory.into());
+    let refusal = Refusal::new("the rings: out of memory", "xdp-memory");
     EngineError::from(refusal).into()
 }
 

@@ -6,14 +6,14 @@
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
 use crate::join::engine;
-use crate::join::{EngineError, JoinError, device};
+use crate::join::{EngineError, JoinError};
 use crate::kernel::Kernel;
 use crate::member::Member;
 use crate::membership::Membership;
 use crate::shared::Shared;
 use crate::slots::Slots;
 use fanpcap_buckets::Slot;
-use fanpcap_engine::{MemberIo, Refusal, faults};
+use fanpcap_engine::{MemberIo, faults};
 use fanpcap_linux::packet::Address;
 use fanpcap_linux::wait::clock;
 use std::io;
@@ -84,7 +84,7 @@ impl Entry<'_> {
             let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
             engine::attach_group(&shared, steals).map_err(EngineError::from)?;
         } else if steals {
-            engine::check(&shared, true).map_err(EngineError::of_store)?;
+            engine::check(self.newcomer, &shared)?;
         }
         let table = shared.table();
         table.show_program(self.steering, clock::monotonic_ns());
@@ -130,15 +130,18 @@ impl Entry<'_> {
         slot: Slot,
         claim: Option<Claim>,
     ) -> Result<Placed, JoinError> {
-        let engine = shared.on_device.as_ref().zip(self.newcomer.engine.as_ref());
-        let (on_device, asked) = engine.ok_or_else(|| rings(io::ErrorKind::NotFound.into()))?;
+        let on_device = shared.engine.zip(shared.on_device.as_ref());
+        let on_device = on_device.zip(self.newcomer.engine.as_ref());
+        let ((engine, on_device), asked) =
+            on_device.ok_or_else(|| self.failed("the rings", io::ErrorKind::NotFound.into()))?;
         if asked.ask.outgoing {
             on_device.sees_sent().map_err(EngineError::from)?;
         }
         let io = on_device.open(&asked.ask).map_err(EngineError::from)?;
         self.note_before();
         shared.note_counted_before(slot);
-        io.admit(slot.0, self.cookie()?).map_err(rings)?;
+        let admitted = io.admit(slot.0, self.cookie()?);
+        admitted.map_err(|error| EngineError::from(engine.refusal("the rings", error)))?;
         faults::step();
         Ok(Placed {
             shared: Arc::clone(shared),
@@ -163,22 +166,10 @@ impl Entry<'_> {
         shared: &Shared,
         guard: &GroupGuard,
     ) -> Result<(), JoinError> {
-        if self.newcomer.engine.is_none() {
-            return Ok(());
+        if shared.on_device.is_some() {
+            let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
+            engine::check(self.newcomer, shared)?;
         }
-        let _device_guard = guard.device_guard().map_err(|error| self.steer(error))?;
-        let checked = engine::check(shared, self.newcomer.steals());
-        let checked = checked.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => EngineError::Lost {
-                group: self.newcomer.fanout.id,
-                device: device(self.newcomer.bound.ifindex),
-            },
-            _ => EngineError::of_store(error),
-        });
-        Ok(checked?)
+        Ok(())
     }
-}
-
-fn rings(error: io::Error) -> JoinError {
-    EngineError::from(Refusal::of_part("the rings", error)).into()
 }
