@@ -99,23 +99,18 @@ pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     found
 }
 
-/// Crates that serve every engine.
-const OF_EVERY_ENGINE: [&str; 5] = [
-    "fanpcap-config",
-    "fanpcap-group",
-    "fanpcap",
-    "fanpcap-abi",
-    "fanpcap-cli",
-];
-
 /// The engines.
 const ENGINES: [&str; 2] = ["fanpcap-tpacket", "fanpcap-xdp"];
 
-/// Crates that serve every engine and name one in their Cargo.toml; those of tests aside.
+/// The crates that may name one: the list of engines, XDP, whose members have a packet socket too,
+/// and a cluster's agent, whose selection runs at XDP.
+const OF_AN_ENGINE: [&str; 3] = ["fanpcap-engines", "fanpcap-xdp", "fanpcap-clusterd"];
+
+/// Other crates that name an engine in their Cargo.toml; those of tests aside.
 pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
     let serve_all = members
         .iter()
-        .filter(|member| OF_EVERY_ENGINE.contains(&member.name.as_str()));
+        .filter(|member| !OF_AN_ENGINE.contains(&member.name.as_str()));
     let named = serve_all.flat_map(|member| {
         let needs = member.needs.iter();
         let engines = needs.filter(|needed| ENGINES.contains(&needed.as_str()));
