@@ -2,7 +2,7 @@
 //! (Documentation/bpf/bpf_prog_run.rst).
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -13,7 +13,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::netns;
 
 use crate::pool::{POOL_LIMIT, Pool};
-use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};
+use crate::program::{self, ROW_HEAD, SLOTS, STATE, STATE_LEN, Shape};
 
 /// Maximum frames per call: the set-up of a call costs about 15 us.
 pub(crate) const MOST: u64 = 16_384;
@@ -31,18 +31,23 @@ impl Live {
     /// Loads the pool and the BPF program, for a device of the calling thread's namespace.
     pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self> {
         try_out(pool.template())?;
-        let state = Map::array("state", 1, STATE_LEN).map_err(missing("making a map"))?;
-        let slots = load(pool)?;
-        let shape = Shape {
-            state: &state,
-            slots: &slots,
-            len: signed(pool.len()),
+        let object = program::send(&Shape {
+            len: u32::try_from(pool.len()).unwrap_or(u32::MAX),
+            row_len: row_len(pool)?,
             own_len: signed(pool.own_len()),
             even: pool.is_even(),
             stamps: pool.has_stamps(),
             ifindex: i32::try_from(ifindex).unwrap_or(0),
+        })?;
+        let make = |map: usize| {
+            let map = &object.maps[map];
+            Map::create(map.name, map).map_err(missing("making a map"))
         };
-        let program = LoadedProgram::load(ProgramKind::Xdp, "send", &program::send(&shape))?;
+        let (state, slots) = (make(STATE)?, make(SLOTS)?);
+        fill(&slots, pool)?;
+        let maps = [&state, &slots].map(|map| map.as_fd().as_raw_fd());
+        let code = object.relocated(&maps, 0);
+        let program = LoadedProgram::load(ProgramKind::Xdp, "send", &code)?;
         let kept = keep(&program)?;
         Ok(Self {
             program,
@@ -55,7 +60,7 @@ impl Live {
     /// Returns to the first frame.
     pub(crate) fn rewind(&self) -> Result<()> {
         self.state
-            .write(0, &[0; STATE_LEN])
+            .write(0, &[0; STATE_LEN as usize])
             .map_err(|error| anyhow!("writing a map: {error}"))
     }
 
@@ -118,10 +123,9 @@ fn try_out(template: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Loads all frames into a map.
-fn load(pool: &Pool) -> Result<Map> {
-    let own_len = pool.own_len();
-    let row_len = (usize::from(ROW_HEAD.unsigned_abs()) + own_len).next_multiple_of(8);
+/// Bytes of a frame's entry.
+fn row_len(pool: &Pool) -> Result<u32> {
+    let row_len = (usize::from(ROW_HEAD.unsigned_abs()) + pool.own_len()).next_multiple_of(8);
     let size = pool.len() * row_len;
     ensure!(
         size <= POOL_LIMIT,
@@ -129,20 +133,23 @@ fn load(pool: &Pool) -> Result<Map> {
         size >> 20,
         POOL_LIMIT >> 20
     );
+    Ok(u32::try_from(row_len)?)
+}
+
+/// Writes all frames into the map.
+fn fill(slots: &Map, pool: &Pool) -> Result<()> {
+    let (own_len, row_len) = (pool.own_len(), row_len(pool)? as usize);
     let count = u32::try_from(pool.len()).unwrap_or(u32::MAX);
-    let slots = Map::array("slots", count, row_len).map_err(missing("making a map"))?;
     let (mut rows, mut frame) = (Vec::new(), Vec::new());
     let mut first = 0;
     for number in 0..count {
         pool.write_frame(number.into(), &mut frame);
-        let shorter = signed(frame.len()) - signed(pool.longest());
+        let shorter = i64::from(signed(frame.len()) - signed(pool.longest()));
         let copied = own_len.min(frame.len());
         let begin = rows.len();
-        for field in [shorter, signed(copied)] {
-            rows.extend_from_slice(&field.to_ne_bytes());
-        }
+        rows.extend_from_slice(&shorter.to_ne_bytes());
+        rows.extend_from_slice(&signed(copied).to_ne_bytes());
         rows.extend_from_slice(&pool.stamp_at(number.into()).to_ne_bytes());
-        rows.extend_from_slice(&[0; 4]);
         rows.extend_from_slice(&frame[..copied]);
         rows.resize(begin + row_len, 0);
         if rows.len() >= CHUNK || number + 1 == count {
@@ -153,7 +160,7 @@ fn load(pool: &Pool) -> Result<Map> {
             rows.clear();
         }
     }
-    Ok(slots)
+    Ok(())
 }
 
 /// Maximum bytes per call that fills a map.
