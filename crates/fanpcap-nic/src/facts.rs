@@ -79,7 +79,7 @@ impl Facts {
             driver: device.driver.clone(),
             kernel: kernel(),
             is_up: link.flags & IFF_UP != 0,
-            has_default_route: default_devices().contains(&device.ifindex),
+            has_default_route: has_default_route(device),
             has_address: address::has_address(device.ifindex).unwrap_or(false),
             node: node(device),
             missed: link.counters.rx_missed,
@@ -159,26 +159,13 @@ fn values(device: &Device) -> BTreeMap<Knob, String> {
     knobs.into_iter().filter_map(value).collect()
 }
 
-/// The devices of the default routes and the devices below them: ports of bridges and bonds, the
-/// lower device of a VLAN.
-fn default_devices() -> BTreeSet<u32> {
-    let mut found = route::default_devices().unwrap_or_default();
+/// Whether a default route leads through the device, or through one above it: a bridge, a bond, a
+/// VLAN.
+fn has_default_route(device: &Device) -> bool {
     let links = link::links().unwrap_or_default();
-    loop {
-        let before = found.len();
-        for link in &links {
-            if link.master.is_some_and(|master| found.contains(&master)) {
-                found.insert(link.index);
-            }
-            // The peer of a veth device is not below it.
-            if found.contains(&link.index) && link.kind != "veth" && link.peer_namespace.is_none() {
-                found.extend(link.peer);
-            }
-        }
-        if found.len() == before {
-            return found;
-        }
-    }
+    let routes = route::default_devices().unwrap_or_default();
+    let mut reached = routes.into_iter().map(|upper| link::below(upper, &links));
+    reached.any(|below| below.contains(&device.ifindex))
 }
 
 /// The PCI device above a virtio device has the node. On machines without nodes the kernel says -1.
