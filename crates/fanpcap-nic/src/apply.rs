@@ -1,9 +1,10 @@
 //! Makes a plan's changes one after another, and checks that they hold.
 
 use crate::device::Device;
+use crate::error::DeviceError;
 use crate::interrupts;
-use crate::journal::{Journal, SetError, Wish};
-use crate::knob::{Knob, KnobError, Knobs};
+use crate::journal::{Journal, Wish};
+use crate::knob::{Knob, Knobs};
 use crate::plan::{Plan, Step, Target};
 use crate::settings::Settings;
 use fanpcap_linux::process::cpu;
@@ -14,7 +15,7 @@ pub struct Tried<'a> {
     /// The step.
     pub step: &'a Step,
     /// The result.
-    pub result: Result<Verdict, SetError>,
+    pub result: Result<Verdict, DeviceError>,
 }
 
 /// Result of a step that did not fail.
@@ -47,10 +48,10 @@ fn one(
     journal: &mut Journal,
     wish: Wish<'_>,
     step: &Step,
-) -> Result<Verdict, SetError> {
+) -> Result<Verdict, DeviceError> {
     let settings = Settings(device);
     let mut has_changed = false;
-    let knobs = knobs(device, &step.target).map_err(SetError::Knob)?;
+    let knobs = knobs(device, &step.target)?;
     for knob in &knobs {
         has_changed |= journal.set(&settings, wish, knob, &step.value)?;
     }
@@ -64,7 +65,7 @@ fn one(
 }
 
 /// The settings that a step changes. A channel may have two interrupts.
-fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, KnobError> {
+fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, DeviceError> {
     match target {
         Target::Knob(knob) => Ok(vec![knob.clone()]),
         Target::Channel(channel) => {

@@ -1,8 +1,10 @@
 //! Reads and sets the numbers of a device's channels, by kind.
 
 use crate::device::Device;
+use crate::error::DeviceError;
 pub use fanpcap_linux::ethtool::Channels;
-use std::{fmt, io};
+use std::fmt::Display;
+use std::io;
 
 /// Requested numbers of channels. A kind that is `None` keeps its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,38 +19,20 @@ pub struct Wanted {
     pub combined: Option<u32>,
 }
 
-/// Why channels can't be read or set.
-#[derive(Debug)]
-pub enum ChannelError {
-    /// The driver has no channels to set.
-    None,
-    /// More channels of a kind than the device has.
-    TooMany {
-        /// The kind: rx, tx, other or combined.
-        kind: &'static str,
-        /// The requested number.
-        asked: u32,
-        /// The driver's limit.
-        most: u32,
-    },
-    /// No channel would receive, or no channel would send.
-    Nothing,
-    /// The process may not set them.
-    Forbidden(io::Error),
-    /// The driver refused.
-    Refused(io::Error),
-}
+/// What setting them needs, where the process may not.
+const NEEDS: &str = "setting channels needs CAP_NET_ADMIN";
 
-const KINDS: [&str; 4] = ["rx", "tx", "other", "combined"];
+/// The kinds, in the order of [`Channels::most`].
+pub(crate) const KINDS: [&str; 4] = ["rx", "tx", "other", "combined"];
 
 /// The channels of a device.
 ///
 /// # Errors
-/// [`ChannelError`].
-pub fn read(device: &Device) -> Result<Channels, ChannelError> {
+/// [`DeviceError`].
+pub fn read(device: &Device) -> Result<Channels, DeviceError> {
     let channels = device.ethtool.channels().map_err(refused)?;
     match channels.most {
-        [0, 0, 0, 0] => Err(ChannelError::None),
+        [0, 0, 0, 0] => Err(DeviceError::NoChannels),
         _ => Ok(channels),
     }
 }
@@ -56,8 +40,8 @@ pub fn read(device: &Device) -> Result<Channels, ChannelError> {
 /// The device's channels after `wanted` is applied.
 ///
 /// # Errors
-/// [`ChannelError::TooMany`] and [`ChannelError::Nothing`].
-pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, ChannelError> {
+/// [`DeviceError::TooManyChannels`] and [`DeviceError::NoDirection`].
+pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, DeviceError> {
     let to = Channels {
         rx: wanted.rx.unwrap_or(now.rx),
         tx: wanted.tx.unwrap_or(now.tx),
@@ -65,15 +49,14 @@ pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, ChannelError> {
         combined: wanted.combined.unwrap_or(now.combined),
         most: now.most,
     };
-    let asked = [to.rx, to.tx, to.other, to.combined];
-    for ((kind, asked), most) in KINDS.into_iter().zip(asked).zip(now.most) {
+    for ((kind, asked), most) in KINDS.into_iter().zip(counts(to)).zip(now.most) {
         if asked > most {
-            return Err(ChannelError::TooMany { kind, asked, most });
+            return Err(DeviceError::TooManyChannels { kind, asked, most });
         }
     }
     let is_nothing = to.combined == 0 && (to.rx == 0 || to.tx == 0);
     match is_nothing {
-        true => Err(ChannelError::Nothing),
+        true => Err(DeviceError::NoDirection),
         false => Ok(to),
     }
 }
@@ -81,85 +64,62 @@ pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, ChannelError> {
 /// Sets the channels. The device may lose its link meanwhile.
 ///
 /// # Errors
-/// [`ChannelError`].
-pub fn set(device: &Device, to: Channels) -> Result<(), ChannelError> {
+/// [`DeviceError`].
+pub fn set(device: &Device, to: Channels) -> Result<(), DeviceError> {
     device.ethtool.set_channels(to).map_err(refused)
 }
 
 /// The numbers of channels as text, such as `rx=0,tx=0,other=1,combined=8`.
 pub fn text(channels: Channels) -> String {
-    let Channels {
-        rx,
-        tx,
-        other,
-        combined,
-        ..
-    } = channels;
-    format!("rx={rx},tx={tx},other={other},combined={combined}")
+    list_text(KINDS, counts(channels))
 }
 
 /// Reads such a text; `None` for any other text.
 pub fn parse(text: &str) -> Option<Wanted> {
-    let mut wanted = Wanted::default();
+    let [rx, tx, other, combined] = list(text, KINDS, |number| number.parse().ok())?;
+    Some(Wanted {
+        rx,
+        tx,
+        other,
+        combined,
+    })
+}
+
+pub(crate) fn counts(channels: Channels) -> [u32; 4] {
+    [channels.rx, channels.tx, channels.other, channels.combined]
+}
+
+/// Values by name, such as `rx=512,tx=512`.
+pub(crate) fn list_text<T: Display, const N: usize>(names: [&str; N], values: [T; N]) -> String {
+    let pairs = names.into_iter().zip(values);
+    let pairs: Vec<String> = pairs
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    pairs.join(",")
+}
+
+/// Reads such a text, in which names may be left out; `None` for any other text.
+pub(crate) fn list<T: Copy, const N: usize>(
+    text: &str,
+    names: [&str; N],
+    value: impl Fn(&str) -> Option<T>,
+) -> Option<[Option<T>; N]> {
+    let mut found = [None; N];
     for part in text.split(',') {
-        let (kind, number) = part.split_once('=')?;
-        let number = Some(number.parse().ok()?);
-        match kind {
-            "rx" => wanted.rx = number,
-            "tx" => wanted.tx = number,
-            "other" => wanted.other = number,
-            "combined" => wanted.combined = number,
-            _ => return None,
-        }
+        let (name, written) = part.split_once('=')?;
+        let at = names.iter().position(|it| *it == name)?;
+        found[at] = Some(value(written)?);
     }
-    Some(wanted)
+    Some(found)
 }
 
-fn refused(error: io::Error) -> ChannelError {
+fn refused(error: io::Error) -> DeviceError {
     match error.raw_os_error() {
-        Some(EOPNOTSUPP) => ChannelError::None,
-        Some(EPERM) => ChannelError::Forbidden(error),
-        _ => ChannelError::Refused(error),
+        Some(libc::EOPNOTSUPP) => DeviceError::NoChannels,
+        Some(libc::EPERM) => DeviceError::Failed(NEEDS, error),
+        _ => DeviceError::Refused(error),
     }
 }
-
-impl ChannelError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::None => EOPNOTSUPP,
-            Self::TooMany { .. } | Self::Nothing => EINVAL,
-            Self::Forbidden(error) | Self::Refused(error) => error.raw_os_error().unwrap_or(EIO),
-        }
-    }
-}
-
-impl fmt::Display for ChannelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("its driver has no channels to set"),
-            Self::TooMany { kind, asked, most } => {
-                write!(f, "{asked} {kind} channels, but it takes {most} at most")
-            }
-            Self::Nothing => f.write_str("one channel at least must receive, and one send"),
-            Self::Forbidden(error) => {
-                write!(f, "setting channels needs CAP_NET_ADMIN: {error}")
-            }
-            Self::Refused(error) => write!(
-                f,
-                "its driver refuses these channels ({error}); the indirection table ('ethtool -x') \
-                 or AF_XDP sockets may use those that would go"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ChannelError {}
-
-const EPERM: i32 = 1;
-const EIO: i32 = 5;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
 
 #[cfg(test)]
 mod tests {
@@ -192,18 +152,18 @@ mod tests {
             many.to_string(),
             "9 combined channels, but it takes 8 at most"
         );
-        assert_eq!(many.errno(), EINVAL);
-        assert!(matches!(error("combined=0"), ChannelError::Nothing));
+        assert_eq!(many.errno(), libc::EINVAL);
+        assert!(matches!(error("combined=0"), DeviceError::NoDirection));
         assert!(matches!(
             error("rx=1"),
-            ChannelError::TooMany { most: 0, .. }
+            DeviceError::TooManyChannels { most: 0, .. }
         ));
     }
 
     #[test]
     fn a_device_without_channels_says_so() {
         let lo = Device::open("lo").unwrap();
-        assert_eq!(read(&lo).unwrap_err().errno(), EOPNOTSUPP);
+        assert_eq!(read(&lo).unwrap_err().errno(), libc::EOPNOTSUPP);
         assert_eq!(Device::open("no such device").unwrap_err().errno(), 19);
     }
 }

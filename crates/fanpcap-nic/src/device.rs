@@ -1,11 +1,12 @@
 //! A network device and the interfaces to read and set it: ethtool and sysfs.
 
+use crate::error::DeviceError;
 use fanpcap_linux::ethtool;
 use fanpcap_linux::file::sysfs::DeviceDirectory;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use std::path::PathBuf;
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 /// A device of the network namespace that the calling thread was in.
 #[derive(Debug)]
@@ -23,31 +24,20 @@ pub struct Device {
     sysfs: Option<DeviceDirectory>,
 }
 
-/// There is no device to set.
-#[derive(Debug)]
-pub enum NoDevice {
-    /// No device has this name.
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// The kernel can't be queried.
-    System(io::Error),
-}
-
 impl Device {
     /// The device with this name.
     ///
     /// # Errors
-    /// [`NoDevice`].
-    pub fn open(name: &str) -> Result<Self, NoDevice> {
-        let unknown = || NoDevice::Unknown {
+    /// [`DeviceError::Unknown`] and [`DeviceError::Failed`].
+    pub fn open(name: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown {
             name: name.to_owned(),
         };
-        let ifindex = interface::find(name).map_err(NoDevice::System)?;
+        let failed = |error| DeviceError::Failed(UNLISTED, error);
+        let ifindex = interface::find(name).map_err(failed)?;
         let ifindex = ifindex.ok_or_else(unknown)?;
-        let link = link::get(ifindex).map_err(NoDevice::System)?;
-        let ethtool = ethtool::Device::find(ifindex).map_err(NoDevice::System)?;
+        let link = link::get(ifindex).map_err(failed)?;
+        let ethtool = ethtool::Device::find(ifindex).map_err(failed)?;
         Ok(Self {
             ifindex,
             // Without a driver there are no settings. Each setting reports that itself.
@@ -90,26 +80,4 @@ impl Device {
     }
 }
 
-impl NoDevice {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::Unknown { .. } => ENODEV,
-            Self::System(error) => error.raw_os_error().unwrap_or(EIO),
-        }
-    }
-}
-
-impl fmt::Display for NoDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { name } => write!(f, "no device {name} in this network namespace"),
-            Self::System(error) => write!(f, "devices can't be listed: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for NoDevice {}
-
-const EIO: i32 = 5;
-const ENODEV: i32 = 19;
+const UNLISTED: &str = "devices can't be listed";

@@ -3,12 +3,13 @@
 pub mod names;
 
 use crate::device::Device;
+use crate::error::DeviceError;
 use fanpcap_linux::netlink::netdev;
 use fanpcap_linux::process::cpu;
 use names::Known;
 use std::path::PathBuf;
 use std::time::Duration;
-use std::{fmt, fs, io, thread};
+use std::{fs, io, thread};
 
 /// An interrupt of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,36 +53,12 @@ pub enum Holds {
     Later,
 }
 
-/// Why interrupts can't be found, read or set.
-#[derive(Debug)]
-pub enum InterruptError {
-    /// The device has no interrupts: another device of the kernel passes packets to it.
-    None,
-    /// The device is down; it has interrupts when it is up.
-    Down,
-    /// The device has no channel with this number.
-    NoChannel {
-        /// The channel that was asked for.
-        channel: u32,
-        /// How many channels have interrupts.
-        channels: u32,
-    },
-    /// None of the CPUs is online.
-    Offline,
-    /// The kernel places the interrupt itself (managed affinity).
-    Managed,
-    /// The process may not set it.
-    Forbidden(io::Error),
-    /// The kernel can't be queried.
-    System(io::Error),
-}
-
 /// The interrupts of a device, in the order of their numbers.
 ///
 /// # Errors
-/// [`InterruptError::None`] and [`InterruptError::System`].
-pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, InterruptError> {
-    let table = fs::read_to_string("/proc/interrupts").map_err(InterruptError::System)?;
+/// [`DeviceError::NoInterrupts`], [`DeviceError::Down`] and [`DeviceError::Failed`].
+pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, DeviceError> {
+    let table = fs::read_to_string("/proc/interrupts").map_err(unknown)?;
     let numbers = message_numbers(device);
     let bus = bus_name(device);
     let known = Known {
@@ -92,8 +69,8 @@ pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, InterruptError> {
     let mut found = names::find(&table, known);
     add_told(device, &mut found);
     match (found.is_empty(), numbers.is_empty()) {
-        (true, true) => Err(InterruptError::None),
-        (true, false) => Err(InterruptError::Down),
+        (true, true) => Err(DeviceError::NoInterrupts),
+        (true, false) => Err(DeviceError::Down),
         _ => Ok(found),
     }
 }
@@ -114,14 +91,14 @@ pub(crate) fn numbers(device: &Device) -> Vec<u32> {
 /// The interrupts of a device's channel: one, or one for each direction.
 ///
 /// # Errors
-/// As [`of_device`], and [`InterruptError::NoChannel`].
-pub fn of_channel(device: &Device, channel: u32) -> Result<Vec<Interrupt>, InterruptError> {
+/// As [`of_device`], and [`DeviceError::NoChannel`].
+pub fn of_channel(device: &Device, channel: u32) -> Result<Vec<Interrupt>, DeviceError> {
     let mut all = of_device(device)?;
     let channels = all.iter().filter_map(|it| Some(it.serves.channel()? + 1));
     let channels = channels.max().unwrap_or(0);
     all.retain(|it| it.serves.channel() == Some(channel));
     match all.is_empty() {
-        true => Err(InterruptError::NoChannel { channel, channels }),
+        true => Err(DeviceError::NoChannel { channel, channels }),
         false => Ok(all),
     }
 }
@@ -129,11 +106,11 @@ pub fn of_channel(device: &Device, channel: u32) -> Result<Vec<Interrupt>, Inter
 /// The CPUs of the interrupt with this number.
 ///
 /// # Errors
-/// [`InterruptError::System`].
-pub fn affinity(number: u32) -> Result<Affinity, InterruptError> {
+/// [`DeviceError::Failed`].
+pub fn affinity(number: u32) -> Result<Affinity, DeviceError> {
     let read = |file: &str| {
-        let text = fs::read_to_string(place(number, file)).map_err(InterruptError::System)?;
-        let malformed = || InterruptError::System(io::ErrorKind::InvalidData.into());
+        let text = fs::read_to_string(place(number, file)).map_err(unknown)?;
+        let malformed = || unknown(io::ErrorKind::InvalidData.into());
         cpu::list(text.trim()).ok_or_else(malformed)
     };
     let asked = read("smp_affinity_list")?;
@@ -147,16 +124,18 @@ pub fn affinity(number: u32) -> Result<Affinity, InterruptError> {
 /// Sets the CPUs of the interrupt with this number.
 ///
 /// # Errors
-/// [`InterruptError`].
-pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, InterruptError> {
+/// [`DeviceError`].
+pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, DeviceError> {
     let list = cpu::list_text(cpus);
     let written = fs::write(place(number, "smp_affinity_list"), list);
     written.map_err(|error| match error.raw_os_error() {
         // kernel/irq/proc.c, `write_irq_affinity()`.
-        Some(EIO) => InterruptError::Managed,
-        Some(EINVAL | EOVERFLOW) => InterruptError::Offline,
-        Some(EACCES | EPERM | EROFS) => InterruptError::Forbidden(error),
-        _ => InterruptError::System(error),
+        Some(libc::EIO) => DeviceError::Managed,
+        Some(libc::EINVAL | libc::EOVERFLOW) => DeviceError::Offline,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            DeviceError::Failed("placing interrupts needs root", error)
+        }
+        _ => unknown(error),
     })?;
     for attempt in 0..ATTEMPTS {
         let Affinity { effective, .. } = affinity(number)?;
@@ -212,6 +191,10 @@ fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
     }
 }
 
+fn unknown(error: io::Error) -> DeviceError {
+    DeviceError::Failed("interrupts can't be asked for", error)
+}
+
 fn place(number: u32, file: &str) -> PathBuf {
     format!("/proc/irq/{number}/{file}").into()
 }
@@ -242,57 +225,8 @@ impl Affinity {
     }
 }
 
-impl InterruptError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::None => EOPNOTSUPP,
-            Self::Down => ENETDOWN,
-            Self::NoChannel { .. } | Self::Offline => EINVAL,
-            Self::Managed => EPERM,
-            Self::Forbidden(error) | Self::System(error) => error.raw_os_error().unwrap_or(EIO),
-        }
-    }
-}
-
-impl fmt::Display for InterruptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str(
-                "it has no interrupts; threads of its NAPI instances (napi@) and receive packet \
-                 steering can be placed instead",
-            ),
-            Self::Down => f.write_str("it is down and has no interrupts until it is up"),
-            Self::NoChannel { channel, channels } => {
-                write!(
-                    f,
-                    "no interrupt of channel {channel}: it has {channels} channels, from 0 on"
-                )
-            }
-            Self::Offline => f.write_str("none of these CPUs is online"),
-            Self::Managed => f.write_str(
-                "the kernel places this interrupt itself; threads of NAPI instances (napi@) can be \
-                 placed instead",
-            ),
-            Self::Forbidden(error) => write!(f, "placing interrupts needs root: {error}"),
-            Self::System(error) => write!(f, "interrupts can't be asked for: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for InterruptError {}
-
 /// Milliseconds to wait for the controller to change over.
 const ATTEMPTS: u32 = 5;
-
-const EPERM: i32 = 1;
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const EROFS: i32 = 30;
-const EOVERFLOW: i32 = 75;
-const EOPNOTSUPP: i32 = 95;
-const ENETDOWN: i32 = 100;
 
 #[cfg(test)]
 mod tests {
@@ -317,7 +251,7 @@ mod tests {
     fn a_device_without_interrupts_says_what_can_be_placed() {
         let lo = Device::open("lo").unwrap();
         let none = of_channel(&lo, 0).unwrap_err();
-        assert_eq!(none.errno(), EOPNOTSUPP);
+        assert_eq!(none.errno(), libc::EOPNOTSUPP);
         assert!(none.to_string().contains("napi@"), "{none}");
         assert!(affinity(u32::MAX).is_err());
     }

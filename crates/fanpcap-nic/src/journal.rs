@@ -7,12 +7,12 @@ pub mod place;
 mod tests;
 
 use crate::device::Device;
-use crate::knob::{Knob, KnobError, Knobs};
+use crate::error::DeviceError;
+use crate::knob::{Knob, Knobs};
 use entry::{Change, Content};
 use place::Guard;
 pub(crate) use place::change_irqbalance;
-pub use place::{Hold, JournalError, Place, changes_of_others, forget, journals};
-use std::fmt;
+pub use place::{Hold, Place, changes_of_others, forget, journals};
 use std::path::PathBuf;
 
 /// The right to change a device, and the device's journal.
@@ -30,22 +30,6 @@ pub enum Wish<'a> {
     While(&'a Hold),
     /// Until the user asks for the old value.
     Stays,
-}
-
-/// Why a value was not set. The setting then keeps its former value.
-#[derive(Debug)]
-pub enum SetError {
-    /// The change can't be written into the journal.
-    Journal(JournalError),
-    /// The device can't have the value.
-    Knob(KnobError),
-    /// Another process wants another value.
-    Disagrees {
-        /// That process.
-        pid: u32,
-        /// The value that it wants.
-        value: String,
-    },
 }
 
 /// A change that was undone, or that should have been.
@@ -78,17 +62,17 @@ pub enum Outcome {
     /// The device or the setting is gone.
     Gone,
     /// Putting back failed. The journal keeps the change.
-    Failed(KnobError),
+    Failed(DeviceError),
 }
 
 impl Journal {
     /// Waits for the right to change the device and reads its journal.
     ///
     /// # Errors
-    /// [`JournalError`].
-    pub fn open(device: &Device) -> Result<Self, JournalError> {
+    /// [`DeviceError`].
+    pub fn open(device: &Device) -> Result<Self, DeviceError> {
         // Another process may remove the directory while it is still empty.
-        let is_removed = |error: &JournalError| error.errno() == ENOENT;
+        let is_removed = |error: &DeviceError| error.errno() == libc::ENOENT;
         for _ in 1..ATTEMPTS {
             match Self::at(Place::of(device)?) {
                 Err(error) if is_removed(&error) => {}
@@ -103,8 +87,8 @@ impl Journal {
     /// request.
     ///
     /// # Errors
-    /// [`JournalError`].
-    pub fn open_earlier(device: &Device) -> Result<Option<Self>, JournalError> {
+    /// [`DeviceError`].
+    pub fn open_earlier(device: &Device) -> Result<Option<Self>, DeviceError> {
         Place::of_earlier(device).map(Self::at).transpose()
     }
 
@@ -113,7 +97,7 @@ impl Journal {
         Place::of_earlier(device).map(|place| place.path())
     }
 
-    fn at(place: Place) -> Result<Self, JournalError> {
+    fn at(place: Place) -> Result<Self, DeviceError> {
         let guard = place.take()?;
         let mut content = place.read()?;
         if !content.about.is_of(&place.about) {
@@ -139,8 +123,8 @@ impl Journal {
     /// A hold for changes that last at most as long as the calling process.
     ///
     /// # Errors
-    /// [`JournalError`].
-    pub fn hold(&self) -> Result<Hold, JournalError> {
+    /// [`DeviceError`].
+    pub fn hold(&self) -> Result<Hold, DeviceError> {
         self.place.hold(&self.content)
     }
 
@@ -148,16 +132,16 @@ impl Journal {
     /// the setting has the value already.
     ///
     /// # Errors
-    /// [`SetError`].
+    /// [`DeviceError`].
     pub fn set(
         &mut self,
         knobs: &dyn Knobs,
         wish: Wish<'_>,
         knob: &Knob,
         wanted: &str,
-    ) -> Result<bool, SetError> {
-        let wanted = knobs.complete(knob, wanted).map_err(SetError::Knob)?;
-        let is = knobs.read(knob).map_err(SetError::Knob)?;
+    ) -> Result<bool, DeviceError> {
+        let wanted = knobs.complete(knob, wanted)?;
+        let is = knobs.read(knob)?;
         let last = self.content.changes.iter().rposition(|it| it.knob == *knob);
         if let Some(at) = last {
             self.ensure_agreed(at, wish, &wanted)?;
@@ -180,7 +164,7 @@ impl Journal {
         wish: Wish<'_>,
         knob: &Knob,
         value: String,
-    ) -> Result<(), SetError> {
+    ) -> Result<(), DeviceError> {
         match (last, wish) {
             (Some(at), _) if self.content.changes[at].new == value => {
                 self.content.changes[at].add(wish);
@@ -197,23 +181,23 @@ impl Journal {
         }
     }
 
-    fn push(&mut self, change: Change) -> Result<(), SetError> {
+    fn push(&mut self, change: Change) -> Result<(), DeviceError> {
         self.content.changes.push(change);
         self.write().inspect_err(|_| _ = self.content.changes.pop())
     }
 
     /// Makes the change that the journal lists last.
-    fn make(&mut self, knobs: &dyn Knobs, knob: &Knob, wanted: &str) -> Result<(), SetError> {
+    fn make(&mut self, knobs: &dyn Knobs, knob: &Knob, wanted: &str) -> Result<(), DeviceError> {
         step();
         let written = knobs.write(knob, wanted);
         step();
         let problem = match (written, knobs.read(knob)) {
             (Ok(()), Ok(is)) if is == wanted => return Ok(()),
-            (Ok(()), Ok(is)) => KnobError::Differs { is },
+            (Ok(()), Ok(is)) => DeviceError::Differs { is },
             (Err(error), _) | (Ok(()), Err(error)) => error,
         };
         let Some(change) = self.content.changes.last() else {
-            return Err(SetError::Knob(problem));
+            return Err(problem);
         };
         // If the old value can't be put back, the journal keeps the change for a later attempt.
         if put_back(knobs, knob, &change.old).is_ok() {
@@ -221,11 +205,11 @@ impl Journal {
             self.content.changes.pop();
             self.write()?;
         }
-        Err(SetError::Knob(problem))
+        Err(problem)
     }
 
     /// Checks that no other owner wants another value.
-    fn ensure_agreed(&self, at: usize, wish: Wish<'_>, wanted: &str) -> Result<(), SetError> {
+    fn ensure_agreed(&self, at: usize, wish: Wish<'_>, wanted: &str) -> Result<(), DeviceError> {
         let change = &self.content.changes[at];
         let is_other = |owner: &&entry::Owner| match wish {
             Wish::While(hold) => hold.owner.number != owner.number,
@@ -235,7 +219,7 @@ impl Journal {
         let other = change.owners.iter().find(is_other);
         match other.filter(|_| change.new != wanted) {
             None => Ok(()),
-            Some(owner) => Err(SetError::Disagrees {
+            Some(owner) => Err(DeviceError::Disagrees {
                 pid: owner.pid,
                 value: change.new.clone(),
             }),
@@ -247,9 +231,9 @@ impl Journal {
     /// one change in the journal.
     ///
     /// # Errors
-    /// [`SetError::Journal`]: the journal could not be written. The changes can still be undone
+    /// [`DeviceError::Journal`]: the journal could not be written. The changes can still be undone
     /// later.
-    pub fn fold(&mut self, hold: &Hold, knob: &Knob) -> Result<(), SetError> {
+    pub fn fold(&mut self, hold: &Hold, knob: &Knob) -> Result<(), DeviceError> {
         let changes = &mut self.content.changes;
         let own = |it: &Change| it.owners == [hold.owner] && !it.stays;
         let of_knob = |it: &Change| it.knob == *knob;
@@ -285,8 +269,8 @@ impl Journal {
     /// Ends an owner's wishes, but keeps the changes until the user asks for the old values.
     ///
     /// # Errors
-    /// [`SetError::Journal`]: the changes will be undone once the owner's process is gone.
-    pub fn keep(&mut self, hold: &Hold) -> Result<(), SetError> {
+    /// [`DeviceError::Journal`]: the changes will be undone once the owner's process is gone.
+    pub fn keep(&mut self, hold: &Hold) -> Result<(), DeviceError> {
         for change in &mut self.content.changes {
             let owners = change.owners.len();
             change.owners.retain(|it| it.number != hold.owner.number);
@@ -378,9 +362,9 @@ impl Journal {
         outcome
     }
 
-    fn write(&self) -> Result<(), SetError> {
+    fn write(&self) -> Result<(), DeviceError> {
         step();
-        self.place.write(&self.content).map_err(SetError::Journal)
+        self.place.write(&self.content)
     }
 }
 
@@ -417,7 +401,7 @@ impl Change {
 }
 
 /// Writes the old value unless it is there already, and checks it.
-fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), KnobError> {
+fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), DeviceError> {
     if knobs.read(knob)? == old {
         return Ok(());
     }
@@ -425,7 +409,7 @@ fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), KnobError> 
     let is = knobs.read(knob)?;
     match is == old {
         true => Ok(()),
-        false => Err(KnobError::Differs { is }),
+        false => Err(DeviceError::Differs { is }),
     }
 }
 
@@ -444,36 +428,8 @@ fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     }
 }
 
-impl SetError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::Journal(error) => error.errno(),
-            Self::Knob(error) => error.errno(),
-            Self::Disagrees { .. } => EBUSY,
-        }
-    }
-}
-
-impl fmt::Display for SetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Journal(error) => error.fmt(f),
-            Self::Knob(error) => error.fmt(f),
-            Self::Disagrees { pid, value } => {
-                write!(f, "process {pid} has set {value} and still wants it")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SetError {}
-
 /// Attempts to create the directory.
 const ATTEMPTS: u32 = 8;
-
-const ENOENT: i32 = 2;
-const EBUSY: i32 = 16;
 
 /// A test ends the process here.
 #[cfg(not(test))]

@@ -1,11 +1,12 @@
 //! One setting of a device that can be read and written as text, so that a journal can put it back.
 
-use crate::channels::{self, ChannelError, Channels};
+use crate::channels::{self, Channels};
 use crate::device::Device;
-use crate::interrupts::{self, InterruptError};
-use crate::napi::{self, NapiError};
+use crate::error::DeviceError;
+use crate::interrupts;
+use crate::napi;
 use fanpcap_linux::process::cpu;
-use std::{fmt, io};
+use std::fmt;
 
 /// One setting of a device. Its text form has no spaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,48 +66,24 @@ pub trait Knobs {
     /// The present value.
     ///
     /// # Errors
-    /// [`KnobError`].
-    fn read(&self, knob: &Knob) -> Result<String, KnobError>;
+    /// [`DeviceError`].
+    fn read(&self, knob: &Knob) -> Result<String, DeviceError>;
 
     /// Changes the value.
     ///
     /// # Errors
-    /// [`KnobError`].
-    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError>;
+    /// [`DeviceError`].
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError>;
 
     /// The value as it is read after `wanted` is written: `combined=2` completed with the other
     /// numbers, lists of CPUs in rising order.
     ///
     /// # Errors
-    /// [`KnobError`], when the device can't have the value.
-    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError>;
+    /// [`DeviceError`], when the device can't have the value.
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, DeviceError>;
 
     /// Settings that the driver may drop when this one changes.
     fn dropped_with(&self, knob: &Knob) -> Vec<Knob>;
-}
-
-/// Why a setting can't be read or written.
-#[derive(Debug)]
-pub enum KnobError {
-    /// Channels.
-    Channels(ChannelError),
-    /// An interrupt.
-    Interrupt(InterruptError),
-    /// A polling thread.
-    Napi(NapiError),
-    /// The text is not a value of the setting.
-    Value(String),
-    /// The device or its driver does not have the setting.
-    Absent,
-    /// The driver accepted the value, but has another one.
-    Differs {
-        /// The present value.
-        is: String,
-    },
-    /// The setting is not among the settings of this type.
-    Elsewhere,
-    /// The kernel refused.
-    System(io::Error),
 }
 
 /// The settings that the library makes: channels, interrupts and polling threads, which place where
@@ -115,7 +92,7 @@ pub enum KnobError {
 pub struct Placement<'a>(pub &'a Device);
 
 impl Knobs for Placement<'_> {
-    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+    fn read(&self, knob: &Knob) -> Result<String, DeviceError> {
         match knob {
             Knob::Channels => Ok(channels::text(channels::read(self.0)?)),
             Knob::Irq(number) => {
@@ -124,25 +101,25 @@ impl Knobs for Placement<'_> {
             }
             Knob::Threaded => Ok(on_or_off(napi::is_threaded(self.0)?).to_owned()),
             Knob::Napi(queue) => Ok(cpu::list_text(&napi::affinity(self.0, *queue)?)),
-            Knob::Setting(_) => Err(KnobError::Elsewhere),
+            Knob::Setting(_) => Err(DeviceError::Elsewhere),
         }
     }
 
-    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError> {
         match knob {
-            Knob::Channels => Ok(channels::set(self.0, self.channels(value)?)?),
+            Knob::Channels => channels::set(self.0, self.channels(value)?),
             Knob::Irq(number) => {
                 self.ensure_own(*number)?;
                 interrupts::set_affinity(*number, &cpus(value)?)?;
                 Ok(())
             }
-            Knob::Threaded => Ok(napi::set_threaded(self.0, is_on(value)?)?),
-            Knob::Napi(queue) => Ok(napi::set_affinity(self.0, *queue, &cpus(value)?)?),
-            Knob::Setting(_) => Err(KnobError::Elsewhere),
+            Knob::Threaded => napi::set_threaded(self.0, is_on(value)?),
+            Knob::Napi(queue) => napi::set_affinity(self.0, *queue, &cpus(value)?),
+            Knob::Setting(_) => Err(DeviceError::Elsewhere),
         }
     }
 
-    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError> {
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, DeviceError> {
         match knob {
             Knob::Channels => Ok(channels::text(self.channels(wanted)?)),
             Knob::Irq(_) | Knob::Napi(_) => Ok(cpu::list_text(&cpus(wanted)?)),
@@ -164,17 +141,17 @@ impl Knobs for Placement<'_> {
 }
 
 impl Placement<'_> {
-    fn channels(&self, wanted: &str) -> Result<Channels, KnobError> {
+    fn channels(&self, wanted: &str) -> Result<Channels, DeviceError> {
         let wanted = channels::parse(wanted).ok_or_else(|| wrong(wanted))?;
-        Ok(channels::with(channels::read(self.0)?, wanted)?)
+        channels::with(channels::read(self.0)?, wanted)
     }
 
     /// The interrupt may belong to another device by now.
-    fn ensure_own(&self, number: u32) -> Result<(), KnobError> {
+    fn ensure_own(&self, number: u32) -> Result<(), DeviceError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {
             true => Ok(()),
-            false => Err(KnobError::Absent),
+            false => Err(DeviceError::Absent),
         }
     }
 }
@@ -184,7 +161,7 @@ pub fn on_or_off(is_on: bool) -> &'static str {
     if is_on { "on" } else { "off" }
 }
 
-pub(crate) fn is_on(text: &str) -> Result<bool, KnobError> {
+pub(crate) fn is_on(text: &str) -> Result<bool, DeviceError> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -193,7 +170,7 @@ pub(crate) fn is_on(text: &str) -> Result<bool, KnobError> {
 }
 
 /// CPUs in rising order, at least one.
-pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, KnobError> {
+pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, DeviceError> {
     let mut cpus = cpu::list(text).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = &mut cpus {
         cpus.sort_unstable();
@@ -202,8 +179,8 @@ pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, KnobError> {
     cpus.ok_or_else(|| wrong(text))
 }
 
-pub(crate) fn wrong(text: &str) -> KnobError {
-    KnobError::Value(text.to_owned())
+pub(crate) fn wrong(text: &str) -> DeviceError {
+    DeviceError::Value(text.to_owned())
 }
 
 impl Knob {
@@ -298,71 +275,6 @@ impl From<Setting> for Knob {
     }
 }
 
-impl From<ChannelError> for KnobError {
-    fn from(error: ChannelError) -> Self {
-        Self::Channels(error)
-    }
-}
-
-impl From<InterruptError> for KnobError {
-    fn from(error: InterruptError) -> Self {
-        Self::Interrupt(error)
-    }
-}
-
-impl From<NapiError> for KnobError {
-    fn from(error: NapiError) -> Self {
-        Self::Napi(error)
-    }
-}
-
-impl KnobError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::Channels(error) => error.errno(),
-            Self::Interrupt(error) => error.errno(),
-            Self::Napi(error) => error.errno(),
-            Self::Value(_) => EINVAL,
-            Self::Absent | Self::Elsewhere => EOPNOTSUPP,
-            Self::Differs { .. } => EIO,
-            Self::System(error) => error.raw_os_error().unwrap_or(EIO),
-        }
-    }
-
-    /// Whether the device no longer has the setting, so that there is nothing to put back.
-    pub fn is_gone(&self) -> bool {
-        matches!(
-            self,
-            Self::Absent
-                | Self::Interrupt(InterruptError::None | InterruptError::NoChannel { .. })
-                | Self::Napi(NapiError::None | NapiError::NotThreaded | NapiError::NoThread { .. })
-        ) || self.errno() == ENODEV
-    }
-}
-
-impl fmt::Display for KnobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Channels(error) => error.fmt(f),
-            Self::Interrupt(error) => error.fmt(f),
-            Self::Napi(error) => error.fmt(f),
-            Self::Value(text) => write!(f, "'{text}' is no value of this setting"),
-            Self::Absent => f.write_str("the device has no such setting"),
-            Self::Differs { is } => write!(f, "its driver made {is} of it"),
-            Self::Elsewhere => f.write_str("'fanpcap tune --restore' puts it back"),
-            Self::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for KnobError {}
-
-const EIO: i32 = 5;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,12 +311,12 @@ mod tests {
         let placement = Placement(&lo);
         assert!(matches!(
             placement.read(&Setting::Rings.into()),
-            Err(KnobError::Elsewhere)
+            Err(DeviceError::Elsewhere)
         ));
         let none = placement.read(&Knob::Channels).unwrap_err();
-        assert_eq!(none.errno(), EOPNOTSUPP);
+        assert_eq!(none.errno(), libc::EOPNOTSUPP);
         assert!(!none.is_gone());
         let wrong = placement.write(&Knob::Threaded, "maybe").unwrap_err();
-        assert_eq!(wrong.errno(), EINVAL);
+        assert_eq!(wrong.errno(), libc::EINVAL);
     }
 }

@@ -2,6 +2,7 @@
 //! journal, and puts them back.
 #![forbid(unsafe_code)]
 
+pub mod error;
 pub mod device;
 pub mod channels;
 pub mod interrupts;

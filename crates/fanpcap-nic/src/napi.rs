@@ -1,48 +1,22 @@
 //! Threaded NAPI: a kernel thread polls each queue of a device, on CPUs that can be set.
 
 use crate::device::Device;
+use crate::error::DeviceError;
 use fanpcap_linux::netlink::netdev;
 use fanpcap_linux::process::cpu;
-use std::{fmt, fs, io};
-
-/// Why polling threads can't be found or set.
-#[derive(Debug)]
-pub enum NapiError {
-    /// The driver has no NAPI instances now. A veth device has them only while GRO is on or an XDP
-    /// program is attached.
-    None,
-    /// The kernel is older than Linux 5.12.
-    Kernel,
-    /// The device's queues are polled in interrupts.
-    NotThreaded,
-    /// The kernel does not report which thread polls the queue.
-    NoThread {
-        /// The queue.
-        queue: u32,
-        /// How many threads the kernel reports.
-        threads: usize,
-    },
-    /// The process's PID namespace shows no kernel threads.
-    Hidden,
-    /// The thread can't run on any of the CPUs.
-    Offline,
-    /// The process may not set it.
-    Forbidden(io::Error),
-    /// The kernel can't be queried.
-    System(io::Error),
-}
+use std::{fs, io};
 
 /// Whether threads poll the device's queues.
 ///
 /// # Errors
-/// [`NapiError::Kernel`] and [`NapiError::System`].
-pub fn is_threaded(device: &Device) -> Result<bool, NapiError> {
+/// [`DeviceError::OldKernel`] and [`DeviceError::Failed`].
+pub fn is_threaded(device: &Device) -> Result<bool, DeviceError> {
     let text = device
         .read(THREADED)
         .map_err(|error| match error.raw_os_error() {
-            Some(ENOENT) => NapiError::Kernel,
+            Some(libc::ENOENT) => DeviceError::OldKernel,
             // sysfs reads no files of a device that is being removed.
-            _ => NapiError::System(error),
+            _ => unknown(error),
         })?;
     Ok(text != "0")
 }
@@ -50,15 +24,15 @@ pub fn is_threaded(device: &Device) -> Result<bool, NapiError> {
 /// Sets whether threads poll the device's queues.
 ///
 /// # Errors
-/// [`NapiError`].
-pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), NapiError> {
+/// [`DeviceError`].
+pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), DeviceError> {
     let text = if is_threaded { "1" } else { "0" };
     let written = device.write(THREADED, text);
     written.map_err(|error| match error.raw_os_error() {
-        Some(ENOENT) => NapiError::Kernel,
-        Some(EOPNOTSUPP) => NapiError::None,
-        Some(EACCES | EPERM | EROFS) => NapiError::Forbidden(error),
-        _ => NapiError::System(error),
+        Some(libc::ENOENT) => DeviceError::OldKernel,
+        Some(libc::EOPNOTSUPP) => DeviceError::NoNapi,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => DeviceError::Failed(NEEDS, error),
+        _ => unknown(error),
     })
 }
 
@@ -66,10 +40,10 @@ pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), NapiError>
 /// queues whose thread is unknown.
 ///
 /// # Errors
-/// [`NapiError::NotThreaded`] and [`NapiError::Hidden`].
-pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
+/// [`DeviceError::NotThreaded`] and [`DeviceError::Hidden`].
+pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, DeviceError> {
     if !is_threaded(device)? {
-        return Err(NapiError::NotThreaded);
+        return Err(DeviceError::NotThreaded);
     }
     let mut threads = match netdev::napis(device.ifindex) {
         Ok(napis) => told(device, &napis),
@@ -79,7 +53,7 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
     // Process 2 is the parent of all kernel threads.
     if threads.is_empty() && comm(2) != "kthreadd" {
-        return Err(NapiError::Hidden);
+        return Err(DeviceError::Hidden);
     }
     Ok(threads)
 }
@@ -87,11 +61,11 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
 /// The thread that polls a receive queue.
 ///
 /// # Errors
-/// As [`threads`], and [`NapiError::NoThread`].
-pub fn thread(device: &Device, queue: u32) -> Result<u32, NapiError> {
+/// As [`threads`], and [`DeviceError::NoThread`].
+pub fn thread(device: &Device, queue: u32) -> Result<u32, DeviceError> {
     let threads = threads(device)?;
     let found = threads.iter().find(|it| it.0 == queue);
-    found.map(|it| it.1).ok_or(NapiError::NoThread {
+    found.map(|it| it.1).ok_or(DeviceError::NoThread {
         queue,
         threads: threads.len(),
     })
@@ -101,20 +75,20 @@ pub fn thread(device: &Device, queue: u32) -> Result<u32, NapiError> {
 ///
 /// # Errors
 /// As [`thread`].
-pub fn affinity(device: &Device, queue: u32) -> Result<Vec<usize>, NapiError> {
-    cpu::affinity(thread(device, queue)?).map_err(NapiError::System)
+pub fn affinity(device: &Device, queue: u32) -> Result<Vec<usize>, DeviceError> {
+    cpu::affinity(thread(device, queue)?).map_err(unknown)
 }
 
 /// Sets the CPUs of the thread that polls a receive queue.
 ///
 /// # Errors
-/// As [`thread`]; [`NapiError::Offline`] and [`NapiError::Forbidden`].
-pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), NapiError> {
+/// As [`thread`]; [`DeviceError::Offline`] and [`DeviceError::Failed`].
+pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), DeviceError> {
     let thread = thread(device, queue)?;
     cpu::set_affinity(thread, cpus).map_err(|error| match error.raw_os_error() {
-        Some(EINVAL) => NapiError::Offline,
-        Some(EPERM) => NapiError::Forbidden(error),
-        _ => NapiError::System(error),
+        Some(libc::EINVAL) => DeviceError::Offline,
+        Some(libc::EPERM) => DeviceError::Failed(NEEDS, error),
+        _ => unknown(error),
     })
 }
 
@@ -177,58 +151,15 @@ fn rx_queues(device: &Device) -> usize {
     }
 }
 
+fn unknown(error: io::Error) -> DeviceError {
+    DeviceError::Failed("NAPI threads can't be asked for", error)
+}
+
 fn comm(pid: u32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     text.trim_end().to_owned()
 }
 
-impl NapiError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::None | Self::Kernel => EOPNOTSUPP,
-            Self::NotThreaded | Self::Offline => EINVAL,
-            Self::NoThread { .. } | Self::Hidden => ESRCH,
-            Self::Forbidden(error) | Self::System(error) => error.raw_os_error().unwrap_or(EIO),
-        }
-    }
-}
-
-impl fmt::Display for NapiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str(
-                "its driver has no NAPI instances now; a veth device has them while GRO is on \
-                 ('ethtool -K DEV gro on') or an XDP program is attached",
-            ),
-            Self::Kernel => f.write_str("threaded NAPI needs Linux 5.12"),
-            Self::NotThreaded => f.write_str("no threads poll its queues: threaded NAPI is off"),
-            Self::NoThread { queue, threads } => {
-                write!(
-                    f,
-                    "no thread polls queue {queue}; {threads} threads are known"
-                )
-            }
-            Self::Hidden => f.write_str(
-                "this PID namespace, perhaps a container's, shows no kernel threads: \
-                 do it on the host",
-            ),
-            Self::Offline => f.write_str("none of these CPUs is online"),
-            Self::Forbidden(error) => write!(f, "setting NAPI threads needs root: {error}"),
-            Self::System(error) => write!(f, "NAPI threads can't be asked for: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for NapiError {}
-
+/// What setting threads needs, where the process may not.
+const NEEDS: &str = "setting NAPI threads needs root";
 const THREADED: &str = "threaded";
-
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const ESRCH: i32 = 3;
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const EROFS: i32 = 30;
-const EOPNOTSUPP: i32 = 95;

@@ -2,10 +2,11 @@
 //! Undoes this when the application is done.
 
 use crate::channels;
-use crate::device::{Device, NoDevice};
+use crate::device::Device;
+use crate::error::DeviceError;
 use crate::interrupts;
-use crate::journal::{Hold, Journal, JournalError, SetError, Wish};
-use crate::knob::{Knob, KnobError, Placement, on_or_off};
+use crate::journal::{Hold, Journal, Wish};
+use crate::knob::{Knob, Placement, on_or_off};
 use crate::napi;
 use fanpcap_linux::process::cpu;
 use std::fmt;
@@ -52,27 +53,17 @@ pub struct Placed {
 
 /// Why a device can't be set as an application wants it. Then nothing is changed.
 #[derive(Debug)]
-pub enum PlaceError {
-    /// There is no such device.
-    Device(NoDevice),
-    /// The journal can't be used.
-    Journal(JournalError),
-    /// The device or its driver can't have the wanted value.
-    Knob {
-        /// The index of the want.
-        want: usize,
-        /// Why.
-        error: KnobError,
-    },
-    /// Another process wants another value.
-    Disagrees {
-        /// The index of the want.
-        want: usize,
-        /// The other process.
-        pid: u32,
-        /// The value that it wants.
-        value: String,
-    },
+pub struct PlaceError {
+    /// The index of the want that failed, if one did.
+    pub want: Option<usize>,
+    /// Why.
+    pub error: DeviceError,
+}
+
+impl From<DeviceError> for PlaceError {
+    fn from(error: DeviceError) -> Self {
+        Self { want: None, error }
+    }
 }
 
 /// First undoes changes of processes that have died. Then sets `wants` on a device, in this order.
@@ -81,12 +72,12 @@ pub enum PlaceError {
 /// # Errors
 /// [`PlaceError`].
 pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, PlaceError> {
-    let device = Device::open(device).map_err(PlaceError::Device)?;
-    let mut journal = Journal::open(&device).map_err(PlaceError::Journal)?;
+    let device = Device::open(device)?;
+    let mut journal = Journal::open(&device)?;
     // The changes of dead processes are reported by commands that look for them, such as 'fanpcap
     // tune'.
     let _ = journal.recover(&Placement(&device));
-    let hold = journal.hold().map_err(PlaceError::Journal)?;
+    let hold = journal.hold()?;
     let mut placing = Placing {
         device: &device,
         journal,
@@ -131,20 +122,23 @@ struct Placing<'a> {
 impl Placing<'_> {
     fn all(&mut self, wants: &[Want], wish: Wish<'_>) -> Result<(), PlaceError> {
         for (at, want) in wants.iter().enumerate() {
-            let knobs = self.knobs(want);
-            let knobs = knobs.map_err(|error| PlaceError::Knob { want: at, error })?;
+            let failed = |error: DeviceError| PlaceError {
+                want: (!error.is_of_journal()).then_some(at),
+                error,
+            };
+            let knobs = self.knobs(want).map_err(failed)?;
             for (knob, value) in knobs {
                 let set = self
                     .journal
                     .set(&Placement(self.device), wish, &knob, &value);
-                set.map_err(|error| failed(at, error))?;
+                set.map_err(failed)?;
             }
         }
         Ok(())
     }
 
     /// The settings for a want, with their values.
-    fn knobs(&self, want: &Want) -> Result<Vec<(Knob, String)>, KnobError> {
+    fn knobs(&self, want: &Want) -> Result<Vec<(Knob, String)>, DeviceError> {
         Ok(match want {
             Want::Channels(wanted) => {
                 let to = channels::with(channels::read(self.device)?, *wanted)?;
@@ -172,47 +166,13 @@ impl Placing<'_> {
     }
 }
 
-fn failed(want: usize, error: SetError) -> PlaceError {
-    match error {
-        SetError::Journal(error) => PlaceError::Journal(error),
-        SetError::Knob(error) => PlaceError::Knob { want, error },
-        SetError::Disagrees { pid, value } => PlaceError::Disagrees { want, pid, value },
-    }
-}
-
-impl PlaceError {
-    /// The index of the want that failed, if one did.
-    pub fn want(&self) -> Option<usize> {
-        match self {
-            Self::Device(_) | Self::Journal(_) => None,
-            Self::Knob { want, .. } | Self::Disagrees { want, .. } => Some(*want),
-        }
-    }
-
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::Device(error) => error.errno(),
-            Self::Journal(error) => error.errno(),
-            Self::Knob { error, .. } => error.errno(),
-            Self::Disagrees { .. } => EBUSY,
-        }
-    }
-}
-
 impl fmt::Display for PlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Device(error) => error.fmt(f),
-            Self::Journal(error) => error.fmt(f),
-            Self::Knob { error, .. } => error.fmt(f),
-            Self::Disagrees { pid, value, .. } => {
-                write!(f, "process {pid} wants {value} of it meanwhile")
-            }
+        if let DeviceError::Disagrees { pid, value } = &self.error {
+            return write!(f, "process {pid} wants {value} of it meanwhile");
         }
+        self.error.fmt(f)
     }
 }
 
 impl std::error::Error for PlaceError {}
-
-const EBUSY: i32 = 16;

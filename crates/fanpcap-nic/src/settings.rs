@@ -1,10 +1,12 @@
 //! All settings of a device, as `fanpcap tune` reads and writes them.
 
+use crate::channels;
 use crate::device::Device;
+use crate::error::DeviceError;
 use crate::interrupts;
 use crate::irqbalance::{self, DIRECTORY};
 use crate::journal;
-use crate::knob::{self, Flow, Knob, KnobError, Knobs, Placement, Setting};
+use crate::knob::{self, Flow, Knob, Knobs, Placement, Setting};
 use fanpcap_linux::ethtool::{Pause, Rings, Transform, flow};
 use fanpcap_linux::process::cpu;
 use std::fs;
@@ -16,7 +18,7 @@ use std::path::Path;
 pub struct Settings<'a>(pub &'a Device);
 
 impl Knobs for Settings<'_> {
-    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+    fn read(&self, knob: &Knob) -> Result<String, DeviceError> {
         match knob {
             Knob::Setting(setting) => self.get(setting),
             Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
@@ -25,7 +27,7 @@ impl Knobs for Settings<'_> {
         }
     }
 
-    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError> {
         match knob {
             Knob::Setting(setting) => self.set(setting, value),
             Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
@@ -34,7 +36,7 @@ impl Knobs for Settings<'_> {
         }
     }
 
-    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError> {
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, DeviceError> {
         let Knob::Setting(setting) = knob else {
             return Placement(self.0).complete(knob, wanted);
         };
@@ -76,14 +78,14 @@ impl Knobs for Settings<'_> {
 }
 
 impl Settings<'_> {
-    fn get(&self, setting: &Setting) -> Result<String, KnobError> {
+    fn get(&self, setting: &Setting) -> Result<String, DeviceError> {
         let ethtool = &self.0.ethtool;
         let rss = || ethtool.rss().map_err(refused);
         match setting {
             Setting::Feature(name) => {
                 let features = ethtool.features().map_err(refused)?;
                 let found = features.iter().find(|it| it.name == *name);
-                let found = found.ok_or(KnobError::Absent)?;
+                let found = found.ok_or(DeviceError::Absent)?;
                 Ok(knob::on_or_off(found.is_on).to_owned())
             }
             Setting::Rings => Ok(rings_text(ethtool.rings().map_err(refused)?)),
@@ -101,7 +103,7 @@ impl Settings<'_> {
         }
     }
 
-    fn set(&self, setting: &Setting, value: &str) -> Result<(), KnobError> {
+    fn set(&self, setting: &Setting, value: &str) -> Result<(), DeviceError> {
         let ethtool = &self.0.ethtool;
         let wrong = || knob::wrong(value);
         let done = match setting {
@@ -123,19 +125,19 @@ impl Settings<'_> {
     }
 
     /// The numbers of the device's interrupts.
-    fn interrupts(&self) -> Result<Vec<u32>, KnobError> {
+    fn interrupts(&self) -> Result<Vec<u32>, DeviceError> {
         let found = interrupts::of_device(self.0)?;
         Ok(found.iter().map(|it| it.number).collect())
     }
 
-    fn left_alone(&self) -> Result<String, KnobError> {
+    fn left_alone(&self) -> Result<String, DeviceError> {
         let own = self.interrupts()?;
         let all = irqbalance::left_alone(Path::new(DIRECTORY)).map_err(absent)?;
         own_of(own, all).map(|own| table_text(&own))
     }
 
     /// Keeps the interrupts of other devices in irqbalance's list.
-    fn leave_alone(&self, wanted: &str) -> Result<(), KnobError> {
+    fn leave_alone(&self, wanted: &str) -> Result<(), DeviceError> {
         let own = self.interrupts()?;
         let wanted = match wanted {
             "" => Vec::new(),
@@ -152,12 +154,12 @@ impl Settings<'_> {
         changed.and_then(|changed| changed).map_err(absent)
     }
 
-    fn mask(&self, file: &str) -> Result<String, KnobError> {
+    fn mask(&self, file: &str) -> Result<String, DeviceError> {
         let text = self.0.read(file).map_err(gone)?;
         Ok(cpu::list_text(&cpu::mask(&text).unwrap_or_default()))
     }
 
-    fn set_mask(&self, file: &str, cpus: &str) -> Result<(), KnobError> {
+    fn set_mask(&self, file: &str, cpus: &str) -> Result<(), DeviceError> {
         let mask = cpu::mask_text(&some_cpus(cpus)?);
         self.0.write(file, &mask).map_err(gone)
     }
@@ -210,43 +212,45 @@ pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
 
 /// Which of a device's interrupts are in irqbalance's list. `Absent` if the list has no room for
 /// all of them beside those of other devices; the device is then tuned without irqbalance.
-fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, KnobError> {
+fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError> {
     let others = own.iter().filter(|&number| !all.contains(number));
     let others: Vec<u32> = others.copied().collect();
     own.retain(|number| all.contains(number));
     all.extend(&others);
     match others.is_empty() || irqbalance::takes(&all) {
         true => Ok(own),
-        false => Err(KnobError::Absent),
+        false => Err(DeviceError::Absent),
     }
 }
 
 /// Drivers that do not show a value give an empty text.
-fn present(text: String) -> Result<String, KnobError> {
-    (!text.is_empty()).then_some(text).ok_or(KnobError::Absent)
+fn present(text: String) -> Result<String, DeviceError> {
+    (!text.is_empty())
+        .then_some(text)
+        .ok_or(DeviceError::Absent)
 }
 
-fn refused(error: io::Error) -> KnobError {
+fn refused(error: io::Error) -> DeviceError {
     match error.raw_os_error() {
-        Some(EOPNOTSUPP) => KnobError::Absent,
-        _ => KnobError::System(error),
+        Some(libc::EOPNOTSUPP) => DeviceError::Absent,
+        _ => DeviceError::System(error),
     }
 }
 
 /// `Absent` if no irqbalance runs, or if this process may not query it.
-fn absent(error: io::Error) -> KnobError {
+fn absent(error: io::Error) -> DeviceError {
     let none = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
     match none.contains(&error.kind()) {
-        true => KnobError::Absent,
-        false => KnobError::System(error),
+        true => DeviceError::Absent,
+        false => DeviceError::System(error),
     }
 }
 
 /// `Absent` if a queue's files are gone: the queue is gone too.
-fn gone(error: io::Error) -> KnobError {
+fn gone(error: io::Error) -> DeviceError {
     match error.raw_os_error() {
-        Some(ENOENT) => KnobError::Absent,
-        _ => KnobError::System(error),
+        Some(libc::ENOENT) => DeviceError::Absent,
+        _ => DeviceError::System(error),
     }
 }
 
@@ -259,49 +263,46 @@ fn xps_file(queue: u32) -> String {
 }
 
 /// CPUs in rising order, possibly none.
-fn some_cpus(text: &str) -> Result<Vec<usize>, KnobError> {
+fn some_cpus(text: &str) -> Result<Vec<usize>, DeviceError> {
     match text {
         "" => Ok(Vec::new()),
         _ => knob::cpus(text),
     }
 }
 
+const RINGS: [&str; 2] = ["rx", "tx"];
+const PAUSE: [&str; 3] = ["autoneg", "rx", "tx"];
+
 fn rings_text(rings: Rings) -> String {
-    format!("rx={},tx={}", rings.rx, rings.tx)
+    channels::list_text(RINGS, [rings.rx, rings.tx])
 }
 
-fn rings(mut rings: Rings, text: &str) -> Result<Rings, KnobError> {
-    let wrong = || knob::wrong(text);
-    for part in text.split(',') {
-        let (name, number) = part.split_once('=').ok_or_else(wrong)?;
-        let number = number.parse().map_err(|_| wrong())?;
-        match name {
-            "rx" => rings.rx = number,
-            "tx" => rings.tx = number,
-            _ => return Err(wrong()),
-        }
-    }
-    let is_in_range = rings.rx <= rings.most[0] && rings.tx <= rings.most[1];
-    is_in_range.then_some(rings).ok_or_else(wrong)
+fn rings(rings: Rings, text: &str) -> Result<Rings, DeviceError> {
+    let wanted = channels::list(text, RINGS, |number| number.parse().ok());
+    let wanted = wanted.map(|[rx, tx]| Rings {
+        rx: rx.unwrap_or(rings.rx),
+        tx: tx.unwrap_or(rings.tx),
+        ..rings
+    });
+    let is_in_range = |it: &Rings| it.rx <= it.most[0] && it.tx <= it.most[1];
+    wanted.filter(is_in_range).ok_or_else(|| knob::wrong(text))
 }
 
 fn pause_text(pause: Pause) -> String {
-    let [autoneg, rx, tx] = [pause.autoneg, pause.rx, pause.tx].map(knob::on_or_off);
-    format!("autoneg={autoneg},rx={rx},tx={tx}")
+    channels::list_text(
+        PAUSE,
+        [pause.autoneg, pause.rx, pause.tx].map(knob::on_or_off),
+    )
 }
 
-fn pause(mut pause: Pause, text: &str) -> Result<Pause, KnobError> {
-    for part in text.split(',') {
-        let (name, value) = part.split_once('=').ok_or_else(|| knob::wrong(text))?;
-        let value = knob::is_on(value)?;
-        match name {
-            "autoneg" => pause.autoneg = value,
-            "rx" => pause.rx = value,
-            "tx" => pause.tx = value,
-            _ => return Err(knob::wrong(text)),
-        }
-    }
-    Ok(pause)
+fn pause(pause: Pause, text: &str) -> Result<Pause, DeviceError> {
+    let wanted = channels::list(text, PAUSE, |value| knob::is_on(value).ok());
+    let [autoneg, rx, tx] = wanted.ok_or_else(|| knob::wrong(text))?;
+    Ok(Pause {
+        autoneg: autoneg.unwrap_or(pause.autoneg),
+        rx: rx.unwrap_or(pause.rx),
+        tx: tx.unwrap_or(pause.tx),
+    })
 }
 
 /// A table as the text of [`Setting::Table`].
@@ -313,8 +314,8 @@ pub fn table_text(table: &[u32]) -> String {
 /// Reads the text of [`Setting::Table`].
 ///
 /// # Errors
-/// [`KnobError::Value`].
-pub fn table(text: &str) -> Result<Vec<u32>, KnobError> {
+/// [`DeviceError::Value`].
+pub fn table(text: &str) -> Result<Vec<u32>, DeviceError> {
     let entries: Result<_, _> = text.split(',').map(str::parse).collect();
     entries.map_err(|_| knob::wrong(text))
 }
@@ -381,9 +382,6 @@ fn fields(text: &str) -> Option<u64> {
     })
 }
 
-const ENOENT: i32 = 2;
-const EOPNOTSUPP: i32 = 95;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,7 +406,7 @@ mod tests {
         assert_eq!(own_of(vec![24, 41], vec![7, 24]).unwrap(), [24]);
         let many: Vec<u32> = (1000..1100).collect();
         let refused = own_of(many.clone(), vec![7]).unwrap_err();
-        assert!(matches!(refused, KnobError::Absent));
+        assert!(matches!(refused, DeviceError::Absent));
         assert!(own_of(vec![41], many.clone()).is_err());
         // The options of irqbalance may have listed this many.
         assert_eq!(own_of(many.clone(), many.clone()).unwrap(), many);
@@ -436,7 +434,7 @@ mod tests {
         let lo = Device::open("lo").unwrap();
         let settings = Settings(&lo);
         let rings = settings.read(&Setting::Rings.into()).unwrap_err();
-        assert!(matches!(rings, KnobError::Absent));
+        assert!(matches!(rings, DeviceError::Absent));
         let loopback = settings.read(&Setting::Feature("loopback".to_owned()).into());
         assert_eq!(loopback.unwrap(), "on");
         assert!(settings.read(&Setting::Rps(0).into()).is_ok());

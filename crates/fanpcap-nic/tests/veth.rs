@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::netns::inode;
 use fanpcap_nic::device::Device;
+use fanpcap_nic::error::DeviceError;
 use fanpcap_nic::facts::Facts;
-use fanpcap_nic::interrupts::{self, InterruptError};
-use fanpcap_nic::journal::{Journal, Outcome, SetError, Wish};
-use fanpcap_nic::knob::{Knob, KnobError, Knobs, Placement, Setting};
-use fanpcap_nic::napi::{self, NapiError};
+use fanpcap_nic::interrupts;
+use fanpcap_nic::journal::{Journal, Outcome, Wish};
+use fanpcap_nic::knob::{Knob, Knobs, Placement, Setting};
+use fanpcap_nic::napi;
 use fanpcap_nic::settings::Settings;
 use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Veth, needs, netns};
@@ -80,7 +81,7 @@ fn channels_are_set_and_put_back() -> Result<()> {
 fn a_device_without_interrupts_has_polling_threads_that_can_be_placed() -> Result<()> {
     within(|device| {
         let none = interrupts::of_channel(device, 0).unwrap_err();
-        assert!(matches!(none, InterruptError::None), "{none}");
+        assert!(matches!(none, DeviceError::NoInterrupts), "{none}");
         let knobs = Placement(device);
         let mut journal = Journal::open(device)?;
         let hold = journal.hold()?;
@@ -88,14 +89,14 @@ fn a_device_without_interrupts_has_polling_threads_that_can_be_placed() -> Resul
         let without = journal
             .set(&knobs, wish, &Knob::Threaded, "on")
             .unwrap_err();
-        let is_none = matches!(without, SetError::Knob(KnobError::Napi(NapiError::None)));
+        let is_none = matches!(without, DeviceError::NoNapi);
         ensure!(is_none, "{without}");
         set_gro("fnic1", "on")?;
         let not_threaded = napi::thread(device, 0).unwrap_err();
-        assert!(matches!(not_threaded, NapiError::NotThreaded));
+        assert!(matches!(not_threaded, DeviceError::NotThreaded));
         assert!(journal.set(&knobs, wish, &Knob::Threaded, "on")?);
         if let Err(none) = needs::kernel_threads() {
-            assert!(matches!(napi::threads(device), Err(NapiError::Hidden)));
+            assert!(matches!(napi::threads(device), Err(DeviceError::Hidden)));
             return Err(none);
         }
         let mut threads = napi::threads(device)?;

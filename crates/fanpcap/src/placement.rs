@@ -25,9 +25,9 @@ pub(crate) fn place<H: Handle>(p: H, plan: &Plan) -> Result<(), c_int> {
     };
     let placed = p.place(&placement.device, &wants, until);
     placed.map_err(|error| {
-        let report = placement.blame(error.want(), &error.to_string());
+        let report = placement.blame(error.want, &error.to_string());
         let failed = p.fail(&report.render(ERROR_LENGTH));
-        match error.errno() {
+        match error.error.errno() {
             EPERM | EACCES => PERM_DENIED,
             _ => failed,
         }

@@ -14,7 +14,7 @@ use fanpcap_group::join::{EngineError, JoinError, ProgramError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{LoadError, Refused};
 use fanpcap_linux::process::memory::Limit;
-use fanpcap_nic::channels::ChannelError;
+use fanpcap_nic::error::DeviceError;
 use fanpcap_testkit::errors_page;
 use fanpcap_xdp::{Unavailable, XdpError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ fn not_set() -> Report {
     let device = Device::classify("eth0", |_| true);
     let none = |_: &Script| unreachable!("there is no steering program");
     let plan = settings.plan(&device, None, &[], &none).unwrap();
-    let many = ChannelError::TooMany {
+    let many = DeviceError::TooManyChannels {
         kind: "combined",
         asked: 12,
         most: 8,

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_guest_tests::{Cards, ethtool, fanpcap, tune};
 use fanpcap_linux::process::child;
 use fanpcap_nic::device::Device;
-use fanpcap_nic::knob::{Knob, KnobError, Knobs, Setting};
+use fanpcap_nic::error::DeviceError;
+use fanpcap_nic::knob::{Knob, Knobs, Setting};
 use fanpcap_nic::settings::{self, Settings};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Direction, Flow};
@@ -41,7 +42,7 @@ impl Bench {
         let Some(cards) = Cards::of_guest()? else {
             return Ok(None);
         };
-        if let Err(KnobError::Absent) = value(&cards.far, Setting::Table) {
+        if let Err(DeviceError::Absent) = value(&cards.far, Setting::Table) {
             println!("SKIP: virtio_net has no table of receive-side scaling (Linux 5.18)");
             return Ok(None);
         }
@@ -180,7 +181,7 @@ fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     u32::try_from(hash & 0xffff_ffff).unwrap_or(0)
 }
 
-fn value(device: &Device, setting: Setting) -> Result<String, KnobError> {
+fn value(device: &Device, setting: Setting) -> Result<String, DeviceError> {
     Settings(device).read(&Knob::Setting(setting))
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 use anyhow::{Result, ensure};
 use fanpcap_guest_tests::{Cards, counts, ethtool, receiving, set_channels};
 use fanpcap_netns::wait_for_shares;
-use fanpcap_nic::channels::{self, ChannelError, Wanted};
+use fanpcap_nic::channels::{self, Wanted};
+use fanpcap_nic::error::DeviceError;
 use fanpcap_nic::interrupts;
 use fanpcap_testkit::member::{finish, wait_for_members};
 use fanpcap_testkit::veth::has_xdp;
@@ -30,7 +31,7 @@ fn four_channels_become_two() -> Result<()> {
     };
     let refused = channels::with(before, five);
     ensure!(
-        matches!(refused, Err(ChannelError::TooMany { most: 4, .. })),
+        matches!(refused, Err(DeviceError::TooManyChannels { most: 4, .. })),
         "{refused:?}"
     );
     set_channels(&cards.far, 4)

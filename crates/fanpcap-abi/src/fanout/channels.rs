@@ -3,10 +3,11 @@
 use crate::errbuf;
 use crate::message::guard_errbuf;
 use crate::system::ERROR;
-use fanpcap_nic::channels::{self, ChannelError, Wanted};
-use fanpcap_nic::device::{Device, NoDevice};
-use fanpcap_nic::interrupts::{self, InterruptError};
-use fanpcap_nic::placing::{self, PlaceError, Until, Want};
+use fanpcap_nic::channels::{self, Wanted};
+use fanpcap_nic::device::Device;
+use fanpcap_nic::error::DeviceError;
+use fanpcap_nic::interrupts;
+use fanpcap_nic::placing::{self, Until, Want};
 use libc::cpu_set_t;
 use std::ffi::{c_char, c_int, c_uint};
 use std::fmt::Display;
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn pcap_set_channels(
         };
         let set = placing::place(&device, &[Want::Channels(wanted)], Until::Restored);
         set.map(drop)
-            .map_err(|error| (error.errno(), of(&device, &error)))
+            .map_err(|error| (error.error.errno(), of(&device, &error)))
     };
     // SAFETY: the caller's promise.
     unsafe { done(errbuf, set) }
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn pcap_channel_setaffinity(
         let want = [Want::Irq { channel, cpus }];
         let set = placing::place(&device.unwrap_or_default(), &want, Until::Restored);
         set.map(drop)
-            .map_err(|error: PlaceError| (error.errno(), String::new()))
+            .map_err(|failed| (failed.error.errno(), String::new()))
     };
     // SAFETY: the buffer may be null.
     unsafe { done(null_mut(), set) }
@@ -181,24 +182,20 @@ fn wanted(counts: &Counts, mask: c_int) -> Option<Wanted> {
 }
 
 fn read(device: &str) -> Result<channels::Channels, Failed> {
-    let found = Device::open(device);
-    let found = found.map_err(|error: NoDevice| (error.errno(), of(device, &error)))?;
-    channels::read(&found).map_err(|error: ChannelError| (error.errno(), of(device, &error)))
+    let found = Device::open(device).and_then(|found| channels::read(&found));
+    found.map_err(|error| (error.errno(), of(device, &error)))
 }
 
 /// The CPUs that the interrupts of a channel go to.
 fn affinity(device: &str, channel: u32) -> Result<Vec<usize>, Failed> {
-    let found = Device::open(device).map_err(|error| (error.errno(), String::new()))?;
-    let failed = |error: InterruptError| (error.errno(), String::new());
-    let mut cpus = Vec::new();
-    for interrupt in interrupts::of_channel(&found, channel).map_err(failed)? {
-        cpus.extend(
-            interrupts::affinity(interrupt.number)
-                .map_err(failed)?
-                .chosen(),
-        );
-    }
-    Ok(cpus)
+    let affinity = || -> Result<_, DeviceError> {
+        let mut cpus = Vec::new();
+        for interrupt in interrupts::of_channel(&Device::open(device)?, channel)? {
+            cpus.extend(interrupts::affinity(interrupt.number)?.chosen());
+        }
+        Ok(cpus)
+    };
+    affinity().map_err(|error| (error.errno(), String::new()))
 }
 
 fn of(device: &str, why: &dyn Display) -> String {

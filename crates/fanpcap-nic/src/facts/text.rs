@@ -39,12 +39,8 @@ impl Facts {
             let _ = writeln!(text, "{word} {number}");
         }
         if let Some(channels) = self.channels {
-            let [rx, tx, other, combined] = channels.most;
-            let now = channels::text(channels);
-            let _ = writeln!(
-                text,
-                "channels {now} rx={rx},tx={tx},other={other},combined={combined}"
-            );
+            let most = channels::list_text(channels::KINDS, channels.most);
+            let _ = writeln!(text, "channels {} {most}", channels::text(channels));
         }
         if let Some(Rings { rx, tx, most }) = self.rings {
             let _ = writeln!(text, "rings {rx} {tx} {} {}", most[0], most[1]);

@@ -9,6 +9,7 @@
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
+use crate::error::DeviceError;
 use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{self, Access, Directory};
 use fanpcap_linux::file::{lock, shared};
@@ -19,20 +20,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process;
 use std::thread;
 use std::time::Duration;
-use std::{fmt, process};
-
-/// Why a journal can't be read or written. Then no setting is changed.
-#[derive(Debug)]
-pub enum JournalError {
-    /// Its directory or its files can't be used.
-    System(io::Error),
-    /// Another process is changing the device.
-    Busy,
-    /// This file is no journal of this version.
-    Malformed(PathBuf),
-}
 
 /// The place of a device's journal.
 #[derive(Debug)]
@@ -82,11 +72,9 @@ impl Place {
     /// The place of this device's journal. Creates the directories if needed.
     ///
     /// # Errors
-    /// [`JournalError::System`].
-    pub fn of(device: &Device) -> Result<Self, JournalError> {
-        let netns = netns::inode().map_err(JournalError::System)?.to_string();
-        let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
-        Ok(Self::own(found, device))
+    /// [`DeviceError::Journal`].
+    pub fn of(device: &Device) -> Result<Self, DeviceError> {
+        Ok(Self::own(directory()?, device))
     }
 
     /// The place of the journal that an earlier build left for this device, if there is one. Root
@@ -129,10 +117,10 @@ impl Place {
     }
 
     /// Waits for the right to change the device.
-    pub(super) fn take(&self) -> Result<Guard, JournalError> {
+    pub(super) fn take(&self) -> Result<Guard, DeviceError> {
         let mut file = self.locks()?;
         for _ in 0..PATIENCE {
-            if !lock::try_take_byte(&file, TURN).map_err(JournalError::System)? {
+            if !lock::try_take_byte(&file, TURN).map_err(DeviceError::Journal)? {
                 thread::sleep(Duration::from_millis(LOOK_MS));
             } else if self.is_there(&file) {
                 return Ok(Guard(file));
@@ -140,11 +128,11 @@ impl Place {
                 file = self.locks()?;
             }
         }
-        Err(JournalError::Busy)
+        Err(DeviceError::Busy)
     }
 
     /// Runs `change` with the right to change. Then removes what the lock left in the directory.
-    pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, JournalError> {
+    pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, DeviceError> {
         let guard = self.take()?;
         let changed = change();
         self.tidy(&guard);
@@ -174,11 +162,11 @@ impl Place {
         }
     }
 
-    fn locks(&self) -> Result<File, JournalError> {
+    fn locks(&self) -> Result<File, DeviceError> {
         let name = self.lock_name();
         let file = self.directory.file(OsStr::new(&name), Access::Make);
         let file = file.and_then(|file| file.ok_or_else(|| io::ErrorKind::InvalidData.into()));
-        file.map_err(JournalError::System)
+        file.map_err(DeviceError::Journal)
     }
 
     fn name(&self) -> String {
@@ -186,11 +174,11 @@ impl Place {
     }
 
     /// The journal, or an empty one if there is no file.
-    pub(super) fn read(&self) -> Result<Content, JournalError> {
+    pub(super) fn read(&self) -> Result<Content, DeviceError> {
         let name = self.name();
         let file = match self.directory.file(OsStr::new(&name), Access::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            opened => opened.map_err(JournalError::System)?,
+            opened => opened.map_err(DeviceError::Journal)?,
         };
         let Some(file) = file else {
             return Ok(Content {
@@ -201,28 +189,30 @@ impl Place {
         let mut text = String::new();
         let read = file.take(BYTES_MAX).read_to_string(&mut text);
         let content = read.ok().and_then(|_| Content::parse(&text));
-        content.ok_or_else(|| JournalError::Malformed(self.path()))
+        content.ok_or_else(|| DeviceError::Malformed(self.path()))
     }
 
     /// Writes the journal. A crash leaves the former or the new one, never a part. Removes an empty
     /// journal.
-    pub(super) fn write(&self, content: &Content) -> Result<(), JournalError> {
-        let (name, new) = (self.name(), format!("{}.new", self.ifindex));
-        let (name, new) = (OsStr::new(&name), OsStr::new(&new));
+    pub(super) fn write(&self, content: &Content) -> Result<(), DeviceError> {
+        let name = self.name();
+        let name = OsStr::new(&name);
         let written = match content.changes.is_empty() {
             true => self.directory.remove_file(name),
-            false => self.replace(name, new, &content.text()),
+            false => self.replace(name, &content.text()),
         };
         match written {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            written => written.map_err(JournalError::System),
+            written => written.map_err(DeviceError::Journal),
         }
     }
 
-    fn replace(&self, name: &OsStr, new: &OsStr, text: &str) -> io::Result<()> {
+    fn replace(&self, name: &OsStr, text: &str) -> io::Result<()> {
+        let new = format!("{}.new", self.ifindex);
+        let new = OsStr::new(&new);
         if shared::file_size_limit()? < text.len() as u64 {
             // Writing would kill the process (`SIGXFSZ`).
-            return Err(io::Error::from_raw_os_error(EFBIG));
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         // A crash may have left this file.
         let _ = self.directory.remove_file(new);
@@ -234,28 +224,33 @@ impl Place {
     }
 
     /// The hold of a new owner, with a number that no change in the journal has.
-    pub(super) fn hold(&self, content: &Content) -> Result<Hold, JournalError> {
+    pub(super) fn hold(&self, content: &Content) -> Result<Hold, DeviceError> {
         let file = self.locks()?;
         let mut owners = content.changes.iter().flat_map(|change| &change.owners);
         let used: Vec<u32> = owners.by_ref().map(|owner| owner.number).collect();
         for number in (TURN + 1..OWNERS_MAX).filter(|number| !used.contains(number)) {
-            if lock::try_take_byte(&file, number).map_err(JournalError::System)? {
+            if lock::try_take_byte(&file, number).map_err(DeviceError::Journal)? {
                 let pid = process::id();
                 let owner = Owner { number, pid };
                 return Ok(Hold { file, owner });
             }
         }
-        Err(JournalError::Busy)
+        Err(DeviceError::Busy)
     }
+}
+
+/// The directory of the journals of the calling thread's network namespace. Creates it if needed.
+fn directory() -> Result<(Directory, PathBuf), DeviceError> {
+    let found = netns::inode().and_then(|netns| root::state_directory(TUNE, &netns.to_string()));
+    found.map_err(DeviceError::Journal)
 }
 
 /// The interface indices of the journals in the calling thread's network namespace.
 ///
 /// # Errors
-/// [`JournalError::System`].
-pub fn journals() -> Result<Vec<u32>, JournalError> {
-    let netns = netns::inode().map_err(JournalError::System)?.to_string();
-    let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
+/// [`DeviceError::Journal`].
+pub fn journals() -> Result<Vec<u32>, DeviceError> {
+    let found = directory()?;
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
     if numbers.is_empty() {
@@ -270,21 +265,20 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
 /// Creates no directories.
 ///
 /// # Errors
-/// [`JournalError::System`].
-pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
+/// [`DeviceError::Journal`].
+pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, DeviceError> {
     let mut changes = Vec::new();
-    let netns = netns::inode().map_err(JournalError::System)?.to_string();
+    let netns = netns::inode().map_err(DeviceError::Journal)?.to_string();
     let all = match root::find_state(TUNE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(changes),
-        found => found.map_err(JournalError::System)?,
+        found => found.map_err(DeviceError::Journal)?,
     };
     if all.about(OsStr::new(&netns)).is_err() {
         return Ok(changes);
     }
     for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
-        let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
         // A journal is replaced as a whole, so reading it needs no lock.
-        let content = Place::below(found, ifindex, About::default()).read();
+        let content = Place::below(directory()?, ifindex, About::default()).read();
         let is_there = |name: &str| link::get(ifindex).is_ok_and(|link| link.name == name);
         let content = content.ok().filter(|it| is_there(&it.about.name));
         changes.extend(content.into_iter().flat_map(|it| it.changes));
@@ -295,24 +289,19 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, JournalError> {
 /// Runs `change` while no other process changes the list of irqbalance(1).
 ///
 /// # Errors
-/// [`JournalError`]: `change` was not run.
-pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, JournalError> {
-    let found = root::state_directory(TUNE, IRQBALANCE).map_err(JournalError::System)?;
+/// [`DeviceError`]: `change` was not run.
+pub(crate) fn change_irqbalance<T>(change: impl FnOnce() -> T) -> Result<T, DeviceError> {
+    let found = root::state_directory(TUNE, IRQBALANCE).map_err(DeviceError::Journal)?;
     Place::below(found, 0, About::default()).alone(change)
 }
 
 /// Removes the journal of a device that is gone.
 ///
 /// # Errors
-/// [`JournalError`].
-pub fn forget(ifindex: u32) -> Result<(), JournalError> {
-    let netns = netns::inode().map_err(JournalError::System)?.to_string();
-    let found = root::state_directory(TUNE, &netns).map_err(JournalError::System)?;
-    let place = Place::below(found, ifindex, About::default());
-    let guard = place.take()?;
-    let written = place.write(&Content::default());
-    place.tidy(&guard);
-    written
+/// [`DeviceError`].
+pub fn forget(ifindex: u32) -> Result<(), DeviceError> {
+    let place = Place::below(directory()?, ifindex, About::default());
+    place.alone(|| place.write(&Content::default()))?
 }
 
 impl Guard {
@@ -343,39 +332,3 @@ impl Drop for Hold {
         }
     }
 }
-
-impl JournalError {
-    /// The number for errno.
-    pub fn errno(&self) -> i32 {
-        match self {
-            Self::System(error) => {
-                let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
-                let without = if is_forbidden { EACCES } else { EIO };
-                error.raw_os_error().unwrap_or(without)
-            }
-            Self::Busy => EBUSY,
-            Self::Malformed(_) => EIO,
-        }
-    }
-}
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System(error) => write!(f, "nothing is changed without a journal: {error}"),
-            Self::Busy => f.write_str("another process has been changing the device for long"),
-            Self::Malformed(path) => write!(
-                f,
-                "{} is no journal of this version: remove it to go on",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for JournalError {}
-
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const EBUSY: i32 = 16;
-const EFBIG: i32 = 27;

@@ -51,14 +51,14 @@ struct Fake {
 }
 
 impl Knobs for Fake {
-    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+    fn read(&self, knob: &Knob) -> Result<String, DeviceError> {
         let values = self.values.borrow();
-        values.get(knob).cloned().ok_or(KnobError::Absent)
+        values.get(knob).cloned().ok_or(DeviceError::Absent)
     }
 
-    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError> {
         if self.refuses.borrow().contains(knob) {
-            return Err(KnobError::Value(value.to_owned()));
+            return Err(DeviceError::Value(value.to_owned()));
         }
         let is_rounded = self.rounds_rings && *knob == RINGS;
         let value = if is_rounded { "rx=512,tx=512" } else { value };
@@ -75,7 +75,7 @@ impl Knobs for Fake {
         Ok(())
     }
 
-    fn complete(&self, _: &Knob, wanted: &str) -> Result<String, KnobError> {
+    fn complete(&self, _: &Knob, wanted: &str) -> Result<String, DeviceError> {
         Ok(wanted.to_owned())
     }
 
@@ -137,9 +137,9 @@ impl Scene {
     }
 
     /// A new owner's wish for this number of channels. Closes the journal again.
-    fn wish(&self, value: &str) -> Result<Hold, SetError> {
+    fn wish(&self, value: &str) -> Result<Hold, DeviceError> {
         let mut journal = self.open();
-        let hold = journal.hold().map_err(SetError::Journal)?;
+        let hold = journal.hold()?;
         journal.set(&self.fake, Wish::While(&hold), &Knob::Channels, value)?;
         Ok(hold)
     }
@@ -188,7 +188,7 @@ fn equal_settings_touch_nothing_and_members_that_disagree_get_an_error() {
     let own = std::process::id();
     let expected = format!("process {own} has set combined=8 and still wants it");
     assert_eq!(error.to_string(), expected);
-    assert_eq!(error.errno(), EBUSY);
+    assert_eq!(error.errno(), libc::EBUSY);
     assert!(scene.release(first).is_empty() && !scene.has_journal());
     scene.wish("combined=4").unwrap();
 }
@@ -286,9 +286,9 @@ fn what_a_driver_refuses_is_as_before() {
     let mut journal = scene.open();
     scene.fake.refuses.borrow_mut().push(Knob::Channels);
     let refused = journal.set(&scene.fake, Wish::Stays, &Knob::Channels, "combined=2");
-    assert!(matches!(refused, Err(SetError::Knob(KnobError::Value(_)))));
+    assert!(matches!(refused, Err(DeviceError::Value(_))));
     let absent = journal.set(&scene.fake, Wish::Stays, &Knob::Setting(Setting::Key), "00");
-    assert!(matches!(absent, Err(SetError::Knob(KnobError::Absent))));
+    assert!(matches!(absent, Err(DeviceError::Absent)));
     scene.fake.refuses.borrow_mut().clear();
     assert_eq!(scene.fake, Fake::new());
     assert!(!scene.has_journal());
@@ -396,7 +396,7 @@ fn a_journal_that_cant_be_read_stops_all_changes() {
     let directory = scene.directory();
     let place = Place::below(directory, 4, About::default());
     let error = Journal::at(place).unwrap_err();
-    assert!(matches!(error, JournalError::Malformed(_)));
+    assert!(matches!(error, DeviceError::Malformed(_)));
 }
 
 #[test]

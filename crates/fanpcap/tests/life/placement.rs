@@ -4,8 +4,7 @@
 use super::fake::World;
 use fanpcap::activate::activate;
 use fanpcap::handle::{ERROR, PERM_DENIED};
-use fanpcap_nic::device::NoDevice;
-use fanpcap_nic::journal::JournalError;
+use fanpcap_nic::error::DeviceError;
 use fanpcap_nic::placing::PlaceError;
 use std::io;
 
@@ -23,13 +22,15 @@ fn a_device_is_set_before_the_handle_is_activated() {
 
 #[test]
 fn a_device_that_cannot_be_set_is_not_activated() {
-    let disagrees = || PlaceError::Disagrees {
-        want: 0,
-        pid: 71,
-        value: "rx=4".to_owned(),
+    let disagrees = || PlaceError {
+        want: Some(0),
+        error: DeviceError::Disagrees {
+            pid: 71,
+            value: "rx=4".to_owned(),
+        },
     };
-    let absent = || PlaceError::Device(NoDevice::Unknown { name: "fx0".into() });
-    let forbidden = || PlaceError::Journal(JournalError::System(io::Error::from_raw_os_error(13)));
+    let absent = || DeviceError::Unknown { name: "fx0".into() }.into();
+    let forbidden = || DeviceError::Journal(io::Error::from_raw_os_error(13)).into();
     let cases: [(fn() -> PlaceError, _, _); 3] = [
         (disagrees, ERROR, "process 71 wants rx=4"),
         (absent, ERROR, "no device fx0"),
