@@ -13,42 +13,8 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
 
-/// Hand-written sections beyond the options, by page.
-const SECTIONS: [(&str, &str); 9] = [
-    ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
-    (
-        "fanpcap-enable",
-        include_str!("../../../docs/man/fanpcap-enable.in"),
-    ),
-    (
-        "fanpcap-disable",
-        include_str!("../../../docs/man/fanpcap-disable.in"),
-    ),
-    (
-        "fanpcap-doctor",
-        include_str!("../../../docs/man/fanpcap-doctor.in"),
-    ),
-    (
-        "fanpcap-verify",
-        include_str!("../../../docs/man/fanpcap-verify.in"),
-    ),
-    (
-        "fanpcap-group",
-        include_str!("../../../docs/man/fanpcap-group.in"),
-    ),
-    (
-        "fanpcap-metrics",
-        include_str!("../../../docs/man/fanpcap-metrics.in"),
-    ),
-    (
-        "fanpcap-top",
-        include_str!("../../../docs/man/fanpcap-top.in"),
-    ),
-    (
-        "fanpcap-tune",
-        include_str!("../../../docs/man/fanpcap-tune.in"),
-    ),
-];
+/// The directory of the hand-written sections beyond the options: `PAGE.in`.
+const SECTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man");
 /// Pages of other sections to which every page refers.
 const RELATED: [(&str, &str); 4] = [
     ("pcap.conf", "5"),
@@ -139,8 +105,10 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     };
     let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\n", &format!(".SH {title}\n"));
     let mut text = with_values(page, &text).into_bytes();
-    for (_, section) in SECTIONS.iter().filter(|(page, _)| *page == own) {
-        text.extend(section.bytes());
+    let section = Path::new(SECTIONS).join(format!("{own}.in"));
+    if section.exists() {
+        let reading = || format!("reading {}", section.display());
+        text.extend(fs::read(&section).with_context(reading)?);
     }
     text.extend(examples::section(&own).unwrap_or_default().bytes());
     writeln!(text, "{}", see_also(&own, names))?;
@@ -250,13 +218,30 @@ mod tests {
 
     #[test]
     fn pages_refer_to_the_others_and_have_their_own_sections() {
-        for (name, text) in all() {
+        let mut sections = Vec::new();
+        for entry in fs::read_dir(SECTIONS).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap().to_str().unwrap();
+            if let Some(page) = file
+                .strip_suffix(".in")
+                .filter(|it| it.starts_with("fanpcap"))
+            {
+                sections.push((page.to_owned(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+        // The page of the language is none of section 1.
+        sections.retain(|(page, _)| page != "fanpcap-lang.7");
+        let all = all();
+        for (name, text) in &all {
             let own = format!(".BR {} (1)", name.replace('-', "\\-"));
             assert!(!text.contains(&own), "{name} refers to itself");
             assert!(text.ends_with(".BR pcap_fanout (3PCAP)\n"), "{name}");
-            for (page, section) in SECTIONS {
+            for (page, section) in &sections {
                 assert_eq!(text.contains(section), page == name, "{page} in {name}");
             }
+        }
+        for (page, _) in &sections {
+            assert!(all.iter().any(|(name, _)| name == page), "no page {page}");
         }
     }
 }
