@@ -14,16 +14,33 @@ use root::Root;
 
 /// The roots that there are.
 pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
-    Distribution::new("debian-12", "Debian", "bookworm", "sid", "make"),
-    Distribution::new(
-        "debian-13",
-        "Debian",
-        "trixie",
-        "sid",
-        "make ubuntu-keyring",
-    ),
-    Distribution::new("ubuntu-24.04", "Ubuntu", "noble", "gutsy", "make"),
+    Distribution {
+        name: "debian-12",
+        suite: "bookworm",
+        ..DEBIAN
+    },
+    Distribution {
+        name: "debian-13",
+        suite: "trixie",
+        packages: "make ubuntu-keyring",
+        ..DEBIAN
+    },
+    Distribution {
+        name: "ubuntu-24.04",
+        origin: "Ubuntu",
+        suite: "noble",
+        script: "gutsy",
+        packages: "make",
+    },
 ];
+
+const DEBIAN: Distribution = Distribution {
+    name: "",
+    origin: "Debian",
+    suite: "",
+    script: "sid",
+    packages: "make",
+};
 
 /// What runs in each root, in this order, as on a user's fresh machine. `make` and the demos
 /// install what they need; the tests run with that and nothing more. Left out: `least` and `fuzz`,
@@ -46,24 +63,6 @@ pub(crate) struct Distribution {
     pub(crate) script: &'static str,
     /// What its user has installed: README asks for `make`. Debian's Ubuntu keys verify Ubuntu.
     pub(crate) packages: &'static str,
-}
-
-impl Distribution {
-    const fn new(
-        name: &'static str,
-        origin: &'static str,
-        suite: &'static str,
-        script: &'static str,
-        packages: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            origin,
-            suite,
-            script,
-            packages,
-        }
-    }
 }
 
 /// Runs in the roots of these names; in all of them when there are none.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::programs::{self, Program};
 use crate::tally::Tally;
 use crate::{stage, tree};
-use lanes::{Choice, Done, Job, What};
+use lanes::{Done, Job, What};
 use tiers::{LONG_TIERS, TIERS, Tier, Work};
 
 /// Part of the names of tests that `make test` leaves to `make test-long`: they are in modules of
@@ -31,12 +31,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         .filter(|it| is_wanted(it))
         .chain(long)
         .collect();
-    let done = lanes::run(
-        jobs(&chosen)?,
-        Choice {
-            arguments: &["--skip", LONG],
-        },
-    );
+    let done = lanes::run(jobs(&chosen)?, &["--skip", LONG]);
     summed_up(&chosen, &done, Which::Short)
 }
 
@@ -45,7 +40,7 @@ pub(crate) fn long() -> Result<Tally> {
     let chosen: Vec<&'static Tier> = TIERS.iter().chain(LONG_TIERS).collect();
     let is_long = |job: &Job| matches!(job.what, What::Program(_)) || is_in(LONG_TIERS, job.tier);
     let jobs = jobs(&chosen)?.into_iter().filter(is_long).collect();
-    let done = lanes::run(jobs, Choice { arguments: &[LONG] });
+    let done = lanes::run(jobs, &[LONG]);
     summed_up(&chosen, &done, Which::Long)
 }
 
@@ -54,8 +49,8 @@ pub(crate) fn named(name: &str) -> Result<Tally> {
     let all: Vec<&'static Tier> = TIERS.iter().collect();
     let jobs = jobs(&all)?.into_iter();
     let programs = jobs.filter(|job| matches!(job.what, What::Program(_)));
-    let done = lanes::run(programs.collect(), Choice { arguments: &[name] });
-    let sum = added(&done);
+    let done = lanes::run(programs.collect(), &[name]);
+    let sum = added(done.iter());
     ensure!(
         sum.executed() + sum.skipped > 0,
         "no test's name contains {name:?}"
@@ -114,12 +109,11 @@ fn owner(program: &Program) -> &'static Tier {
     tier.expect("there are tiers")
 }
 
-fn added(done: &[Done]) -> Tally {
-    let mut sum = Tally::default();
-    for end in done {
+fn added<'a>(done: impl Iterator<Item = &'a Done>) -> Tally {
+    done.fold(Tally::default(), |mut sum, end| {
         sum += end.tally.clone();
-    }
-    sum
+        sum
+    })
 }
 
 /// Prints what each tier did, and who failed or was unsteady; all of them added up.
@@ -128,19 +122,11 @@ fn summed_up(tiers: &[&'static Tier], done: &[Done], which: Which) -> Result<Tal
     let mut sum = Tally::default();
     println!();
     for tier in tiers {
-        let its: Vec<&Done> = done
-            .iter()
-            .filter(|it| it.job.tier.name == tier.name)
-            .collect();
-        let mut tally = Tally::default();
-        for end in &its {
-            tally += end.tally.clone();
-        }
-        let seconds: f64 = its.iter().map(|end| end.seconds).sum();
-        tally += shrunk(
-            &tally,
-            least.get(tier.name).map(|numbers| numbers[which as usize]),
-        );
+        let its = done.iter().filter(|it| it.job.tier.name == tier.name);
+        let mut tally = added(its.clone());
+        let seconds: f64 = its.map(|end| end.seconds).sum();
+        let least = least.get(tier.name).map(|numbers| numbers[which as usize]);
+        tally += shrunk(&tally, least);
         println!("{:11} {tally} ({seconds:.0} s)", tier.name);
         for test in &tally.failures {
             println!("  FAIL  {test}");

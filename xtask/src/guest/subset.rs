@@ -124,20 +124,19 @@ const SUBSET: &[Tests] = &[
 /// A built program, and which of its tests run.
 pub(super) struct Program {
     built: programs::Program,
-    names: &'static [&'static str],
-    needs: Option<&'static Feature>,
+    tests: &'static Tests,
 }
 
 impl Program {
     /// Why the tests don't run on the kernel of this series.
     pub(super) fn hindrance(&self, series: &str) -> Option<&'static str> {
-        let needs = self.needs?;
+        let needs = self.tests.needs?;
         (version(series) < needs.since).then_some(needs.without)
     }
 
     /// What the tests are called where they are skipped.
     pub(super) fn labels(&self) -> Vec<&str> {
-        match self.names {
+        match self.tests.names {
             [] => vec![&self.built.name],
             names => names.iter().map(|it| it.trim_end_matches("::")).collect(),
         }
@@ -161,16 +160,11 @@ pub(super) fn build() -> Result<Vec<Program>> {
 }
 
 /// The tests' program among those built.
-fn chosen(tests: &Tests, built: &[programs::Program]) -> Result<Program> {
+fn chosen(tests: &'static Tests, built: &[programs::Program]) -> Result<Program> {
     let is_it = |it: &&programs::Program| it.package == tests.package && it.name == tests.program;
-    let found = built.iter().find(is_it);
-    Ok(Program {
-        built: found
-            .with_context(|| format!("cargo has built no {}", tests.program))?
-            .clone(),
-        names: tests.names,
-        needs: tests.needs,
-    })
+    let found = built.iter().find(is_it).cloned();
+    let built = found.with_context(|| format!("cargo has built no {}", tests.program))?;
+    Ok(Program { built, tests })
 }
 
 /// The guest's command; it fails when a program does.
@@ -186,7 +180,7 @@ pub(super) fn script(programs: &[&Program]) -> Result<String> {
             "cd {dir}\nCARGO_MANIFEST_DIR={dir} {} {} {} || failed=1\n",
             quoted(program.built.path())?,
             HARNESS,
-            program.names.join(" ")
+            program.tests.names.join(" ")
         );
         lines.push_str(&line);
     }
@@ -208,7 +202,7 @@ pub(super) fn unmatched(programs: &[&Program], output: &str) -> Vec<&'static str
         .lines()
         .filter_map(|line| line.strip_prefix("test "))
         .collect();
-    let names = programs.iter().flat_map(|program| program.names);
+    let names = programs.iter().flat_map(|program| program.tests.names);
     names
         .copied()
         .filter(|name| !tests.iter().any(|test| test.contains(name)))
@@ -221,10 +215,15 @@ mod tests {
 
     #[test]
     fn tests_are_skipped_where_the_kernel_is_too_old() {
-        let program = Program {
-            built: programs::Program::default(),
+        static TESTS: Tests = Tests {
+            package: "",
+            program: "",
             names: &["a::"],
             needs: Some(&TCX),
+        };
+        let program = Program {
+            built: programs::Program::default(),
+            tests: &TESTS,
         };
         assert_eq!(program.hindrance("6.1"), Some(TCX.without));
         assert_eq!(program.hindrance("6.12"), None);
@@ -232,10 +231,15 @@ mod tests {
 
     #[test]
     fn a_name_that_no_test_has_is_found() {
-        let program = Program {
-            built: programs::Program::default(),
+        static TESTS: Tests = Tests {
+            package: "",
+            program: "",
             names: &["a::", "b::"],
             needs: None,
+        };
+        let program = Program {
+            built: programs::Program::default(),
+            tests: &TESTS,
         };
         assert_eq!(unmatched(&[&program], "test a::x ... ok\n"), ["b::"]);
     }

@@ -40,16 +40,18 @@ pub(super) struct Done {
     pub(super) seconds: f64,
 }
 
-/// Which tests of a program run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Choice<'a> {
-    /// Further arguments of the harness.
-    pub(super) arguments: &'a [&'a str],
-}
-
-/// Runs all jobs. Each test that failed beside others runs once more at the end, alone.
-pub(super) fn run(jobs: Vec<Job>, choice: Choice<'_>) -> Vec<Done> {
-    let progress = Progress::new(jobs.len());
+/// Runs all jobs; `choice` are arguments of the harness, which choose among the tests. Each test
+/// that failed beside others runs once more at the end, alone.
+pub(super) fn run(jobs: Vec<Job>, choice: &[&str]) -> Vec<Done> {
+    let (all, ended) = (jobs.len(), Mutex::new(0));
+    let tell = |done: &Done| {
+        let mut ended = ended.lock().expect("no holder panics");
+        *ended += 1;
+        if done.tally != Tally::default() {
+            let (label, Done { tally, seconds, .. }) = (done.job.label(), done);
+            println!("[{ended} of {all}] {label}: {tally} ({seconds:.1} s)");
+        }
+    };
     let of = |load: Load| {
         let jobs = jobs.iter().filter(|job| job.tier.load == load).cloned();
         Mutex::new(jobs.collect::<VecDeque<Job>>())
@@ -61,19 +63,19 @@ pub(super) fn run(jobs: Vec<Job>, choice: Choice<'_>) -> Vec<Done> {
             .into_iter()
             .chain([&waiting; WAITING]);
         let begun: Vec<_> = lanes
-            .map(|lane| scope.spawn(|| work(lane, choice, &progress)))
+            .map(|lane| scope.spawn(|| work(lane, choice, &tell)))
             .collect();
         for lane in begun {
             done.extend(lane.join().expect("no lane panics"));
         }
     });
-    done.extend(work(&alone, choice, &progress));
+    done.extend(work(&alone, choice, &tell));
     forgive(&mut done, choice);
     done
 }
 
 /// Takes jobs and runs them until there are none.
-fn work(jobs: &Mutex<VecDeque<Job>>, choice: Choice<'_>, progress: &Progress) -> Vec<Done> {
+fn work(jobs: &Mutex<VecDeque<Job>>, choice: &[&str], tell: &impl Fn(&Done)) -> Vec<Done> {
     let next = || jobs.lock().expect("no holder panics").pop_front();
     let mut done = Vec::new();
     while let Some(job) = next() {
@@ -88,38 +90,10 @@ fn work(jobs: &Mutex<VecDeque<Job>>, choice: Choice<'_>, progress: &Progress) ->
             tally,
             seconds,
         };
-        progress.tell(&end);
+        tell(&end);
         done.push(end);
     }
     done
-}
-
-/// How many jobs have ended.
-struct Progress {
-    all: usize,
-    ended: Mutex<usize>,
-}
-
-impl Progress {
-    fn new(all: usize) -> Self {
-        Self {
-            all,
-            ended: Mutex::new(0),
-        }
-    }
-
-    fn tell(&self, done: &Done) {
-        let mut ended = self.ended.lock().expect("no holder panics");
-        *ended += 1;
-        if done.tally != Tally::default() {
-            let Done { job, tally, .. } = done;
-            let (label, seconds) = (job.label(), done.seconds);
-            println!(
-                "[{ended} of {}] {label}: {tally} ({seconds:.1} s)",
-                self.all
-            );
-        }
-    }
 }
 
 impl Job {
@@ -130,7 +104,7 @@ impl Job {
         }
     }
 
-    fn run(&self, choice: Choice<'_>) -> Result<Tally> {
+    fn run(&self, choice: &[&str]) -> Result<Tally> {
         match &self.what {
             What::Own(work) => work(),
             What::Program(program) => {
@@ -140,9 +114,9 @@ impl Job {
         }
     }
 
-    fn arguments<'a>(&self, choice: Choice<'a>) -> Vec<&'a str> {
+    fn arguments<'a>(&self, choice: &[&'a str]) -> Vec<&'a str> {
         let own = self.tier.arguments.iter().copied();
-        own.chain(choice.arguments.iter().copied()).collect()
+        own.chain(choice.iter().copied()).collect()
     }
 
     fn how<'a>(&self, arguments: &'a [&'a str]) -> How<'a> {
@@ -156,7 +130,7 @@ impl Job {
 
 /// Runs up to three failed tests of a tier alone. One that passes then counts as passed, and the
 /// last lines name it as unsteady.
-fn forgive(done: &mut [Done], choice: Choice<'_>) {
+fn forgive(done: &mut [Done], choice: &[&str]) {
     let failed = |done: &[Done], name: &str| -> usize {
         let of_tier = done.iter().filter(|end| end.job.tier.name == name);
         of_tier.map(|end| end.tally.failed).sum()
