@@ -1,6 +1,8 @@
-//! Package sources of other releases of a distribution, as this machine reaches them.
+//! Package sources of other releases of a distribution, as this machine reaches them, and packages
+//! that are not installed.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -57,6 +59,27 @@ fn rewritten(listing: &str, codename: &str, origin: &str, suite: &str) -> Vec<So
         }
     }
     sources
+}
+
+/// The Debian packages in a directory.
+pub(crate) fn packages(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Unpacks the packages in a directory, and removes them.
+pub(crate) fn unpack(directory: &Path, to: &Path) -> Result<()> {
+    for package in packages(directory)? {
+        tree::output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(to))?;
+        fs::remove_file(package)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::install::{self, Layout};
-use crate::{stage, tree};
+use crate::{archive, stage, tree};
 
 /// Facts about the package for its texts.
 #[derive(Debug)]
@@ -70,7 +70,8 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn of_staged() -> Result<()> {
     let package = Package::new()?;
     let work = tree::staged()?.join("deb");
-    empty(&work)?;
+    tree::remove(&work)?;
+    tree::make(&work)?;
     let multiarch =
         tree::output(Command::new("dpkg-architecture").args(["-q", "DEB_HOST_MULTIARCH"]))?;
     let layout = Layout {
@@ -96,32 +97,13 @@ pub(crate) fn of_staged() -> Result<()> {
 
 /// Moves the package to the staged files, in the place of other versions.
 fn take(work: &Path) -> Result<PathBuf> {
-    let built = packages(work)?
+    let built = archive::packages(work)?
         .pop()
         .context("debian/rules built no package")?;
-    for old in packages(&tree::staged()?)? {
+    for old in archive::packages(&tree::staged()?)? {
         fs::remove_file(&old).with_context(|| format!("removing {}", old.display()))?;
     }
     let file = tree::staged()?.join(built.file_name().context("a package's name")?);
     fs::rename(&built, &file).with_context(|| format!("making {}", file.display()))?;
     Ok(file)
-}
-
-fn packages(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
-/// A new, empty directory.
-fn empty(dir: &Path) -> Result<()> {
-    if dir.exists() {
-        fs::remove_dir_all(dir).with_context(|| format!("emptying {}", dir.display()))?;
-    }
-    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }

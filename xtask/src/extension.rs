@@ -1,9 +1,8 @@
 //! The names that the extension's header declares: all that the library may add to libpcap's own.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::{stage, tree};
 
@@ -12,8 +11,7 @@ pub(crate) fn functions() -> Result<BTreeSet<String>> {
     let path = tree::root()?
         .join("crates/fanpcap-abi/include")
         .join(stage::HEADER);
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let names = declared(&text);
+    let names = declared(&tree::read(&path)?);
     ensure!(!names.is_empty(), "{} declares no function", path.display());
     Ok(names)
 }

@@ -195,8 +195,7 @@ fn name(path: &Path) -> Result<&str> {
 }
 
 fn pkg_config(prefix: &str, own: &str) -> Result<String> {
-    let path = tree::root()?.join("packaging/pkgconfig/fanpcap.pc.in");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = tree::read(&tree::root()?.join("packaging/pkgconfig/fanpcap.pc.in"))?;
     Ok(text
         .replace("@PREFIX@", prefix)
         .replace("@LIBRARIES@", own)

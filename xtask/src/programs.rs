@@ -1,7 +1,7 @@
 //! The test programs that cargo builds: whose they are, and how one is started.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -43,13 +43,9 @@ impl Program {
 pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Program>> {
     let mut cargo = tree::cargo(&["test", "--no-run"])?;
     cargo.arg("--message-format=json-render-diagnostics");
-    read(&listing(cargo.args(arguments))?)
-}
-
-/// What cargo prints for programs. Its complaints go to the terminal.
-fn listing(cargo: &mut Command) -> Result<String> {
-    cargo.stderr(std::process::Stdio::inherit());
-    tree::output(cargo)
+    // Its complaints go to the terminal.
+    cargo.args(arguments).stderr(Stdio::inherit());
+    read(&tree::output(&mut cargo)?)
 }
 
 /// The test programs among cargo's messages, a line of JSON each.

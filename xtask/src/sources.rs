@@ -1,11 +1,10 @@
 //! Checks source files by rules that no lint has.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::tally::Tally;
 use crate::tree;
@@ -62,11 +61,7 @@ fn read(listing: &str) -> Result<Vec<Source>> {
     names
         // git lists a removed file until the removal is committed.
         .filter(|name| root.join(name).exists())
-        .map(|name| {
-            let text =
-                fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"))?;
-            Ok((name.to_owned(), text))
-        })
+        .map(|name| Ok((name.to_owned(), tree::read(&root.join(name))?)))
         .collect()
 }
 

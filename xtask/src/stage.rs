@@ -113,9 +113,7 @@ fn commands(packages: &str) -> Result<()> {
 
 /// Writes the generated manual pages and removes those of earlier builds.
 fn write_manual(maker: &Path, manual: &Path) -> Result<()> {
-    if manual.exists() {
-        fs::remove_dir_all(manual).with_context(|| format!("emptying {}", manual.display()))?;
-    }
+    tree::remove(manual)?;
     tree::run(Command::new(maker).arg(manual))
 }
 
@@ -149,7 +147,7 @@ pub(crate) fn place_text(text: &str, to: &Path) -> Result<()> {
 /// A temporary name beside `to`; creates the directory.
 fn fresh(to: &Path) -> Result<PathBuf> {
     let dir = to.parent().context("a file in a directory")?;
-    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    tree::make(dir)?;
     let name = to.file_name().context("a file's name")?.to_string_lossy();
     Ok(dir.join(format!(".{name}.new")))
 }

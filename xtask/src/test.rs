@@ -4,7 +4,6 @@ mod tiers;
 mod lanes;
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -149,7 +148,7 @@ enum Which {
 /// The checked-in minimum numbers of tests of each tier, in `make test` and in `make test-long`.
 fn least_numbers() -> Result<BTreeMap<String, [usize; 2]>> {
     let path = tree::root()?.join(".ci/tiers");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = tree::read(&path)?;
     let lines = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty());

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::tree;
+use crate::{archive, tree};
 
 /// The workspace's `rust-version`.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
@@ -49,9 +49,11 @@ impl Rust {
             return Ok(own);
         }
         let root = dir()?.join("rust");
-        if !root.exists() {
-            unpack(&download()?, &root)?;
-        }
+        tree::make_once(&root, |half| {
+            let debs = download()?;
+            archive::unpack(&debs, half)?;
+            tree::remove(&debs)
+        })?;
         let rust = Self { root: Some(root) };
         rust.serves().map(|()| rust)
     }
@@ -156,17 +158,4 @@ fn offered(options: &[String]) -> Result<[&'static str; 3]> {
         }
     }
     bail!("no package source of this machine offers it")
-}
-
-/// Unpacks packages into a directory, which gets its name when it is complete.
-fn unpack(debs: &Path, root: &Path) -> Result<()> {
-    let half = root.with_extension("half");
-    for entry in fs::read_dir(debs).with_context(|| format!("reading {}", debs.display()))? {
-        let deb = entry?.path();
-        if deb.extension().is_some_and(|extension| extension == "deb") {
-            tree::output(Command::new("dpkg-deb").arg("-x").args([&deb, &half]))?;
-        }
-    }
-    fs::remove_dir_all(debs).with_context(|| format!("removing {}", debs.display()))?;
-    fs::rename(&half, root).with_context(|| format!("making {}", root.display()))
 }

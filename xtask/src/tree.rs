@@ -1,6 +1,7 @@
 //! Paths in the source tree, and commands that run there.
 
 use std::env;
+use std::fs;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +27,33 @@ pub(crate) fn staged() -> Result<PathBuf> {
 pub(crate) fn target() -> Result<PathBuf> {
     let configured = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
+}
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Makes a directory, if it is not there, and those above it.
+pub(crate) fn make(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
+}
+
+/// Makes a directory that is kept, if it is not there. It gets its name when it is complete.
+pub(crate) fn make_once(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if dir.exists() {
+        return Ok(());
+    }
+    let half = dir.with_extension("half");
+    remove(&half)?;
+    fill(&half)?;
+    fs::rename(&half, dir).with_context(|| format!("making {}", dir.display()))
+}
+
+/// Removes a directory with all that is in it, but no other file systems.
+pub(crate) fn remove(dir: &Path) -> Result<()> {
+    let mut rm = Command::new("rm");
+    output(rm.args(["-rf", "--one-file-system"]).arg(dir)).map(drop)
 }
 
 /// cargo, in the workspace's root.

@@ -45,16 +45,11 @@ impl Root {
     /// A copy of a fresh system, which is made once and kept.
     pub(super) fn new(distribution: &Distribution) -> Result<Self> {
         let dir = tree::target()?.join("bare");
-        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        tree::make(&dir)?;
         let base = dir.join(format!("{}.base", distribution.name));
-        if !base.exists() {
-            let half = dir.join(format!("{}.half", distribution.name));
-            remove(&half)?;
-            make(distribution, &half)?;
-            fs::rename(&half, &base).with_context(|| format!("making {}", base.display()))?;
-        }
+        tree::make_once(&base, |half| make(distribution, half))?;
         let path = dir.join(distribution.name);
-        remove(&path)?;
+        tree::remove(&path)?;
         tree::output(Command::new("cp").arg("-a").args([&base, &path]))?;
         copy_source(&path.join(SOURCE))?;
         copy_cargo_settings(&path.join("root/.cargo"))?;
@@ -67,9 +62,10 @@ impl Root {
         enter(&self.path, &format!("cd /{SOURCE} && {line}"), log)
     }
 
-    /// Removes the root.
+    /// Removes the root. Nothing is mounted below it here: the mounts existed only for its own
+    /// processes.
     pub(super) fn remove(self) -> Result<()> {
-        remove(&self.path)
+        tree::remove(&self.path)
     }
 }
 
@@ -98,8 +94,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
     tree::output(&mut debootstrap)?;
     let list = path.join("etc/apt/sources.list");
     let lines = if sources.is_empty() {
-        let text = fs::read_to_string(&list).context("reading sources.list")?;
-        with_updates(&text, distribution.suite)
+        with_updates(&tree::read(&list)?, distribution.suite)
     } else {
         sources.iter().map(Source::line).collect()
     };
@@ -133,7 +128,7 @@ fn with_updates(list: &str, suite: &str) -> String {
 
 /// Copies the tracked files, including uncommitted changes.
 fn copy_source(to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+    tree::make(to)?;
     let copy = "git ls-files -z --cached --others --exclude-standard \
                 | tar -c --null --no-recursion --ignore-failed-read -T - | tar -x -C \"$0\"";
     let mut sh = Command::new("sh");
@@ -148,7 +143,7 @@ fn copy_cargo_settings(to: &Path) -> Result<()> {
     for name in ["config.toml", "config"] {
         let from = home.as_ref().map(|home| home.join(name));
         if let Some(from) = from.filter(|from| from.exists()) {
-            fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+            tree::make(to)?;
             fs::copy(&from, to.join(name))
                 .with_context(|| format!("copying {}", from.display()))?;
         }
@@ -198,16 +193,6 @@ fn enter(root: &Path, line: &str, log: &File) -> Result<()> {
         .context("starting unshare")?;
     ensure!(status.success(), "{line}: {status}");
     Ok(())
-}
-
-/// Nothing is mounted below the root here: the mounts existed only for its own processes.
-fn remove(path: &Path) -> Result<()> {
-    tree::output(
-        Command::new("rm")
-            .args(["-rf", "--one-file-system"])
-            .arg(path),
-    )
-    .map(|_| ())
 }
 
 #[cfg(test)]

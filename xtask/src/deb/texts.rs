@@ -1,6 +1,5 @@
 //! The package's changelog and copyright, from those of the tree.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -18,8 +17,7 @@ pub(super) fn directory() -> Result<PathBuf> {
 }
 
 fn read(path: &str) -> Result<String> {
-    let path = tree::root()?.join(path);
-    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    tree::read(&tree::root()?.join(path))
 }
 
 /// Our licence, and the licences of the crates that are linked in.

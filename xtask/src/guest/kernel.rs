@@ -42,14 +42,9 @@ impl Kernel {
     /// The kernel of a release; made once and kept.
     pub(super) fn of(release: &Release) -> Result<Self> {
         let dir = tree::target()?.join("guest").join(release.name);
-        if !dir.exists() {
-            let half = dir.with_extension("half");
-            if half.exists() {
-                fs::remove_dir_all(&half).context("removing what was half made")?;
-            }
-            make(release, &half).with_context(|| format!("Debian's {}", release.suite))?;
-            fs::rename(&half, &dir).with_context(|| format!("making {}", dir.display()))?;
-        }
+        tree::make_once(&dir, |half| {
+            make(release, half).with_context(|| format!("Debian's {}", release.suite))
+        })?;
         let version = only_name(&dir.join("lib/modules"))?;
         Ok(Self { dir, version })
     }
@@ -111,13 +106,7 @@ fn make(release: &Release, dir: &Path) -> Result<()> {
     println!("  downloading {package}");
     apt.run("apt-get", &["download", "-qq", &package, "busybox-static"])?;
     let root = dir.join("root");
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            tree::output(Command::new("dpkg-deb").arg("-x").args([&path, &root]))?;
-            fs::remove_file(path)?;
-        }
-    }
+    archive::unpack(dir, &root)?;
     keep(&root, dir)?;
     fs::remove_dir_all(&root)?;
     fs::remove_dir_all(&apt.state)?;
