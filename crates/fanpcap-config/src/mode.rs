@@ -13,19 +13,19 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModeKind {
     /// By flow hash: both directions of a flow go to one member.
-    Hash,
+    Hash = 0,
     /// Each member in turn.
-    Lb,
+    Lb = 1,
     /// At random.
-    Rnd,
+    Rnd = 4,
     /// By the CPU on which the packet arrived.
-    Cpu,
+    Cpu = 2,
     /// One member until its ring is full, then the next.
-    Rollover,
+    Rollover = 3,
     /// By the NIC's queue.
-    Qm,
+    Qm = 5,
     /// By a steering program (`PACKET_FANOUT_EBPF`).
-    Program,
+    Program = 7,
 }
 
 impl ModeKind {
@@ -54,15 +54,7 @@ impl ModeKind {
 
     /// PACKET_FANOUT's type number.
     pub fn kernel_type(self) -> u8 {
-        match self {
-            ModeKind::Hash => 0,
-            ModeKind::Lb => 1,
-            ModeKind::Cpu => 2,
-            ModeKind::Rollover => 3,
-            ModeKind::Rnd => 4,
-            ModeKind::Qm => 5,
-            ModeKind::Program => 7,
-        }
+        self as u8
     }
 
     /// Whether a word is the name or alias of a kernel mode.

@@ -2,6 +2,7 @@
 
 use fanpcap_config::device::Device;
 use fanpcap_config::driver::Driver;
+use fanpcap_config::fanout::Fanout;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::Report;
@@ -225,13 +226,13 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
                 format!("FANOUT @ {n}={mode}"),
                 Key::Fanout,
                 Target::Group(n),
-                Value::Mode(mode),
+                Value::Fanout(Fanout::Mode(mode)),
             ),
             2 => (
                 format!("fanout = {mode} # x"),
                 Key::Fanout,
                 Target::All,
-                Value::Mode(mode),
+                Value::Fanout(Fanout::Mode(mode)),
             ),
             3 => (
                 format!("\tdef_group = 0{n}"),
@@ -382,7 +383,7 @@ proptest! {
         let found: Vec<_> = entries.into_iter().map(|e| (e.key, e.target, e.value)).collect();
         prop_assert_eq!(found, vec![
             (Key::Group, Target::Device(format!("veth{n}")), Value::Number(group.into())),
-            (Key::Fanout, Target::All, Value::Mode(mode)),
+            (Key::Fanout, Target::All, Value::Fanout(Fanout::Mode(mode))),
         ]);
     }
 

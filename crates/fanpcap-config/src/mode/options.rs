@@ -88,13 +88,9 @@ impl Options {
         let weight = number(word, value, 1, WEIGHT_MAX.into())?;
         let weight = u16::try_from(weight).unwrap_or(WEIGHT_MAX);
         self.ensure_steered(word, "weighs all members alike")?;
-        match self.weight.replace(weight) {
-            Some(before) if before != weight => {
-                let message = format!("a member has one weight, not {before} and {weight}");
-                Err(Fault::new("weight-twice", message).hint("keep one of them"))
-            }
-            _ => Ok(()),
-        }
+        once(&mut self.weight, weight, "weight-twice", |before| {
+            format!("a member has one weight, not {before} and {weight}")
+        })
     }
 
     fn add_sticky(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
@@ -103,14 +99,9 @@ impl Options {
             value => number(word, value, FLOWS_MIN, FLOWS_MAX)?,
         };
         self.ensure_steered(word, "remembers no flow")?;
-        match self.group.flows.replace(flows) {
-            Some(before) if before != flows => {
-                let message =
-                    format!("a group remembers one number of flows, not {before} and {flows}");
-                Err(Fault::new("sticky-twice", message).hint("keep one of them"))
-            }
-            _ => Ok(()),
-        }
+        once(&mut self.group.flows, flows, "sticky-twice", |before| {
+            format!("a group remembers one number of flows, not {before} and {flows}")
+        })
     }
 
     fn add_balance(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
@@ -125,14 +116,9 @@ impl Options {
             }
         };
         self.ensure_steered(word, "moves no flows by load")?;
-        match self.group.balance.replace(balance) {
-            Some(before) if before != balance => {
-                let message =
-                    "a group is balanced in one way, not by '+balance' and '+balance=all'";
-                Err(Fault::new("balance-twice", message).hint("keep one of them"))
-            }
-            _ => Ok(()),
-        }
+        once(&mut self.group.balance, balance, "balance-twice", |_| {
+            "a group is balanced in one way, not by '+balance' and '+balance=all'".to_owned()
+        })
     }
 
     /// Does not check that engine and steering program have classes: they are known later.
@@ -142,13 +128,10 @@ impl Options {
         if self.mode.kind != ModeKind::Program {
             return Err(class_needs_engine(class));
         }
-        match self.class.replace((class, at)) {
-            Some((before, _)) if before != class => {
-                let message = format!("a member has one class, not {before} and {class}");
-                Err(Fault::new("class-twice", message).hint("keep one of them"))
-            }
-            _ => Ok(()),
-        }
+        let mut kept = self.class.replace((class, at)).map(|(class, _)| class);
+        once(&mut kept, class, "class-twice", |before| {
+            format!("a member has one class, not {before} and {class}")
+        })
     }
 
     /// Refuses an option that only steered groups have, if the mode is a kernel mode.
@@ -161,6 +144,21 @@ impl Options {
         let word = word.to_ascii_lowercase().replace(char::is_whitespace, "");
         Err(Fault::new("option-of-steered-groups", message)
             .hint(format!("write 'flow+{word}', or leave it out")))
+    }
+}
+
+/// Keeps the value of an option, which has no other one already.
+fn once<T: Copy + PartialEq>(
+    kept: &mut Option<T>,
+    value: T,
+    slug: &'static str,
+    message: impl Fn(T) -> String,
+) -> Result<(), Fault> {
+    match kept.replace(value) {
+        Some(before) if before != value => {
+            Err(Fault::new(slug, message(before)).hint("keep one of them"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -236,7 +234,7 @@ fn refuse_option(written: &str, name: &str) -> Fault {
         let message = format!("option {quoted} takes no value");
         return Fault::new("option-with-value", message).hint(format!("write '+{name}'"));
     }
-    let near = nearest(name, NEAR).map(|name| format!("+{name}"));
+    let near = nearest(name, NAMES).map(|name| format!("+{name}"));
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 
@@ -250,6 +248,5 @@ const FLOWS: u32 = 65_536;
 const FLOWS_MIN: u32 = 1024;
 const FLOWS_MAX: u32 = 1 << 24;
 const WITHOUT_VALUE: [&str; 2] = ["defrag", "rollover"];
-const NEAR: [&str; 6] = NAMES;
 const NAMES: [&str; 6] = ["defrag", "rollover", "weight", "class", "sticky", "balance"];
 const OPTIONS: &str = "the options are +defrag, +rollover (kernel modes), +sticky, +balance, +weight=N (steered groups), +class=N (on xdp)";

@@ -3,7 +3,7 @@
 use super::entry::{self, Entries, Entry, Target};
 use super::keys::{KEYS, Key, OLD_KEYS, Row, Scope};
 use super::value::{self, Value};
-use crate::fanout::{Script, too_long};
+use crate::fanout::{Fanout, Script, too_long};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::{PROGRAM_MAX, Source};
 use fanpcap_steer::nearest::nearest;
@@ -80,7 +80,7 @@ fn add(entries: &mut Entries, program: Option<Program>) -> Result<(), Report> {
         name: ">".to_owned(),
         key: Key::Program,
         target: Target::All,
-        value: Value::Program(Script::of_text(text)),
+        value: Value::Fanout(Fanout::Program(Script::of_text(text))),
         place,
     })
 }

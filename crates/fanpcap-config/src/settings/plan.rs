@@ -332,16 +332,10 @@ impl<'a> Handle<'a> {
 
 impl Entry {
     fn fanout(&self) -> Fanout {
-        match &self.value {
-            Value::Program(script) => Fanout::Program(script.clone()),
-            Value::Mode(mode) => Fanout::Mode(*mode),
-            Value::Number(_)
-            | Value::YesNo(_)
-            | Value::Steal(_)
-            | Value::Cpus(_)
-            | Value::Driver(_)
-            | Value::Name(_) => Fanout::Mode(ModeKind::Hash.into()),
-        }
+        let Value::Fanout(fanout) = &self.value else {
+            return Fanout::Mode(ModeKind::Hash.into());
+        };
+        fanout.clone()
     }
 
     fn name(&self) -> Option<String> {

@@ -2,8 +2,7 @@
 
 use super::on_engine::Steal;
 use crate::driver::Driver;
-use crate::fanout::{Fanout, Script};
-use crate::mode::Mode;
+use crate::fanout::Fanout;
 use crate::report::{Fault, offset_in, quote};
 use crate::source::Source;
 use fanpcap_steer::nearest::nearest;
@@ -21,21 +20,10 @@ pub enum Value {
     Cpus(Vec<(u32, u32)>),
     /// An engine.
     Driver(Driver),
-    /// A fan-out mode.
-    Mode(Mode),
-    /// A steering program.
-    Program(Script),
+    /// A fan-out mode or a steering program.
+    Fanout(Fanout),
     /// A member's name.
     Name(String),
-}
-
-impl From<Fanout> for Value {
-    fn from(fanout: Fanout) -> Value {
-        match fanout {
-            Fanout::Mode(mode) => Value::Mode(mode),
-            Fanout::Program(script) => Value::Program(script),
-        }
-    }
 }
 
 impl Value {
@@ -74,7 +62,7 @@ impl Takes {
             Takes::Steal => steal(text).map(Value::Steal),
             Takes::Cpus => cpus(text).map(Value::Cpus),
             Takes::Driver => engine(text).map(Value::Driver),
-            Takes::Fanout => Fanout::parse(written).map(Value::from),
+            Takes::Fanout => Fanout::parse(written).map(Value::Fanout),
             Takes::Name => member_name(text).map(Value::Name),
         }
     }

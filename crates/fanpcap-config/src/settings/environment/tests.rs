@@ -3,6 +3,7 @@
 use super::super::Value;
 use super::*;
 use crate::driver::Driver;
+use crate::fanout::Fanout;
 use crate::mode::ModeKind;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -46,14 +47,14 @@ fn every_variable_with_its_target() {
             "rr",
             Key::Fanout,
             Target::All,
-            Value::Mode(ModeKind::Lb.into()),
+            Value::Fanout(Fanout::Mode(ModeKind::Lb.into())),
         ),
         (
             "PCAP_FANOUT_a",
             "qm",
             Key::Fanout,
             device("a"),
-            Value::Mode(ModeKind::Qm.into()),
+            Value::Fanout(Fanout::Mode(ModeKind::Qm.into())),
         ),
         (
             "PCAP_CAPLEN",

@@ -26,7 +26,8 @@ fn device(name: &str) -> Target {
 #[test]
 fn keys_of_handles_and_groups() {
     let of_group = Target::Group(23);
-    let [hash, rnd] = [ModeKind::Hash, ModeKind::Rnd].map(|kind| Value::Mode(kind.into()));
+    let [hash, rnd] =
+        [ModeKind::Hash, ModeKind::Rnd].map(|kind| Value::Fanout(Fanout::Mode(kind.into())));
     for (line, key, target, expected) in [
         ("def_group = 11", Key::Group, Target::All, Value::Number(11)),
         ("GROUP=11", Key::Group, Target::All, Value::Number(11)),
@@ -126,7 +127,11 @@ fn blanks_comments_and_line_ends() {
         let (_, key, target, found) = value(text);
         assert_eq!(
             (key, target, found),
-            (Key::Fanout, Target::Group(3), Value::Mode(mode))
+            (
+                Key::Fanout,
+                Target::Group(3),
+                Value::Fanout(Fanout::Mode(mode))
+            )
         );
     }
     assert_eq!(parse("\n # nothing\n\t\n#", "pcap.conf"), Ok(Vec::new()));
@@ -137,7 +142,7 @@ fn blanks_comments_and_line_ends() {
 fn program_lines_in_a_row_are_one_program() {
     let program = |text: &str| {
         let text = Source::new("another place", text);
-        Value::Program(Script::of_text(text))
+        Value::Fanout(Fanout::Program(Script::of_text(text)))
     };
     let text = "> main = do\r\n  >   tcp # no comment\n>\n> steer_flow";
     let (_, key, target, found) = value(text);
