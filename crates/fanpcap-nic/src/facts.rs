@@ -6,7 +6,7 @@ use crate::channels::Channels;
 use crate::device::Device;
 use crate::interrupts::{self, Affinity, Interrupt};
 use crate::journal;
-use crate::knob::{Flow, Knob, Knobs, Setting};
+use crate::knob::{FLOWS, Knob, Knobs, SINGLE, Setting};
 use crate::machine::{self, Cpu};
 use crate::napi;
 use crate::settings::Settings;
@@ -57,14 +57,32 @@ pub struct Facts {
     pub irqbalance: Option<u32>,
 }
 
-/// Features that change what a capture sees.
-pub const FEATURES: [&str; 6] = [
-    "rx-lro",
-    "rx-gro-hw",
-    "rx-gro",
-    "rx-gro-list",
-    "rx-udp-gro-forwarding",
-    "rx-vlan-hw-parse",
+/// Features that change what a capture sees, and what each does to it.
+pub(crate) const OFFLOADS: [(&str, &str); 6] = [
+    (
+        "rx-lro",
+        "the device merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro-hw",
+        "the device merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro",
+        "the kernel merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro-list",
+        "the kernel chains segments before a capture sees them",
+    ),
+    (
+        "rx-udp-gro-forwarding",
+        "the kernel merges datagrams before a capture sees them",
+    ),
+    (
+        "rx-vlan-hw-parse",
+        "VLAN tags stay in the frames, as on the wire",
+    ),
 ];
 
 impl Facts {
@@ -73,7 +91,11 @@ impl Facts {
         let link = link::get(device.ifindex).unwrap_or_default();
         let interrupts = interrupts::of_device(device).unwrap_or_default();
         let features = device.ethtool.features().unwrap_or_default();
-        let is_fixed = |name: &&str| features.iter().any(|it| it.name == **name && it.is_fixed);
+        let placed = |it: Interrupt| {
+            let affinity = interrupts::affinity(it.number).unwrap_or_default();
+            (it, affinity)
+        };
+        let is_fixed = |name: &str| features.iter().any(|it| it.name == name && it.is_fixed);
         Self {
             device: device.name.clone(),
             driver: device.driver.clone(),
@@ -84,21 +106,13 @@ impl Facts {
             node: node(device),
             missed: link.counters.rx_missed,
             values: values(device),
-            fixed: FEATURES
-                .iter()
-                .filter(|name| is_fixed(name))
-                .map(|&it| it.into())
+            fixed: (OFFLOADS.iter())
+                .filter(|(name, _)| is_fixed(name))
+                .map(|(name, _)| (*name).to_owned())
                 .collect(),
             channels: device.ethtool.channels().ok(),
             rings: device.ethtool.rings().ok(),
-            interrupts: (interrupts.into_iter())
-                .map(|it| {
-                    (
-                        it.clone(),
-                        interrupts::affinity(it.number).unwrap_or_default(),
-                    )
-                })
-                .collect(),
+            interrupts: interrupts.into_iter().map(placed).collect(),
             napis: netdev::napis(device.ifindex).ok().map(|napis| napis.len()),
             cpus: machine::cpus(),
             allowed: cpu::cpus().unwrap_or_default(),
@@ -131,28 +145,10 @@ impl Facts {
 fn values(device: &Device) -> BTreeMap<Knob, String> {
     let settings = Settings(device);
     let mut knobs = vec![Knob::Channels, Knob::Threaded];
-    knobs.extend(FEATURES.map(|name| Setting::Feature(name.to_owned()).into()));
-    let single = [
-        Setting::Rings,
-        Setting::Pause,
-        Setting::Table,
-        Setting::Key,
-        Setting::Transform,
-        Setting::Irqbalance,
-    ];
-    knobs.extend(single.map(Knob::Setting));
-    let flows = [Flow::Tcp4, Flow::Udp4, Flow::Tcp6, Flow::Udp6];
-    knobs.extend(flows.map(|flow| Setting::FlowHash(flow).into()));
-    knobs.extend(
-        settings
-            .queues("rx-")
-            .map(|queue| Setting::Rps(queue).into()),
-    );
-    knobs.extend(
-        settings
-            .queues("tx-")
-            .map(|queue| Setting::Xps(queue).into()),
-    );
+    knobs.extend(OFFLOADS.map(|(name, _)| Setting::Feature(name.to_owned()).into()));
+    knobs.extend(SINGLE.map(|(setting, _)| setting.into()));
+    knobs.extend(FLOWS.map(|(flow, _)| Setting::FlowHash(flow).into()));
+    knobs.extend(settings.of_queues());
     let threads = napi::threads(device).unwrap_or_default();
     knobs.extend(threads.into_iter().map(|(queue, _)| Knob::Napi(queue)));
     let value = |knob: Knob| settings.read(&knob).ok().map(|value| (knob, value));

@@ -44,15 +44,6 @@ pub struct Affinity {
     pub effective: Vec<usize>,
 }
 
-/// When an affinity takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// The controller delivers to the CPUs that were asked for.
-    Now,
-    /// The controller changes over at the next interrupt.
-    Later,
-}
-
 /// The interrupts of a device, in the order of their numbers.
 ///
 /// # Errors
@@ -121,11 +112,12 @@ pub fn affinity(number: u32) -> Result<Affinity, DeviceError> {
     })
 }
 
-/// Sets the CPUs of the interrupt with this number.
+/// Sets the CPUs of the interrupt with this number. Waits a little for the controller, which may
+/// change over at the next interrupt only.
 ///
 /// # Errors
 /// [`DeviceError`].
-pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, DeviceError> {
+pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
     let list = cpu::list_text(cpus);
     let written = fs::write(place(number, "smp_affinity_list"), list);
     written.map_err(|error| match error.raw_os_error() {
@@ -141,13 +133,13 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<Holds, DeviceError> {
         let Affinity { effective, .. } = affinity(number)?;
         // An interrupt that no driver has requested yet is delivered nowhere.
         if effective.iter().all(|cpu| cpus.contains(cpu)) {
-            return Ok(Holds::Now);
+            break;
         }
         if attempt + 1 < ATTEMPTS {
             thread::sleep(Duration::from_millis(1));
         }
     }
-    Ok(Holds::Later)
+    Ok(())
 }
 
 /// The numbers in `msi_irqs`. The PCI device above a virtio device has the interrupts.

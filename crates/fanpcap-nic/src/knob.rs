@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::interrupts;
 use crate::napi;
+use fanpcap_linux::ethtool::flow;
 use fanpcap_linux::process::cpu;
 use std::fmt;
 
@@ -48,17 +49,18 @@ pub enum Setting {
     Irqbalance,
 }
 
-/// A kind of flow.
+/// A kind of flow, with the kernel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
 pub enum Flow {
     /// TCP over IPv4.
-    Tcp4,
+    Tcp4 = flow::TCP4,
     /// UDP over IPv4.
-    Udp4,
+    Udp4 = flow::UDP4,
     /// TCP over IPv6.
-    Tcp6,
+    Tcp6 = flow::TCP6,
     /// UDP over IPv6.
-    Udp6,
+    Udp6 = flow::UDP6,
 }
 
 /// The settings of a device, or of a test.
@@ -110,8 +112,7 @@ impl Knobs for Placement<'_> {
             Knob::Channels => channels::set(self.0, self.channels(value)?),
             Knob::Irq(number) => {
                 self.ensure_own(*number)?;
-                interrupts::set_affinity(*number, &cpus(value)?)?;
-                Ok(())
+                interrupts::set_affinity(*number, &cpus(value)?)
             }
             Knob::Threaded => napi::set_threaded(self.0, is_on(value)?),
             Knob::Napi(queue) => napi::set_affinity(self.0, *queue, &cpus(value)?),
@@ -218,7 +219,7 @@ fn is_word(text: &str) -> bool {
 const CHANNELS: &str = "channels";
 const THREADED: &str = "threaded";
 
-const SINGLE: [(Setting, &str); 6] = [
+pub(crate) const SINGLE: [(Setting, &str); 6] = [
     (Setting::Rings, "rings"),
     (Setting::Pause, "pause"),
     (Setting::Table, "table"),
@@ -227,7 +228,7 @@ const SINGLE: [(Setting, &str); 6] = [
     (Setting::Irqbalance, "irqbalance"),
 ];
 
-const FLOWS: [(Flow, &str); 4] = [
+pub(crate) const FLOWS: [(Flow, &str); 4] = [
     (Flow::Tcp4, "tcp4"),
     (Flow::Udp4, "udp4"),
     (Flow::Tcp6, "tcp6"),

@@ -6,8 +6,8 @@ use crate::error::DeviceError;
 use crate::interrupts;
 use crate::irqbalance::{self, DIRECTORY};
 use crate::journal;
-use crate::knob::{self, Flow, Knob, Knobs, Placement, Setting};
-use fanpcap_linux::ethtool::{Pause, Rings, Transform, flow};
+use crate::knob::{self, Knob, Knobs, Placement, Setting};
+use fanpcap_linux::ethtool::{Pause, Rings, Transform};
 use fanpcap_linux::process::cpu;
 use std::fs;
 use std::io;
@@ -19,21 +19,17 @@ pub struct Settings<'a>(pub &'a Device);
 
 impl Knobs for Settings<'_> {
     fn read(&self, knob: &Knob) -> Result<String, DeviceError> {
-        match knob {
-            Knob::Setting(setting) => self.get(setting),
-            Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
-                Placement(self.0).read(knob)
-            }
-        }
+        let Knob::Setting(setting) = knob else {
+            return Placement(self.0).read(knob);
+        };
+        self.get(setting)
     }
 
     fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError> {
-        match knob {
-            Knob::Setting(setting) => self.set(setting, value),
-            Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
-                Placement(self.0).write(knob, value)
-            }
-        }
+        let Knob::Setting(setting) = knob else {
+            return Placement(self.0).write(knob, value);
+        };
+        self.set(setting, value)
     }
 
     fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, DeviceError> {
@@ -70,8 +66,7 @@ impl Knobs for Settings<'_> {
         let mut all = Placement(self.0).dropped_with(knob);
         if *knob == Knob::Channels {
             all.push(Setting::Table.into());
-            all.extend(self.queues("rx-").map(|queue| Setting::Rps(queue).into()));
-            all.extend(self.queues("tx-").map(|queue| Setting::Xps(queue).into()));
+            all.extend(self.of_queues());
         }
         all
     }
@@ -94,7 +89,7 @@ impl Settings<'_> {
             Setting::Key => present(hex(&rss()?.key)),
             Setting::Transform => Ok(transform_text(rss()?.transform)),
             Setting::FlowHash(flow) => {
-                let fields = ethtool.flow_hash(number(*flow)).map_err(refused)?;
+                let fields = ethtool.flow_hash(*flow as u32).map_err(refused)?;
                 Ok(fields_text(fields))
             }
             Setting::Irqbalance => self.left_alone(),
@@ -115,7 +110,7 @@ impl Settings<'_> {
             Setting::Transform => ethtool.set_rss_transform(transform(value).ok_or_else(wrong)?),
             Setting::FlowHash(flow) => {
                 let fields = fields(value).ok_or_else(wrong)?;
-                ethtool.set_flow_hash(number(*flow), fields)
+                ethtool.set_flow_hash(*flow as u32, fields)
             }
             Setting::Irqbalance => return self.leave_alone(value),
             Setting::Rps(queue) => return self.set_mask(&rps_file(*queue), value),
@@ -176,6 +171,13 @@ impl Settings<'_> {
             }
         }
         ethtool.set_rss_table(table)
+    }
+
+    /// The settings of queues.
+    pub(crate) fn of_queues(&self) -> impl Iterator<Item = Knob> + use<> {
+        let rps = self.queues("rx-").map(Setting::Rps);
+        rps.chain(self.queues("tx-").map(Setting::Xps))
+            .map(Knob::from)
     }
 
     /// The numbers of the queues whose directories in sysfs begin with `prefix`.
@@ -347,15 +349,6 @@ fn transform(text: &str) -> Option<Transform> {
         "symmetric-or-xor" => Transform::SymmetricOrXor,
         number => Transform::Other(number.parse().ok()?),
     })
-}
-
-fn number(flow: Flow) -> u32 {
-    match flow {
-        Flow::Tcp4 => flow::TCP4,
-        Flow::Udp4 => flow::UDP4,
-        Flow::Tcp6 => flow::TCP6,
-        Flow::Udp6 => flow::UDP6,
-    }
 }
 
 /// ethtool(8)'s letters for `RXH_L2DA` and the bits after it.

@@ -1,7 +1,7 @@
 //! The rules: what to change on a device that captures, in an order in which the changes work.
 
 use super::{Plan, Step, Target, Wishes};
-use crate::facts::Facts;
+use crate::facts::{Facts, OFFLOADS};
 use crate::interrupts::{Affinity, Interrupt};
 use crate::knob::{Knob, Setting};
 use crate::settings::{self, ALL, EQUAL, SYMMETRIC};
@@ -32,35 +32,9 @@ struct Rules<'a> {
     plan: &'a mut Plan,
 }
 
-/// Features to switch off for a capture, and what each does to the capture.
-const OFFLOADS: [(&str, &str); 6] = [
-    (
-        "rx-lro",
-        "the device merges segments before a capture sees them",
-    ),
-    (
-        "rx-gro-hw",
-        "the device merges segments before a capture sees them",
-    ),
-    (
-        "rx-gro",
-        "the kernel merges segments before a capture sees them",
-    ),
-    (
-        "rx-gro-list",
-        "the kernel chains segments before a capture sees them",
-    ),
-    (
-        "rx-udp-gro-forwarding",
-        "the kernel merges datagrams before a capture sees them",
-    ),
-    (
-        "rx-vlan-hw-parse",
-        "VLAN tags stay in the frames, as on the wire",
-    ),
-];
-
 const GRO: &str = "rx-gro";
+
+const ONE_QUEUE: &str = "both directions of a flow on one queue";
 
 /// Drivers whose hash can be made symmetric, the first kernel that supports it, and the transform.
 const SYMMETRIC_HASH: [(&str, (u32, u32), &str); 3] = [
@@ -168,12 +142,7 @@ impl Rules<'_> {
             .iter()
             .find(|it| it.0 == facts.driver && it.1 <= facts.kernel);
         if let (Some((_, _, name)), Some(_)) = (able, transform) {
-            self.set(
-                Setting::Transform,
-                name,
-                "both directions of a flow on one queue",
-            );
-            return;
+            return self.set(Setting::Transform, name, ONE_QUEUE);
         }
         let Some(key) = facts.value(Setting::Key) else {
             let one = "the device does not show its hash: the directions of a flow may come on two \
@@ -181,11 +150,7 @@ impl Rules<'_> {
             return self.note(one.to_owned());
         };
         if *key != settings::hex(&settings::symmetric_key(key.len() / 2)) {
-            self.set(
-                Setting::Key,
-                SYMMETRIC,
-                "both directions of a flow on one queue",
-            );
+            self.set(Setting::Key, SYMMETRIC, ONE_QUEUE);
             self.note(
                 "the symmetric key 6d:5a hashes to 16 bits only: few flows may spread unevenly"
                     .to_owned(),
@@ -268,7 +233,11 @@ impl Rules<'_> {
         }
         if self.facts.interrupts.is_empty() {
             return match self.facts.is_up || self.facts.driver.is_empty() || self.is_veth() {
-                true => self.steer(),
+                // Receive packet steering (RPS) moves a queue to its CPU.
+                true => self.place_queues(
+                    Setting::Rps,
+                    "it has no interrupts: packet steering moves the queue to its CPU",
+                ),
                 false => self.note("it is down: run this again when it is up".to_owned()),
             };
         }
@@ -312,12 +281,11 @@ impl Rules<'_> {
         });
     }
 
-    /// A device without interrupts uses receive packet steering (RPS) to move a queue to its CPU.
-    fn steer(&mut self) {
+    /// Gives a setting of queues, if the device has it, each queue's CPU.
+    fn place_queues(&mut self, setting: fn(u32) -> Setting, why: &str) {
         for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
-            if self.facts.value(Setting::Rps(queue)).is_some() {
-                let why = "it has no interrupts: packet steering moves the queue to its CPU";
-                self.set(Setting::Rps(queue), &cpu.to_string(), why);
+            if self.facts.value(setting(queue)).is_some() {
+                self.set(setting(queue), &cpu.to_string(), why);
             }
         }
     }
@@ -325,11 +293,8 @@ impl Rules<'_> {
     /// Switches RPS off where interrupts are placed: RPS would move the packets to other CPUs.
     fn unsteer(&mut self) {
         for queue in 0..self.queues {
-            if self
-                .facts
-                .value(Setting::Rps(queue))
-                .is_some_and(|now| !now.is_empty())
-            {
+            let now = self.facts.value(Setting::Rps(queue));
+            if now.is_some_and(|now| !now.is_empty()) {
                 let why = "the interrupt's CPU receives; steering would move packets once more";
                 self.set(Setting::Rps(queue), "", why);
             }
@@ -338,14 +303,9 @@ impl Rules<'_> {
 
     /// Sends the host's packets through the queue of the sending CPU.
     fn xps(&mut self) {
-        if !self.facts.has_address {
-            return;
-        }
-        for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
-            if self.facts.value(Setting::Xps(queue)).is_some() {
-                let why = "what a CPU sends leaves by the queue that it serves";
-                self.set(Setting::Xps(queue), &cpu.to_string(), why);
-            }
+        if self.facts.has_address {
+            let why = "what a CPU sends leaves by the queue that it serves";
+            self.place_queues(Setting::Xps, why);
         }
     }
 
