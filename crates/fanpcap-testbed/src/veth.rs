@@ -1,9 +1,10 @@
 //! Veth pairs, and the counters of their devices.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 
 use crate::await_for::{LIMIT, await_for};
 
@@ -57,10 +58,7 @@ impl Veth {
 /// # Errors
 /// `ethtool` failed; the message has its output.
 pub fn offloads_off(device: &str) -> Result<()> {
-    run(
-        "ethtool",
-        &format!("-K {device} gro off gso off tso off tx off rx off"),
-    )
+    offloads(device, "off")
 }
 
 /// Has frames wait where the other end's ring of 256 is full, as it is while that end's CPU does
@@ -79,10 +77,12 @@ pub fn queue(device: &str) -> Result<()> {
 /// # Errors
 /// `ethtool` failed; the message has its output.
 pub fn offloads_on(device: &str) -> Result<()> {
-    run(
-        "ethtool",
-        &format!("-K {device} gro on gso on tso on tx on rx on"),
-    )
+    offloads(device, "on")
+}
+
+fn offloads(device: &str, to: &str) -> Result<()> {
+    let all = ["gro", "gso", "tso", "tx", "rx"].map(|name| format!("{name} {to}"));
+    run("ethtool", &format!("-K {device} {}", all.join(" ")))
 }
 
 /// Sets how many queues of a kind the device uses: `rx` or `tx`.
@@ -117,22 +117,13 @@ pub fn await_up(device: &str) -> Result<()> {
 /// # Errors
 /// The device does not exist.
 pub fn counters(device: &str) -> Result<Counters> {
-    let table = fs::read_to_string("/proc/thread-self/net/dev")?;
-    let line = table
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))
-        .with_context(|| format!("no counters of {device}"))?;
-    let numbers: Vec<u64> = line
-        .split_whitespace()
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    // Eight columns for receiving (bytes, packets, errs, drop ...), eight for sending.
-    ensure!(numbers.len() == 16, "counters of {device}: {line}");
+    let index = interface::index(device).with_context(|| format!("no counters of {device}"))?;
+    let counted = link::get(index)?.counters;
     Ok(Counters {
-        received: numbers[1],
-        receive_dropped: numbers[3],
-        sent: numbers[9],
-        send_dropped: numbers[11],
+        received: counted.rx_packets,
+        receive_dropped: counted.rx_dropped + counted.rx_missed,
+        sent: counted.tx_packets,
+        send_dropped: counted.tx_dropped,
     })
 }
 
