@@ -140,16 +140,65 @@ impl Pool {
         self.slot(number).map_or(0, |slot| slot.stamp)
     }
 
+    /// Adds a frame that has [`payload`] after its head.
+    pub(crate) fn push_made(&mut self, frame: &Frame) -> Result<()> {
+        let head = &frame.bytes[..frame.head];
+        self.push(head, frame.bytes.len(), frame.stamp.unwrap_or(0))
+    }
+
+    /// The pool of such frames.
+    pub(crate) fn of_made(mut self) -> Self {
+        let longest = self.slots.iter().map(|slot| slot.len as usize).max();
+        self.template = (0..longest.unwrap_or(0)).map(payload).collect();
+        self
+    }
+
+    /// Adds any frame, `gap` nanoseconds after the one before.
+    pub(crate) fn push_captured(&mut self, frame: &[u8], gap: u64) -> Result<()> {
+        self.push(frame, frame.len(), 0)?;
+        if let [.., before, _] = self.slots.as_mut_slice() {
+            before.gap = gap;
+        }
+        Ok(())
+    }
+
+    /// The pool of such frames. The gap after the last frame is `gap`, or the average gap.
+    pub(crate) fn of_captured(mut self, gap: Option<u64>) -> Self {
+        let gaps: u64 = self.slots.iter().map(|slot| slot.gap).sum();
+        let average = gaps
+            .checked_div(self.slots.len().saturating_sub(1) as u64)
+            .unwrap_or(0);
+        if let Some(last) = self.slots.last_mut() {
+            last.gap = gap.unwrap_or(average);
+        }
+        if let Some(longest) = self.slots.iter().max_by_key(|slot| slot.len) {
+            self.template = self.heads[longest.at..longest.at + longest.len as usize].to_vec();
+        }
+        self.head_len = 0;
+        for slot in &mut self.slots {
+            let frame = &self.heads[slot.at..slot.at + slot.len as usize];
+            let same = frame.iter().zip(&self.template).rev();
+            let same = same.take_while(|(own, common)| own == common).count();
+            slot.head = short(frame.len() - same);
+            self.head_len = self.head_len.max(frame.len() - same);
+        }
+        self
+    }
+
+    /// The memory that the frames take.
+    pub(crate) fn used(&self) -> usize {
+        self.heads.len() + self.slots.len() * size_of::<Slot>()
+    }
+
     fn slot(&self, number: u64) -> Option<&Slot> {
         let place = number.checked_rem(self.slots.len() as u64)?;
         self.slots.get(usize::try_from(place).ok()?)
     }
 
     fn push(&mut self, head: &[u8], len: usize, stamp: usize) -> Result<()> {
-        let used = self.heads.len() + self.slots.len() * size_of::<Slot>();
         let more = head.len() + size_of::<Slot>();
         ensure!(
-            used + more <= POOL_LIMIT,
+            self.used() + more <= POOL_LIMIT,
             "the frames take more than {} MiB, {} of them fit: ask for fewer flows",
             POOL_LIMIT >> 20,
             self.len()
@@ -182,88 +231,6 @@ fn short(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Collects frames that have [`payload`] after their headers.
-#[derive(Debug)]
-pub(crate) struct Synthetic {
-    pool: Pool,
-    longest: usize,
-}
-
-impl Synthetic {
-    /// A builder without frames.
-    pub(crate) fn new() -> Self {
-        Self {
-            pool: Pool::default(),
-            longest: 0,
-        }
-    }
-
-    /// Adds a frame.
-    pub(crate) fn push(&mut self, frame: &Frame) -> Result<()> {
-        let len = frame.bytes.len();
-        self.longest = self.longest.max(len);
-        self.pool
-            .push(&frame.bytes[..frame.head], len, frame.stamp.unwrap_or(0))
-    }
-
-    pub(crate) fn finish(mut self) -> Pool {
-        self.pool.template = (0..self.longest).map(payload).collect();
-        self.pool
-    }
-}
-
-/// Collects any frames.
-#[derive(Debug, Default)]
-pub(crate) struct Captured {
-    pool: Pool,
-}
-
-impl Captured {
-    /// Adds a frame, `gap` nanoseconds after the one before.
-    pub(crate) fn push(&mut self, frame: &[u8], gap: u64) -> Result<()> {
-        self.pool.push(frame, frame.len(), 0)?;
-        let before = self.pool.slots.len().checked_sub(2);
-        if let Some(slot) = before.and_then(|before| self.pool.slots.get_mut(before)) {
-            slot.gap = gap;
-        }
-        Ok(())
-    }
-
-    /// The number of frames so far.
-    pub(crate) fn len(&self) -> usize {
-        self.pool.len()
-    }
-
-    /// The memory used so far.
-    pub(crate) fn used(&self) -> usize {
-        self.pool.heads.len() + self.pool.slots.len() * size_of::<Slot>()
-    }
-
-    /// The pool. The gap after the last frame is `gap`, or the average gap.
-    pub(crate) fn finish(mut self, gap: Option<u64>) -> Pool {
-        let pool = &mut self.pool;
-        let gaps: u64 = pool.slots.iter().map(|slot| slot.gap).sum();
-        let average = gaps
-            .checked_div(pool.slots.len().saturating_sub(1) as u64)
-            .unwrap_or(0);
-        if let Some(last) = pool.slots.last_mut() {
-            last.gap = gap.unwrap_or(average);
-        }
-        if let Some(longest) = pool.slots.iter().max_by_key(|slot| slot.len) {
-            pool.template = pool.heads[longest.at..longest.at + longest.len as usize].to_vec();
-        }
-        pool.head_len = 0;
-        for slot in &mut pool.slots {
-            let frame = &pool.heads[slot.at..slot.at + slot.len as usize];
-            let same = frame.iter().zip(&pool.template).rev();
-            let same = same.take_while(|(own, common)| own == common).count();
-            slot.head = short(frame.len() - same);
-            pool.head_len = pool.head_len.max(frame.len() - same);
-        }
-        self.pool
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,11 +240,11 @@ mod tests {
         let frames: Vec<Vec<u8>> = (60..1514_usize)
             .map(|len| (0..len).map(|at| payload(at * len / 7)).collect())
             .collect();
-        let mut pool = Captured::default();
+        let mut pool = Pool::default();
         for frame in &frames {
-            pool.push(frame, 1000).unwrap();
+            pool.push_captured(frame, 1000).unwrap();
         }
-        let pool = pool.finish(None);
+        let pool = pool.of_captured(None);
         assert_eq!(pool.longest(), 1513);
         for (number, frame) in (0..).zip(&frames) {
             assert_eq!(&pool.frame(number), frame);
@@ -288,22 +255,22 @@ mod tests {
 
     #[test]
     fn equal_frames_have_nothing_of_their_own_but_headers() {
-        let mut pool = Captured::default();
+        let mut pool = Pool::default();
         for _ in 0..3 {
-            pool.push(&[7; 1000], 0).unwrap();
+            pool.push_captured(&[7; 1000], 0).unwrap();
         }
-        assert_eq!(pool.finish(None).own_len(), OWN_LEN);
+        assert_eq!(pool.of_captured(None).own_len(), OWN_LEN);
     }
 
     #[test]
     fn a_pool_has_its_limit() {
-        let mut pool = Captured::default();
+        let mut pool = Pool::default();
         let frame = vec![0; 1 << 20];
         let fitted = (0..300)
-            .take_while(|_| pool.push(&frame, 0).is_ok())
+            .take_while(|_| pool.push_captured(&frame, 0).is_ok())
             .count();
         assert_eq!(fitted, 255);
-        let error = pool.push(&frame, 0).unwrap_err().to_string();
+        let error = pool.push_captured(&frame, 0).unwrap_err().to_string();
         assert!(error.contains("256 MiB, 255 of them fit"), "{error}");
     }
 }

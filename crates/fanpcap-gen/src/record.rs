@@ -167,36 +167,31 @@ struct Found {
 }
 
 fn packet(block: Block<'_>) -> Option<Found> {
-    match block {
-        Block::EnhancedPacket(block) => Some(Found {
-            interface: block.interface_id,
-            // The crate passes the file's units as if they were nanoseconds.
-            ticks: u64::try_from(block.timestamp.as_nanos()).ok(),
-            original_len: block.original_len,
-            simple: false,
-            bytes: block.data.into_owned(),
-        }),
-        Block::SimplePacket(block) => Some(Found {
-            interface: 0,
-            ticks: None,
-            original_len: block.original_len,
-            simple: true,
-            bytes: block.data.into_owned(),
-        }),
-        Block::Packet(block) => Some(Found {
-            interface: block.interface_id.into(),
-            ticks: None,
-            original_len: block.original_len,
-            simple: false,
-            bytes: block.data.into_owned(),
-        }),
+    let (interface, ticks, simple, original_len, data) = match block {
+        // The crate passes the file's units as if they were nanoseconds.
+        Block::EnhancedPacket(it) => {
+            let ticks = u64::try_from(it.timestamp.as_nanos()).ok();
+            (it.interface_id, ticks, false, it.original_len, it.data)
+        }
+        Block::SimplePacket(it) => (0, None, true, it.original_len, it.data),
+        Block::Packet(it) => {
+            let interface = it.interface_id.into();
+            (interface, None, false, it.original_len, it.data)
+        }
         Block::SectionHeader(_)
         | Block::InterfaceDescription(_)
         | Block::NameResolution(_)
         | Block::InterfaceStatistics(_)
         | Block::SystemdJournalExport(_)
-        | Block::Unknown(_) => None,
-    }
+        | Block::Unknown(_) => return None,
+    };
+    Some(Found {
+        interface,
+        ticks,
+        simple,
+        original_len,
+        bytes: data.into_owned(),
+    })
 }
 
 /// The record, or the number of a link type other than Ethernet. A packet without a timestamp gets
@@ -217,18 +212,15 @@ fn finish(
         found.bytes.truncate(interface.snaplen as usize);
     }
     let resolution = interface.options.iter().find_map(|option| {
-        if let InterfaceDescriptionOption::IfTsResol(resolution) = option {
-            Some(*resolution)
-        } else {
-            None
-        }
+        let InterfaceDescriptionOption::IfTsResol(resolution) = option else {
+            return None;
+        };
+        Some(*resolution)
     });
+    let resolution = resolution.unwrap_or(MICROSECONDS);
     let ticks = found.ticks;
-    let time = ticks.map_or(last_time, |ticks| {
-        nanoseconds(ticks, resolution.unwrap_or(MICROSECONDS))
-    });
     Ok(Record {
-        time,
+        time: ticks.map_or(last_time, |ticks| nanoseconds(ticks, resolution)),
         len: found.original_len,
         bytes: found.bytes,
     })

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::device::Device;
-use crate::pool::{Captured, Pool};
+use crate::pool::Pool;
 use crate::record::{Record, Records};
 use crate::rewrite::move_addresses;
 
@@ -58,7 +58,7 @@ impl Pool {
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.
     pub fn replay(path: &Path, limit: Option<&Limit>) -> Result<Option<(Self, Faults)>> {
-        let mut pool = Captured::default();
+        let mut pool = Pool::default();
         let mut faults = Faults::default();
         let mut before = None;
         let mut records = Records::open(path)?;
@@ -70,13 +70,13 @@ impl Pool {
             };
             let gap = record.time.saturating_sub(before.unwrap_or(record.time));
             before = Some(record.time);
-            if pool.push(&record.bytes, gap).is_err() {
+            if pool.push_captured(&record.bytes, gap).is_err() {
                 return Ok(None);
             }
         }
         faults.cut = records.is_cut();
-        ensure!(pool.len() > 0, "{}: no packets", path.display());
-        Ok(Some((pool.finish(None), faults)))
+        ensure!(!pool.is_empty(), "{}: no packets", path.display());
+        Ok(Some((pool.of_captured(None), faults)))
     }
 }
 
@@ -143,18 +143,18 @@ impl Replay {
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.
     pub fn next_pool(&mut self) -> Result<Option<Pool>> {
-        let mut pool = Captured::default();
+        let mut pool = Pool::default();
         let mut gap = 0;
         while pool.used() < CHUNK {
             let Some((record, time)) = self.next_record()? else {
                 break;
             };
-            let pushed = pool.push(&record.bytes, gap);
+            let pushed = pool.push_captured(&record.bytes, gap);
             let (path, len) = (self.path.display(), record.bytes.len());
             ensure!(pushed.is_ok(), "{path}: a packet of {len} bytes");
             gap = time;
         }
-        Ok((pool.len() > 0).then(|| pool.finish(Some(gap))))
+        Ok((!pool.is_empty()).then(|| pool.of_captured(Some(gap))))
     }
 
     /// The next packet of this loop or the next one, and the time until its successor.

@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::datagram::{Datagram, Layers};
 use crate::description::{Description, Families, Lengths};
 use crate::flow::{self, Flow};
-use crate::pool::{Pool, Synthetic};
+use crate::pool::Pool;
 use crate::random;
 
 impl Description {
@@ -17,7 +17,7 @@ impl Description {
     /// No frames match the description, or they need more than [`crate::POOL_LIMIT`].
     pub fn pool(&self) -> Result<Pool> {
         self.check()?;
-        let mut pool = Synthetic::new();
+        let mut pool = Pool::default();
         let layers = Layers::of(self);
         let mut lengths = Deal::new(self);
         for number in 0..self.datagrams() {
@@ -35,10 +35,10 @@ impl Description {
                     .is_some_and(|every| (number + 1) % u64::from(every) == 0),
             };
             for frame in layers.frames(&datagram) {
-                pool.push(&frame)?;
+                pool.push_made(&frame)?;
             }
         }
-        Ok(pool.finish())
+        Ok(pool.of_made())
     }
 
     fn check(&self) -> Result<()> {
