@@ -40,11 +40,11 @@ pub enum NodeEvent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// Another machine has the node's id: a cloned image.
-    TakenId,
+    TakenId = 1,
     /// The cluster has as many nodes as it can have.
-    Full,
+    Full = 2,
     /// The node speaks a version that the coordinator does not.
-    Version,
+    Version = 3,
 }
 
 impl fmt::Display for Refusal {

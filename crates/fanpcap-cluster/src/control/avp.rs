@@ -89,6 +89,24 @@ pub struct Avp {
     pub value: u32,
 }
 
+impl Avp {
+    /// Bytes of an AVP.
+    pub(super) const BYTES: usize = 5;
+
+    pub(super) fn write(self, to: &mut Vec<u8>) {
+        to.push(self.code);
+        to.extend(self.value.to_be_bytes());
+    }
+
+    /// The AVPs in these bytes, as far as they are whole.
+    pub(super) fn read_all(bytes: &[u8]) -> impl Iterator<Item = Self> + '_ {
+        bytes.chunks_exact(Self::BYTES).map(|avp| Self {
+            code: avp[0],
+            value: word(&avp[1..]),
+        })
+    }
+}
+
 /// The codes of one kind of address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressCodes {

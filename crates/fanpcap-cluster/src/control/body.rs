@@ -98,17 +98,9 @@ impl Leader {
 
 const REFUSALS: [Refusal; 3] = [Refusal::TakenId, Refusal::Full, Refusal::Version];
 
-fn refusal_number(refusal: Refusal) -> u32 {
-    match refusal {
-        Refusal::TakenId => 1,
-        Refusal::Full => 2,
-        Refusal::Version => 3,
-    }
-}
-
 fn refusal(number: u32) -> Result<Refusal, BodyError> {
     let mut all = REFUSALS.into_iter();
-    let found = all.find(|refusal| refusal_number(*refusal) == number);
+    let found = all.find(|refusal| *refusal as u32 == number);
     found.ok_or(BodyError::Value(code::REFUSAL))
 }
 
@@ -177,7 +169,7 @@ impl Body {
             }
             Self::Refuse(node, refusal) => {
                 to.put(code::NODE_ID, node.0);
-                to.put(code::REFUSAL, refusal_number(*refusal));
+                to.put(code::REFUSAL, *refusal as u32);
             }
             Self::Leave(node) => {
                 to.put(code::NODE_ID, node.0);

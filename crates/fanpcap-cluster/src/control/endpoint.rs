@@ -86,7 +86,7 @@ pub enum Incoming {
 }
 
 /// What an endpoint knows of a peer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Association {
     /// The version that both speak.
     version: u8,
@@ -201,7 +201,6 @@ impl Endpoint {
     }
 
     fn seal_message(&mut self, to: Option<Peer>, message: Message) -> Vec<u8> {
-        self.sequence += 1;
         let known = to.and_then(|peer| Some((peer, self.peers.get(&peer)?)));
         let (version, echo, offer) = match known {
             Some((peer, with)) if with.begun != 0 => (
@@ -212,13 +211,18 @@ impl Endpoint {
             Some((_, with)) => (with.version, with.offered, with.token),
             None => (self.version, 0, 0),
         };
+        self.seal_with(version, [echo, offer], message)
+    }
+
+    fn seal_with(&mut self, version: u8, tokens: [u64; 2], message: Message) -> Vec<u8> {
+        self.sequence += 1;
         let envelope = Envelope {
             version,
             sender: self.me,
             session: self.session,
             sequence: self.sequence,
-            echo,
-            offer,
+            echo: tokens[0],
+            offer: tokens[1],
             message,
         };
         envelope.seal(self.cluster, &self.keys)
@@ -282,16 +286,8 @@ impl Endpoint {
         }
         let fresh = || Association {
             version: self.version,
-            session: 0,
-            token: 0,
-            window: Window::default(),
-            said: 0,
             generation: self.generation,
-            begun: 0,
-            offered: 0,
-            challenged: (0, None),
-            assemblies: BTreeMap::new(),
-            used: 0,
+            ..Association::default()
         };
         let with = self.peers.entry(envelope.sender).or_insert_with(fresh);
         with.used = self.generation;
@@ -385,19 +381,8 @@ impl Endpoint {
             None => 0,
         };
         let body = Body::Challenge([envelope.session, envelope.sequence]);
-        self.sequence += 1;
-        let challenge = Envelope {
-            version: envelope.version.min(self.version),
-            sender: self.me,
-            session: self.session,
-            sequence: self.sequence,
-            echo: 0,
-            offer,
-            message: Message {
-                kind: body.kind(),
-                avps: body.list(),
-            },
-        };
-        challenge.seal(self.cluster, &self.keys)
+        let (kind, avps) = (body.kind(), body.list());
+        let version = envelope.version.min(self.version);
+        self.seal_with(version, [0, offer], Message { kind, avps })
     }
 }

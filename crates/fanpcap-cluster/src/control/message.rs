@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use super::avp::{Avp, word};
-
-/// Bytes of an AVP.
-const AVP: usize = 5;
+use super::avp::Avp;
 
 /// Most AVPs of a message: its count has 8 bits.
 pub(super) const AVPS: usize = 255;
@@ -117,10 +114,7 @@ impl Message {
         let avps = &self.avps[..self.avps.len().min(AVPS)];
         out.push(self.kind as u8);
         out.push(u8::try_from(avps.len()).unwrap_or(u8::MAX));
-        for avp in avps {
-            out.push(avp.code);
-            out.extend(avp.value.to_be_bytes());
-        }
+        avps.iter().for_each(|avp| avp.write(out));
     }
 
     /// Reads a message that is all of `bytes`.
@@ -131,14 +125,10 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let (&[kind, count], avps) = bytes.split_first_chunk().ok_or(FrameError::Short)?;
         let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
-        if avps.len() != usize::from(count) * AVP {
+        if avps.len() != usize::from(count) * Avp::BYTES {
             return Err(FrameError::Length);
         }
-        let avps = avps.chunks_exact(AVP).map(|avp| Avp {
-            code: avp[0],
-            value: word(&avp[1..]),
-        });
-        let avps = avps.collect();
+        let avps = Avp::read_all(avps).collect();
         Ok(Self { kind, avps })
     }
 }

@@ -44,7 +44,7 @@ impl fmt::Display for Note {
                     f,
                     "nodes {} are gone at once, more than a third of all: nothing changes. \
                      'fanpcap cluster drain NODE' gives away the buckets of one that is dead",
-                    List(nodes)
+                    list(nodes)
                 )?;
                 match limit {
                     Some(limit) => write!(f, "; after {} s all are", limit.as_secs()),
@@ -55,7 +55,7 @@ impl fmt::Display for Note {
                 f,
                 "a change waits for nodes {}: drain ('fanpcap cluster drain NODE') or stop them if \
                  they hang",
-                List(nodes)
+                list(nodes)
             ),
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
             Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
@@ -193,15 +193,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Nodes, with commas between them.
-struct List<'a>(&'a [NodeId]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, node) in self.0.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            write!(f, "{comma}{node}")?;
-        }
-        Ok(())
-    }
+/// The nodes, for a sentence.
+fn list(nodes: &[NodeId]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    names.join(", ")
 }

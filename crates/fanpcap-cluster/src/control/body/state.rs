@@ -1,6 +1,6 @@
 //! What standbys and the operator are told of a cluster, as AVPs.
 
-use super::super::avp::{Avp, List, code, halves, word};
+use super::super::avp::{Avp, List, code, halves};
 use super::super::fields::{BodyError, Fields};
 use super::super::term::Term;
 use super::{Leader, Member, topology, wish};
@@ -96,8 +96,9 @@ impl State {
     pub fn encode(&self) -> Vec<u8> {
         let mut to = List::default();
         self.write(&mut to);
-        let bytes = |avp: Avp| [&[avp.code][..], &avp.value.to_be_bytes()].concat();
-        to.0.into_iter().flat_map(bytes).collect()
+        let mut bytes = Vec::new();
+        to.0.into_iter().for_each(|avp| avp.write(&mut bytes));
+        bytes
     }
 
     /// Reads a state that [`State::encode`] wrote.
@@ -106,12 +107,8 @@ impl State {
     ///
     /// The bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
-        let avps = bytes.chunks_exact(5).take(MOST_AVPS).map(|avp| Avp {
-            code: avp[0],
-            value: word(&avp[1..]),
-        });
-        let avps: Vec<Avp> = avps.collect();
-        match avps.len() * 5 == bytes.len() {
+        let avps: Vec<Avp> = Avp::read_all(bytes).take(MOST_AVPS).collect();
+        match avps.len() * Avp::BYTES == bytes.len() {
             true => Self::read(Fields(&avps)),
             false => Err(BodyError::Count(code::SECTION)),
         }
