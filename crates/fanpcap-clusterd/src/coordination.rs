@@ -5,7 +5,6 @@
 //! settings.
 
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
@@ -16,27 +15,19 @@ use crate::conf::Conf;
 /// A coordination engine as a node sees it.
 pub trait NodeSide {
     /// Sets what the node says of itself. The engine joins the cluster with the first announcement.
-    ///
-    /// # Errors
-    ///
-    /// [`CoordinationError`]; not where the engine is out of reach.
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), CoordinationError>;
+    fn announce(&mut self, announcement: &Announcement);
 
     /// Waits at most `wait` for news and returns them, the oldest first. Keeps the node alive in
     /// the engine's eyes: call it at least once a second.
     ///
     /// # Errors
     ///
-    /// [`CoordinationError`]; not where the engine is out of reach ([`NodeEvent::Reach`]).
-    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError>;
+    /// The engine refuses, or the system does; not where it is out of reach ([`NodeEvent::Reach`]).
+    fn poll(&mut self, wait: Duration) -> anyhow::Result<Vec<NodeEvent>>;
 
     /// Says that the node now captures by the topology `revision`. The engine repeats it until
     /// the coordinator has it.
-    ///
-    /// # Errors
-    ///
-    /// [`CoordinationError`]; not where the engine is out of reach.
-    fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError>;
+    fn acknowledge(&mut self, revision: Revision);
 
     /// Control messages that were refused for a wrong key or seal: somebody may forge them. Engines
     /// that have no keys of their own count none.
@@ -53,13 +44,6 @@ pub trait NodeSide {
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
-
-    /// Leaves the cluster: the coordinator need not wait for the node's heartbeats to end.
-    ///
-    /// # Errors
-    ///
-    /// [`CoordinationError`]; the node is gone all the same, once its heartbeats end.
-    fn leave(&mut self) -> Result<(), CoordinationError>;
 }
 
 /// A coordination engine as a coordinator sees it.
@@ -68,8 +52,8 @@ pub trait CoordinatorSide {
     ///
     /// # Errors
     ///
-    /// [`CoordinationError`]; not where the engine is out of reach: then the view does not lead.
-    fn poll(&mut self, wait: Duration) -> Result<&View, CoordinationError>;
+    /// The engine refuses, or the system does; where it is out of reach, the view does not lead.
+    fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still is the one of
     /// revision `replaces` (`None`: there is none yet). Returns the new topology's revision.
@@ -107,12 +91,9 @@ pub trait CoordinatorSide {
         Ok(())
     }
 
-    /// Gives up the lead, so that a standby takes over at once.
-    ///
-    /// # Errors
-    ///
-    /// [`CoordinationError`]; a standby takes over all the same, once this coordinator is silent.
-    fn resign(&mut self) -> Result<(), CoordinationError>;
+    /// Gives up the lead, so that a standby takes over at once, not once this coordinator is
+    /// silent.
+    fn resign(&mut self);
 }
 
 /// A coordination engine as an operator's command sees it.
@@ -143,44 +124,6 @@ pub struct Picture {
     pub notes: Vec<String>,
 }
 
-/// Why a coordination engine does not serve.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CoordinationError {
-    /// A system call failed.
-    System {
-        /// What was tried: `opening the control socket on 10.0.0.1:7001`.
-        doing: String,
-        /// What the kernel said.
-        error: io::Error,
-    },
-    /// The engine refuses: a password, a certificate, a permission, a version.
-    Refused {
-        /// Which engine, by its endpoint.
-        endpoint: String,
-        /// What it said, and what to do.
-        said: String,
-    },
-}
-
-impl fmt::Display for CoordinationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System { doing, error } => write!(f, "{doing}: {error}"),
-            Self::Refused { endpoint, said } => write!(f, "{endpoint}: {said}"),
-        }
-    }
-}
-
-impl std::error::Error for CoordinationError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::System { error, .. } => Some(error),
-            Self::Refused { .. } => None,
-        }
-    }
-}
-
 /// Why a topology was not written.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -189,15 +132,13 @@ pub enum WriteError {
     NotLeading,
     /// The cluster's topology is another by now. Poll, then plan anew.
     Changed,
-    /// The engine was out of reach before it had the topology.
-    OutOfReach,
     /// The engine was out of reach afterwards: it may have the topology. Poll, then plan anew.
     Unknown,
     /// The coordinator could not store the topology, so nobody hears of it. It is stored and sent
     /// later, or never.
     Unstored,
-    /// The engine does not serve.
-    Engine(CoordinationError),
+    /// The engine does not serve: what it refuses, or which system call failed.
+    Engine(anyhow::Error),
 }
 
 impl fmt::Display for WriteError {
@@ -205,7 +146,6 @@ impl fmt::Display for WriteError {
         match self {
             Self::NotLeading => f.write_str("another coordinator leads"),
             Self::Changed => f.write_str("the topology has changed in the meantime"),
-            Self::OutOfReach => f.write_str("the coordination engine is out of reach"),
             Self::Unknown => f.write_str("the coordination engine did not say whether it wrote"),
             Self::Unstored => f.write_str("the coordinator's file can't be written"),
             Self::Engine(error) => error.fmt(f),
@@ -213,15 +153,4 @@ impl fmt::Display for WriteError {
     }
 }
 
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Engine(error) => Some(error),
-            Self::NotLeading
-            | Self::Changed
-            | Self::OutOfReach
-            | Self::Unknown
-            | Self::Unstored => None,
-        }
-    }
-}
+impl std::error::Error for WriteError {}

@@ -5,16 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View, Wishes};
 use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Look, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 
 use crate::conf::{Etcd, Placed};
-use crate::coordination::{
-    CoordinationError, CoordinatorSide, NodeSide, OperatorSide, Picture, WriteError,
-};
+use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide, Picture, WriteError};
 
 /// A node's side.
 #[derive(Debug)]
@@ -45,23 +43,16 @@ impl EtcdNode {
 }
 
 impl NodeSide for EtcdNode {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), CoordinationError> {
+    fn announce(&mut self, announcement: &Announcement) {
         self.0.announce(*announcement);
-        Ok(())
     }
 
-    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>> {
         self.0.poll(wait).map_err(refused)
     }
 
-    fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError> {
+    fn acknowledge(&mut self, revision: Revision) {
         self.0.acknowledge(revision);
-        Ok(())
-    }
-
-    fn leave(&mut self) -> Result<(), CoordinationError> {
-        self.0.leave();
-        Ok(())
     }
 }
 
@@ -87,7 +78,7 @@ impl EtcdCoordinator {
 }
 
 impl CoordinatorSide for EtcdCoordinator {
-    fn poll(&mut self, wait: Duration) -> Result<&View, CoordinationError> {
+    fn poll(&mut self, wait: Duration) -> Result<&View> {
         self.0.poll(wait).map_err(refused)
     }
 
@@ -109,9 +100,8 @@ impl CoordinatorSide for EtcdCoordinator {
         self.0.denied().map(str::to_owned).into_iter().collect()
     }
 
-    fn resign(&mut self) -> Result<(), CoordinationError> {
+    fn resign(&mut self) {
         self.0.resign();
-        Ok(())
     }
 }
 
@@ -196,15 +186,10 @@ fn client(conf: &Etcd) -> Result<Client> {
     Ok(Client::new(&settings)?)
 }
 
-fn refused(error: CallError) -> CoordinationError {
-    let said = error.to_string();
-    CoordinationError::Refused {
-        endpoint: match error {
-            CallError::Unreachable { endpoint, .. }
-            | CallError::Certificate { endpoint, .. }
-            | CallError::Refused { endpoint, .. }
-            | CallError::Answer { endpoint, .. } => endpoint,
-        },
-        said,
-    }
+fn refused(error: CallError) -> anyhow::Error {
+    let (CallError::Unreachable { endpoint, .. }
+    | CallError::Certificate { endpoint, .. }
+    | CallError::Refused { endpoint, .. }
+    | CallError::Answer { endpoint, .. }) = &error;
+    anyhow!("{endpoint}: {error}")
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use fanpcap_cluster::control::Wish;
 use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
 
-use crate::coordination::{CoordinationError, NodeSide, OperatorSide, Picture};
+use crate::coordination::{NodeSide, OperatorSide, Picture};
 
 /// The revision of a fixed topology.
 pub const FIXED: Revision = Revision(1);
@@ -51,24 +51,16 @@ impl Fixed {
 }
 
 impl NodeSide for Fixed {
-    fn announce(&mut self, _: &Announcement) -> Result<(), CoordinationError> {
-        Ok(())
-    }
+    fn announce(&mut self, _: &Announcement) {}
 
-    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>> {
         if self.news.is_empty() {
             thread::sleep(wait);
         }
         Ok(std::mem::take(&mut self.news))
     }
 
-    fn acknowledge(&mut self, _: Revision) -> Result<(), CoordinationError> {
-        Ok(())
-    }
-
-    fn leave(&mut self) -> Result<(), CoordinationError> {
-        Ok(())
-    }
+    fn acknowledge(&mut self, _: Revision) {}
 }
 
 #[cfg(test)]

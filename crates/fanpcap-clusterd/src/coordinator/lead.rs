@@ -157,11 +157,9 @@ impl<S: FnMut(&str)> Driver<S> {
         &self.status
     }
 
-    /// Gives up the lead. If that can't be said, a standby takes over a little later.
+    /// Gives up the lead.
     pub(super) fn resign(mut self) {
-        if let Err(error) = self.side.resign() {
-            (self.say)(&format!("giving up the lead: {error}"));
-        }
+        self.side.resign();
         // The file stays when the process is gone: it must not say that it leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, self.side.forged());

@@ -16,7 +16,7 @@ use super::access;
 use super::store::Store;
 use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
-use crate::coordination::{CoordinationError, CoordinatorSide, WriteError};
+use crate::coordination::{CoordinatorSide, WriteError};
 
 /// A coordinator's side.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
 }
 
 impl CoordinatorSide for EmbeddedCoordinator {
-    fn poll(&mut self, wait: Duration) -> Result<&View, CoordinationError> {
+    fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.wire.now() + wait;
         loop {
             self.end.tick(self.wire.now());
@@ -163,10 +163,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
                 // What is refused is counted.
                 let _ = end.receive(now, from, datagram);
             });
-            received.map_err(|error| CoordinationError::System {
-                doing: "waiting for control messages".to_owned(),
-                error,
-            })?;
+            received.context("waiting for control messages")?;
         }
     }
 
@@ -185,10 +182,9 @@ impl CoordinatorSide for EmbeddedCoordinator {
             WriteRefused::NotLeading => WriteError::NotLeading,
             WriteRefused::Unstored => WriteError::Unstored,
             WriteRefused::Changed => WriteError::Changed,
-            WriteRefused::Unfit => WriteError::Engine(CoordinationError::Refused {
-                endpoint: "the control protocol".to_owned(),
-                said: refused.to_string(),
-            }),
+            WriteRefused::Unfit => {
+                WriteError::Engine(anyhow::Error::new(refused).context("the control protocol"))
+            }
         })
     }
 
@@ -215,9 +211,8 @@ impl CoordinatorSide for EmbeddedCoordinator {
         Ok(())
     }
 
-    fn resign(&mut self) -> Result<(), CoordinationError> {
+    fn resign(&mut self) {
         self.end.resign(self.wire.now());
         self.flush();
-        Ok(())
     }
 }

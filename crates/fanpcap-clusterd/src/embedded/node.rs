@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fanpcap_cluster::control::{Cause, NodeEnd, NodeSettings, Peer, Role};
 use fanpcap_cluster::{Announcement, NodeEvent, Revision};
 
 use super::access;
 use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
-use crate::coordination::{CoordinationError, NodeSide};
+use crate::coordination::NodeSide;
 
 /// A node's side.
 #[derive(Debug)]
@@ -61,13 +61,12 @@ impl EmbeddedNode {
 }
 
 impl NodeSide for EmbeddedNode {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), CoordinationError> {
+    fn announce(&mut self, announcement: &Announcement) {
         self.end.announce(*announcement);
         self.flush();
-        Ok(())
     }
 
-    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CoordinationError> {
+    fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>> {
         let until = self.wire.now() + wait;
         loop {
             self.end.tick(self.wire.now());
@@ -83,17 +82,13 @@ impl NodeSide for EmbeddedNode {
                 // What is refused is counted.
                 let _ = end.receive(now, from, datagram);
             });
-            received.map_err(|error| CoordinationError::System {
-                doing: "waiting for control messages".to_owned(),
-                error,
-            })?;
+            received.context("waiting for control messages")?;
         }
     }
 
-    fn acknowledge(&mut self, revision: Revision) -> Result<(), CoordinationError> {
+    fn acknowledge(&mut self, revision: Revision) {
         self.end.acknowledge(revision);
         self.flush();
-        Ok(())
     }
 
     fn forged(&self) -> u64 {
@@ -102,12 +97,6 @@ impl NodeSide for EmbeddedNode {
 
     fn reload(&mut self, conf: &Conf) -> Result<()> {
         self.end.endpoint_mut().set_keys(access::keys(conf)?);
-        Ok(())
-    }
-
-    fn leave(&mut self) -> Result<(), CoordinationError> {
-        self.end.leave();
-        self.flush();
         Ok(())
     }
 }

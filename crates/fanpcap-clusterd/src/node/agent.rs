@@ -81,9 +81,7 @@ impl Agent {
             }
             capture.read(self.kernel.rings()?);
         }
-        self.engine
-            .announce(announcement)
-            .context("joining the cluster")?;
+        self.engine.announce(announcement);
         self.notify.ready();
         while !stop::is_requested() {
             let news = self.engine.poll(WAIT).context("the coordination engine")?;
@@ -131,7 +129,7 @@ impl Agent {
                     left.extend(more.into_iter().rev());
                 }
                 Command::Acknowledge(revision) => {
-                    self.engine.acknowledge(revision).context("acknowledging")?;
+                    self.engine.acknowledge(revision);
                 }
                 Command::Say(remark) => say(&remark.to_string()),
             }

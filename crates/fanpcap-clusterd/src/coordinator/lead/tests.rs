@@ -1,7 +1,6 @@
 //! The loop on an engine in memory, whose writes may fail.
 
 use std::cell::RefCell;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
@@ -10,7 +9,6 @@ use fanpcap_cluster::{Announcement, Live, NodeId, Topology, View};
 use fanpcap_testkit::Scratch;
 
 use super::*;
-use crate::coordination::CoordinationError;
 
 /// An engine in memory. Its next write may fail.
 #[derive(Default)]
@@ -23,7 +21,7 @@ struct Shared {
 struct Side(Rc<RefCell<Shared>>, View);
 
 impl CoordinatorSide for Side {
-    fn poll(&mut self, _: Duration) -> Result<&View, CoordinationError> {
+    fn poll(&mut self, _: Duration) -> Result<&View> {
         self.1 = self.0.borrow().view.clone();
         Ok(&self.1)
     }
@@ -45,9 +43,8 @@ impl CoordinatorSide for Side {
         Ok(revision)
     }
 
-    fn resign(&mut self) -> Result<(), CoordinationError> {
+    fn resign(&mut self) {
         self.0.borrow_mut().has_resigned = true;
-        Ok(())
     }
 }
 
@@ -152,11 +149,8 @@ fn who_comes_late_looks_again() {
 #[test]
 fn an_engine_that_refuses_ends_the_coordinator() {
     let shared = shared(true, &[1]);
-    let error = io::Error::from(io::ErrorKind::PermissionDenied);
-    shared.borrow_mut().fails = Some(WriteError::Engine(CoordinationError::System {
-        doing: "writing".to_owned(),
-        error,
-    }));
+    let error = anyhow::anyhow!("writing: permission denied");
+    shared.borrow_mut().fails = Some(WriteError::Engine(error));
     let (_, done) = run(&shared, 2000);
     done.unwrap_err();
 }
