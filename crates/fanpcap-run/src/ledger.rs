@@ -46,7 +46,7 @@ const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ledger {
     group: u16,
     held: Vec<Member>,
@@ -99,30 +99,10 @@ impl Ledger {
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
         Self {
             group,
-            held: Vec::new(),
-            ended: Vec::new(),
-            takers: Takers::default(),
-            settled: Vec::new(),
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
-            gone: None,
-            absences: Absences::new(),
             counts: Counts::of(devices),
-            offered: GroupReadings::default(),
-            bounded: BTreeMap::new(),
-            begun: BTreeMap::new(),
-            resumed: BTreeMap::new(),
-            has_unseen: false,
-            shares: Shares::default(),
-            known: BTreeSet::new(),
-            pageless: BTreeSet::new(),
-            has_pageless: false,
-            running: Vec::new(),
-            processes: BTreeMap::new(),
-            complaints: Vec::new(),
-            complained: BTreeSet::new(),
-            missed: BTreeSet::new(),
-            has_had_members: false,
+            ..Self::default()
         }
     }
 
@@ -187,10 +167,10 @@ impl Ledger {
         for entry in seen.filter(|it| it.is_in(group)) {
             let id = entry.id();
             let RosterEntry { socket, page, .. } = entry;
-            let held = self.held.iter_mut().find(|member| member.id() == id);
+            let held = self.held.iter_mut().find(|member| member.id == id);
             match (held, page) {
                 (Some(member), Some(record)) => {
-                    member.learn(record);
+                    member.record = record;
                     member.hold_page_again(group);
                 }
                 (Some(_), None) => {}
@@ -215,7 +195,7 @@ impl Ledger {
     fn welcome(&mut self, owner: Owner) {
         let Owner { ifindex, pid, id } = owner;
         if self.known.contains(&id) {
-            let held = self.held.iter_mut().find(|member| member.id() == id);
+            let held = self.held.iter_mut().find(|member| member.id == id);
             held.into_iter()
                 .for_each(|it| it.hold_page_again(self.group));
             return;
@@ -255,7 +235,7 @@ impl Ledger {
         };
         let mut ended = Vec::new();
         for mut member in std::mem::take(&mut self.held) {
-            let gone = member.is_leaving() || left(member.path());
+            let gone = member.is_leaving() || left(&member.path);
             if !(member.is_dead() || (gone && member.has_left())) {
                 self.held.push(member);
             } else if !member.is_steered() {
@@ -275,7 +255,7 @@ impl Ledger {
     /// Notes that the copies were told to end: from now on an empty group is intended.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
-        self.absences.intend();
+        self.absences.is_over = true;
         for ifindex in self.absences.devices() {
             let counted = fanpcap_linux::netlink::link::packets(ifindex).ok();
             self.complaints.extend(self.absences.end(ifindex, counted));
@@ -284,7 +264,7 @@ impl Ledger {
 
     /// Times without any copy in the group.
     pub(crate) fn absent(&self) -> Absent {
-        self.absences.sum()
+        self.absences.sum
     }
 
     /// Processes the pages that appeared and disappeared.
@@ -318,14 +298,14 @@ impl Ledger {
         let held = std::mem::take(&mut self.held).into_iter();
         let rest = held.chain(std::mem::take(&mut self.ended));
         self.settled
-            .extend(rest.map(|member| (member.copy(), member.leave_alone())));
+            .extend(rest.map(|member| (member.copy, member.leave_alone())));
         self.tell_least();
     }
 
     /// Whether a copy has members now.
     pub(crate) fn has_members(&self, copy: usize) -> bool {
         let mut held = self.held.iter();
-        held.any(|member| member.copy() == copy && member.rejecting().has_begun)
+        held.any(|member| member.copy == copy && member.rejecting().has_begun)
     }
 
     /// Whether the group has had no member of a copy, as far as the ledger can see.
@@ -336,19 +316,19 @@ impl Ledger {
     /// A member that has joined the group, with its copy; `None` while there is none.
     pub(crate) fn first(&self) -> Option<(usize, &Record)> {
         let mut joined = self.held.iter().filter(|member| member.has_joined());
-        joined.next().map(|member| (member.copy(), member.record()))
+        joined.next().map(|member| (member.copy, &member.record))
     }
 
     /// The devices on which the copies have members.
     pub(crate) fn devices(&self) -> BTreeSet<u32> {
         let begun = self.held.iter().filter(|it| it.rejecting().has_begun);
-        begun.map(Member::ifindex).collect()
+        begun.map(|it| it.ifindex).collect()
     }
 
     /// The devices that copies steal from the host (`steal = yes`) unless the host uses them.
     pub(crate) fn stolen(&self) -> BTreeSet<u32> {
-        let stealing = self.held.iter().filter(|it| it.record().steals);
-        stealing.map(Member::ifindex).collect()
+        let stealing = self.held.iter().filter(|it| it.record.steals);
+        stealing.map(|it| it.ifindex).collect()
     }
 
     /// Whether a member is about to leave, or other members may finish its ring at any time.
@@ -361,7 +341,7 @@ impl Ledger {
     pub(crate) fn members(&self, copy: usize) -> usize {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().chain(&self.ended);
-        let held = held.filter(|member| member.copy() == copy);
+        let held = held.filter(|member| member.copy == copy);
         settled.count() + held.filter(|member| member.rejecting().has_begun).count()
     }
 
@@ -369,7 +349,7 @@ impl Ledger {
     pub(crate) fn account(&self, copy: usize) -> Account {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().chain(&self.ended);
-        let held = held.filter(|member| member.copy() == copy && member.rejecting().has_begun);
+        let held = held.filter(|member| member.copy == copy && member.rejecting().has_begun);
         Account::sum(
             settled
                 .map(|(_, account)| *account)

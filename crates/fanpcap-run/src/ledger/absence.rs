@@ -18,28 +18,26 @@ pub(crate) struct Absent {
 }
 
 /// The absences, kept separately for each device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Absences {
     /// Devices without a copy: the begin of the absence, and the device's count then.
     open: BTreeMap<u32, (Instant, Option<u64>)>,
-    sum: Absent,
+    pub(super) sum: Absent,
     /// The copies were told to end, so an empty group is intended.
-    is_over: bool,
+    pub(super) is_over: bool,
+}
+
+impl Default for Absent {
+    fn default() -> Self {
+        Self {
+            times: 0,
+            seconds: 0.0,
+            packets: Some(0),
+        }
+    }
 }
 
 impl Absences {
-    pub(super) fn new() -> Self {
-        Self {
-            open: BTreeMap::new(),
-            sum: Absent {
-                times: 0,
-                seconds: 0.0,
-                packets: Some(0),
-            },
-            is_over: false,
-        }
-    }
-
     /// Begins an absence: the last copy has left the group on this device, whose count was
     /// `counted`.
     pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
@@ -71,20 +69,6 @@ impl Absences {
     pub(super) fn devices(&self) -> Vec<u32> {
         self.open.keys().copied().collect()
     }
-
-    /// Whether an empty group is intended.
-    pub(super) fn are_intended(&self) -> bool {
-        self.is_over
-    }
-
-    /// From now on an empty group is intended.
-    pub(super) fn intend(&mut self) {
-        self.is_over = true;
-    }
-
-    pub(super) fn sum(&self) -> Absent {
-        self.sum
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_came_while_no_copy_was_there_is_added_up() {
-        let mut absences = Absences::new();
+        let mut absences = Absences::default();
         assert_eq!(absences.end(1, Some(5)), None);
         absences.begin(1, Some(10));
         absences.begin(1, Some(11));
@@ -102,16 +86,12 @@ mod tests {
         let said = absences.end(1, Some(25)).unwrap();
         assert!(said.contains(" s: 15 packets came to the device"), "{said}");
         absences.end(2, Some(70)).unwrap();
-        assert_eq!(
-            (absences.sum().times, absences.sum().packets),
-            (2, Some(15))
-        );
+        assert_eq!((absences.sum.times, absences.sum.packets), (2, Some(15)));
         absences.begin(1, None);
         let said = absences.end(1, Some(25)).unwrap();
         assert!(said.contains("an unknown number of packets"), "{said}");
-        assert_eq!(absences.sum().packets, None);
-        absences.intend();
-        assert!(absences.are_intended());
+        assert_eq!(absences.sum.packets, None);
+        absences.is_over = true;
         absences.begin(1, Some(5));
         assert!(absences.devices().is_empty());
     }

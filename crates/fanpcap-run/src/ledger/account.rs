@@ -35,6 +35,14 @@ impl Account {
         uncounted_at_most: Some(0),
     };
 
+    /// An account of packets in no other figure.
+    pub(crate) fn uncounted(at_most: Option<u64>) -> Self {
+        Self {
+            uncounted_at_most: at_most,
+            ..Self::ZERO
+        }
+    }
+
     /// The sum; a number is unknown if either addend is unknown.
     pub(crate) fn plus(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));

@@ -27,7 +27,7 @@ impl Ledger {
         self.await_still(&ended);
         // A member that never joined leaves no gap.
         let joined = ended.iter().filter(|member| member.has_joined());
-        let devices: BTreeSet<u32> = joined.map(Member::ifindex).collect();
+        let devices: BTreeSet<u32> = joined.map(|it| it.ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
         // A member may have joined and died since the last scan.
@@ -45,7 +45,7 @@ impl Ledger {
             self.note_leave(&moment, &ended, &accounts);
         }
         for (member, account) in ended.iter().zip(accounts) {
-            let of_copy = |account| (member.copy(), account);
+            let of_copy = |account| (member.copy, account);
             self.settled.extend(account.map(of_copy));
         }
         self.end_absences(&[]);
@@ -58,7 +58,7 @@ impl Ledger {
         let Some(read_ns) = member.lost_since() else {
             return account;
         };
-        let ifindex = member.ifindex();
+        let ifindex = member.ifindex;
         let joined = member.rejecting().joined_at;
         // If the counters were never held, the group's packets without a member are unknown too.
         let (before, known) = match member.lacks_counters() {
@@ -78,7 +78,7 @@ impl Ledger {
     /// Notes that members have left the group on a device, and whether the group is empty now.
     fn note_leave(&mut self, moment: &Moment, ended: &[Member], accounts: &[Option<Account>]) {
         let of_device = ended.iter().zip(accounts);
-        let of_device = of_device.filter(|(member, _)| member.ifindex() == moment.ifindex);
+        let of_device = of_device.filter(|(member, _)| member.ifindex == moment.ifindex);
         let refused = of_device.filter_map(|(_, account)| account.as_ref()?.refused);
         let left = moment.counted_at_the_leave(refused.sum());
         let Some(one) = ended.first() else {
@@ -96,19 +96,15 @@ impl Ledger {
             self.absences.begin(moment.ifindex, left);
             // Ended members that wait for a takeover joined before this moment.
             let rest = self.ended.iter_mut();
-            rest.filter(|it| it.ifindex() == moment.ifindex)
-                .for_each(Member::note_empty_group);
+            rest.filter(|it| it.ifindex == moment.ifindex)
+                .for_each(|it| it.is_of_before = true);
             moment.unsure()
         });
         let missed = self.missed_at_the_end(moment.ifindex, (is_deserted, left));
-        let uncounted_at_most = unsure
-            .unwrap_or(Some(0))
-            .map(|it| it.saturating_add(missed));
-        let account = Account {
-            uncounted_at_most,
-            ..Account::ZERO
-        };
-        self.settled.push((one.copy(), account));
+        let at_most = unsure.unwrap_or(Some(0));
+        let at_most = at_most.map(|it| it.saturating_add(missed));
+        let account = Account::uncounted(at_most);
+        self.settled.push((one.copy, account));
     }
 
     /// Whether the group on a device was empty when the members left; `counted` is the device's
@@ -119,9 +115,9 @@ impl Ledger {
         in_group: &BTreeSet<MemberId>,
     ) -> bool {
         let is_in = |member: &Member| match member.rejecting() {
-            it if member.ifindex() != ifindex || !it.has_begun => false,
+            it if member.ifindex != ifindex || !it.has_begun => false,
             // A member that has started to join may fail.
-            _ if !member.has_joined() && !in_group.contains(&member.id()) => false,
+            _ if !member.has_joined() && !in_group.contains(&member.id) => false,
             // A member that joined later was not in the group then.
             it => it
                 .joined_at
@@ -143,9 +139,9 @@ impl Ledger {
         self.note_begun(ended);
         for ifindex in self.absences.devices() {
             let members = self.held.iter().chain(ended);
-            let of_device = members.filter(|member| member.ifindex() == ifindex);
+            let of_device = members.filter(|member| member.ifindex == ifindex);
             let begun = of_device
-                .filter(|it| it.has_joined() && !it.is_of_before())
+                .filter(|it| it.has_joined() && !it.is_of_before)
                 .map(Member::rejecting);
             if let Some(first) = begun.map(|it| it.joined_at).min() {
                 self.complaints.extend(self.absences.end(ifindex, first));
@@ -159,7 +155,7 @@ impl Ledger {
         let members = self.held.iter().chain(ended);
         for member in members.filter(|it| it.has_joined()) {
             if let Some(joined) = member.rejecting().joined_at {
-                let begun = self.begun.entry(member.ifindex()).or_insert(joined);
+                let begun = self.begun.entry(member.ifindex).or_insert(joined);
                 *begun = joined.min(*begun);
             }
         }
@@ -168,7 +164,7 @@ impl Ledger {
 
 /// Members that refuse packets and are about to leave the group on a device.
 pub(super) struct Moment {
-    ifindex: u32,
+    pub(super) ifindex: u32,
     /// The device's count before and after `refused` was read.
     counted: [Option<u64>; 2],
     /// Packets that these members have refused.
@@ -178,17 +174,13 @@ pub(super) struct Moment {
 impl Moment {
     fn of(ifindex: u32, members: &[Member]) -> Self {
         let before = link::packets(ifindex).ok();
-        let of_device = members.iter().filter(|member| member.ifindex() == ifindex);
+        let of_device = members.iter().filter(|member| member.ifindex == ifindex);
         let refused = of_device.filter_map(Member::refused).sum();
         Self {
             ifindex,
             counted: [before, link::packets(ifindex).ok()],
             refused,
         }
-    }
-
-    pub(super) fn ifindex(&self) -> u32 {
-        self.ifindex
     }
 
     /// The device's count after `refused` was read.

@@ -31,13 +31,15 @@ const TAKERS_WITHIN: Duration = Duration::from_secs(10);
 /// A member of a copy.
 #[derive(Debug)]
 pub(super) struct Member {
-    copy: usize,
-    ifindex: u32,
-    id: MemberId,
+    /// The number of the member's copy.
+    pub(super) copy: usize,
+    /// The device that the member captures on.
+    pub(super) ifindex: u32,
+    pub(super) id: MemberId,
     /// Path of the member page.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Last record on the member page.
-    record: Record,
+    pub(super) record: Record,
     /// The page. It stays readable after the member's death, even if others remove the file.
     page: HeldPage,
     /// `None` if the process had already ended.
@@ -56,7 +58,7 @@ pub(super) struct Member {
     /// Time when the process was found dead.
     ended: Option<Instant>,
     /// The group became empty after the member had ended.
-    is_of_before: bool,
+    pub(super) is_of_before: bool,
 }
 
 impl Member {
@@ -99,41 +101,6 @@ impl Member {
         Some((member, complaint))
     }
 
-    /// The number of the member's copy.
-    pub(super) fn copy(&self) -> usize {
-        self.copy
-    }
-
-    /// The identity of the member.
-    pub(super) fn id(&self) -> MemberId {
-        self.id
-    }
-
-    /// Path of the member page.
-    pub(super) fn path(&self) -> &PathBuf {
-        &self.path
-    }
-
-    /// Notes that the group is empty after this member ended.
-    pub(super) fn note_empty_group(&mut self) {
-        self.is_of_before = true;
-    }
-
-    /// Whether the group became empty after the member had ended.
-    pub(super) fn is_of_before(&self) -> bool {
-        self.is_of_before
-    }
-
-    /// Last record on the member page.
-    pub(super) fn record(&self) -> &Record {
-        &self.record
-    }
-
-    /// The device that the member captures on.
-    pub(super) fn ifindex(&self) -> u32 {
-        self.ifindex
-    }
-
     /// When the member rejected packets, and since when it has been in the group.
     pub(super) fn rejecting(&self) -> Rejecting {
         let begun = Rejecting {
@@ -141,11 +108,6 @@ impl Member {
             ..Rejecting::default()
         };
         self.page.rejecting().unwrap_or(begun)
-    }
-
-    /// Stores the page's present record.
-    pub(super) fn learn(&mut self, record: Record) {
-        self.record = record;
     }
 
     /// Holds the member's new page, unless it joined with the old one. A member that can't join in

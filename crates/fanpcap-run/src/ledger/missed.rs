@@ -42,10 +42,7 @@ impl Ledger {
         self.has_unseen = true;
         let what = match self.counted_since(ifindex) {
             Some(at_most) => {
-                let account = Account {
-                    uncounted_at_most: Some(at_most),
-                    ..Account::ZERO
-                };
+                let account = Account::uncounted(Some(at_most));
                 self.settled.push((copy, account));
                 format!("leave out at most {at_most} packets by that")
             }

@@ -57,12 +57,12 @@ impl Ledger {
     /// groups. The devices' counts must have just been read.
     pub(super) fn read_offered(&mut self) {
         for member in self.held.iter_mut().filter(|it| it.lacks_counters()) {
-            let ifindex = member.ifindex();
+            let ifindex = member.ifindex;
             let known = self.offered.0.get(&ifindex);
             if known.is_some_and(|reading| member.hold_counters(&reading.counters)) {
                 continue;
             }
-            let (record, id) = (member.record(), member.id());
+            let (record, id) = (&member.record, member.id);
             // A newcomer may have no slot yet, and a process that can't be traced shows nothing.
             // The bound includes the packets that reach the group meanwhile.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
@@ -82,13 +82,10 @@ impl Ledger {
             let resumed = self.resumed.remove(&ifindex).or(joined);
             let head = resumed.and_then(|resumed| reading.unoffered(ifindex, resumed));
             let before = self.offered.0.insert(ifindex, reading).zip(joined);
-            let is_intended = self.absences.are_intended();
+            let is_intended = self.absences.is_over;
             let missed = before.map_or(0, |(before, joined)| before.uncounted(joined, is_intended));
-            let account = Account {
-                uncounted_at_most: head.map(|head| head.saturating_add(missed)),
-                ..Account::ZERO
-            };
-            self.settled.push((member.copy(), account));
+            let account = Account::uncounted(head.map(|head| head.saturating_add(missed)));
+            self.settled.push((member.copy, account));
         }
         for (ifindex, counted) in self.counts.last(None) {
             if let Some(reading) = self.offered.0.get_mut(&ifindex) {
@@ -102,7 +99,7 @@ impl Ledger {
     /// known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
-            if let Some(reading) = self.offered.0.get(&member.ifindex()) {
+            if let Some(reading) = self.offered.0.get(&member.ifindex) {
                 member.hold_counters(&reading.counters);
             }
         }
@@ -112,7 +109,7 @@ impl Ledger {
     /// detaches a group's BPF program from the device some time after the last member's end.
     pub(super) fn await_still(&self, ended: &[Member]) {
         for (ifindex, reading) in &self.offered.0 {
-            let is_there = |member: &Member| member.ifindex() == *ifindex;
+            let is_there = |member: &Member| member.ifindex == *ifindex;
             if self.held.iter().any(is_there) || !ended.iter().any(is_there) {
                 continue;
             }
@@ -139,11 +136,11 @@ impl Ledger {
         if !self.has_ended(ifindex) {
             return 0;
         }
-        let held = self.held.iter().filter(|it| it.ifindex() == ifindex);
+        let held = self.held.iter().filter(|it| it.ifindex == ifindex);
         let joined = held.filter_map(|it| it.rejecting().joined_at).min();
         let until = joined.filter(|_| !is_deserted).or(counted);
         let reading = self.offered.0.remove(&ifindex);
-        let is_intended = self.absences.are_intended();
+        let is_intended = self.absences.is_over;
         let ended = reading.zip(until);
         ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
     }
@@ -154,7 +151,7 @@ impl Ledger {
             return false;
         };
         let is_its = |member: &Member| {
-            member.ifindex() == ifindex && reading.counters.counted(member.id()).is_some()
+            member.ifindex == ifindex && reading.counters.counted(member.id).is_some()
         };
         let in_group = self.ids_in_group(ifindex);
         let has_foreign = in_group.is_none_or(|in_group| !in_group.is_subset(&self.known));

@@ -25,13 +25,13 @@ impl Shares {
         }
         let find = |table: &GroupTable| {
             let places = table.look()?.places;
-            let place = places.iter().find(|place| place.member == member.id());
+            let place = places.iter().find(|place| place.member == member.id);
             place.map(|place| place.buckets > 0)
         };
-        let ifindex = member.ifindex();
+        let ifindex = member.ifindex;
         let known = self.tables.get(&ifindex).and_then(find);
         known.or_else(|| {
-            let table = GroupTable::of_member(ifindex, group, member.record())?;
+            let table = GroupTable::of_member(ifindex, group, &member.record)?;
             let found = find(&table);
             self.tables.insert(ifindex, table);
             found
@@ -43,7 +43,7 @@ impl Ledger {
     /// Checks members of copies that have had no share so far.
     pub(super) fn note_shares(&mut self) {
         for member in self.held.iter().filter(|it| it.has_joined()) {
-            let copy = member.copy();
+            let copy = member.copy;
             if self.shares.had.get(&copy) != Some(&true) {
                 let has = self.shares.has(self.group, member);
                 self.shares.had.extend(has.map(|has| (copy, has)));
@@ -54,9 +54,9 @@ impl Ledger {
     /// Whether a copy has had a share of the group's packets. If the group's table can't be read,
     /// this is true for a copy that looks for packets.
     pub(crate) fn has_share(&self, copy: usize) -> bool {
-        let looks = |it: &Member| it.has_joined() && it.record().last_look != LastLook::Never;
+        let looks = |it: &Member| it.has_joined() && it.record.last_look != LastLook::Never;
         let known = self.shares.had.get(&copy).copied();
-        known.unwrap_or_else(|| self.held.iter().any(|it| it.copy() == copy && looks(it)))
+        known.unwrap_or_else(|| self.held.iter().any(|it| it.copy == copy && looks(it)))
     }
 
     /// Copies that were in the group and never had a share of its packets.

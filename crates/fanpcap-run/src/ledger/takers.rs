@@ -52,7 +52,7 @@ impl Takers {
             return false;
         }
         self.looked = Some(Instant::now());
-        for ifindex in ended.iter().map(Member::ifindex) {
+        for ifindex in ended.iter().map(|it| it.ifindex) {
             let counted = link::packets(ifindex).ok();
             if takeover_status::may_be_taken_over(ifindex, group) {
                 self.none.remove(&ifindex);
@@ -79,9 +79,9 @@ impl Ledger {
             match member.inherited() {
                 Some(account) => {
                     let account = self.with_lost_reading(account, &member);
-                    self.settled.push((member.copy(), account));
+                    self.settled.push((member.copy, account));
                     if rejects_silently(&member) {
-                        self.takers.placeholders.insert(member.ifindex());
+                        self.takers.placeholders.insert(member.ifindex);
                     }
                     // The member may have joined and died since the last scan.
                     self.end_absences(&[member]);
@@ -96,10 +96,10 @@ impl Ledger {
         let roster = Roster::look().ok();
         let has_takers = |member: &Member| {
             let in_group = roster.as_ref().is_none_or(|roster| {
-                let mut ids = roster.ids(member.ifindex(), self.group);
-                ids.any(|id| id == member.id())
+                let mut ids = roster.ids(member.ifindex, self.group);
+                ids.any(|id| id == member.id)
             });
-            in_group && !self.takers.are_none(member.ifindex())
+            in_group && !self.takers.are_none(member.ifindex)
         };
         let (waiting, alone) = rest.into_iter().partition(has_takers);
         self.ended = waiting;
@@ -112,8 +112,8 @@ impl Ledger {
     /// them one by one and moves sockets to other positions. The bound is all packets since the
     /// group had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
-        let ifindex = moment.ifindex();
-        let of_device = || ended.iter().filter(|member| member.ifindex() == ifindex);
+        let ifindex = moment.ifindex;
+        let of_device = || ended.iter().filter(|member| member.ifindex == ifindex);
         let has_placeholders =
             self.takers.are_none(ifindex) && self.takers.placeholders.remove(&ifindex);
         let Some(one) = of_device().next() else {
@@ -126,16 +126,13 @@ impl Ledger {
         let before = self.takers.counted.get(&ifindex).copied();
         let before = before.or_else(|| self.counts.before(ifindex, long_ago_ns));
         let since = moment.counted().zip(before);
-        let account = Account {
-            uncounted_at_most: since.map(|(now, before)| now.saturating_sub(before)),
-            ..Account::ZERO
-        };
-        self.settled.push((one.copy(), account));
+        let account = Account::uncounted(since.map(|(now, before)| now.saturating_sub(before)));
+        self.settled.push((one.copy, account));
     }
 }
 
 /// Whether the member's socket rejects packets that nobody counts, because another member took over
 /// its ring. On XDP the engine counts packets without a member.
 fn rejects_silently(member: &Member) -> bool {
-    member.has_taker() && !member.record().is_on_engine()
+    member.has_taker() && !member.record.is_on_engine()
 }

@@ -21,16 +21,16 @@ impl Ledger {
             let age = Duration::from_nanos(now_ns.saturating_sub(record.read_ns));
             record.counters.received > 0 && age < LONG
         };
-        if !begun().any(|member| is_fresh(member.record())) {
+        if !begun().any(|member| is_fresh(&member.record)) {
             return;
         }
         let is_long = |member: &&Member| {
-            let unread = member.record().unread_for(now_ns);
+            let unread = member.record.unread_for(now_ns);
             unread.is_some_and(|unread| unread >= LONG)
         };
         let said = begun().filter(is_long).map(|member| {
             let has_share = self.shares.has(self.group, member);
-            text(member.copy(), member.record(), has_share)
+            text(member.copy, &member.record, has_share)
         });
         self.complaints.extend(said);
     }
