@@ -172,15 +172,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let ifindex = device.as_deref().and_then(interface::index);
     let run = Run {
         devices: ifindex.as_slice(),
-        command: &arguments.command,
+        arguments,
         library: &library,
         group,
         fanout: &fanout,
-        restart: arguments.restart,
-        is_quiet: arguments.quiet,
-        allow_outsiders: arguments.allow_outsiders,
-        merge: arguments.merge.as_deref(),
-        prefix: arguments.prefix,
         output: &output,
     };
     let code = match run.supervise(&choice.cpus) {

@@ -2,13 +2,13 @@
 
 mod watch;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
+use super::Arguments;
 use super::copy::Copy;
 use super::group::GroupMode;
 use super::ledger::{Absent, Account};
@@ -18,8 +18,7 @@ use watch::Watch;
 /// What to run, and how.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
-    /// Program and arguments, `%i` not expanded.
-    pub(crate) command: &'a [OsString],
+    pub(crate) arguments: &'a Arguments,
     /// The directory of our library.
     pub(crate) library: &'a Path,
     /// The copies' group.
@@ -28,16 +27,6 @@ pub(crate) struct Run<'a> {
     pub(crate) fanout: &'a GroupMode,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
-    /// The command prints only errors and warnings.
-    pub(crate) is_quiet: bool,
-    /// The run goes on even if a copy captures outside the group and sees all packets.
-    pub(crate) allow_outsiders: bool,
-    /// Copies that fail are started again.
-    pub(crate) restart: bool,
-    /// The file into which captures will be merged.
-    pub(crate) merge: Option<&'a Path>,
-    /// Each line of a copy's output begins with the copy's number.
-    pub(crate) prefix: bool,
     /// Accepts the copies' output and the command's messages.
     pub(crate) output: &'a Arc<Output>,
 }
@@ -102,12 +91,12 @@ impl Run<'_> {
     /// # Errors
     /// The copies can't be started or supervised.
     pub(crate) fn supervise(&self, cpus: &[Option<usize>]) -> Result<Supervised> {
-        let arguments = self.command.get(1..).unwrap_or_default();
+        let arguments = self.arguments.command.get(1..).unwrap_or_default();
         let copies = cpus.iter().enumerate();
         let copies: Vec<Copy> = copies
             .map(|(number, cpu)| Copy::new(number, *cpu, arguments))
             .collect();
-        if let Some(to) = self.merge {
+        if let Some(to) = &self.arguments.merge {
             if let Some(copy) = copies.iter().find(|copy| copy.files.contain(to)) {
                 bail!(
                     "--merge {}: copy {} writes that file",

@@ -204,10 +204,13 @@ impl<'a> Watch<'a> {
     fn start(&mut self, number: usize) -> Result<()> {
         let run = self.run;
         // With a name, a restarted copy becomes the successor of its former member.
-        let member = run.restart.then(|| format!("{}-{number}", self.name));
+        let member = run
+            .arguments
+            .restart
+            .then(|| format!("{}-{number}", self.name));
         let copy = &mut self.copies[number];
         copy.members_before = self.ledger.members(number);
-        let child = copy.start(run.command, |command| {
+        let child = copy.start(&run.arguments.command, |command| {
             let fanout = run.fanout.variable.as_deref();
             group::lead(command, run.library, (run.group, fanout), member);
         })?;

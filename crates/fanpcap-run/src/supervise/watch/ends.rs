@@ -21,7 +21,7 @@ impl Watch<'_> {
             stopped || by.is_some_and(|signal| forwarded.contains_key(&signal))
         };
         for number in 0..self.copies.len() {
-            let again = self.run.restart && !stopped;
+            let again = self.run.arguments.restart && !stopped;
             let copy = &mut self.copies[number];
             let pid = copy.pid();
             let Some(end) = copy.end(told, again)? else {
@@ -108,7 +108,8 @@ impl Watch<'_> {
                 continue;
             };
             copy.questioned = true;
-            if self.run.restart || self.run.merge.is_some() {
+            let arguments = self.run.arguments;
+            if arguments.restart || arguments.merge.is_some() {
                 for path in open_captures::of(pid, &copy.files) {
                     self.run.output.say(&format!(
                         "copy {} writes {}, which is not named by %i: it is neither kept at a restart nor merged",

@@ -57,7 +57,7 @@ impl Watch<'_> {
         let (has, expected) = (record.shown_mode(), &self.run.fanout.text);
         let (program, pid) = (&record.program, record.pid);
         let is_other = self.run.fanout.asked.is_none() && has != *expected;
-        if is_other && !self.run.is_quiet {
+        if is_other && !self.run.arguments.quiet {
             let why = match bpf::may_load(pid) {
                 Some(false) if expected != ModeKind::Hash.name() => format!(
                     ": copy {copy}, process {pid} ({program}), has given up CAP_BPF, which {expected} takes"
@@ -78,7 +78,7 @@ impl Watch<'_> {
             let mut copies = watch.copies.iter();
             copies.all(|copy| watch.ledger.has_members(copy.number))
         };
-        if self.has_said_joined || self.run.is_quiet || !all(self) {
+        if self.has_said_joined || self.run.arguments.quiet || !all(self) {
             return;
         }
         self.has_said_joined = true;
@@ -102,7 +102,7 @@ impl Watch<'_> {
     /// Whether copies ran long enough to join, but none has ever joined.
     pub(super) fn has_none_joined(&self) -> bool {
         let is_asked = self.copies.iter().any(|copy| copy.questioned);
-        is_asked && !self.run.allow_outsiders && self.ledger.had_no_members()
+        is_asked && !self.run.arguments.allow_outsiders && self.ledger.had_no_members()
     }
 
     /// Ends the run if a copy sees all packets, unless --allow-outsiders is given.
@@ -171,7 +171,7 @@ impl Watch<'_> {
             None => String::new(),
         };
         let text = format!("copy {number} did not join and sees ALL packets{place}: {matter}");
-        if self.run.allow_outsiders {
+        if self.run.arguments.allow_outsiders {
             self.run.output.say(&text);
         } else {
             self.abort(format!("{text}. --allow-outsiders lets it go on"));

@@ -31,8 +31,12 @@ impl Watch<'_> {
         };
         let (run, start) = (self.run, self.copies[number].starts);
         // With several copies, an error message is useless without the copy's number.
-        let numbered = run.prefix || (stream == Stream::Err && self.copies.len() > 1);
-        let merged = run.merge.filter(|_| stream == Stream::Out);
+        let numbered = run.arguments.prefix || (stream == Stream::Err && self.copies.len() > 1);
+        let merged = run
+            .arguments
+            .merge
+            .as_deref()
+            .filter(|_| stream == Stream::Out);
         let way = Way {
             copy: number,
             stream,
