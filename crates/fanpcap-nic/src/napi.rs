@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::error::DeviceError;
 use fanpcap_linux::netlink::netdev;
-use fanpcap_linux::process::cpu;
+use fanpcap_linux::process::{cpu, stat};
 use std::{fs, io};
 
 /// Whether threads poll the device's queues.
@@ -112,11 +112,11 @@ fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
 /// Before Linux 6.8, threads can be found only by their names, `napi/DEV-ID`.
 fn by_name(device: &Device) -> Vec<(u32, u32)> {
     let prefix = format!("napi/{}-", device.name);
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     // Instances that only send have the ID 0.
     let id = |pid| comm(pid).strip_prefix(&prefix)?.parse::<u32>().ok();
-    let mut found: Vec<(u32, u32)> = pids.filter_map(|pid| Some((id(pid)?, pid))).collect();
+    let mut found: Vec<(u32, u32)> = stat::pids()
+        .filter_map(|pid| Some((id(pid)?, pid)))
+        .collect();
     found.retain(|&(id, _)| id > 0);
     found.sort_unstable();
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use fanpcap_linux::process::stat;
+
 use super::files::Files;
 use super::ledger::copy_of;
 use fanpcap_merge::is_capture;
@@ -12,9 +14,7 @@ use fanpcap_merge::is_capture;
 /// Captures that the copy's processes are writing and that are not in its `files`. `leader` is the
 /// copy's first process.
 pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let of_copy = processes.filter(|pid| copy_of(*pid, &[(leader, 0)]).is_some());
+    let of_copy = stat::pids().filter(|pid| copy_of(*pid, &[(leader, 0)]).is_some());
     let mut found: Vec<PathBuf> = of_copy
         .flat_map(written)
         .filter(|path| may_be_capture(path) && !files.contain(path))

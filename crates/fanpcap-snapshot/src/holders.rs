@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fanpcap_linux::process::stat::Stat;
+use fanpcap_linux::process::stat::{self, Stat};
 
 use crate::snapshot::Process;
 
@@ -27,13 +27,12 @@ impl Holders {
     /// Searches all processes only for a socket that is new or has moved.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
-            let holds = |path: &PathBuf| socket_behind(path) == Some(*inode);
+            let holds = |path: &PathBuf| stat::socket(path) == Some(*inode);
             sockets.contains_key(inode) && descriptor.as_ref().is_none_or(holds)
         });
         for (&inode, hint) in sockets {
             if let (Some(pid), false) = (hint, self.known.contains_key(&inode)) {
-                let process = PathBuf::from(format!("/proc/{pid}"));
-                let found = descriptors(&process).find(|path| socket_behind(path) == Some(inode));
+                let found = descriptors(*pid).find(|path| stat::socket(path) == Some(inode));
                 if found.is_some() {
                     self.known.insert(inode, found);
                 }
@@ -86,10 +85,9 @@ fn process(pid: u32, program: String) -> Process {
 /// The first descriptor found for each socket.
 fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes.filter(|process| pid_of(&process.file_name()).is_some()) {
-        for path in descriptors(&process.path()) {
-            if let Some(inode) = socket_behind(&path).filter(|inode| inodes.contains(inode)) {
+    for pid in stat::pids() {
+        for path in descriptors(pid) {
+            if let Some(inode) = stat::socket(&path).filter(|inode| inodes.contains(inode)) {
                 found.entry(inode).or_insert(path);
             }
         }
@@ -101,25 +99,14 @@ fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
 }
 
 /// The descriptors of a process, as far as permissions allow.
-fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(process.join("fd")).into_iter();
+fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
     entries.flatten().flatten().map(|entry| entry.path())
-}
-
-/// The inode of the socket that a descriptor in /proc refers to.
-fn socket_behind(descriptor: &Path) -> Option<u32> {
-    let target = fs::read_link(descriptor).ok()?;
-    let inode = target.to_str()?.strip_prefix("socket:[")?;
-    inode.strip_suffix(']')?.parse().ok()
 }
 
 /// The process ID in `/proc/PID/fd/N`.
 fn pid_in(descriptor: &Path) -> Option<u32> {
-    pid_of(descriptor.iter().nth(2)?)
-}
-
-fn pid_of(name: &std::ffi::OsStr) -> Option<u32> {
-    name.to_str()?.parse().ok()
+    descriptor.iter().nth(2)?.to_str()?.parse().ok()
 }
 
 /// `Cpus_allowed_list` of `/proc/PID/status`.
@@ -142,7 +129,7 @@ pub(crate) mod tests {
 
     pub(crate) fn inode(socket: &UdpSocket) -> u32 {
         let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        socket_behind(descriptor.as_ref()).unwrap()
+        stat::socket(descriptor.as_ref()).unwrap()
     }
 
     pub(crate) fn page(pid: u32) -> Record {

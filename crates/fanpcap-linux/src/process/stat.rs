@@ -1,6 +1,7 @@
 //! The state of any process (proc(5), `/proc/PID/stat`).
 
 use std::fs;
+use std::path::Path;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +18,22 @@ pub struct Stat {
     pub last_cpu: Option<u32>,
 }
 
+/// The numbers of all processes in `/proc`.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// Every process in `/proc`.
 pub fn all() -> Vec<Stat> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(Stat::of).collect()
+    pids().filter_map(Stat::of).collect()
+}
+
+/// The inode of the socket that a descriptor in `/proc/PID/fd` refers to.
+pub fn socket(descriptor: &Path) -> Option<u32> {
+    let target = fs::read_link(descriptor).ok()?;
+    let inode = target.to_str()?.strip_prefix("socket:[")?;
+    inode.strip_suffix(']')?.parse().ok()
 }
 
 impl Stat {
