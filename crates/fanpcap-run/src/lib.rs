@@ -139,8 +139,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(guard::stand());
     }
     if let Err(error) = program::find(&arguments.command) {
-        fanpcap_terminal::streams::note(&format!("fanpcap: {error}\n"));
-        return Ok(ExitCode::from(error.code()));
+        fanpcap_terminal::streams::note(&format!("fanpcap: {}\n", error.text));
+        return Ok(ExitCode::from(error.code));
     }
     let wanted = cpus::Pinning::parse(&arguments.cpus)
         .with_context(|| format!("--cpus {:?}", arguments.cpus))?;

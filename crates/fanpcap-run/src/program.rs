@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,29 +13,22 @@ const PATH: &str = "/bin:/usr/bin";
 
 /// Why the application can't be run.
 #[derive(Debug)]
-pub(crate) enum Unusable {
-    /// There is no such file.
-    NotFound(PathBuf),
-    /// The file is not executable, or this user may not execute it.
-    NotExecutable(PathBuf),
+pub(crate) struct Unusable {
+    /// The exit status that shells use for this.
+    pub(crate) code: u8,
+    /// The reason for users.
+    pub(crate) text: String,
 }
 
 impl Unusable {
-    /// The exit status that shells use for this.
-    pub(crate) fn code(&self) -> u8 {
-        match self {
-            Self::NotFound(_) => 127,
-            Self::NotExecutable(_) => 126,
-        }
+    fn not_found(program: &Path) -> Self {
+        let text = format!("{}: no such program", program.display());
+        Self { code: 127, text }
     }
-}
 
-impl Display for Unusable {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound(program) => write!(to, "{}: no such program", program.display()),
-            Self::NotExecutable(program) => write!(to, "{}: not executable", program.display()),
-        }
+    fn not_executable(program: &Path) -> Self {
+        let text = format!("{}: not executable", program.display());
+        Self { code: 126, text }
     }
 }
 
@@ -50,8 +42,8 @@ pub(crate) fn find(command: &[OsString]) -> Result<(), Unusable> {
     if program.as_os_str().as_encoded_bytes().contains(&b'/') {
         return match is_executable(&program) {
             Some(true) => Ok(()),
-            Some(false) => Err(Unusable::NotExecutable(program)),
-            None => Err(Unusable::NotFound(program)),
+            Some(false) => Err(Unusable::not_executable(&program)),
+            None => Err(Unusable::not_found(&program)),
         };
     }
     let path = env::var_os("PATH").unwrap_or_else(|| PATH.into());
@@ -61,8 +53,8 @@ pub(crate) fn find(command: &[OsString]) -> Result<(), Unusable> {
         .collect();
     match found.first() {
         _ if found.iter().any(|(_, is)| *is) => Ok(()),
-        Some((file, _)) if file.is_file() => Err(Unusable::NotExecutable(file.clone())),
-        Some(_) | None => Err(Unusable::NotFound(program)),
+        Some((file, _)) if file.is_file() => Err(Unusable::not_executable(file)),
+        Some(_) | None => Err(Unusable::not_found(&program)),
     }
 }
 

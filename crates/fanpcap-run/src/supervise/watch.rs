@@ -227,7 +227,7 @@ impl<'a> Watch<'a> {
         let copies: Vec<u32> = self.copies.iter().filter_map(Copy::pid).collect();
         let all = self.copies.iter().all(Copy::is_done);
         for text in self.orphans.tend(&copies, all, &mut self.guard) {
-            self.run.output.say(&text);
+            self.say(&text);
         }
     }
 
@@ -247,9 +247,14 @@ impl<'a> Watch<'a> {
         self.complain();
     }
 
+    /// Prints a message of this command.
+    fn say(&self, text: &str) {
+        self.run.output.say(text);
+    }
+
     fn complain(&mut self) {
         while let Some(complaint) = self.ledger.take_complaint() {
-            self.run.output.say(&complaint);
+            self.say(&complaint);
         }
     }
 

@@ -45,17 +45,17 @@ impl Watch<'_> {
             self.ledger.never_joined(number, !copy.questioned);
         }
         if copy.given_up {
-            self.run.output.say(&format!(
+            self.say(&format!(
                 "copy {number} ends again and again ({}): it is not started any more",
                 end.status
             ));
         } else if end.again {
-            self.run.output.say(&format!(
+            self.say(&format!(
                 "copy {number} ended ({}); it is started again",
                 end.status
             ));
         } else if !end.told && self.copies.iter().any(|copy| !copy.is_done()) {
-            self.run.output.say(&format!(
+            self.say(&format!(
                 "copy {number} ended ({}); the others go on",
                 end.status
             ));
@@ -87,9 +87,7 @@ impl Watch<'_> {
             if let Err(error) = kept.and_then(|_| self.start(number)) {
                 self.copies[number].stay_down();
                 self.failure.get_or_insert(1);
-                self.run
-                    .output
-                    .say(&format!("copy {number} can't be started again: {error:#}"));
+                self.say(&format!("copy {number} can't be started again: {error:#}"));
             }
         }
     }
@@ -120,9 +118,7 @@ impl Watch<'_> {
             }
             if self.ledger.members(copy.number) == copy.members_before {
                 let matter = self.reason(pid, false);
-                self.run
-                    .output
-                    .say(&format!("copy {number} has not joined the group: {matter}"));
+                self.say(&format!("copy {number} has not joined the group: {matter}"));
             }
         }
     }

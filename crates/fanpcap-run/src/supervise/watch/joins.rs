@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fanpcap_config::device::ANY;
@@ -12,6 +11,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;
+use fanpcap_linux::process::stat;
 
 use super::{Run, Watch};
 use crate::ledger::copy_of;
@@ -65,9 +65,7 @@ impl Watch<'_> {
                 _ => String::new(),
             };
             let group = self.run.group;
-            self.run
-                .output
-                .say(&format!("group {group} has {has}, not {expected}{why}"));
+            self.say(&format!("group {group} has {has}, not {expected}{why}"));
         }
         self.mode = Some(has);
     }
@@ -91,7 +89,7 @@ impl Watch<'_> {
             1 => "1 copy".to_owned(),
             copies => format!("{copies} copies"),
         };
-        self.run.output.say(&format!(
+        self.say(&format!(
             "in group {}, {}, on {}: {copies}",
             self.run.group,
             self.mode.as_ref().unwrap_or(&self.run.fanout.text),
@@ -137,11 +135,11 @@ impl Watch<'_> {
 
     /// Says once that the host has begun to use a device whose packets it does not get.
     pub(super) fn look_at_host(&mut self) {
-        let reasons = self.host_use.look(self.ledger.stolen());
-        for (&device, &why) in reasons {
+        let reasons = self.host_use.look(self.ledger.stolen()).clone();
+        for (device, why) in reasons {
             if self.stolen.insert((device, why)) {
                 let name = interface::name(device).unwrap_or_default();
-                self.run.output.say(&format!(
+                self.say(&format!(
                     "{name} is stolen from the host, which may need its packets: {why}"
                 ));
             }
@@ -172,7 +170,7 @@ impl Watch<'_> {
         };
         let text = format!("copy {number} did not join and sees ALL packets{place}: {matter}");
         if self.run.arguments.allow_outsiders {
-            self.run.output.say(&text);
+            self.say(&text);
         } else {
             self.abort(format!("{text}. --allow-outsiders lets it go on"));
         }
@@ -252,9 +250,7 @@ fn outside(
 
 /// The copies by their open sockets; and, by user, the copies whose descriptors are hidden.
 fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, Vec<usize>>) {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let of_copies = pids.filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
+    let of_copies = stat::pids().filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
     let mut open = BTreeMap::new();
     let mut hidden: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (pid, copy) in of_copies {
@@ -276,12 +272,9 @@ fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, 
 /// The sockets that a process has open.
 fn inodes(pid: u32) -> io::Result<Vec<u32>> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-    let targets = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-    let inode = |target: PathBuf| {
-        let inode = target.to_str()?.strip_prefix("socket:[")?;
-        inode.strip_suffix(']')?.parse::<u32>().ok()
-    };
-    Ok(targets.filter_map(inode).collect())
+    Ok(descriptors
+        .filter_map(|entry| stat::socket(&entry.path()))
+        .collect())
 }
 
 /// The effective user of a process (proc(5), `Uid`).

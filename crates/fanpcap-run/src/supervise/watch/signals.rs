@@ -59,9 +59,7 @@ impl Watch<'_> {
         }
         if ends || (signal == SIGHUP && from_kernel) {
             if self.stopped.is_none() && self.run.output.is_terminal() {
-                self.run
-                    .output
-                    .say("the copies are told to end; once more kills them");
+                self.say("the copies are told to end; once more kills them");
             }
             self.stop();
         }
@@ -94,13 +92,13 @@ impl Watch<'_> {
         if !left.is_empty() {
             let left = left.join(", ");
             let kills = "a second signal kills what is left";
-            self.run.output.say(&format!("waits for {left}; {kills}"));
+            self.say(&format!("waits for {left}; {kills}"));
         }
     }
 
     fn kill(&mut self) {
         if self.copies.iter().any(|copy| copy.pid().is_some()) {
-            self.run.output.say("killing the copies");
+            self.say("killing the copies");
         }
         self.signal(SIGKILL);
         self.orphans.kill();
@@ -122,9 +120,7 @@ impl Watch<'_> {
     fn signal(&self, signal: i32) {
         for pid in self.copies.iter().filter_map(Copy::pid) {
             if let Err(error) = child::signal_group(pid, signal) {
-                self.run
-                    .output
-                    .say(&format!("signal {signal} to process {pid}: {error}"));
+                self.say(&format!("signal {signal} to process {pid}: {error}"));
             }
         }
     }

@@ -58,7 +58,7 @@ impl Watch<'_> {
         }
         let lost = self.run.output.abandon();
         if lost > 0 {
-            self.run.output.say(&format!(
+            self.say(&format!(
                 "{lost} bytes that the copies have printed are not written, as nobody reads them"
             ));
         }
@@ -72,7 +72,7 @@ impl Watch<'_> {
             )),
             Word::Cut => {
                 if self.cut.insert(copy) {
-                    self.run.output.say(&format!(
+                    self.say(&format!(
                         "copy {copy} prints lines of more than 1 MiB: they are cut"
                     ));
                 }
@@ -81,7 +81,7 @@ impl Watch<'_> {
                 self.streams -= 1;
                 // The reader of our output may have closed it.
                 if let Some(error) = error.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
-                    self.run.output.say(&format!("the output of copy {copy}: {error}"));
+                    self.say(&format!("the output of copy {copy}: {error}"));
                 }
             }
         }
@@ -104,9 +104,7 @@ impl Watch<'_> {
             if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
                 (reads, since) = (Some(seen), Instant::now());
             } else if since.elapsed() >= LAST_WORDS {
-                self.run
-                    .output
-                    .say("a process that a copy has left behind keeps its output open");
+                self.say("a process that a copy has left behind keeps its output open");
                 return Ok(());
             }
             events::poll(&[self.signals.as_fd()], Some(PERIOD)).context("waiting for output")?;
