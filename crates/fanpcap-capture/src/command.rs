@@ -2,7 +2,6 @@
 
 mod handles;
 mod link;
-mod meter;
 mod quantity;
 mod table;
 mod interval;

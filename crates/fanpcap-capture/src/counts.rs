@@ -65,9 +65,7 @@ impl Counts {
         let signed = |count| i64::try_from(count).ok();
         Some(signed(kernel.received)? - signed(kernel.dropped)? - signed(self.captured)?)
     }
-}
 
-impl Counts {
     /// Splits [`Counts::left`] of one thread by cause; `None` for a savefile.
     pub fn rest(&self) -> Option<Rest> {
         let left = self.left()?;

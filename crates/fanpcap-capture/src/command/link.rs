@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use fanpcap_config::device::{ANY, Device};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
+use fanpcap_linux::wait::clock;
+use serde::Serialize;
 
 /// The network interfaces that a device string names.
 #[derive(Debug)]
@@ -24,12 +26,19 @@ pub(super) fn base(device: &str) -> Option<String> {
 }
 
 /// The sum of the interfaces' counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counters {
     /// Packets received.
     pub(super) received: u64,
     /// Packets dropped on receipt, by the device or before the kernel's first packet handler.
     pub(super) dropped: u64,
+}
+
+/// Counters with the time of their reading.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) counters: Counters,
+    at_ns: u64,
 }
 
 impl Link {
@@ -50,14 +59,21 @@ impl Link {
         })
     }
 
-    /// The present counters; `None` if an interface is gone.
-    pub(super) fn counters(&self) -> Result<Option<Counters>> {
+    /// Reads the counters; `None` if an interface is gone.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub(super) fn read(&self) -> Result<Option<Reading>> {
+        let at_ns = clock::monotonic_ns();
         let links = match &self.indices {
             Some(indices) => indices.iter().map(|&index| link::get(index)).collect(),
             None => link::links(),
         };
         match links {
-            Ok(links) => Ok(Some(sum(&links))),
+            Ok(links) => Ok(Some(Reading {
+                counters: sum(&links),
+                at_ns,
+            })),
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error).context("asking the kernel for the device's counters"),
         }
@@ -80,6 +96,14 @@ fn sum(links: &[link::Link]) -> Counters {
         sum.dropped += link.counters.rx_dropped + link.counters.rx_missed;
     }
     sum
+}
+
+impl Reading {
+    /// The difference to `before`, and the time between the readings in nanoseconds.
+    pub(super) fn since(self, before: Self) -> (Counters, u64) {
+        let counters = self.counters.since(before.counters);
+        (counters, self.at_ns.saturating_sub(before.at_ns))
+    }
 }
 
 impl Counters {
@@ -120,10 +144,10 @@ mod tests {
     fn a_device_that_is_named_twice_is_counted_once_and_one_that_has_gone_not_at_all() {
         let once = Link::of("lo^lo:1").unwrap();
         assert_eq!(once.indices, Link::of("lo").unwrap().indices);
-        assert!(once.counters().unwrap().is_some());
-        assert!(Link::of(ANY).unwrap().counters().unwrap().is_some());
+        assert!(once.read().unwrap().is_some());
+        assert!(Link::of(ANY).unwrap().read().unwrap().is_some());
         let indices = Some(vec![u32::MAX / 2]);
-        assert_eq!(Link { indices }.counters().unwrap(), None);
+        assert!(Link { indices }.read().unwrap().is_none());
     }
 
     #[test]

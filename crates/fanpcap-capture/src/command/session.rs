@@ -13,10 +13,9 @@ use fanpcap_pcap::{Handle, Library};
 use super::Arguments;
 use super::handles::{Opened, Source};
 use super::interval::{self, Interval};
-use super::link;
-use super::meter::{Meter, Reading};
+use super::link::{self, Link, Reading};
 use super::slots;
-use super::summary::{Found, Summary};
+use super::summary::{Group, Summary};
 use crate::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 
 /// Captures until a signal, the count, the time limit or the end of the savefile, and prints the
@@ -50,7 +49,9 @@ pub(super) fn capture(
 ) -> Result<Captured> {
     stop::on_signals().context("catching signals")?;
     let cpus = choose_cpus(arguments)?;
-    let link = Meter::new(arguments.interface.as_deref())?;
+    let link = arguments.interface.as_deref().and_then(Link::of);
+    let start = link.as_ref().map_or(Ok(None), Link::read)?;
+    let link = link.filter(|_| start.is_some());
     let mut threads = Threads::new(arguments.count);
     let begun = begin(arguments, library, &cpus, &mut threads, witness);
     let watched = begun.and_then(|ready| {
@@ -62,10 +63,11 @@ pub(super) fn capture(
     let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
     let done = threads.join()?;
     watched?;
+    let end = link.as_ref().map_or(Ok(None), Link::read)?;
     Ok(Captured {
         nanoseconds,
         done,
-        link: link.map_or(Ok(None), |link| link.since_start())?,
+        link: end.zip(start).map(|(end, start)| end.since(start).0),
     })
 }
 
@@ -156,13 +158,13 @@ fn reader(
 }
 
 /// Prints a line once a second until the capture ends.
-fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Result<()> {
+fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Link>) -> Result<()> {
     let start = Instant::now();
     let mut screen = Screen::new(arguments);
     // No rate includes the packets that arrived while the handles were opened.
     let mut last = Last {
         told: threads.ask(),
-        link: link.map_or(Ok(None), Meter::read)?,
+        link: link.map_or(Ok(None), Link::read)?,
     };
     let mut tick = SECOND;
     loop {
@@ -209,9 +211,9 @@ struct Last {
 
 impl Last {
     /// The interval since the last line.
-    fn interval(&mut self, threads: &Threads, link: Option<&Meter>) -> Result<Interval> {
+    fn interval(&mut self, threads: &Threads, link: Option<&Link>) -> Result<Interval> {
         let told = threads.ask();
-        let link = link.map_or(Ok(None), Meter::read)?;
+        let link = link.map_or(Ok(None), Link::read)?;
         let rates = link.zip(self.link).map(|(now, before)| now.since(before));
         let interval = Interval::between(threads.start_ns, &self.told, &told, rates);
         *self = Self { told, link };
@@ -228,11 +230,7 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
         let stats = first.handle.fanout_stats();
         let device = arguments.interface.as_deref().and_then(link::base);
         let slots = device.and_then(|device| slots::own(&device, number));
-        Some(Found {
-            number,
-            stats,
-            slots,
-        })
+        Some(Group::of(number, stats, slots))
     });
     let summary = Summary::of(captured.nanoseconds, &threads, captured.link, group);
     if arguments.json {

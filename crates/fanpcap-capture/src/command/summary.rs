@@ -17,7 +17,7 @@ pub(super) struct Summary {
     seconds: f64,
     threads: Vec<Totals>,
     total: Totals,
-    link: Option<LinkTotals>,
+    link: Option<link::Counters>,
     group: Option<Group>,
     /// Whether `received_by_filter` is the sum of `captured`, `dropped_by_kernel` and
     /// `filtered_late`; `None` for a savefile.
@@ -46,16 +46,9 @@ struct Totals {
     cpu_ns_per_packet: Option<f64>,
 }
 
-/// Figures of the device.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct LinkTotals {
-    received: u64,
-    dropped: u64,
-}
-
 /// Counters on the pages of the group's members, in all processes.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Group {
+pub(super) struct Group {
     number: u16,
     members: Option<u64>,
     received: Option<u64>,
@@ -67,23 +60,13 @@ struct Group {
     error: Option<String>,
 }
 
-/// Facts of the group at the end of the capture.
-pub(super) struct Found {
-    /// The group's number.
-    pub(super) number: u16,
-    /// The group's counters.
-    pub(super) stats: Result<FanoutStats, fanpcap_pcap::Error>,
-    /// The slots of the threads.
-    pub(super) slots: Option<Vec<Slot>>,
-}
-
 impl Group {
-    fn of(found: Found) -> Self {
-        let Found {
-            number,
-            stats,
-            slots,
-        } = found;
+    /// The group at the end of the capture: its number, its counters, and the slots of the threads.
+    pub(super) fn of(
+        number: u16,
+        stats: Result<FanoutStats, fanpcap_pcap::Error>,
+        slots: Option<Vec<Slot>>,
+    ) -> Self {
         let mut group = Self {
             number,
             slots,
@@ -121,7 +104,7 @@ impl Summary {
         nanoseconds: u64,
         threads: &[Counts],
         link: Option<link::Counters>,
-        group: Option<Found>,
+        group: Option<Group>,
     ) -> Self {
         let total = crate::sum(threads.iter().copied());
         // Sum the differences of each thread. In a difference of the sums, a lack of one thread
@@ -136,11 +119,8 @@ impl Summary {
                 .map(|counts| Totals::of(counts, counts.rest(), &total))
                 .collect(),
             total: Totals::of(&total, total.kernel.map(|_| rest), &total),
-            link: link.map(|link| LinkTotals {
-                received: link.received,
-                dropped: link.dropped,
-            }),
-            group: group.map(Group::of),
+            link,
+            group,
             adds_up: total.kernel.map(|_| rest.unread == 0 && rest.off == 0),
             rest,
         }

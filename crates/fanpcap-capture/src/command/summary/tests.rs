@@ -108,11 +108,7 @@ fn what_was_not_written_is_told_and_why_the_group_is_not_known() {
         call: "pcap_fanout_stats",
         reason: "no such file".to_owned(),
     };
-    let found = Found {
-        number: 7,
-        stats: Err(failed),
-        slots: None,
-    };
+    let found = Group::of(7, Err(failed), None);
     let summary = Summary::of(1, &[counts], None, Some(found));
     let text = summary.text(None).join("\n");
     assert!(
