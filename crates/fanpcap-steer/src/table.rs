@@ -17,7 +17,7 @@ pub(crate) use given::{Argument, Built, Given, Wrong};
 pub(crate) use refused::find as find_refused;
 pub use refused::{REFUSED, Refused};
 
-use crate::ir::Key;
+use crate::ir::{Function, Key, Predicate, Property};
 use std::sync::LazyLock;
 
 /// A function of the language.
@@ -177,10 +177,36 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// The fields of the key that has this name.
 pub(crate) fn key(name: &str) -> Option<Key> {
     let entry = find(name).filter(|entry| entry.gives == Type::Key)?;
-    match (entry.make)(&mut Given::new(Vec::new(), &mut Vec::new())) {
+    match plain(entry) {
         Ok(Built::Key(key)) => Some(key),
         _ => None,
     }
+}
+
+/// The name by which this property is written.
+pub fn property_name(property: Property) -> Option<&'static str> {
+    name_of(|built| matches!(built, Built::Property(it) if *it == property))
+}
+
+/// The name of the predicate without parameters that is the same as this one.
+pub fn predicate_name(predicate: &Predicate) -> Option<&'static str> {
+    name_of(|built| matches!(built, Built::Predicate(it) if it == predicate))
+}
+
+/// The name of the function without parameters that is the same as this one.
+pub fn function_name(function: &Function) -> Option<&'static str> {
+    name_of(|built| matches!(built, Built::Function(it) if it == function))
+}
+
+fn name_of(is_it: impl Fn(&Built) -> bool) -> Option<&'static str> {
+    let mut plains = entries().filter(|entry| entry.takes.is_empty());
+    let found = plains.find(|entry| plain(entry).is_ok_and(|built| is_it(&built)));
+    found.map(|entry| entry.name)
+}
+
+/// The part of the tree for a call without arguments.
+fn plain(entry: &Entry) -> Result<Built, Wrong> {
+    (entry.make)(&mut Given::new(Vec::new(), &mut Vec::new()))
 }
 
 static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fanpcap_steer::ir::{Comparison, Header, Predicate, Property, Side, Tree};
-use fanpcap_wire::number;
+use fanpcap_steer::table;
 
 use super::steer;
 
@@ -53,7 +53,12 @@ impl<'a> Predicates<'a> {
                 compare(*property, *comparison, *number)
             }
             Predicate::Member(property, set) => self.member(*property, *set),
-            Predicate::Has(of) => header(*of).to_owned(),
+            // The language has the function vlan_or_untagged, but no such predicate. This expression
+            // is equivalent.
+            Predicate::Has(Header::Link) => "(eth_type .>= 0)".to_owned(),
+            Predicate::Has(_) => table::predicate_name(predicate)
+                .unwrap_or_default()
+                .to_owned(),
             Predicate::Address(side, net) => {
                 format!("has_{}addr {}", prefix(*side), steer::net(*net))
             }
@@ -179,13 +184,10 @@ fn prefix(side: Side) -> &'static str {
 }
 
 fn compare(property: Property, comparison: Comparison, value: u64) -> String {
-    if let (Property::Protocol, Comparison::Equal) = (property, comparison) {
-        let known = PROTOCOLS
-            .iter()
-            .find(|(number, _)| u64::from(*number) == value);
-        if let Some((_, name)) = known {
-            return (*name).to_owned();
-        }
+    // Only comparisons of the protocol are written by their names.
+    let known = table::predicate_name(&Predicate::Compare(property, comparison, value));
+    if let Some(name) = known.filter(|_| property == Property::Protocol) {
+        return name.to_owned();
     }
     let operator = match comparison {
         Comparison::Less => ".<",
@@ -205,54 +207,6 @@ fn compare(property: Property, comparison: Comparison, value: u64) -> String {
     format!("{} {operator} {value}", name(property))
 }
 
-const PROTOCOLS: [(u8, &str); 5] = [
-    (number::TCP, "is_tcp"),
-    (number::UDP, "is_udp"),
-    (number::DCCP, "is_dccp"),
-    (number::SCTP, "is_sctp"),
-    (number::UDP_LITE, "is_udplite"),
-];
-
-fn header(header: Header) -> &'static str {
-    match header {
-        // The language has the function vlan_or_untagged, but no such predicate. This expression is
-        // equivalent.
-        Header::Link => "(eth_type .>= 0)",
-        Header::Tag => "has_vlan",
-        Header::Ipv4 => "is_ip",
-        Header::Ipv6 => "is_ip6",
-        Header::Ip => "has_ip",
-        Header::Fragment => "is_frag",
-        Header::FirstFragment => "is_first_frag",
-        Header::LaterFragment => "is_more_frag",
-        Header::Inner => "has_inner",
-        Header::LinkBroadcast => "is_broadcast",
-        Header::LinkMulticast => "is_multicast",
-        Header::IpBroadcast => "is_ip_broadcast",
-        Header::IpMulticast => "is_ip_multicast",
-    }
-}
-
 fn name(property: Property) -> &'static str {
-    match property {
-        Property::EtherType => "eth_type",
-        Property::VlanId => "vid",
-        Property::Protocol => "ip_proto",
-        Property::Tos => "ip_tos",
-        Property::IpLength => "ip_tot_len",
-        Property::IpId => "ip_id",
-        Property::IpFragment => "ip_frag",
-        Property::Ttl => "ip_ttl",
-        Property::TcpSource => "tcp_source",
-        Property::TcpDestination => "tcp_dest",
-        Property::TcpHeaderLength => "tcp_hdrlen",
-        Property::UdpSource => "udp_source",
-        Property::UdpDestination => "udp_dest",
-        Property::UdpLength => "udp_len",
-        Property::IcmpType => "icmp_type",
-        Property::IcmpCode => "icmp_code",
-        Property::Mark => "get_mark",
-        Property::State => "get_state",
-        Property::Queue => "rx_queue",
-    }
+    table::property_name(property).unwrap_or_default()
 }

@@ -2,51 +2,36 @@
 
 use std::net::Ipv6Addr;
 
-use fanpcap_steer::ir::{Field, Flow, Key, Net, Ports, Steer};
+use fanpcap_steer::ir::{Field, Flow, Function, Key, Net, Steer};
+use fanpcap_steer::table;
 
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the others have names without parameters"
+)]
 pub(super) fn text(steer: &Steer) -> String {
-    let name = match steer {
-        Steer::Flow(by) => return flow(*by),
-        Steer::Link => "steer_link",
-        Steer::Vlan => "steer_vlan",
-        Steer::RoundRobin => "steer_rrobin",
-        Steer::Random => "steer_rnd",
-        Steer::Cpu => "steer_cpu",
-        Steer::Rss => "steer_rss",
-        Steer::To(number) => return format!("steer_to {number}"),
-        Steer::Field(Field { offset, len }) => return format!("steer_field {offset} {len}"),
-        Steer::Fields(one, other) => return fields("steer_field_symmetric", *one, *other),
-        Steer::LocalIp(local) => return format!("steer_local_ip {}", net(*local)),
-        Steer::LocalNet(local, bits) => {
-            let Net { address, bits: of } = local;
-            return format!("steer_local_net \"{address}\" {of} {bits}");
-        }
-        Steer::LocalLink(gateway) => return format!("steer_local_link \"{}\"", ethernet(*gateway)),
-        Steer::Key(fields) => return format!("steer_key {}", key(*fields)),
-        Steer::DoubleLink => "double_steer_mac",
-        Steer::DoubleIp => "double_steer_ip",
-        Steer::DoubleField(one, other) => return fields("double_steer_field", *one, *other),
-        Steer::Media => "steer_rtp",
-        Steer::Gtp => "steer_gtp",
-    };
-    name.to_owned()
-}
-
-fn flow(flow: Flow) -> String {
-    let name = match (flow.ports, flow.protocol, flow.vlan) {
-        (Ports::None, false, false) => "steer_p2p",
-        (Ports::Tcp, true, false) => "steer_flow_tcp_5_tuple",
-        (Ports::All, false, false) => "steer_flow",
-        (Ports::All, true, false) => "steer_flow_5_tuple",
-        (Ports::All, true, true) => "steer_flow_6_tuple",
+    if let Some(name) = table::function_name(&Function::Steer(steer.clone())) {
+        return name.to_owned();
+    }
+    match steer {
         // No function of the language has this key.
-        (ports, protocol, vlan) => {
-            return format!(
-                "steer_flow {{- ports: {ports:?}, protocol: {protocol}, vlan: {vlan} -}}"
-            );
+        Steer::Flow(Flow {
+            ports,
+            protocol,
+            vlan,
+        }) => format!("steer_flow {{- ports: {ports:?}, protocol: {protocol}, vlan: {vlan} -}}"),
+        Steer::To(number) => format!("steer_to {number}"),
+        Steer::Field(Field { offset, len }) => format!("steer_field {offset} {len}"),
+        Steer::Fields(one, other) => fields("steer_field_symmetric", *one, *other),
+        Steer::LocalIp(local) => format!("steer_local_ip {}", net(*local)),
+        Steer::LocalNet(Net { address, bits: of }, bits) => {
+            format!("steer_local_net \"{address}\" {of} {bits}")
         }
-    };
-    name.to_owned()
+        Steer::LocalLink(gateway) => format!("steer_local_link \"{}\"", ethernet(*gateway)),
+        Steer::Key(fields) => format!("steer_key {}", key(*fields)),
+        Steer::DoubleField(one, other) => fields("double_steer_field", *one, *other),
+        _ => String::new(),
+    }
 }
 
 fn fields(name: &str, one: Field, other: Field) -> String {
