@@ -3,7 +3,6 @@
 mod handles;
 mod link;
 mod quantity;
-mod table;
 mod interval;
 mod slots;
 mod summary;

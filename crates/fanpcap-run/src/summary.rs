@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
+use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fanpcap_merge::Merged;
+use fanpcap_terminal::table;
 use serde::Serialize;
 
 use super::copy::{Copy, End};
@@ -188,42 +190,26 @@ impl Summary {
 
     fn table(&self) -> String {
         let of_copy = |copy: &OfCopy| {
-            row(
+            let mut row = row(
                 copy.number.to_string(),
                 copy.starts,
                 &copy.account,
                 copy.written,
-            )
+            );
+            row.push(ends(copy));
+            row
         };
-        let mut rows: Vec<Row> = self.copies.iter().map(of_copy).collect();
+        let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
+        rows.extend(self.copies.iter().map(of_copy));
         let starts = self.copies.iter().map(|copy| copy.starts).sum();
         let written = self.merge.as_ref().map(|merge| merge.packets);
         rows.push(row("all".to_owned(), starts, &self.total, written));
-        let says = |column: usize| {
-            let mut figures = rows.iter().map(|row| row.figures[column].as_str());
-            column < ALWAYS || figures.any(|figure| !["0", "-"].contains(&figure))
-        };
-        let columns: Vec<usize> = (0..COLUMNS.len()).filter(|&column| says(column)).collect();
-        let width = |column: usize| {
-            let widths = rows.iter().map(|row| row.figures[column].len());
-            widths.fold(COLUMNS[column].len(), usize::max)
-        };
-        let mut text = "copy  starts".to_owned();
-        for &column in &columns {
-            let _ = write!(text, "  {:>1$}", COLUMNS[column], width(column));
-        }
-        text.push_str("  ended\n");
-        for (number, row) in rows.iter().enumerate() {
-            let _ = write!(text, "{:<4}  {:>6}", row.name, row.starts);
-            for &column in &columns {
-                let _ = write!(text, "  {:>1$}", row.figures[column], width(column));
-            }
-            if let Some(copy) = self.copies.get(number) {
-                let _ = write!(text, "  {}", ends(copy));
-            }
-            text.push('\n');
-        }
-        text
+        let is_empty =
+            |column, figure: &str| OPTIONAL.contains(&column) && ["0", "-"].contains(&figure);
+        let rows = table::without_empty(&rows, is_empty);
+        let last = rows[0].len() - 1;
+        let lines = table::lines(&rows, |column| column == 0 || column == last);
+        lines.join("\n") + "\n"
     }
 
     /// The text of the summary.
@@ -253,9 +239,10 @@ impl Summary {
     }
 }
 
-/// The table's columns of figures. If a terminal is too narrow, the last columns are left out when
-/// all their figures are 0.
-const COLUMNS: [&str; 7] = [
+/// The table's columns.
+const COLUMNS: [&str; 10] = [
+    "copy",
+    "starts",
     "received",
     "dropped",
     "taken",
@@ -263,37 +250,27 @@ const COLUMNS: [&str; 7] = [
     "inherited",
     "unread",
     "refused",
+    "ended",
 ];
-const ALWAYS: usize = 3;
 
-/// The figures of a row; `None` for a figure that does not exist.
-fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Row {
-    let figures = [
-        account.received,
-        account.dropped,
-        account.taken,
-        written,
-        account.inherited,
-        account.unread,
-        account.refused,
-    ];
+/// Columns that are left out if all their figures are 0, so that a narrow terminal shows the rest.
+const OPTIONAL: Range<usize> = 5..9;
+
+/// The cells of a row up to its figures.
+fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Vec<String> {
     let text =
         |figure: Option<u64>| figure.map_or("unknown".to_owned(), |figure| figure.to_string());
-    let mut figures = figures.map(text);
-    if written.is_none() {
-        "-".clone_into(&mut figures[ALWAYS]);
-    }
-    Row {
+    vec![
         name,
-        starts: starts.to_string(),
-        figures,
-    }
-}
-
-struct Row {
-    name: String,
-    starts: String,
-    figures: [String; COLUMNS.len()],
+        starts.to_string(),
+        text(account.received),
+        text(account.dropped),
+        text(account.taken),
+        written.map_or("-".to_owned(), |written| written.to_string()),
+        text(account.inherited),
+        text(account.unread),
+        text(account.refused),
+    ]
 }
 
 fn ends(copy: &OfCopy) -> String {

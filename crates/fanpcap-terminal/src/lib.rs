@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod streams;
+pub mod table;
 pub mod complete;
 pub mod exposition;
 pub mod textfile;

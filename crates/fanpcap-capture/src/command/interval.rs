@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::link;
 use super::quantity::short;
-use super::table;
 
 /// The rates of one interval. As JSON, it is one line of `--json`.
 #[derive(Debug, Serialize)]
@@ -98,7 +97,7 @@ impl Interval {
                 link.map(|link| write(link.dropped_per_second))
                     .unwrap_or_default(),
             ];
-            table::line(&cells, &WIDTHS)
+            line(&cells)
         };
         let mut rows = Vec::new();
         if self.threads.len() > 1 {
@@ -112,7 +111,15 @@ impl Interval {
 
 /// The table's heading.
 pub(super) fn heading() -> String {
-    table::line(&HEADING.map(str::to_owned), &WIDTHS)
+    line(&HEADING.map(str::to_owned))
+}
+
+fn line(cells: &[String; 7]) -> String {
+    let cells = cells.iter().zip(WIDTHS);
+    let cells: Vec<String> = cells
+        .map(|(cell, width)| format!("{cell:>width$}"))
+        .collect();
+    cells.join("  ").trim_end().to_owned()
 }
 
 const HEADING: [&str; 7] = [

@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 use fanpcap_pcap::FanoutStats;
+use fanpcap_terminal::table;
 use serde::Serialize;
 
 use super::interval::{lossy, seconds};
 use super::link;
 use super::slots::{self, Slot};
-use super::table;
 use crate::{Counts, Rest};
 
 /// The summary. As JSON, it is the last line of `--json`.
@@ -155,7 +155,8 @@ impl Summary {
             rows.extend(threads.map(|(number, totals)| totals.row(format!("#{number}"))));
         }
         rows.push(self.total.row("total".to_owned()));
-        lines.extend(table::lines(&rows));
+        let table = table::lines(&rows, |_| false);
+        lines.extend(table.iter().map(|line| line.trim_end().to_owned()));
         lines.extend(self.figures());
         lines.extend(self.sum(limited));
         lines.extend(self.written());

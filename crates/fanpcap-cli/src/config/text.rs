@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::settings::{OnEngine, Plan, Steal};
+use fanpcap_terminal::table;
 
 use super::group;
 
@@ -21,7 +22,7 @@ pub(super) fn page(told: &Overview) -> String {
     line(&mut page, "config file", &file, None);
     match &told.devices {
         Ok(devices) if told.is_one => devices.iter().for_each(|it| one(&mut page, it)),
-        Ok(devices) => table(&mut page, devices),
+        Ok(devices) => list(&mut page, devices),
         Err(_) => {}
     }
     let mut errors = String::new();
@@ -126,35 +127,24 @@ fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
 }
 
 /// Writes all devices, one a line.
-fn table(page: &mut String, devices: &[Entry]) {
+fn list(page: &mut String, devices: &[Entry]) {
     let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head)
-        .chain(devices.iter().map(row))
-        .collect();
-    let mut widths = [0; 6];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    let mut rows = vec![head.to_vec()];
+    rows.extend(devices.iter().map(row));
     page.push('\n');
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        let _ = writeln!(page, "{}", cells.join("  ").trim_end());
+    for line in table::lines(&rows, |_| true) {
+        let _ = writeln!(page, "{}", line.trim_end());
     }
 }
 
-fn row(device: &Entry) -> [String; 6] {
+fn row(device: &Entry) -> Vec<String> {
     let explained = &device.explained;
     let unknown = || "-".to_owned();
     let origins = &explained.origins;
     let Ok(plan) = &explained.plan else {
         let what = "an error, see below".to_owned();
         let device = explained.device.clone();
-        return [device, unknown(), what, unknown(), unknown(), String::new()];
+        return vec![device, unknown(), what, unknown(), unknown(), String::new()];
     };
     let joined = plan.choice.as_ref();
     let mut from = Vec::new();
@@ -171,7 +161,7 @@ fn row(device: &Entry) -> [String; 6] {
             from.push(origin);
         }
     }
-    [
+    vec![
         explained.device.clone(),
         joined.map_or_else(unknown, group),
         joined.map_or_else(unknown, |joined| {

@@ -2,11 +2,12 @@
 
 use fanpcap_config::report::harmless_text;
 use fanpcap_snapshot::Offered;
+use fanpcap_terminal::table;
 
 use super::shown::{Big, Rounds, Shown, Slot, Sums};
 use crate::top::figure::{UNKNOWN, age, bytes};
 
-/// The columns' titles; the last column is not padded.
+/// The columns' titles.
 const TITLES: [&str; 10] = [
     "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "CLASS", "SINCE", "RING", "PID", "PROGRAM",
 ];
@@ -88,34 +89,21 @@ fn counted(number: usize, what: &str) -> String {
 }
 
 fn table(shown: &Shown) -> Vec<String> {
-    let titles = TITLES.map(str::to_owned);
-    let mut rows = vec![titles];
+    let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
     rows.extend(shown.slots.iter().map(cells));
     // Of a group without a table, most columns are empty.
-    let is_used = |at: &usize| rows.iter().skip(1).any(|row| row[*at] != UNKNOWN);
-    let columns: Vec<usize> = (0..TITLES.len()).filter(is_used).collect();
-    let width = |at: &usize| rows.iter().map(|row| row[*at].chars().count()).max();
-    let widths: Vec<usize> = columns.iter().map(|at| width(at).unwrap_or(0)).collect();
-    let line = |row: &[String; TITLES.len()]| {
-        let cells = columns
-            .iter()
-            .zip(&widths)
-            .map(|(&at, &width)| match TITLES[at] {
-                "STATE" | "PROGRAM" => format!("{:width$}", row[at]),
-                _ => format!("{:>width$}", row[at]),
-            });
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    rows.iter().map(line).collect()
+    let rows = table::without_empty(&rows, |_, cell| cell == UNKNOWN);
+    let is_left = |column: usize| ["STATE", "PROGRAM"].contains(&rows[0][column].as_str());
+    table::lines(&rows, is_left)
 }
 
-fn cells(slot: &Slot) -> [String; TITLES.len()] {
+fn cells(slot: &Slot) -> Vec<String> {
     let state = match slot.heir_slot {
         Some(taker) => format!("{} by {taker}", slot.state),
         None => slot.state.to_owned(),
     };
     let share = slot.share_percent.map(|it| format!("{it:.1}%"));
-    [
+    vec![
         number(slot.slot),
         state,
         number(slot.buckets),
