@@ -32,15 +32,8 @@ pub(crate) struct Arguments {
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let told = Overview::read(arguments.device.as_deref(), &compile_expression);
-    let text = match arguments.json {
-        true => json::line(&told)?,
-        false => text::page(&told),
-    };
-    streams::print(&text)?;
-    Ok(match told.errors().is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    streams::print_as(arguments.json, &json::object(&told), || text::page(&told))?;
+    Ok(streams::status(told.errors().is_empty()))
 }
 
 fn group(joined: &GroupChoice) -> String {

@@ -7,6 +7,7 @@ mod description;
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_gen::{
@@ -14,6 +15,7 @@ use fanpcap_gen::{
 };
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
+use fanpcap_terminal::streams;
 
 pub(crate) use options::Arguments;
 use report::{Progress, Report};
@@ -58,11 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(error) = uncounted {
         return Err(error).with_context(|| format!("the counters of {device}"));
     }
-    Ok(if lost {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(streams::status(!lost))
 }
 
 /// The frames that the command sends.
@@ -111,7 +109,11 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
         (Some(count), Some(looped)) => Some(count.min(looped)),
         (count, looped) => count.or(looped),
     };
-    let time = arguments.seconds.map(values::duration).transpose()?;
+    let duration = |seconds| {
+        let time = Duration::try_from_secs_f64(seconds);
+        time.with_context(|| format!("--seconds {seconds}: that is no time"))
+    };
+    let time = arguments.seconds.map(duration).transpose()?;
     let until = match (count, time) {
         (Some(count), Some(time)) => Until::First(count, time),
         (Some(count), None) => Until::Frames(count),

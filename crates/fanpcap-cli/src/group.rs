@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
 use fanpcap_group::guard;
@@ -57,11 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some((which, weight)) = &arguments.weigh {
         return group.weigh(which, *weight);
     }
-    let text = match arguments.json {
-        true => serde_json::to_string(&group.shown).context("writing JSON")? + "\n",
-        false => text::page(&group.shown),
-    };
-    streams::print(&text)?;
+    streams::print_as(arguments.json, &group.shown, || text::page(&group.shown))?;
     Ok(ExitCode::SUCCESS)
 }
 

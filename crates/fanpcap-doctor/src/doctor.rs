@@ -98,26 +98,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         false => facts.findings(),
     };
     let loses_packets = findings.iter().any(|it| it.effect.loses_packets());
-    let text = match arguments.json {
-        true => {
-            let told = DoctorPage {
-                schema: SCHEMA,
-                network_namespace: netns::inode().context("this process's network namespace")?,
-                device: asked,
-                user,
-                loses_packets,
-                findings: &findings,
-                node: facts.cluster.node.as_ref(),
-            };
-            serde_json::to_string(&told).context("writing JSON")? + "\n"
-        }
-        false => text::page(
-            &facts.looked_at(user),
-            facts.cluster.node.as_ref(),
-            &findings,
-        ),
+    let told = DoctorPage {
+        schema: SCHEMA,
+        network_namespace: netns::inode().context("this process's network namespace")?,
+        device: asked,
+        user,
+        loses_packets,
+        findings: &findings,
+        node: facts.cluster.node.as_ref(),
     };
-    streams::print(&text)?;
+    streams::print_as(arguments.json, &told, || {
+        text::page(&facts.looked_at(user), told.node, &findings)
+    })?;
     Ok(match loses_packets {
         true => ExitCode::from(LOST),
         false => ExitCode::SUCCESS,

@@ -115,12 +115,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let captured = witnessed(&task, &mut |handle| witness.of_member(handle));
     let generated = witness.traffic.take().map(Traffic::finish);
-    let told = witness.told(arguments, &captured?, generated.transpose()?)?;
-    let text = match arguments.json {
-        true => serde_json::to_string(&told).context("writing JSON")? + "\n",
-        false => page(&told),
-    };
-    streams::print(&text)?;
+    let told = witness.told(&captured?, generated.transpose()?)?;
+    streams::print_as(arguments.json, &told, || page(&told))?;
     Ok(match told.verified {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILED),
@@ -208,12 +204,8 @@ impl<'a> Witness<'a> {
         Some(page.shown_mode())
     }
 
-    fn told(
-        self,
-        arguments: &Arguments,
-        captured: &Witnessed,
-        generated: Option<u64>,
-    ) -> Result<VerifyPage> {
+    fn told(self, captured: &Witnessed, generated: Option<u64>) -> Result<VerifyPage> {
+        let arguments = self.arguments;
         let take = |it: Arc<Mutex<Watched>>| {
             let mut watched = it.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut watched.flows)

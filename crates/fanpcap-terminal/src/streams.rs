@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
 /// Whether the reader of a stream is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,29 @@ pub enum Reader {
 /// The write failed for another reason than a closed pipe.
 pub fn print(text: &str) -> Result<Reader> {
     write(&mut io::stdout().lock(), text).context("writing to standard output")
+}
+
+/// Prints a value as a line of JSON, or as text.
+///
+/// # Errors
+/// As for [`print`].
+pub fn print_as(
+    is_json: bool,
+    value: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<Reader> {
+    match is_json {
+        true => print(&(serde_json::to_string(value).context("writing JSON")? + "\n")),
+        false => print(&text()),
+    }
+}
+
+/// The exit status of a command that is done, or has failed at a part of its work.
+pub fn status(is_done: bool) -> ExitCode {
+    match is_done {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Writes a text to standard error. Ignores errors, because they can't be reported.

@@ -1,6 +1,5 @@
 //! The JSON of `fanpcap config`; docs/config-json.md describes each field.
 
-use anyhow::{Context, Result};
 use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
@@ -10,20 +9,18 @@ use serde_json::{Value, json};
 /// it.
 const SCHEMA: u32 = 1;
 
-/// The JSON object on one line.
-pub(super) fn line(told: &Overview) -> Result<String> {
+/// The JSON object.
+pub(super) fn object(told: &Overview) -> Value {
     let devices: Vec<Value> = told.devices.iter().flatten().map(device).collect();
     let ignored: Vec<Value> = told.ignored().into_iter().map(without_effect).collect();
-    let object = json!({
+    json!({
         "schema": SCHEMA,
         "config_file": told.file.as_ref().map(|(path, _)| path),
         "config_file_is_named": told.file.as_ref().is_some_and(|(_, is_named)| *is_named),
         "error": told.devices.as_ref().err().map(error),
         "devices": devices,
         "without_effect": ignored,
-    });
-    let text = serde_json::to_string(&object).context("writing JSON")?;
-    Ok(format!("{text}\n"))
+    })
 }
 
 fn device(seen: &Entry) -> Value {

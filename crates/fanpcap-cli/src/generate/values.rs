@@ -1,14 +1,6 @@
 //! Parses the option values of `fanpcap gen`.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
 use fanpcap_gen::Lengths;
-
-pub(super) fn duration(seconds: f64) -> Result<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .with_context(|| format!("--seconds {seconds}: that is no time"))
-}
 
 /// A factor.
 pub(super) fn speed(text: &str) -> Result<f64, String> {

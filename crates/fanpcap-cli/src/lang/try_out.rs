@@ -74,12 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     );
     let program = arguments.program.source()?.tree()?;
     let report = report(&program, arguments)?;
-    let text = if arguments.json {
-        serde_json::to_string(&report)? + "\n"
-    } else {
-        report.to_string()
-    };
-    streams::print(&text)?;
+    streams::print_as(arguments.json, &report, || report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
