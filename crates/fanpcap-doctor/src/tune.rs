@@ -25,7 +25,7 @@ use fanpcap_nic::settings::Settings;
 use fanpcap_terminal::streams;
 
 use crate::doctor::long_packets;
-use adapt::{Options, Which};
+use adapt::Which;
 use measure::Measured;
 use text::say;
 
@@ -122,12 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(which) = arguments.adapt {
-        let options = Options {
-            which,
-            rounds: arguments.rounds,
-            force: arguments.force,
-        };
-        return adapt::run(&device, &facts, options);
+        return adapt::run(&device, &facts, which, arguments);
     }
     let wishes = Wishes {
         queues: arguments.queues,
@@ -187,11 +182,6 @@ struct Tuning {
 }
 
 impl Tuning {
-    fn journal(&self) -> Result<Journal> {
-        let name = &self.device.name;
-        Journal::open(&self.device).map_err(|error| anyhow!("{name}: {error}"))
-    }
-
     /// Undoes what a crash has left, plans, and makes the changes. Returns whether all succeeded.
     fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
         let name = &self.device.name;
@@ -205,32 +195,37 @@ impl Tuning {
         Ok(is_done)
     }
 
-    fn lasting(&self) -> Result<ExitCode> {
-        let is_done = self.make(&mut self.journal()?, Wish::Stays)?;
+    fn say_how_to_restore(&self) -> Result<()> {
+        let name = &self.device.name;
         say(&format!(
-            "'fanpcap tune {} --restore' puts everything back",
-            self.device.name
+            "'fanpcap tune {name} --restore' puts everything back"
         ))?;
-        Ok(status(is_done))
+        Ok(())
+    }
+
+    fn lasting(&self) -> Result<ExitCode> {
+        let is_done = self.make(&mut put_back::journal(&self.device)?, Wish::Stays)?;
+        self.say_how_to_restore()?;
+        Ok(streams::status(is_done))
     }
 
     fn while_runs(&self, pid: u32) -> Result<ExitCode> {
         let process = Process::open(pid).with_context(|| format!("process {pid}"))?;
         stop::on_signals().context("signals")?;
-        let mut journal = self.journal()?;
+        let mut journal = put_back::journal(&self.device)?;
         let hold = journal.hold()?;
         let is_done = self.make(&mut journal, Wish::While(&hold))?;
         drop(journal);
         let waited = await_end(&process);
         self.release(hold)?;
-        waited.map(|()| status(is_done))
+        waited.map(|()| streams::status(is_done))
     }
 
     fn measured(&self, command: &str) -> Result<ExitCode> {
         stop::on_signals().context("signals")?;
         let before = Measured::during(command, self.device.ifindex)?;
         say(&before.text("before"))?;
-        let mut journal = self.journal()?;
+        let mut journal = put_back::journal(&self.device)?;
         let hold = journal.hold()?;
         let is_done = self.make(&mut journal, Wish::While(&hold))?;
         drop(journal);
@@ -247,16 +242,13 @@ impl Tuning {
             self.release(hold)?;
             return Ok(ExitCode::FAILURE);
         }
-        self.journal()?.keep(&hold)?;
-        say(&format!(
-            "'fanpcap tune {} --restore' puts everything back",
-            self.device.name
-        ))?;
-        Ok(status(is_done))
+        put_back::journal(&self.device)?.keep(&hold)?;
+        self.say_how_to_restore()?;
+        Ok(streams::status(is_done))
     }
 
     fn release(&self, hold: Hold) -> Result<Vec<Undone>> {
-        let undone = self.journal()?.release(&Settings(&self.device), hold);
+        let undone = put_back::journal(&self.device)?.release(&Settings(&self.device), hold);
         say(&text::undone(&self.device.name, &undone))?;
         Ok(undone)
     }
@@ -275,14 +267,6 @@ fn await_end(process: &Process) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn status(is_done: bool) -> ExitCode {
-    if is_done {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 /// Interval of checks for a signal.

@@ -12,12 +12,14 @@ use clap::ValueEnum;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::facts::Facts;
-use fanpcap_nic::journal::{Hold, Journal, Wish};
+use fanpcap_nic::journal::{Hold, Wish};
 use fanpcap_nic::knob::{Knob, Knobs, Setting};
 use fanpcap_nic::plan::Refusal;
 use fanpcap_nic::settings::{self, Settings};
 use fanpcap_terminal::streams::Reader;
 
+use super::Arguments;
+use super::put_back;
 use super::text::{self, say};
 use crate::flow::shown;
 use counter::{Counter, Counts};
@@ -32,16 +34,6 @@ pub(super) enum Which {
     All,
 }
 
-/// The user's options.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
-    pub(super) which: Which,
-    /// Number of rounds; `None` for no limit.
-    pub(super) rounds: Option<u32>,
-    /// Also adapt the device that carries the default route.
-    pub(super) force: bool,
-}
-
 /// The minimum length of a round.
 const ROUND: Duration = Duration::from_secs(1);
 /// The maximum length of a round, even if few packets have come.
@@ -50,13 +42,18 @@ const ROUND_MAX: Duration = Duration::from_secs(10);
 const TABLE: Knob = Knob::Setting(Setting::Table);
 
 /// Adapts the table until a signal comes, and puts it back.
-pub(super) fn run(device: &Device, facts: &Facts, options: Options) -> Result<ExitCode> {
+pub(super) fn run(
+    device: &Device,
+    facts: &Facts,
+    which: Which,
+    arguments: &Arguments,
+) -> Result<ExitCode> {
     let name = &device.name;
-    if facts.has_default_route && !options.force {
+    if facts.has_default_route && !arguments.force {
         bail!("{name}: {}", Refusal::DefaultRoute);
     }
     stop::on_signals().context("signals")?;
-    let mut journal = open(device)?;
+    let mut journal = put_back::journal(device)?;
     say(&text::undone(name, &journal.recover(&Settings(device))))?;
     let mut of_table = journal.changes().iter().filter(|it| it.knob == TABLE);
     if let Some(owner) = of_table.find_map(|it| it.owners.first()) {
@@ -65,17 +62,13 @@ pub(super) fn run(device: &Device, facts: &Facts, options: Options) -> Result<Ex
             owner.pid
         );
     }
-    let mut adapting = Adapting::start(device, options.which)?;
+    let mut adapting = Adapting::start(device, which)?;
     let hold = journal.hold()?;
     drop(journal);
-    let done = adapting.rounds(&hold, options.rounds);
-    let undone = open(device)?.release(&Settings(device), hold);
+    let done = adapting.rounds(&hold, arguments.rounds);
+    let undone = put_back::journal(device)?.release(&Settings(device), hold);
     say(&text::undone(name, &undone))?;
     done.map(|()| ExitCode::SUCCESS)
-}
-
-fn open(device: &Device) -> Result<Journal> {
-    Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
 }
 
 /// A device whose table is being adapted.
@@ -165,7 +158,7 @@ impl<'a> Adapting<'a> {
         let name = &self.device.name;
         let failed = |error| anyhow!("{name}: {TABLE}: {error}");
         let wanted = settings::table_text(&decision.table);
-        let mut journal = open(self.device)?;
+        let mut journal = put_back::journal(self.device)?;
         // The table may have changed during the wait for the journal's lock.
         self.ensure_own()?;
         let settings = Settings(self.device);

@@ -7,6 +7,7 @@ use fanpcap_linux::interface;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::journal::{self, Journal, Outcome};
 use fanpcap_nic::settings::Settings;
+use fanpcap_terminal::streams;
 
 use super::text;
 
@@ -30,11 +31,15 @@ pub(super) fn all() -> Result<ExitCode> {
     Ok(status)
 }
 
+/// The device's journal.
+pub(super) fn journal(device: &Device) -> Result<Journal> {
+    Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
+}
+
 /// Puts everything back on a device, except changes that a living process wants.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
-    let journal = Journal::open(device).map_err(|error| anyhow!("{name}: {error}"))?;
-    let status = undo(device, journal)?;
+    let status = undo(device, journal(device)?)?;
     if let Some(path) = Journal::earlier(device) {
         let path = path.display();
         text::say(&format!(
@@ -71,9 +76,5 @@ fn undo(device: &Device, mut journal: Journal) -> Result<ExitCode> {
     let has_failed = undone
         .iter()
         .any(|it| matches!(it.outcome, Outcome::Failed(_)));
-    Ok(if has_failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(streams::status(!has_failed))
 }
