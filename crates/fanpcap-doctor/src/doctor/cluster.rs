@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use fanpcap_config::report::harmless_text;
 use fanpcap_external::ExternalCommand;
 use fanpcap_linux::bpf;
+use fanpcap_linux::netlink::link;
 use serde::{Deserialize, Serialize};
 
-use super::device;
 use super::finding::{Finding, PrintedFinding};
 
 /// The settings of a cluster.
@@ -82,7 +82,7 @@ pub(super) fn ask() -> Result<Cluster> {
 
 /// Whether a device has a cluster's selection.
 fn has_selection() -> bool {
-    let links = device::links().unwrap_or_default();
+    let links = link::links().unwrap_or_default();
     let programs = links.iter().filter_map(|link| link.xdp);
     let names = programs.filter_map(|xdp| bpf::program_name(xdp.program).ok());
     names.into_iter().any(|name| name.starts_with(SELECTION))

@@ -1,12 +1,12 @@
 //! A device: whether packets reach it, what sees them before captures do, and on how many CPUs.
 
 use fanpcap_linux::bpf;
-use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
+use fanpcap_linux::netlink::link::{Link, xdp_mode};
 use fanpcap_nic::knob::Setting;
 use fanpcap_nic::plan::{self, Wishes};
 
 use super::finding::{Effect, Finding, word};
-use super::nic::{Nic, Use};
+use super::nic::Nic;
 
 /// Facts of a device.
 #[derive(Clone, Debug, Default)]
@@ -60,15 +60,6 @@ impl Device {
     pub(super) fn findings(&self) -> Vec<Finding> {
         let all = [self.state(), self.xdp(), self.missed(), self.one_cpu()];
         all.into_iter().flatten().collect()
-    }
-
-    /// The problems of the device's driver for its users.
-    pub(super) fn findings_of_driver(&self, used: &Use<'_>) -> Vec<Finding> {
-        self.nic.findings(&Use {
-            link: &self.link,
-            peer: self.peer.as_ref(),
-            ..*used
-        })
     }
 
     /// A finding about this device.
@@ -198,15 +189,6 @@ fn mask(cpus: usize) -> String {
     let rest = std::iter::repeat_n("ffffffff".to_owned(), words.saturating_sub(1));
     let all: Vec<String> = [format!("{first:x}")].into_iter().chain(rest).collect();
     all.join(",")
-}
-
-pub(super) fn find<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
-    links.iter().find(|link| link.name == name)
-}
-
-/// Links of the network namespace, by index.
-pub(super) fn links() -> std::io::Result<Vec<Link>> {
-    link::links()
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fanpcap_config::device::ANY;
 use fanpcap_group::guard;
-use fanpcap_linux::netlink::link::Link;
+use fanpcap_linux::netlink::link::{self, Link};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
 use fanpcap_snapshot::{Snapshot, Source};
 
 use super::cluster::Cluster;
-use super::device::{self, Device};
+use super::device::Device;
 use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
 use super::library::Library;
@@ -61,7 +61,7 @@ struct Look {
 impl Look {
     fn take(source: &mut Source) -> Result<Self> {
         Ok(Self {
-            links: device::links().context("listing devices")?,
+            links: link::links().context("listing devices")?,
             snapshot: source.take()?,
             overruns: machine::overruns(Path::new("/")),
         })
@@ -87,7 +87,7 @@ pub(super) fn read(
     let root = Path::new("/");
     let index = |name: &str| match name {
         ANY => Some(0),
-        name => device::find(&now.links, name).map(|it| it.index),
+        name => (now.links.iter().find(|it| it.name == name)).map(|it| it.index),
     };
     let settings = Settings::read(asked, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
@@ -198,9 +198,9 @@ impl Facts {
             .filter(|it| it.ifindex == device.link.index);
         let groups: Vec<&Group> = groups.collect();
         let of_device = |it: &(String, String)| it.0 == device.link.name;
-        device.findings_of_driver(&Use {
+        device.nic.findings(&Use {
             link: &device.link,
-            peer: None,
+            peer: device.peer.as_ref(),
             groups: &groups,
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
             may_steal: self.settings.stolen.contains(&device.link.name),

@@ -37,10 +37,10 @@ impl Effect {
 }
 
 /// A problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Finding<Name = &'static str> {
     /// The finding's name, for scripts and the manual.
-    pub(super) name: &'static str,
+    pub(super) name: Name,
     /// The effect of the problem.
     pub(super) effect: Effect,
     /// A device, a group on a device, a line of a file, `this machine`.
@@ -70,15 +70,7 @@ impl Finding {
 }
 
 /// A finding that another process printed.
-#[derive(Deserialize)]
-pub(super) struct PrintedFinding {
-    pub(super) name: String,
-    effect: Effect,
-    place: String,
-    what: String,
-    why: String,
-    pub(super) fix: String,
-}
+pub(super) type PrintedFinding = Finding<String>;
 
 /// The output of another process.
 #[derive(Deserialize)]
