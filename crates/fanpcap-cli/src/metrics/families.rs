@@ -15,57 +15,95 @@ type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
-    let of_program = [
-        unread(snapshot),
-        program_counters(snapshot),
-        program_counters_age(snapshot),
-    ];
-    let members = members(snapshot).into_iter().chain(of_program);
-    let members = members.chain(places(snapshot));
-    let groups = groups::of(snapshot);
-    members.chain(groups).chain(devices(snapshot)).collect()
+    let members = members(snapshot)
+        .into_iter()
+        .chain(steered_members(snapshot));
+    let with_groups = members.chain(groups::of(snapshot));
+    with_groups.chain(devices(snapshot)).collect()
 }
 
-fn members(snapshot: &Snapshot) -> [Family; 5] {
-    let samples = |figure: &dyn Fn(&Counts) -> Option<Number>, cause: Option<&str>| {
-        let mut samples = of_members(snapshot, |socket| figure(socket.counts.as_ref()?));
-        for (labels, _) in &mut samples {
-            labels.extend(cause.map(|cause| ("cause", cause.to_owned())));
-        }
-        samples
-    };
+fn members(snapshot: &Snapshot) -> [Family; 6] {
+    let of = |figure: &dyn Fn(&Socket) -> Option<Number>| of_members(snapshot, figure);
+    let samples =
+        |figure: &dyn Fn(&Counts) -> Option<Number>| of(&|socket| figure(socket.counts.as_ref()?));
+    let mut dropped = samples(&|counts| Some(Number::Whole(counts.dropped)));
+    for (labels, _) in &mut dropped {
+        labels.push(("cause", "ring_full".to_owned()));
+    }
     let age = |counts: &Counts| Some(Number::Seconds(counts.age(snapshot.at_ns)));
     let backlog = |counts: &Counts| counts.backlog(snapshot.at_ns).map(Number::Whole);
     [
         counter(
             "fanpcap_member_received_packets_total",
             "Packets that the kernel gave to the member, dropped ones included.",
-            samples(&|counts| Some(Number::Whole(counts.received)), None),
+            samples(&|counts| Some(Number::Whole(counts.received))),
         ),
         counter(
             "fanpcap_member_dropped_packets_total",
             "Packets given to the member that were lost.",
-            samples(
-                &|counts| Some(Number::Whole(counts.dropped)),
-                Some("ring_full"),
-            ),
+            dropped,
         ),
         counter(
             "fanpcap_member_taken_packets_total",
             "Packets that the member has taken from its ring.",
-            samples(&|counts| counts.taken.map(Number::Whole), None),
+            samples(&|counts| counts.taken.map(Number::Whole)),
         ),
         gauge(
             "fanpcap_member_backlog_packets",
             "Packets that waited in the member's ring when it read its counters, 0 while it waits at an empty ring; \
              none when the counters are older than 2 seconds.",
-            samples(&backlog, None),
+            samples(&backlog),
         ),
         gauge(
             "fanpcap_member_counters_age_seconds",
             "Time since the member read its counters: it does so ten times a second while it takes packets, and not \
              while it waits at an empty ring.",
-            samples(&age, None),
+            samples(&age),
+        ),
+        gauge(
+            "fanpcap_member_unread_seconds",
+            "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. Who does not \
+             read loses its share, but for a member of a steered group that has no buckets.",
+            of(&|socket| socket.unread_seconds.map(Number::Seconds)),
+        ),
+    ]
+}
+
+/// What only members of groups with a steering program have: its counters, slots and classes.
+fn steered_members(snapshot: &Snapshot) -> [Family; 5] {
+    let of = |figure: &dyn Fn(&Socket) -> Option<Number>| of_members(snapshot, figure);
+    let place = |figure: fn(&Place) -> u64| {
+        of(&|socket| socket.place.as_ref().map(|it| Number::Whole(figure(it))))
+    };
+    [
+        gauge(
+            "fanpcap_member_program_counter",
+            "What the group's steering program has counted on the member's packets, by the counter's number.",
+            program_counters(snapshot),
+        ),
+        gauge(
+            "fanpcap_member_program_counters_age_seconds",
+            "Time since the member read the steering program's counters: it does so ten times a second while it is in a read, \
+             also while no packet reaches it; 0 where the program has none.",
+            of(&|socket| {
+                let age = socket.program_counters_age(snapshot.at_ns);
+                age.map(Number::Seconds)
+            }),
+        ),
+        gauge(
+            "fanpcap_member_slot",
+            "The member's slot in the table of a group with a steering program.",
+            place(|place| place.slot.into()),
+        ),
+        gauge(
+            "fanpcap_member_buckets",
+            "Buckets that the member owns, of 4096; 0 also of one that was drained.",
+            place(|place| place.buckets as u64),
+        ),
+        gauge(
+            "fanpcap_member_class",
+            "The member's class in a group with a steering program; 0: the default class.",
+            of(&|socket| socket.class.map(|class| Number::Whole(class.into()))),
         ),
     ]
 }
@@ -79,48 +117,8 @@ fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -
     snapshot.sockets.iter().filter_map(of_member).collect()
 }
 
-/// Seconds since each application last looked for packets.
-fn unread(snapshot: &Snapshot) -> Family {
-    gauge(
-        "fanpcap_member_unread_seconds",
-        "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. Who does not \
-         read loses its share, but for a member of a steered group that has no buckets.",
-        of_members(snapshot, |socket| {
-            socket.unread_seconds.map(Number::Seconds)
-        }),
-    )
-}
-
-/// The members' slots, buckets and classes.
-fn places(snapshot: &Snapshot) -> [Family; 3] {
-    let samples = |number: fn(&Place) -> u64| {
-        of_members(snapshot, |socket| {
-            socket.place.as_ref().map(|it| Number::Whole(number(it)))
-        })
-    };
-    [
-        gauge(
-            "fanpcap_member_slot",
-            "The member's slot in the table of a group with a steering program.",
-            samples(|place| place.slot.into()),
-        ),
-        gauge(
-            "fanpcap_member_buckets",
-            "Buckets that the member owns, of 4096; 0 also of one that was drained.",
-            samples(|place| place.buckets as u64),
-        ),
-        gauge(
-            "fanpcap_member_class",
-            "The member's class in a group with a steering program; 0: the default class.",
-            of_members(snapshot, |socket| {
-                socket.class.map(|class| Number::Whole(class.into()))
-            }),
-        ),
-    ]
-}
-
 /// A sample for each counter of each member's steering program.
-fn program_counters(snapshot: &Snapshot) -> Family {
+fn program_counters(snapshot: &Snapshot) -> Vec<Sample> {
     let of_member = |socket: &Socket| {
         let labels = member_labels(snapshot, socket)?;
         let counters = socket.program_counters.as_ref()?.iter().enumerate();
@@ -132,21 +130,7 @@ fn program_counters(snapshot: &Snapshot) -> Family {
         Some(sample.collect::<Vec<_>>())
     };
     let samples = snapshot.sockets.iter().filter_map(of_member);
-    gauge(
-        "fanpcap_member_program_counter",
-        "What the group's steering program has counted on the member's packets, by the counter's number.",
-        samples.flatten().collect(),
-    )
-}
-
-fn program_counters_age(snapshot: &Snapshot) -> Family {
-    let age = |socket: &Socket| socket.program_counters_age(snapshot.at_ns);
-    gauge(
-        "fanpcap_member_program_counters_age_seconds",
-        "Time since the member read the steering program's counters: it does so ten times a second while it is in a read, \
-         also while no packet reaches it; 0 where the program has none.",
-        of_members(snapshot, |socket| age(socket).map(Number::Seconds)),
-    )
+    samples.flatten().collect()
 }
 
 /// Labels that identify a member. They include the socket, because a process may have several
@@ -189,6 +173,11 @@ fn devices(snapshot: &Snapshot) -> [Family; 6] {
         }
         samples
     };
+    let of = |number: &dyn Fn(&Device) -> u64| -> Vec<Sample> {
+        let labels = |device: &Device| device_labels(snapshot, device.ifindex);
+        let sample = |device| (labels(device), Number::Whole(number(device)));
+        snapshot.devices.iter().map(sample).collect()
+    };
     [
         counter(
             "fanpcap_device_received_packets_total",
@@ -216,34 +205,18 @@ fn devices(snapshot: &Snapshot) -> [Family; 6] {
         gauge(
             "fanpcap_device_packet_sockets",
             "Packet sockets on the device, in a group or not.",
-            packet_sockets(snapshot),
+            of(&|device| {
+                let sockets = snapshot.sockets.iter();
+                sockets.filter(|it| it.ifindex == device.ifindex).count() as u64
+            }),
         ),
         gauge(
             "fanpcap_device_stolen_from_host",
             "1 while a member on the XDP engine has the host lose the device's packets (steal = yes), and the host or \
              a container has begun to use the device; else 0.",
-            stolen(snapshot),
+            of(&|device| device.stolen_from_host.is_some().into()),
         ),
     ]
-}
-
-fn stolen(snapshot: &Snapshot) -> Vec<Sample> {
-    let sample = |device: &Device| {
-        let labels = device_labels(snapshot, device.ifindex);
-        let is_stolen = device.stolen_from_host.is_some();
-        (labels, Number::Whole(is_stolen.into()))
-    };
-    snapshot.devices.iter().map(sample).collect()
-}
-
-fn packet_sockets(snapshot: &Snapshot) -> Vec<Sample> {
-    let sample = |device: &Device| {
-        let on_device = |socket: &&Socket| socket.ifindex == device.ifindex;
-        let number = snapshot.sockets.iter().filter(on_device).count();
-        let labels = device_labels(snapshot, device.ifindex);
-        (labels, Number::Whole(number as u64))
-    };
-    snapshot.devices.iter().map(sample).collect()
 }
 
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
