@@ -28,16 +28,9 @@ pub(crate) enum Column {
 
 impl Column {
     /// The name, as `--sort` accepts it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Column::Pps => "pps",
-            Column::Drops => "drops",
-            Column::Dropped => "dropped",
-            Column::Backlog => "backlog",
-            Column::Pid => "pid",
-            Column::Program => "program",
-            Column::Age => "age",
-        }
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     pub(crate) fn next(self) -> Column {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanpcap_linux::netlink::link::Counters;
-use fanpcap_snapshot::Offered;
-use fanpcap_snapshot::{Snapshot, rounded, seconds};
+use fanpcap_snapshot::{Offered, Snapshot, rounded, seconds};
 
 use super::view::{Device, Group, Member, SCHEMA, View};
 use member::{History, Share};
@@ -156,17 +155,6 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         group,
         mode,
         members_total: members.len(),
-        placeholders_total: 0,
-        placeholders_ring_bytes: 0,
-        gone_members_total: None,
-        gone_received_packets_total: None,
-        gone_ring_full_drops_total: None,
-        gone_inherited_packets_total: None,
-        gone_unread_packets_total: None,
-        takeovers_total: None,
-        last_moved_buckets: None,
-        last_moved_seconds_ago: None,
-        ledger: None,
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         members_unread: members.iter().filter(|it| it.is_unread).count(),
@@ -180,6 +168,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         program_counters: program_counters(&members),
         program_counters_age_seconds: program_counters_age(&members),
         members,
+        ..Group::default()
     }
 }
 

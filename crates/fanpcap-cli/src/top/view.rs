@@ -55,7 +55,7 @@ pub(crate) struct Device {
 }
 
 /// A fanout group. Its sums are over the members whose figure is known.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Group {
     /// Number.
     pub(crate) group: u16,
