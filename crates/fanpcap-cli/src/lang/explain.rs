@@ -81,8 +81,12 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
     {
         Ok((object, for_engine)) => {
             writeln!(text, "\nOn the XDP engine: yes")?;
-            let what = "who gets it, without the copy into a member's ring";
-            Part::whole(what, object).write(&mut text, &frames, bytecode)?;
+            let part = Part {
+                what: "who gets it, without the copy into a member's ring",
+                lines: Vec::new(),
+                object,
+            };
+            part.write(&mut text, &frames, bytecode)?;
             write_beyond(&mut text, &for_engine)?;
         }
         Err(why) => writeln!(text, "\nOn the XDP engine: no\n  {why}")?,
@@ -121,12 +125,17 @@ fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
 fn in_group(tree: &Tree) -> Result<Vec<Part>, ebpf::EbpfError> {
     let compiled = Compiled::of(tree)?;
     let parts = compiled.parts();
-    let fanout = compiled.fanout().clone();
-    let what = "which member, for the group";
-    let mut all = vec![Part::of(what, written::lines(parts.steering()), fanout)];
+    let mut all = vec![Part {
+        what: "which member, for the group",
+        lines: written::lines(parts.steering()),
+        object: compiled.fanout().clone(),
+    }];
     if let (Some(filtering), Some(filter)) = (parts.filtering(), compiled.filter()) {
-        let what = "whether it is kept, as each member's filter";
-        all.push(Part::of(what, written::lines(filtering), filter.clone()));
+        all.push(Part {
+            what: "whether it is kept, as each member's filter",
+            lines: written::lines(filtering),
+            object: filter.clone(),
+        });
     }
     Ok(all)
 }

@@ -5,13 +5,9 @@ mod predicate;
 
 use fanpcap_steer::ir::{Function, Header, Predicate, Tree};
 
-use predicate::Predicates;
-
 /// The text, with one line for each function of the top sequence.
 pub(super) fn lines(program: &Tree) -> Vec<String> {
-    let writer = Writer {
-        predicates: Predicates::of(program),
-    };
+    let writer = Writer(program);
     let one = std::slice::from_ref(&program.main);
     let functions = if let Function::Sequence(functions) = &program.main {
         functions
@@ -21,9 +17,8 @@ pub(super) fn lines(program: &Tree) -> Vec<String> {
     functions.iter().map(|it| writer.bare(it)).collect()
 }
 
-struct Writer<'a> {
-    predicates: Predicates<'a>,
-}
+/// Writes parts of the tree, which holds their sets and filters.
+struct Writer<'a>(&'a Tree);
 
 impl Writer<'_> {
     fn argument(&self, function: &Function) -> String {
@@ -70,7 +65,7 @@ impl Writer<'_> {
     }
 
     fn choice(&self, question: &Predicate, then: &Function, otherwise: &Function) -> String {
-        let p = || self.predicates.argument(question);
+        let p = || self.predicate(question);
         match (then, otherwise) {
             // No predicate tests only for `Header::Link`.
             (Function::Pass, Function::Drop) if *question == Predicate::Has(Header::Link) => {

@@ -12,27 +12,13 @@ use super::frames::Frames;
 
 /// One of the BPF programs that a steering program compiles to.
 pub(super) struct Part {
-    what: &'static str,
+    pub(super) what: &'static str,
     /// Text in the language; empty if the part is the whole steering program.
-    lines: Vec<String>,
-    object: Object,
+    pub(super) lines: Vec<String>,
+    pub(super) object: Object,
 }
 
 impl Part {
-    /// A part.
-    pub(super) fn of(what: &'static str, lines: Vec<String>, object: Object) -> Self {
-        Self {
-            what,
-            lines,
-            object,
-        }
-    }
-
-    /// A part that is the whole steering program.
-    pub(super) fn whole(what: &'static str, object: Object) -> Self {
-        Self::of(what, Vec::new(), object)
-    }
-
     pub(super) fn write(&self, text: &mut String, frames: &Frames, bytecode: bool) -> Result<()> {
         writeln!(text, "  {}:", self.what)?;
         for line in &self.lines {

@@ -15,11 +15,11 @@ const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     flows: HashMap<FlowKey, Flow>,
-    datagrams: Datagrams,
+    pub(super) datagrams: Datagrams,
     /// Packets that are not IP.
-    strangers: u64,
+    pub(super) strangers: u64,
     /// Packets that contain another packet that can't be read, by the outer protocol.
-    unread: BTreeMap<&'static str, u64>,
+    pub(super) unread: BTreeMap<&'static str, u64>,
 }
 
 /// One flow.
@@ -92,18 +92,6 @@ impl Flows {
     /// All flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&FlowKey, &Flow)> {
         self.flows.iter()
-    }
-
-    pub(super) fn datagrams(&self) -> &Datagrams {
-        &self.datagrams
-    }
-
-    pub(super) fn strangers(&self) -> u64 {
-        self.strangers
-    }
-
-    pub(super) fn unread(&self) -> &BTreeMap<&'static str, u64> {
-        &self.unread
     }
 }
 

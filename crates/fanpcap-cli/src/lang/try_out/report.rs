@@ -115,7 +115,7 @@ impl Report {
                 "{shortened} of {read} packets were captured in part; on a device the program sees all of each"
             ));
         }
-        let datagrams = flows.datagrams();
+        let datagrams = &flows.datagrams;
         let counters = engine.counters().into_iter().enumerate();
         Self {
             capture: arguments.capture.clone(),
@@ -165,10 +165,10 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
 
 impl OfFlows {
     fn new(flows: &Flows, tally: &Tally) -> Self {
-        let unread = flows.unread().values().sum();
+        let unread = flows.unread.values().sum();
         let mut told = Self {
-            not_ip_packets: flows.strangers(),
-            unread_packets: flows.unread().clone(),
+            not_ip_packets: flows.strangers,
+            unread_packets: flows.unread.clone(),
             unread_share: percent(unread, tally.given.packets),
             ..Self::default()
         };

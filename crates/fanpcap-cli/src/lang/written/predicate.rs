@@ -2,29 +2,22 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fanpcap_steer::ir::{Comparison, Header, Predicate, Property, Side, Tree};
+use fanpcap_steer::ir::{Comparison, Header, Predicate, Property, Side};
 use fanpcap_steer::table;
 
-use super::steer;
+use super::{Writer, steer};
 
 /// The most elements of a set that are written.
 const SHOWN: usize = 16;
 
-/// Writes predicates; the tree holds their sets and filters.
-pub(super) struct Predicates<'a>(&'a Tree);
-
-impl<'a> Predicates<'a> {
-    pub(super) fn of(program: &'a Tree) -> Self {
-        Self(program)
-    }
-
-    pub(super) fn argument(&self, predicate: &Predicate) -> String {
+impl Writer<'_> {
+    pub(super) fn predicate(&self, predicate: &Predicate) -> String {
         self.within(predicate, Binds::Whole)
     }
 
     /// A predicate with parentheses, unless it binds as tightly as `place` requires.
     fn within(&self, predicate: &Predicate, place: Binds) -> String {
-        let (text, binds) = (self.bare(predicate), binds(predicate));
+        let (text, binds) = (self.bare_predicate(predicate), binds(predicate));
         let is_whole = !text.contains(' ');
         if binds >= place || is_whole {
             text
@@ -33,7 +26,7 @@ impl<'a> Predicates<'a> {
         }
     }
 
-    fn bare(&self, predicate: &Predicate) -> String {
+    fn bare_predicate(&self, predicate: &Predicate) -> String {
         let both = |one: &Predicate, operator, other: &Predicate| {
             let place = binds(predicate);
             format!(
@@ -45,7 +38,7 @@ impl<'a> Predicates<'a> {
         match predicate {
             Predicate::Constant(true) => "always".to_owned(),
             Predicate::Constant(false) => "never".to_owned(),
-            Predicate::Not(of) => format!("not {}", self.argument(of)),
+            Predicate::Not(of) => format!("not {}", self.predicate(of)),
             Predicate::And(one, other) => both(one, ".&&.", other),
             Predicate::Or(one, other) => both(one, ".||.", other),
             Predicate::Xor(one, other) => both(one, ".^^.", other),
