@@ -145,11 +145,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         program_counters: Some(vec![12, 0, -3]),
         program_counted_ns: counts.read_ns,
         unread_seconds: Some(0.0),
-        is_never_read: false,
         has_page: true,
-        is_placeholder: false,
-        place: None,
-        class: None,
         process: Some(Process {
             pid: Some(pid),
             program: "tcpdump".to_owned(),
@@ -157,6 +153,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
             last_cpu: Some(1),
             is_stopped: false,
         }),
+        ..Socket::default()
     }
 }
 
@@ -214,15 +211,6 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
             mode: "qm".to_owned(),
         }),
         ring_bytes: group.map(|_| 2 << 20),
-        counts: None,
-        program_counters: None,
-        program_counted_ns: 0,
-        unread_seconds: None,
-        is_never_read: false,
-        has_page: false,
-        is_placeholder: false,
-        place: None,
-        class: None,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),
             program: program.to_owned(),
@@ -230,5 +218,6 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
             last_cpu: Some(3),
             is_stopped: false,
         }),
+        ..Socket::default()
     }
 }

@@ -50,7 +50,7 @@ pub struct Device {
 }
 
 /// A packet socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Socket {
     /// Inode of the socket.
     pub inode: u32,
