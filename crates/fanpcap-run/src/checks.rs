@@ -103,16 +103,10 @@ fn ensure_merged(known: Known, file: Option<&OsStr>, is_merged: bool) -> Result<
 /// The file's name with the copy's number added.
 fn numbered(file: &OsStr) -> String {
     let path = Path::new(file);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let own = match path.extension() {
-        Some(extension) => format!("%i.{}", extension.to_string_lossy()),
-        None => "%i".to_owned(),
-    };
-    let own = match path.extension() {
-        Some(_) => path.with_extension(own),
-        None => path.with_file_name(format!(
-            "{}.{own}",
-            path.file_name().unwrap_or_default().to_string_lossy()
-        )),
+        Some(extension) => path.with_extension(format!("%i.{}", extension.to_string_lossy())),
+        None => path.with_file_name(format!("{name}.%i")),
     };
     own.display().to_string()
 }

@@ -238,11 +238,7 @@ impl<'a> Watch<'a> {
             return;
         }
         self.scanned = Some(Instant::now());
-        let running = self
-            .copies
-            .iter()
-            .filter_map(|copy| Some((copy.pid()?, copy.number)));
-        let running: Vec<(u32, usize)> = running.collect();
+        let running = self.running();
         self.ledger.scan(&running);
         self.complain();
     }
@@ -256,6 +252,14 @@ impl<'a> Watch<'a> {
         while let Some(complaint) = self.ledger.take_complaint() {
             self.say(&complaint);
         }
+    }
+
+    /// The processes of the copies, with the copies' numbers.
+    fn running(&self) -> Vec<(u32, usize)> {
+        let running = self.copies.iter();
+        running
+            .filter_map(|copy| Some((copy.pid()?, copy.number)))
+            .collect()
     }
 
     fn accounts(&self) -> Vec<Account> {

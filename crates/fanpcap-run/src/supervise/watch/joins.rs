@@ -110,9 +110,7 @@ impl Watch<'_> {
             return;
         }
         self.outsiders.looked = Some(Instant::now());
-        let running = self.copies.iter();
-        let running = running.filter_map(|copy| Some((copy.pid()?, copy.number)));
-        let running: Vec<(u32, usize)> = running.collect();
+        let running = self.running();
         let has_joined = |copy: usize| self.ledger.has_members(copy);
         let is_asked = |copy: usize| !has_joined(copy) && !self.outsiders.said.contains(&copy);
         let joined = running.iter().any(|&(_, copy)| has_joined(copy));
