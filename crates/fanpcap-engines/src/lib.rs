@@ -50,3 +50,22 @@ pub fn remains_of_socket(
 ) -> io::Result<Remains> {
     fanpcap_tpacket::take_over(socket, told, position)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_config::driver::Driver;
+
+    #[test]
+    fn settings_name_the_engines_that_there_are() {
+        let of_settings = Driver::all().filter(|driver| driver.takes_devices());
+        let names: Vec<&str> = of_settings.map(Driver::name).collect();
+        assert_eq!(names, ENGINES.map(|engine| engine.name()));
+        for (engine, watcher) in ENGINES.into_iter().zip(WATCHERS) {
+            let id = engine.id();
+            assert_eq!(named(engine.name()).map(|it| it.id()), Some(id));
+            assert_eq!(numbered(id.into()).map(|it| it.name()), Some(engine.name()));
+            assert_eq!(watcher.id(), id);
+        }
+    }
+}

@@ -4,6 +4,7 @@ use super::engine_error::EngineError;
 use super::error::JoinError;
 use crate::roster::Roster;
 use fanpcap_config::device::ANY;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::GroupChoice;
@@ -34,9 +35,10 @@ pub(super) fn conflict(
         return Some(JoinError::OtherDevice { group, has, wants });
     }
     if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        let engine = fanpcap_engines::numbered(0).map(|it| it.name());
+        // Packet diag does not tell engines apart.
+        let engine = Driver::of_devices();
         let [has, wants] = [other.protocol, own.protocol]
-            .map(|protocol| engine.filter(|_| protocol == ETH_P_SILENT));
+            .map(|protocol| (protocol == ETH_P_SILENT).then_some(engine.as_str()));
         return Some(EngineError::other(group, has, wants).into());
     }
     if other.protocol != own.protocol {
