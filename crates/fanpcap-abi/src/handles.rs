@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
-    /// The preparations of a handle that is to join a group on the XDP engine.
+    /// The preparations of a handle that is to join a group on an engine.
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,

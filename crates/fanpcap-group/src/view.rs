@@ -36,7 +36,7 @@ pub struct View {
     pub changes: u64,
     /// The last change of buckets.
     pub moved: Option<Moved>,
-    /// What became of packets that came to a group on XDP, as a member last published it.
+    /// What became of packets that came to a group on an engine, as a member last published it.
     pub ledger: Option<Ledger>,
     /// What the last round of a balanced group found.
     pub leveled: Option<Leveled>,

@@ -369,7 +369,7 @@ impl Reader {
         self.control.selectable()
     }
 
-    /// Packets that the XDP engine counted as received and the reader's filter rejected: the kernel
+    /// Packets that an engine counted as received and the reader's filter rejected: the kernel
     /// does not filter the packets that the host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()

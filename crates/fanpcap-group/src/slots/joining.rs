@@ -37,7 +37,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// The slots that a newcomer may have. The slots beyond the array's end, except the first, are
-    /// for newcomers on the XDP engine that leave the slots before to others.
+    /// for newcomers on an engine that leave the slots before to others.
     fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
         let table = self.table;
         let is_open = move |slot: &Slot| {

@@ -36,7 +36,7 @@ impl<G: KernelOps> Slots<'_, G> {
                 break;
             };
             let row = self.table.row(slot);
-            // On XDP newcomers may have left slots to other newcomers that never came.
+            // On an engine newcomers may have left slots to other newcomers that never came.
             if !matches!(row.state, State::Vacant | State::Free) {
                 break;
             }

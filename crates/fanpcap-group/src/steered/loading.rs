@@ -18,7 +18,7 @@ pub(crate) fn load_fanout(
     table: BorrowedFd<'_>,
 ) -> Result<Loaded, SteerError> {
     let compiled = steering.compiled();
-    // Only a steering program for the XDP engine has none.
+    // Only a steering program for an engine has none.
     let compiled = compiled.ok_or_else(|| SteerError::Attach(io::ErrorKind::Unsupported.into()))?;
     let given = [(TABLE_MAP, table)];
     Loaded::load_with(compiled.fanout(), "fanpcap_steer", &given).map_err(SteerError::Load)
