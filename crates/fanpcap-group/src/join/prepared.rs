@@ -28,8 +28,9 @@ pub struct Prepared {
     pub(super) device: Box<dyn TakenDevice>,
     /// Whether no other process can have the device before a page shows it.
     is_private: bool,
-    /// What a new group shares; `None` for a group that has members.
-    shared: Mutex<Option<Shared>>,
+    /// What a new group with the steering program of this digest shares; `None` for a group that has
+    /// members.
+    shared: Mutex<Option<(Shared, u64)>>,
     lock: GroupLock,
     /// Kept until the first attempt to join.
     arriving: Mutex<Option<Claim>>,
@@ -90,7 +91,7 @@ pub fn prepare(
         engine,
         device,
         is_private,
-        shared: Mutex::new(shared),
+        shared: Mutex::new(shared.map(|shared| (shared, steering.digest()))),
         lock,
         arriving: Mutex::new(arriving),
     })
@@ -113,9 +114,13 @@ impl Prepared {
     }
 
     /// What the members of a new group share, in the first attempt to join. The group gets no
-    /// packets yet.
-    pub(super) fn begin(&self, key: u64) -> Option<Shared> {
-        let shared = self.shared.lock().ok()?.take()?;
+    /// packets yet. `None` for another steering program than was prepared: the application has asked
+    /// for another group since, or the group ran another one until now.
+    pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
+        let (shared, digest) = self.shared.lock().ok()?.take()?;
+        if digest != steering.digest() {
+            return None;
+        }
         shared.table().begin(key);
         Some(shared)
     }

@@ -1,7 +1,7 @@
 //! Sockets join groups on XDP on a pair of devices of the test's own. Checks which members get the
 //! packets, and what is left when all members are gone.
 
-mod unlocked;
+mod attempts;
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};

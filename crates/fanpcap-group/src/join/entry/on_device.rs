@@ -52,7 +52,9 @@ impl Entry<'_> {
     /// process has any of it yet. If this fails, it is tried again.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
-        let mut begun = self.begin_with(asked.prepared.begin(key)?).ok()?;
+        let mut begun = self
+            .begin_with(asked.prepared.begin(key, self.steering)?)
+            .ok()?;
         let attach_group = || engine::attach_group(&begun.placed.shared, false);
         begun.is_attached = asked.prepared.is_private() && attach_group().is_ok();
         Some(begun)

@@ -1,5 +1,5 @@
-//! What is done under which lock: rings are made without the group's, also where a newcomer joins
-//! again; the device's registry is opened under the device's.
+//! Attempts to join: a later one, and one for another group than was prepared. What is done under
+//! which lock: rings are made without the group's, the registry is opened under the device's.
 
 use super::*;
 use crate::guard::GroupLock;
@@ -125,7 +125,8 @@ fn watched(ifindex: u32, choice: &GroupChoice) -> (Prepared, Arc<Watch>) {
     let ends = ends.map(|it| it.try_clone_to_owned().unwrap());
     let device = prepared.engine().open_device(ends, ifindex).unwrap();
     prepared.device = Box::new(Device(device, Arc::clone(&watch)));
-    drop(prepared.begin(group_key(ifindex, 7)).unwrap());
+    let steering = choice.steering.as_ref().unwrap();
+    drop(prepared.begin(group_key(ifindex, 7), steering).unwrap());
     (prepared, watch)
 }
 
@@ -171,5 +172,21 @@ fn a_steering_program_waits_for_who_changes_the_devices_registry() {
         assert_eq!(watch.loaders.load(Ordering::Relaxed), 1);
         drop((own, prepared));
         leave([member], ifindex);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_newcomer_that_is_prepared_for_another_group_brings_its_own_steering_program() {
+    on_pair(|ifindex| {
+        let alone = choice(Group::New, "main = steer_to 0");
+        let prepared = prepare("xdp", ifindex, &alone, false).unwrap();
+        let flow = choice(Group::Number(7), "main = steer_flow");
+        let first = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
+        drop(prepared);
+        let mut all = [first, join_on_xdp(ifindex, &flow).unwrap()];
+        await_shares(&all);
+        ensure_shared(&mut all);
+        leave(all, ifindex);
     });
 }
