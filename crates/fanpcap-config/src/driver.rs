@@ -3,10 +3,10 @@
 use std::fmt;
 
 /// The name of an engine: the prefix of a device, or the value of `driver@DEV` and PCAP_DRIVER.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Driver(&'static Row);
 
-#[derive(Debug)]
+#[derive(PartialEq, Eq)]
 struct Row {
     name: &'static str,
     kind: Kind,
@@ -111,14 +111,6 @@ impl Driver {
         names.join(" or ")
     }
 }
-
-impl PartialEq for Driver {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for Driver {}
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,11 +25,7 @@ pub enum Fanout {
 pub struct Script {
     written: Written,
     source: Source,
-    mode: Mode,
-    weight: Option<u16>,
-    options: GroupOptions,
-    /// The class, and the byte at which its option begins.
-    class: Option<(u8, usize)>,
+    options: Options,
 }
 
 /// How a steering program is given.
@@ -58,14 +54,12 @@ impl Fanout {
             return Mode::parse(text).map(Self::Mode);
         };
         let options = Options::parse(ModeKind::Program, &text[of..]);
-        let options = options.map_err(|fault| fault.shift(of))?;
+        let mut options = options.map_err(|fault| fault.shift(of))?;
+        options.class = options.class.map(|(class, at)| (class, of + at));
         Ok(Self::Program(Script {
             written,
             source,
-            mode: options.mode,
-            weight: options.weight,
-            options: options.group,
-            class: options.class.map(|(class, at)| (class, of + at)),
+            options,
         }))
     }
 }
@@ -76,10 +70,7 @@ impl Script {
         Self {
             written: Written::Text,
             source,
-            mode: ModeKind::Program.into(),
-            weight: None,
-            options: GroupOptions::default(),
-            class: None,
+            options: Options::of(ModeKind::Program),
         }
     }
 
@@ -100,37 +91,37 @@ impl Script {
             Some((options, text)) if options.starts_with('+') => (options, text),
             _ => ("", title),
         };
-        let options = Options::parse(ModeKind::Program, options).ok();
-        Self {
-            options: options.map_or(GroupOptions::default(), |options| options.group),
-            ..Self::of_text(source(text))
+        let mut script = Self::of_text(source(text));
+        if let Ok(options) = Options::parse(ModeKind::Program, options) {
+            script.options.group = options.group;
         }
+        script
     }
 
     /// The mode, with its options.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.options.mode
     }
 
     /// The weight of the member that asks for the steering program, if one is given.
     pub fn weight(&self) -> Option<u16> {
-        self.weight
+        self.options.weight
     }
 
     /// The class of the member that asks for the steering program, 1 to 63; `None`: the default
     /// class.
     pub fn class(&self) -> Option<u8> {
-        self.class.map(|(class, _)| class)
+        self.options.class.map(|(class, _)| class)
     }
 
     /// The report of a fault in the option that gives the class.
     pub(crate) fn blame_class(&self, fault: Fault) -> Report {
-        self.blame(fault.shift(self.class.map_or(0, |(_, at)| at)))
+        self.blame(fault.shift(self.options.class.map_or(0, |(_, at)| at)))
     }
 
     /// Whether the group is sticky, and whether it is balanced.
     pub fn options(&self) -> GroupOptions {
-        self.options
+        self.options.group
     }
 
     /// Returns the text of the steering program, and reads its file if there is one.
@@ -156,7 +147,7 @@ impl Script {
     /// Returns the title for messages: the name, or the beginning of the text in one line, with the
     /// group's options.
     pub(crate) fn title(&self, text: &str) -> String {
-        let options = options::group_text(self.options);
+        let options = options::group_text(self.options.group);
         match self.written {
             Written::Named(name) => format!("{name}{options}"),
             Written::Text | Written::File => {
@@ -170,7 +161,7 @@ impl Script {
 
     /// The text as [`Script::of_title`] reads it: the group's options, if any, and the text.
     pub(crate) fn whole(&self, text: &str) -> String {
-        let mut whole = options::group_text(self.options);
+        let mut whole = options::group_text(self.options.group);
         if !whole.is_empty() {
             whole.push(' ');
         }

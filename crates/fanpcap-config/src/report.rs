@@ -1,5 +1,6 @@
 //! Errors in settings: the mistake, its place (source, line, column, text), and a hint.
 
+pub use fanpcap_steer::quote;
 use std::fmt;
 
 /// The place of a mistake in a config file, a variable or a call.
@@ -221,14 +222,6 @@ pub fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// Quotes the user's text for a message, and cuts it if it is long.
-pub fn quote(text: &str) -> String {
-    match text.char_indices().nth(QUOTE_MAX) {
-        Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
-        None => format!("'{text}'"),
-    }
-}
-
 /// Makes foreign text, such as the name of an application or a device, safe to print. Replaces
 /// characters that control a terminal or are invisible.
 pub fn harmless_text(text: &str) -> String {
@@ -270,7 +263,6 @@ fn cut(mut text: String, limit: usize) -> String {
 }
 
 const ELLIPSIS: &str = "...";
-const QUOTE_MAX: usize = 32;
 const EXCERPT_MIN: usize = 12;
 const EXCERPT_MAX: usize = 72;
 const SOURCE_HEAD: usize = 10;

@@ -94,7 +94,7 @@ fn up_to(source: &str, mut at: usize) -> &str {
 }
 
 /// The user's text for a message: in quotes, and cut when it is long.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_MAX) {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
         None => format!("'{text}'"),

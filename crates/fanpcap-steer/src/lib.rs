@@ -28,7 +28,7 @@ mod source;
 
 pub use check::{Definition, PcapCompiler};
 pub use compiled::{Compiled, ForEngine};
-pub use error::Error;
+pub use error::{Error, quote};
 pub use limits::{
     CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
     PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX,

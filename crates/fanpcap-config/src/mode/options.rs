@@ -21,14 +21,19 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the options in `text`, which begin after the first `+`.
-    pub(crate) fn parse(kind: ModeKind, text: &str) -> Result<Self, Fault> {
-        let mut options = Self {
-            mode: Mode::from(kind),
+    /// No options.
+    pub(crate) fn of(kind: ModeKind) -> Self {
+        Self {
+            mode: kind.into(),
             weight: None,
             group: GroupOptions::default(),
             class: None,
-        };
+        }
+    }
+
+    /// Reads the options in `text`, which begin after the first `+`.
+    pub(crate) fn parse(kind: ModeKind, text: &str) -> Result<Self, Fault> {
+        let mut options = Self::of(kind);
         for word in text.split('+').skip(1) {
             let at = offset_in(text, word.trim_start());
             let added = options.add(word.trim(), at);

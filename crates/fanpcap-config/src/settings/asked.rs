@@ -20,13 +20,17 @@ pub(super) struct Asked<'a> {
 impl Settings {
     /// Whether a handle on `device` is for an engine other than packet sockets.
     pub fn is_on_engine(&self, device: &Device) -> bool {
-        let asked = |part| Asked {
+        let mut all = device.parts().iter();
+        all.any(|part| self.asked(device, part).on_engine().is_some())
+    }
+
+    /// The settings of one device of a handle.
+    pub(super) fn asked<'a>(&'a self, device: &'a Device, part: &'a Part) -> Asked<'a> {
+        Asked {
             settings: self,
             device,
             part,
-        };
-        let mut all = device.parts().iter().map(asked);
-        all.any(|asked| asked.on_engine().is_some())
+        }
     }
 }
 

@@ -86,13 +86,8 @@ impl Settings {
         let mut on_engine = None;
         let mut placement = None;
         for part in device.parts() {
-            let asked = Asked {
-                settings: self,
-                device,
-                part,
-            };
             let handle = Handle {
-                asked,
+                asked: self.asked(device, part),
                 call,
                 interfaces,
                 compile,
@@ -238,7 +233,7 @@ impl<'a> Handle<'a> {
         let entry = self.fanout_entry(group).ok().flatten();
         let of_call = self.call.is_some_and(|call| call.fanout.is_some());
         on_engine::steered(fanout, engine).map_err(|fault| match entry {
-            Some(entry) if !of_call => fault.report(entry.place.clone()),
+            Some(entry) if !of_call => entry.blame(fault),
             _ => fault.at(CALL, 1, ""),
         })
     }
@@ -338,6 +333,10 @@ impl Entry {
         fanout.clone()
     }
 
+    fn blame(&self, fault: Fault) -> Report {
+        fault.report(self.place.clone())
+    }
+
     fn name(&self) -> Option<String> {
         let Value::Name(name) = &self.value else {
             return None;
@@ -359,8 +358,7 @@ fn not_in_version(entry: &Entry) -> Report {
     };
     let why = absent.map_or_else(String::new, |why| format!(": {why}"));
     let message = format!("{what} is not in this version{why}");
-    let fault = Fault::new("setting-not-in-version", message).hint(hint);
-    fault.report(entry.place.clone())
+    entry.blame(Fault::new("setting-not-in-version", message).hint(hint))
 }
 
 /// The report of a setting that packet sockets do not honour, only other engines.
@@ -370,15 +368,12 @@ fn needs_engine(entry: &Entry) -> Report {
     let engines = Driver::of_devices();
     let message = format!("{} needs driver {engines}", quote(name));
     let hint = format!("add 'driver@{device} = {engines}', or remove {name}");
-    let fault = Fault::new("setting-needs-xdp", message).hint(hint);
-    fault.report(entry.place.clone())
+    entry.blame(Fault::new("setting-needs-xdp", message).hint(hint))
 }
 
 fn without_group(entry: &Entry, hint: &str) -> Report {
     let message = format!("{} sets a mode, but no group is set", quote(&entry.name));
-    Fault::new("mode-without-group", message)
-        .hint(hint)
-        .report(entry.place.clone())
+    entry.blame(Fault::new("mode-without-group", message).hint(hint))
 }
 
 fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
@@ -388,9 +383,7 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
     } else {
         "write 'fanout@GROUP = MODE' in the config file".to_owned()
     };
-    Fault::new("variable-ambiguous", message)
-        .hint(hint)
-        .report(entry.place.clone())
+    entry.blame(Fault::new("variable-ambiguous", message).hint(hint))
 }
 
 fn refuse_engine(device: &Device) -> Result<(), Report> {

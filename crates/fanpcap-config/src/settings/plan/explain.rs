@@ -1,7 +1,7 @@
 //! Explains the settings of one device: each value with its origin, and the settings without effect
 //! with the reason.
 
-use super::{Asked, Compile, Handle, Plan};
+use super::{Compile, Handle, Plan};
 use crate::device::{ANY, Device, Part};
 use crate::driver::Driver;
 use crate::report::{Report, quote};
@@ -90,13 +90,8 @@ impl Settings {
     ) -> Explained {
         let plan = self.plan(device, None, interfaces, compile);
         let part = device.parts().first();
-        let asked = |part| Asked {
-            settings: self,
-            device,
-            part,
-        };
         let handle = part.map(|part| Handle {
-            asked: asked(part),
+            asked: self.asked(device, part),
             call: None,
             interfaces,
             compile,
@@ -214,7 +209,6 @@ impl<'a> Used<'a> {
             (Key::Program, self.mode),
             (Key::Member, self.member),
             (Key::Caplen, self.caplen),
-            (Key::Member, self.member),
             (Key::Driver, self.driver),
         ];
         // The plan refuses settings of other keys.
@@ -304,7 +298,7 @@ fn ignored(entry: &Entry, reason: Reason, why: String) -> Ignored {
         setting: shown(place.text.trim()),
         place: match entry.is_variable() {
             true => place.source.clone(),
-            false => format!("{}:{}", place.source, place.line),
+            false => entry.origin(),
         },
         reason,
         why,
