@@ -92,10 +92,10 @@ impl Default for Description {
             fragments: None,
             source_mac: [0x02, 0, 0, 0, 0, 0x0a],
             destination_mac: [0x02, 0, 0, 0, 0, 0x99],
-            sources4: Prefix::v4(Ipv4Addr::new(10, 1, 0, 0), 16),
-            destinations4: Prefix::v4(Ipv4Addr::new(10, 2, 0, 0), 16),
-            sources6: Prefix::v6(Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0), 112),
-            destinations6: Prefix::v6(Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0), 112),
+            sources4: Prefix::new(Ipv4Addr::new(10, 1, 0, 0), 16),
+            destinations4: Prefix::new(Ipv4Addr::new(10, 2, 0, 0), 16),
+            sources6: Prefix::new(Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0), 112),
+            destinations6: Prefix::new(Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0), 112),
             stamp: true,
         }
     }

@@ -14,22 +14,10 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The IPv4 addresses with the first `len` bits of `address` (32 at most).
-    pub fn v4(address: Ipv4Addr, len: u8) -> Self {
-        let len = len.min(32);
-        Self {
-            address: address.into(),
-            len,
-        }
-    }
-
-    /// The IPv6 addresses with the first `len` bits of `address` (128 at most).
-    pub fn v6(address: Ipv6Addr, len: u8) -> Self {
-        let len = len.min(128);
-        Self {
-            address: address.into(),
-            len,
-        }
+    /// The addresses with the first `len` bits of `address`, which has as many.
+    pub(crate) fn new(address: impl Into<IpAddr>, len: u8) -> Self {
+        let address = address.into();
+        Self { address, len }
     }
 
     /// Whether these are IPv4 addresses.
