@@ -78,25 +78,21 @@ pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, Place
     // tune'.
     let _ = journal.recover(&Placement(&device));
     let hold = journal.hold()?;
-    let mut placing = Placing {
-        device: &device,
-        journal,
-    };
-    if let Err(error) = placing.all(wants, Wish::While(&hold)) {
-        let _ = placing.journal.release(&Placement(&device), hold);
+    if let Err(error) = set_all(&device, &mut journal, wants, Wish::While(&hold)) {
+        let _ = journal.release(&Placement(&device), hold);
         return Err(error);
     }
     let hold = match until {
         Until::Dropped => Some(hold),
         Until::Restored => {
-            let stays = placing.all(wants, Wish::Stays);
+            let stays = set_all(&device, &mut journal, wants, Wish::Stays);
             // Undoes the changes that do not stay.
-            let _ = placing.journal.release(&Placement(&device), hold);
+            let _ = journal.release(&Placement(&device), hold);
             stays?;
             None
         }
     };
-    drop(placing);
+    drop(journal);
     Ok(Placed { device, hold })
 }
 
@@ -113,57 +109,51 @@ impl Drop for Placed {
     }
 }
 
-/// The wants that are being set.
-struct Placing<'a> {
-    device: &'a Device,
-    journal: Journal,
+fn set_all(
+    device: &Device,
+    journal: &mut Journal,
+    wants: &[Want],
+    wish: Wish<'_>,
+) -> Result<(), PlaceError> {
+    for (at, want) in wants.iter().enumerate() {
+        let failed = |error: DeviceError| PlaceError {
+            want: (!error.is_of_journal()).then_some(at),
+            error,
+        };
+        for (knob, value) in knobs(device, want).map_err(failed)? {
+            let set = journal.set(&Placement(device), wish, &knob, &value);
+            set.map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
-impl Placing<'_> {
-    fn all(&mut self, wants: &[Want], wish: Wish<'_>) -> Result<(), PlaceError> {
-        for (at, want) in wants.iter().enumerate() {
-            let failed = |error: DeviceError| PlaceError {
-                want: (!error.is_of_journal()).then_some(at),
-                error,
-            };
-            let knobs = self.knobs(want).map_err(failed)?;
-            for (knob, value) in knobs {
-                let set = self
-                    .journal
-                    .set(&Placement(self.device), wish, &knob, &value);
-                set.map_err(failed)?;
+/// The settings for a want, with their values.
+fn knobs(device: &Device, want: &Want) -> Result<Vec<(Knob, String)>, DeviceError> {
+    Ok(match want {
+        Want::Channels(wanted) => {
+            let to = channels::with(channels::read(device)?, *wanted)?;
+            vec![(Knob::Channels, channels::text(to))]
+        }
+        Want::Receiving(count) => {
+            let [.., combined] = channels::read(device)?.most;
+            let kind = if combined > 0 { "combined" } else { "rx" };
+            vec![(Knob::Channels, format!("{kind}={count}"))]
+        }
+        Want::Irq { channel, cpus } => {
+            let interrupts = interrupts::of_channel(device, *channel)?;
+            let value = cpu::list_text(cpus);
+            let knob = |it: interrupts::Interrupt| (Knob::Irq(it.number), value.clone());
+            interrupts.into_iter().map(knob).collect()
+        }
+        Want::Napi { queue, cpu } => {
+            let own = (Knob::Napi(*queue), cpu.to_string());
+            match napi::is_threaded(device)? {
+                true => vec![own],
+                false => vec![(Knob::Threaded, on_or_off(true).to_owned()), own],
             }
         }
-        Ok(())
-    }
-
-    /// The settings for a want, with their values.
-    fn knobs(&self, want: &Want) -> Result<Vec<(Knob, String)>, DeviceError> {
-        Ok(match want {
-            Want::Channels(wanted) => {
-                let to = channels::with(channels::read(self.device)?, *wanted)?;
-                vec![(Knob::Channels, channels::text(to))]
-            }
-            Want::Receiving(count) => {
-                let [.., combined] = channels::read(self.device)?.most;
-                let kind = if combined > 0 { "combined" } else { "rx" };
-                vec![(Knob::Channels, format!("{kind}={count}"))]
-            }
-            Want::Irq { channel, cpus } => {
-                let interrupts = interrupts::of_channel(self.device, *channel)?;
-                let value = cpu::list_text(cpus);
-                let knob = |it: interrupts::Interrupt| (Knob::Irq(it.number), value.clone());
-                interrupts.into_iter().map(knob).collect()
-            }
-            Want::Napi { queue, cpu } => {
-                let own = (Knob::Napi(*queue), cpu.to_string());
-                match napi::is_threaded(self.device)? {
-                    true => vec![own],
-                    false => vec![(Knob::Threaded, on_or_off(true).to_owned()), own],
-                }
-            }
-        })
-    }
+    })
 }
 
 impl fmt::Display for PlaceError {
