@@ -1,7 +1,7 @@
 //! A shared object's dynamic symbols and dynamic section, by readelf.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -21,45 +21,35 @@ pub(crate) struct Symbol {
     pub(crate) version: Option<String>,
 }
 
-/// A shared object's file.
+/// What a shared object shows to the loader.
 #[derive(Debug)]
 pub(crate) struct SharedObject {
-    path: PathBuf,
+    /// Exported symbols by name.
+    pub(crate) exports: BTreeMap<String, Symbol>,
+    /// Entries of the dynamic section: tag and value.
+    pub(crate) dynamic: Vec<(String, String)>,
+    /// Symbols of functions and data that the object refers to through slots, which another object
+    /// may fill.
+    pub(crate) references: Vec<String>,
 }
 
 impl SharedObject {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-        }
-    }
-
-    /// Exported symbols by name.
-    pub(crate) fn exports(&self) -> Result<BTreeMap<String, Symbol>> {
-        let listing = self.readelf("--dyn-syms")?;
-        Ok(listing.lines().filter_map(export).collect())
-    }
-
-    /// Entries of the dynamic section: tag and value.
-    pub(crate) fn dynamic(&self) -> Result<Vec<(String, String)>> {
-        let listing = self.readelf("--dynamic")?;
-        Ok(listing.lines().filter_map(dynamic_entry).collect())
-    }
-
-    /// Symbols of functions and data that the object refers to through slots, which another object
-    /// may fill.
-    pub(crate) fn references(&self) -> Result<Vec<String>> {
-        let listing = self.readelf("--relocs")?;
-        Ok(listing.lines().filter_map(reference).collect())
-    }
-
-    fn readelf(&self, what: &str) -> Result<String> {
-        let mut command = Command::new("readelf");
-        command
-            .env("LC_ALL", "C")
-            .args(["--wide", what])
-            .arg(&self.path);
-        tree::output(&mut command).with_context(|| format!("reading {}", self.path.display()))
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let readelf = |what: &str| {
+            let mut command = Command::new("readelf");
+            command.env("LC_ALL", "C").args(["--wide", what]).arg(path);
+            tree::output(&mut command).with_context(|| format!("reading {}", path.display()))
+        };
+        let [symbols, dynamic, relocations] = [
+            readelf("--dyn-syms")?,
+            readelf("--dynamic")?,
+            readelf("--relocs")?,
+        ];
+        Ok(Self {
+            exports: symbols.lines().filter_map(export).collect(),
+            dynamic: dynamic.lines().filter_map(dynamic_entry).collect(),
+            references: relocations.lines().filter_map(reference).collect(),
+        })
     }
 }
 

@@ -17,7 +17,8 @@ const SIZE_MOST: u64 = 1_800_000;
 
 pub(crate) fn run() -> Result<Tally> {
     let path = tree::staged()?.join("lib").join(stage::LIBRARY);
-    let ours = SharedObject::new(&path);
+    let ours = SharedObject::read(&path)?;
+    let system = system_library()?;
     let mut tally = Tally::default();
     tally.check("libc and libgcc_s are all it needs", &needs_little(&ours));
     tally.check("SONAME", &soname(&ours));
@@ -26,40 +27,39 @@ pub(crate) fn run() -> Result<Tally> {
     tally.check("size", &small(&path));
     tally.check("no faults for tests", &faultless(&path));
     tally.check("no symbol versions", &unversioned(&ours));
-    tally.check("additions are the header's", &additions(&ours));
+    tally.check(
+        "additions are the header's",
+        &additions(&ours, system.as_ref()),
+    );
     tally.check("calls of its own stay within", &self_contained(&ours));
     tally.check("names of libpcap 1.11", &newer(&ours));
-    compare(&mut tally, &ours)?;
+    compare(&mut tally, &ours, system);
     Ok(tally)
 }
 
 /// The comparisons that need the system's own library.
-fn compare(tally: &mut Tally, ours: &SharedObject) -> Result<()> {
-    let Some(path) = system_library()? else {
-        tally.skip(
+fn compare(tally: &mut Tally, ours: &SharedObject, system: Option<(PathBuf, Symbols)>) {
+    let Some((path, system)) = system else {
+        return tally.skip(
             "symbols against the system's",
             "no libpcap.so.0.8 or libpcap.so.1 installed",
         );
-        return Ok(());
     };
-    let system = SharedObject::new(&path).exports()?;
     println!("  comparing with {}", path.display());
     let (functions, data): (Symbols, Symbols) = system
         .into_iter()
         .partition(|(_, symbol)| symbol.kind != "OBJECT");
     tally.check("functions", &same(&functions, ours, same_function));
     tally.check("data", &same(&data, ours, same_data));
-    Ok(())
 }
 
 /// A newer libpcap than the machine's may be behind ours, and applications may be linked with it.
 fn newer(ours: &SharedObject) -> Result<String> {
     let names = include_str!("symbols/libpcap-1.11.txt").lines();
     let names: Vec<&str> = names.filter(|name| !name.starts_with('#')).collect();
-    let exports = ours.exports()?;
     let missing: Vec<&&str> = names
         .iter()
-        .filter(|name| !exports.contains_key(**name))
+        .filter(|name| !ours.exports.contains_key(**name))
         .collect();
     ensure!(missing.is_empty(), "not exported: {missing:?}");
     Ok(format!("all {} are there", names.len()))
@@ -67,7 +67,7 @@ fn newer(ours: &SharedObject) -> Result<String> {
 
 /// A call from one entry point to another must not land in another libpcap.
 fn self_contained(ours: &SharedObject) -> Result<String> {
-    let (references, exports) = (ours.references()?, ours.exports()?);
+    let (references, exports) = (&ours.references, &ours.exports);
     ensure!(!references.is_empty(), "readelf shows no relocation");
     let outward = references.iter().find(|name| exports.contains_key(*name));
     ensure!(
@@ -93,7 +93,7 @@ fn same(
     ours: &SharedObject,
     alike: fn(&Symbol, &Symbol) -> bool,
 ) -> Result<String> {
-    let ours = ours.exports()?;
+    let ours = &ours.exports;
     let differ: Vec<String> = theirs
         .iter()
         .filter_map(|(name, symbol)| match ours.get(name) {
@@ -115,18 +115,17 @@ fn same(
 }
 
 /// Whatever is ours alone must be declared, and whatever is declared must be there.
-fn additions(ours: &SharedObject) -> Result<String> {
-    let exports = ours.exports()?;
+fn additions(ours: &SharedObject, system: Option<&(PathBuf, Symbols)>) -> Result<String> {
+    let exports = &ours.exports;
     let declared = extension::functions()?;
     let absent: Vec<&String> = declared
         .iter()
         .filter(|name| !exports.contains_key(*name))
         .collect();
     ensure!(absent.is_empty(), "declared but not exported: {absent:?}");
-    let Some(system) = system_library()? else {
+    let Some((_, known)) = system else {
         return Ok(format!("all {} that it declares are there", declared.len()));
     };
-    let known = SharedObject::new(&system).exports()?;
     let extra: Vec<&String> = exports
         .keys()
         .filter(|name| !known.contains_key(*name) && !declared.contains(*name))
@@ -136,34 +135,29 @@ fn additions(ours: &SharedObject) -> Result<String> {
 }
 
 fn unversioned(ours: &SharedObject) -> Result<String> {
-    let exports = ours.exports()?;
-    let versioned = exports.iter().find(|(_, symbol)| symbol.version.is_some());
-    if let Some((name, symbol)) = versioned {
+    let mut exports = ours.exports.iter();
+    if let Some((name, symbol)) = exports.find(|(_, symbol)| symbol.version.is_some()) {
         bail!("{name} has the version {:?}", symbol.version);
     }
-    Ok(format!("{} symbols", exports.len()))
+    Ok(format!("{} symbols", ours.exports.len()))
 }
 
-fn values(ours: &SharedObject, tag: &str) -> Result<Vec<String>> {
-    let entries = ours.dynamic()?.into_iter();
-    Ok(entries
-        .filter(|(have, _)| have == tag)
-        .map(|(_, value)| value)
-        .collect())
+fn values<'a>(ours: &'a SharedObject, tag: &str) -> Vec<&'a str> {
+    let entries = ours.dynamic.iter().filter(|(have, _)| have == tag);
+    entries.map(|(_, value)| value.as_str()).collect()
 }
 
 fn needs_little(ours: &SharedObject) -> Result<String> {
-    let needed = values(ours, "NEEDED")?;
-    let allowed = |name: &String| {
-        matches!(name.as_str(), "libc.so.6" | "libgcc_s.so.1") || name.starts_with("ld-linux")
-    };
-    let odd: Vec<&String> = needed.iter().filter(|name| !allowed(name)).collect();
+    let needed = values(ours, "NEEDED");
+    let allowed =
+        |name: &str| matches!(name, "libc.so.6" | "libgcc_s.so.1") || name.starts_with("ld-linux");
+    let odd: Vec<&&str> = needed.iter().filter(|name| !allowed(name)).collect();
     ensure!(odd.is_empty(), "also needs {odd:?}");
     Ok(needed.join(" "))
 }
 
 fn soname(ours: &SharedObject) -> Result<String> {
-    let names = values(ours, "SONAME")?;
+    let names = values(ours, "SONAME");
     ensure!(
         names == [stage::LIBRARY],
         "it is {names:?}, not {}",
@@ -174,7 +168,7 @@ fn soname(ours: &SharedObject) -> Result<String> {
 
 /// A thread may be inside the library when the program closes it.
 fn stays_loaded(ours: &SharedObject) -> Result<String> {
-    let flags = values(ours, "FLAGS_1")?;
+    let flags = values(ours, "FLAGS_1");
     ensure!(
         flags.iter().any(|flag| flag.contains("NODELETE")),
         "the flags are {flags:?}"
@@ -183,10 +177,9 @@ fn stays_loaded(ours: &SharedObject) -> Result<String> {
 }
 
 fn no_text_relocation(ours: &SharedObject) -> Result<String> {
-    let entries = ours.dynamic()?;
-    let writes = entries
-        .iter()
-        .any(|(tag, value)| tag == "TEXTREL" || tag == "FLAGS" && value.contains("TEXTREL"));
+    let mut entries = ours.dynamic.iter();
+    let writes =
+        entries.any(|(tag, value)| tag == "TEXTREL" || tag == "FLAGS" && value.contains("TEXTREL"));
     ensure!(!writes, "its code is relocated at load");
     Ok("none".to_owned())
 }
@@ -212,7 +205,7 @@ pub(crate) fn small(path: &Path) -> Result<String> {
 
 /// The system's library by the loader's cache, which knows the directories of every distribution;
 /// a fanpcap that is installed for all programs comes first there, and is passed over.
-fn system_library() -> Result<Option<PathBuf>> {
+fn system_library() -> Result<Option<(PathBuf, Symbols)>> {
     let mut command = Command::new("ldconfig");
     let path = env::var("PATH").unwrap_or_default();
     command
@@ -220,11 +213,9 @@ fn system_library() -> Result<Option<PathBuf>> {
         .env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let cache = tree::output(&mut command)?;
     for path in cached(&cache) {
-        if !SharedObject::new(&path)
-            .exports()?
-            .contains_key("pcap_fanout")
-        {
-            return Ok(Some(path));
+        let SharedObject { exports, .. } = SharedObject::read(&path)?;
+        if !exports.contains_key("pcap_fanout") {
+            return Ok(Some((path, exports)));
         }
     }
     Ok(None)
