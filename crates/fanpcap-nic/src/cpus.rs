@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::{fmt, fs};
+use std::fmt;
 
 use fanpcap_linux::process::cpu;
 
@@ -239,7 +239,7 @@ impl Reception {
             self.cpus.extend(affinity.effective);
         }
         let settings = Settings(&device);
-        for queue in settings.queues("rx-") {
+        for queue in device.queues("rx-") {
             let steered = settings.read(&Setting::Rps(queue).into());
             let cpus = steered.ok().and_then(|steered| cpu::list(&steered));
             self.cpus.extend(cpus.into_iter().flatten());
@@ -255,12 +255,8 @@ const DEPTH_MAX: usize = 4;
 /// The names of the devices directly below a device (`lower_NAME`, the kernel's net/core/dev.c,
 /// `netdev_adjacent_sysfs_add`).
 fn lower_devices(device: &Device) -> Vec<String> {
-    let entries = device.sysfs("").and_then(fs::read_dir);
-    let names = entries.into_iter().flatten().flatten();
     let lower = |name: String| name.strip_prefix("lower_").map(str::to_owned);
-    let mut names: Vec<String> = names
-        .filter_map(|entry| lower(entry.file_name().into_string().ok()?))
-        .collect();
+    let mut names: Vec<String> = device.names("").filter_map(lower).collect();
     names.sort_unstable();
     names
 }

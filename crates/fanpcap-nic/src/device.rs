@@ -59,6 +59,21 @@ impl Device {
         Ok(directory.ok_or_else(none)?.path().join(path))
     }
 
+    /// The names in a directory below the device's in sysfs; none if it can't be read.
+    pub(crate) fn names(&self, path: &str) -> impl Iterator<Item = String> + use<> {
+        let entries = self.sysfs(path).and_then(fs::read_dir);
+        let entries = entries.into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok())
+    }
+
+    /// The numbers of the queues whose directories in sysfs begin with `prefix`.
+    pub(crate) fn queues(&self, prefix: &'static str) -> impl Iterator<Item = u32> + use<> {
+        let number = |name: String| name.strip_prefix(prefix)?.parse().ok();
+        let mut numbers: Vec<u32> = self.names("queues").filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter()
+    }
+
     /// The first word of a file below the device's directory in sysfs.
     ///
     /// # Errors

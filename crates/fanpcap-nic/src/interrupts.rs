@@ -144,11 +144,9 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
 
 /// The numbers in `msi_irqs`. The PCI device above a virtio device has the interrupts.
 fn message_numbers(device: &Device) -> Vec<u32> {
-    let list = |path| {
-        let entries = device.sysfs(path).and_then(fs::read_dir);
-        let names = entries.into_iter().flatten().flatten();
-        let numbers = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        numbers.collect::<Vec<u32>>()
+    let list = |path| -> Vec<u32> {
+        let names = device.names(path);
+        names.filter_map(|name| name.parse().ok()).collect()
     };
     let own = list("device/msi_irqs");
     match own.is_empty() {

@@ -142,12 +142,7 @@ fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
 fn rx_queues(device: &Device) -> usize {
     match device.ethtool.receive_queues() {
         Some(queues) => queues as usize,
-        None => {
-            let entries = device.sysfs("queues").and_then(fs::read_dir);
-            let names = entries.into_iter().flatten().flatten();
-            let is_rx = |it: &fs::DirEntry| it.file_name().to_string_lossy().starts_with("rx-");
-            names.filter(is_rx).count()
-        }
+        None => device.queues("rx-").count(),
     }
 }
 

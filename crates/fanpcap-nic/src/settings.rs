@@ -9,7 +9,6 @@ use crate::journal;
 use crate::knob::{self, Knob, Knobs, Placement, Setting};
 use fanpcap_linux::ethtool::{Pause, Rings, Transform};
 use fanpcap_linux::process::cpu;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -175,20 +174,9 @@ impl Settings<'_> {
 
     /// The settings of queues.
     pub(crate) fn of_queues(&self) -> impl Iterator<Item = Knob> + use<> {
-        let rps = self.queues("rx-").map(Setting::Rps);
-        rps.chain(self.queues("tx-").map(Setting::Xps))
+        let rps = self.0.queues("rx-").map(Setting::Rps);
+        rps.chain(self.0.queues("tx-").map(Setting::Xps))
             .map(Knob::from)
-    }
-
-    /// The numbers of the queues whose directories in sysfs begin with `prefix`.
-    pub(crate) fn queues(&self, prefix: &'static str) -> impl Iterator<Item = u32> + use<> {
-        let entries = self.0.sysfs("queues").and_then(fs::read_dir);
-        let names = entries.into_iter().flatten().flatten();
-        let mut numbers: Vec<u32> = names
-            .filter_map(|it| it.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
-            .collect();
-        numbers.sort_unstable();
-        numbers.into_iter()
     }
 }
 
