@@ -31,7 +31,6 @@ impl Record {
 }
 
 /// The packets of a file, in order.
-#[derive(Debug)]
 pub struct Records {
     path: PathBuf,
     format: Format,
@@ -47,15 +46,6 @@ pub struct Records {
 enum Format {
     Pcap(Box<PcapReader<BufReader<File>>>),
     PcapNg(Box<PcapNgReader<BufReader<File>>>),
-}
-
-impl std::fmt::Debug for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Pcap(_) => "Pcap",
-            Self::PcapNg(_) => "PcapNg",
-        })
-    }
 }
 
 impl Records {

@@ -12,7 +12,6 @@ use crate::record::{Record, Records};
 use crate::rewrite::move_addresses;
 
 /// A replayed file, pool by pool.
-#[derive(Debug)]
 pub struct Replay {
     path: PathBuf,
     loops: Option<u32>,
