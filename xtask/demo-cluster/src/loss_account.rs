@@ -47,7 +47,9 @@ impl Truth {
 
     /// Missed packets that the nodes' counts do not tell, or packets that they tell beyond them.
     pub(crate) fn unaccounted(&self, lost: Span) -> u64 {
-        beyond(self.missed, lost)
+        let missed = i64::try_from(self.missed).unwrap_or(i64::MAX);
+        let outside = (lost.least - missed).max(missed - lost.most).max(0);
+        outside.unsigned_abs()
     }
 }
 
@@ -58,13 +60,6 @@ fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
         *times.entry(*number).or_default() += 1;
     }
     times
-}
-
-/// How far a number lies outside a span.
-fn beyond(number: u64, span: Span) -> u64 {
-    let number = i64::try_from(number).unwrap_or(i64::MAX);
-    let outside = (span.least - number).max(number - span.most).max(0);
-    outside.unsigned_abs()
 }
 
 /// The nodes' own counts, as an analyzer keeps them.

@@ -1,5 +1,6 @@
 //! The demo's machines: a mirror port, nodes in namespaces, an etcd of three members, coordinators.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -214,14 +215,14 @@ impl Stage {
             };
             let has = |slot| topology.owners.contains(&Some(slot));
             let seats = topology.seats.iter().filter(|seat| has(seat.slot));
-            let found: Vec<NodeId> = seats.map(|seat| seat.node).collect();
+            let found: BTreeSet<NodeId> = seats.map(|seat| seat.node).collect();
             let live = view.live.iter();
             let captures = |node: &NodeId| {
                 let of_node = |it: &&Live| it.announcement.node == *node;
                 live.clone().find(of_node).and_then(|it| it.acknowledged) == Some(revision)
             };
             let settled = topology.heirs.is_none() && owners.iter().all(captures);
-            Ok((settled && same(&found, owners)).then_some(()))
+            Ok((settled && found.iter().eq(owners)).then_some(()))
         })
         .with_context(|| self.said())
     }
@@ -327,8 +328,4 @@ fn agent_name(node: usize) -> String {
 /// The id of the node with this number.
 pub(crate) fn id(node: usize) -> NodeId {
     NodeId(u32::try_from(node).map_or(u32::MAX, |node| node + 1))
-}
-
-fn same(found: &[NodeId], wanted: &[NodeId]) -> bool {
-    found.len() == wanted.len() && wanted.iter().all(|node| found.contains(node))
 }

@@ -186,34 +186,27 @@ impl Table {
             packets += capture.packets.len();
             flows.extend(own);
         }
-        println!(
-            "{:12}{packets:>9}{:>9}{:>16}",
-            "together",
-            flows.len(),
-            split.len()
+        let (together, shared) = (flows.len(), split.len());
+        let Offered {
+            packets: offered,
+            flows: of,
+        } = self.offered;
+        let (lost, many) = (
+            offered.saturating_sub(packets),
+            packets.saturating_sub(offered),
         );
-        println!(
-            "{:12}{:>9}{:>9}",
-            "on the wire", self.offered.packets, self.offered.flows
-        );
-        println!(
-            "{:12}{:>9}",
-            "lost",
-            self.offered.packets.saturating_sub(packets)
-        );
-        println!(
-            "{:12}{:>9}",
-            "too many",
-            packets.saturating_sub(self.offered.packets)
-        );
+        println!("{:12}{packets:>9}{together:>9}{shared:>16}", "together");
+        println!("{:12}{offered:>9}{of:>9}", "on the wire");
+        println!("{:12}{lost:>9}", "lost");
+        println!("{:12}{many:>9}", "too many");
 
-        ensure!(packets == self.offered.packets, "the packets don't add up");
+        ensure!(packets == offered, "the packets don't add up");
         ensure!(
             self.dropped == 0,
             "the kernel dropped {} packets",
             self.dropped
         );
-        ensure!(flows.len() == self.offered.flows, "the flows don't add up");
+        ensure!(together == of, "the flows don't add up");
         match expected {
             Flows::Whole => ensure!(split.is_empty(), "{} flows fell apart", split.len()),
             Flows::Split => ensure!(

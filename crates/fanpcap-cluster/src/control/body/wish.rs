@@ -114,19 +114,6 @@ impl Wish {
     }
 }
 
-fn write_selection(to: &mut List, selection: Selection) {
-    let Selection { key, initial } = selection;
-    to.put(code::SELECTION_TYPE, key_number(key));
-    to.put(code::INITIAL, initial);
-}
-
-fn read_selection(from: Fields<'_>) -> Result<Selection, BodyError> {
-    Ok(Selection {
-        key: key(from.one(code::SELECTION_TYPE)?)?,
-        initial: from.one(code::INITIAL)?,
-    })
-}
-
 /// The nodes with the weights that the operator gave them.
 fn weighted(from: Fields<'_>) -> impl Iterator<Item = Result<(NodeId, u16), BodyError>> {
     let values: Vec<u32> = from.all(code::WEIGHTED).collect();
@@ -148,7 +135,8 @@ pub(super) fn write_all(to: &mut List, wishes: &Wishes) {
         drained,
         weights,
     } = wishes;
-    write_selection(to, *selection);
+    to.put(code::SELECTION_TYPE, key_number(selection.key));
+    to.put(code::INITIAL, selection.initial);
     for analyzer in analyzers {
         to.put_address(ANALYZER, *analyzer);
     }
@@ -163,7 +151,10 @@ pub(super) fn write_all(to: &mut List, wishes: &Wishes) {
 
 pub(super) fn read_all(from: Fields<'_>) -> Result<Wishes, BodyError> {
     let wishes = Wishes {
-        selection: read_selection(from)?,
+        selection: Selection {
+            key: key(from.one(code::SELECTION_TYPE)?)?,
+            initial: from.one(code::INITIAL)?,
+        },
         analyzers: from.addresses(ANALYZER, ANALYZERS)?,
         drained: from.all(code::DRAINED).map(NodeId).collect(),
         weights: weighted(from).collect::<Result<_, _>>()?,
