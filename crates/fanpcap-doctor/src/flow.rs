@@ -1,11 +1,6 @@
 //! The flow of a frame, and a flow in words.
 
-use fanpcap_wire::{Endpoint, FlowKey, Frame, Ip, Layers};
-
-/// A packet's flow, and whether the packet goes from the flow's lower end to its higher end.
-pub(crate) fn flow(frame: &[u8]) -> Option<(FlowKey, bool)> {
-    flow_of(&layers(frame))
-}
+use fanpcap_wire::{Endpoint, FlowKey, Frame, Layers};
 
 /// The layers of a frame that still has its VLAN tags.
 pub(crate) fn layers(frame: &[u8]) -> Layers<'_> {
@@ -15,7 +10,8 @@ pub(crate) fn layers(frame: &[u8]) -> Layers<'_> {
     })
 }
 
-/// The flow of a frame with these layers.
+/// The flow of a frame with these layers, and whether the packet goes from the flow's lower end to
+/// its higher end.
 pub(crate) fn flow_of(layers: &Layers<'_>) -> Option<(FlowKey, bool)> {
     let inner = layers.inner();
     let ip = inner.as_ref().and_then(Layers::ip).or(layers.ip())?;
@@ -24,14 +20,7 @@ pub(crate) fn flow_of(layers: &Layers<'_>) -> Option<(FlowKey, bool)> {
         return None;
     }
     let key = FlowKey::of(ip);
-    Some((key, key.ends()[0] == source(ip)))
-}
-
-fn source(ip: &Ip<'_>) -> Endpoint {
-    Endpoint {
-        address: ip.source(),
-        port: ip.ports().map_or(0, |ports| ports.source),
-    }
+    Some((key, key.is_upward(ip)))
 }
 
 /// A flow in words.

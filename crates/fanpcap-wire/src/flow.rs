@@ -35,16 +35,16 @@ impl FlowKey {
     pub fn of(ip: &Ip<'_>) -> Self {
         let quoted = ip.quoted();
         let ip = quoted.as_ref().unwrap_or(ip);
-        let ports = ip.ports();
-        let source = Endpoint {
-            address: ip.source(),
-            port: ports.map_or(0, |ports| ports.source),
-        };
         let destination = Endpoint {
             address: ip.destination(),
-            port: ports.map_or(0, |ports| ports.destination),
+            port: ip.ports().map_or(0, |ports| ports.destination),
         };
-        Self::new(source, destination, ip.protocol)
+        Self::new(source(ip), destination, ip.protocol)
+    }
+
+    /// Whether a packet of this flow goes from the smaller end to the larger one.
+    pub fn is_upward(&self, ip: &Ip<'_>) -> bool {
+        self.low == source(ip.quoted().as_ref().unwrap_or(ip))
     }
 
     /// Both ends, the smaller one first.
@@ -55,5 +55,12 @@ impl FlowKey {
     /// The upper protocol.
     pub fn protocol(&self) -> u8 {
         self.protocol
+    }
+}
+
+fn source(ip: &Ip<'_>) -> Endpoint {
+    Endpoint {
+        address: ip.source(),
+        port: ip.ports().map_or(0, |ports| ports.source),
     }
 }

@@ -13,7 +13,7 @@ use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::packet::{self, Address, ETH_P_ALL};
 use fanpcap_wire::FlowKey;
 
-use crate::flow::flow;
+use crate::flow::{flow_of, layers};
 
 /// Packets of a round. Segments that the kernel has merged are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Counter {
             let Ok(len) = self.socket.recv(&mut frame) else {
                 break;
             };
-            flows.push(flow(&frame[..len]).map(|(key, _)| key));
+            flows.push(flow_of(&layers(&frame[..len])).map(|(key, _)| key));
         }
         Ok(flows)
     }
@@ -284,7 +284,7 @@ mod tests {
     fn the_flow_with_most_samples_is_told_with_its_share() {
         let of = |port| {
             let packet = frames::v4(17, 0, &frames::udp(port, 53, b""));
-            flow(&frames::ethernet(0x0800, &packet)).map(|(key, _)| key)
+            flow_of(&layers(&frames::ethernet(0x0800, &packet))).map(|(key, _)| key)
         };
         let found = most(&[of(1), of(2), of(2), None]).unwrap();
         assert_eq!((Some(found.flow), found.share), (of(2), 50));
