@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Copy {
     /// Number of the copy, from 0.
     pub(crate) number: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Copy {
     /// The copy ended too often and will not be started again.
     pub(crate) given_up: bool,
     child: Option<Child>,
-    started: Instant,
+    started: Option<Instant>,
     /// Time of the next start. The first start also waits for the copies with lower numbers.
     due: Option<Instant>,
     short: u32,
@@ -77,16 +77,8 @@ impl Copy {
             number,
             cpu,
             files: Files::of(arguments, number),
-            spools: Vec::new(),
-            ends: Vec::new(),
-            starts: 0,
-            members_before: 0,
-            questioned: false,
-            given_up: false,
-            child: None,
-            started: Instant::now(),
             due: Some(Instant::now()),
-            short: 0,
+            ..Self::default()
         }
     }
 
@@ -120,7 +112,7 @@ impl Copy {
             )
         })?;
         self.starts += 1;
-        self.started = Instant::now();
+        self.started = Some(Instant::now());
         self.due = None;
         self.questioned = false;
         Ok(self.child.insert(child))
@@ -131,9 +123,10 @@ impl Copy {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Time since the start.
+    /// Time since the last start.
     pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
+        let started = self.started.map(|started| started.elapsed());
+        started.unwrap_or_default()
     }
 
     /// Whether the copy neither runs nor will run again.

@@ -18,7 +18,7 @@ use super::arguments;
 use rotated::Pattern;
 
 /// The files of one copy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     /// Paths that the arguments may name, each with its state before the copy started.
     named: BTreeMap<PathBuf, Option<State>>,

@@ -15,7 +15,7 @@ use super::processes::GRACE;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Processes left behind by copies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Orphans {
     own: u32,
     /// Children of this command that do not belong to copies.
@@ -64,12 +64,7 @@ impl Orphans {
         Self {
             own,
             foreign: children.map(|one| one.pid).collect(),
-            groups: BTreeMap::new(),
-            background: BTreeMap::new(),
-            ending: BTreeMap::new(),
-            ended: Vec::new(),
-            looked: None,
-            clean: 0,
+            ..Self::default()
         }
     }
 

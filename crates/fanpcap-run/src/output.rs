@@ -40,9 +40,9 @@ pub(crate) enum Stream {
 #[derive(Debug)]
 pub(crate) struct Output {
     /// The last line shows the progress.
-    live: bool,
+    pub(crate) live: bool,
     /// Standard error is a terminal.
-    is_terminal: bool,
+    pub(crate) is_terminal: bool,
     /// Standard output; the same queue as `err` if both are one file, so that progress and lines do
     /// not mix.
     out: Arc<Queue>,
@@ -86,16 +86,6 @@ impl Output {
             hurried: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
         })
-    }
-
-    /// Whether the progress line is shown.
-    pub(crate) fn is_live(&self) -> bool {
-        self.live
-    }
-
-    /// Whether standard error is a terminal.
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.is_terminal
     }
 
     /// Prints a message on standard error, without waiting.

@@ -36,7 +36,7 @@ pub(super) struct Queue {
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
     /// Bytes of copies in the queue, and bytes of messages.
@@ -51,8 +51,8 @@ struct State {
     in_flight: usize,
     /// A write is in progress.
     writing: bool,
-    /// Time of the last completed write.
-    moved: Instant,
+    /// Time of the last completed write, or of the first output after a pause.
+    moved: Option<Instant>,
     failed: Option<Failure>,
 }
 
@@ -82,18 +82,7 @@ impl Queue {
     /// The thread can't be started.
     pub(super) fn start(files: Files) -> io::Result<Arc<Self>> {
         let queue = Arc::new(Self {
-            state: Mutex::new(State {
-                entries: VecDeque::new(),
-                passed: 0,
-                said: 0,
-                unsaid: 0,
-                progress: String::new(),
-                shown: String::new(),
-                in_flight: 0,
-                writing: false,
-                moved: Instant::now(),
-                failed: None,
-            }),
+            state: Mutex::default(),
             changed: Condvar::new(),
         });
         let of_thread = Arc::clone(&queue);
@@ -147,11 +136,9 @@ impl Queue {
     /// How long the current write has been waiting.
     pub(super) fn stalled(&self) -> Duration {
         let state = self.lock();
-        if state.failed.is_none() && state.is_busy() {
-            state.moved.elapsed()
-        } else {
-            Duration::ZERO
-        }
+        let is_waiting = state.failed.is_none() && state.is_busy();
+        let moved = state.moved.filter(|_| is_waiting);
+        moved.map_or(Duration::ZERO, |moved| moved.elapsed())
     }
 
     /// Unless all output is written, gives it up as if the reader had closed the stream. Returns
@@ -243,7 +230,7 @@ impl Queue {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     bytes = &bytes[written..];
-                    self.lock().moved = Instant::now();
+                    self.lock().moved = Some(Instant::now());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(FULL),
@@ -268,7 +255,7 @@ impl Queue {
 impl State {
     fn append(&mut self, stream: Stream, bytes: Vec<u8>, is_said: bool) {
         if !self.is_busy() {
-            self.moved = Instant::now();
+            self.moved = Some(Instant::now());
         }
         self.entries.push_back(Entry {
             stream,

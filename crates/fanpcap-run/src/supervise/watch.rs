@@ -270,7 +270,7 @@ impl<'a> Watch<'a> {
     }
 
     fn show(&mut self) {
-        if !self.run.output.is_live() {
+        if !self.run.output.live {
             return;
         }
         let accounts = self.accounts();

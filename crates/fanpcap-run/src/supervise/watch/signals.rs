@@ -58,7 +58,7 @@ impl Watch<'_> {
             return Ok(());
         }
         if ends || (signal == SIGHUP && from_kernel) {
-            if self.stopped.is_none() && self.run.output.is_terminal() {
+            if self.stopped.is_none() && self.run.output.is_terminal {
                 self.say("the copies are told to end; once more kills them");
             }
             self.stop();
