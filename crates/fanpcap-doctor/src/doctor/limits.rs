@@ -7,19 +7,19 @@ use fanpcap_linux::process::memory;
 
 use super::finding::{Effect, Finding, MACHINE};
 
-/// Limits of the calling process. `u64::MAX` means no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Limits of the calling process; `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Bytes of memory that the process may lock.
-    locked: u64,
+    locked: Option<u64>,
     /// Largest file that it may write, in bytes.
-    file: u64,
+    file: Option<u64>,
     /// Number of descriptors that it may open.
-    open: u64,
+    open: Option<u64>,
     /// The kernel counts BPF programs and maps as locked memory.
     counts_programs: bool,
     /// Bytes of memory that its cgroup allows.
-    memory: u64,
+    memory: Option<u64>,
 }
 
 /// The first kernel that counts BPF programs and maps as memory of the cgroup, not as locked
@@ -35,18 +35,6 @@ const OPEN_LEAST: u64 = 64;
 /// Bytes that a handle on the XDP engine needs by default, and its application besides.
 const MEMORY_LEAST: u64 = 128 << 20;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            locked: u64::MAX,
-            file: u64::MAX,
-            open: u64::MAX,
-            counts_programs: false,
-            memory: u64::MAX,
-        }
-    }
-}
-
 impl Limits {
     /// The limits of this process.
     pub(super) fn read(root: &Path, kernel: (u32, u32)) -> Self {
@@ -58,11 +46,11 @@ impl Limits {
         };
         let memory = memory::limits(root).into_iter().map(|limit| limit.bytes);
         Self {
-            locked: soft("Max locked memory").unwrap_or(u64::MAX),
-            file: soft("Max file size").unwrap_or(u64::MAX),
-            open: soft("Max open files").unwrap_or(u64::MAX),
+            locked: soft("Max locked memory"),
+            file: soft("Max file size"),
+            open: soft("Max open files"),
             counts_programs: kernel != (0, 0) && kernel < COUNTS_BY_CGROUP,
-            memory: memory.min().unwrap_or(u64::MAX),
+            memory: memory.min(),
         }
     }
 
@@ -78,25 +66,24 @@ impl Limits {
     }
 
     fn descriptors(self) -> Option<Finding> {
-        (self.open < OPEN_LEAST).then(|| Finding {
+        let open = self.open.filter(|it| *it < OPEN_LEAST)?;
+        Some(Finding {
             name: "few-descriptors",
             effect: Effect::Refuses,
             place: MACHINE.to_owned(),
-            what: format!(
-                "applications started from here may open {} descriptors",
-                self.open
-            ),
+            what: format!("applications started from here may open {open} descriptors"),
             why: "a handle in a group has some twenty, and one without gets an error".to_owned(),
             fix: "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
         })
     }
 
     fn locked_memory(self) -> Option<Finding> {
-        (self.counts_programs && self.locked < LOCKED_LEAST).then(|| Finding {
+        let locked = self.locked.filter(|it| *it < LOCKED_LEAST)?;
+        self.counts_programs.then(|| Finding {
             name: "locked-memory",
             effect: Effect::Distorts,
             place: MACHINE.to_owned(),
-            what: format!("applications started from here may lock {} bytes of memory", self.locked),
+            what: format!("applications started from here may lock {locked} bytes of memory"),
             why: "before Linux 5.11 BPF programs and their maps are locked memory, also root's: a group has mode \
                   hash in the place of flow, and steering programs are refused"
                 .to_owned(),
@@ -106,14 +93,12 @@ impl Limits {
     }
 
     fn memory(self) -> Option<Finding> {
-        (self.memory < MEMORY_LEAST).then(|| Finding {
+        let memory = self.memory.filter(|it| *it < MEMORY_LEAST)? >> 20;
+        Some(Finding {
             name: "memory-limit",
             effect: Effect::Refuses,
             place: MACHINE.to_owned(),
-            what: format!(
-                "applications started from here may have {} MiB of memory",
-                self.memory >> 20
-            ),
+            what: format!("applications started from here may have {memory} MiB of memory"),
             why: "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB where it sets no \
                   size, and 24 MiB with a snapshot length up to 256; where they don't fit, packet sockets are read \
                   or the group can't be joined"
@@ -125,14 +110,12 @@ impl Limits {
     }
 
     fn file_size(self) -> Option<Finding> {
-        (self.file < FILE_LEAST).then(|| Finding {
+        let file = self.file.filter(|it| *it < FILE_LEAST)?;
+        Some(Finding {
             name: "file-size",
             effect: Effect::Distorts,
             place: MACHINE.to_owned(),
-            what: format!(
-                "applications started from here may write files of {} bytes",
-                self.file
-            ),
+            what: format!("applications started from here may write files of {file} bytes"),
             why: "a member whose page is larger has none: other processes can't join a group with a steering \
                   program that it began, and such a group can't keep flows in their place when it joins or \
                   crashes"
@@ -199,6 +182,6 @@ mod tests {
         let nowhere = Scratch::new().unwrap();
         assert_eq!(names(Limits::read(&nowhere.file(""), (5, 10))), [""; 0]);
         let own = Limits::read(Path::new("/"), (5, 10));
-        assert!(own.open > 0 && own.open < u64::MAX);
+        assert!(own.open.is_some_and(|it| it > 0));
     }
 }
