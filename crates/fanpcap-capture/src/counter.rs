@@ -27,7 +27,7 @@ impl Counter {
     /// `late_max` is how many packets in the ring the filter may still reject in user space.
     pub(crate) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
         let counts = Counts {
-            written: savefile.as_ref().map(Savefile::written),
+            written: savefile.as_ref().map(|it| it.written),
             late_max,
             ..Counts::default()
         };
@@ -81,7 +81,7 @@ impl Counter {
             return Ok(());
         };
         let written = savefile.flush();
-        self.counts.written = Some(savefile.written());
+        self.counts.written = Some(savefile.written);
         written
     }
 

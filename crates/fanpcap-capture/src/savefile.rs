@@ -90,7 +90,8 @@ pub struct Savefile<F = File> {
     held: Vec<u8>,
     /// Offsets in `held` where packets end.
     ends: Vec<usize>,
-    written: u64,
+    /// Number of complete packets in the file.
+    pub(crate) written: u64,
 }
 
 impl<F: Write> Savefile<F> {
@@ -130,11 +131,6 @@ impl<F: Write> Savefile<F> {
         self.held.clear();
         self.ends.clear();
         written.with_context(|| format!("writing {}", self.path.display()))
-    }
-
-    /// Number of complete packets in the file.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
     }
 }
 
@@ -227,14 +223,14 @@ mod tests {
         for _ in 0..5 {
             savefile.write(&packet, &[1, 2, 3, 4]).unwrap();
         }
-        assert_eq!(savefile.written(), 0);
+        assert_eq!(savefile.written, 0);
         let error = savefile.flush().unwrap_err();
         assert_eq!(error.to_string(), "writing full");
         let cause = error.downcast_ref::<io::Error>().unwrap();
         assert_eq!(cause.kind(), ErrorKind::StorageFull);
-        assert_eq!(savefile.written(), 3);
+        assert_eq!(savefile.written, 3);
         // The writer must not try again: it would write packets after half a packet.
         savefile.flush().unwrap();
-        assert_eq!(savefile.written(), 3);
+        assert_eq!(savefile.written, 3);
     }
 }

@@ -68,7 +68,7 @@ impl Reader {
             let _ = counter.ask_kernel(&mut self.handle, self.offline);
         }
         let written = counter.finish();
-        self.tell_counts(counter.counts, shared, u64::MAX);
+        shared.tell(self.number, u64::MAX, counter.counts);
         let failed = read.and(written).err();
         Done {
             counts: counter.counts,
@@ -90,20 +90,11 @@ impl Reader {
             let asked = shared.round();
             if asked > round {
                 round = asked;
-                self.tell(counter, shared, round)?;
+                counter.ask_kernel(&mut self.handle, self.offline)?;
+                shared.tell(self.number, round, counter.counts);
             }
         }
         self.finish(counter, shared)
-    }
-
-    fn tell(&mut self, counter: &mut Counter, shared: &Shared, round: u64) -> Result<()> {
-        counter.ask_kernel(&mut self.handle, self.offline)?;
-        self.tell_counts(counter.counts, shared, round);
-        Ok(())
-    }
-
-    fn tell_counts(&self, counts: Counts, shared: &Shared, round: u64) {
-        shared.tell(self.number, round, counts);
     }
 
     /// Reads the kernel's counters for the last time. Then reads as many packets from the ring as
