@@ -12,7 +12,7 @@ use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
 use fanpcap_linux::wait::clock;
 use fanpcap_snapshot::{Snapshot, Source};
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{seconds, streams};
 
 use shown::{Shown, Slot};
 
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
     drain: Option<String>,
     /// How many seconds to wait for that
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.0..=3600.0)))]
     wait: Duration,
     /// Give a member so many times the share of one with weight 1; 1 undoes a drain
     #[arg(long, value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
@@ -183,11 +183,4 @@ fn ensure_there(snapshot: &Snapshot, device: &str, group: u16) -> Result<()> {
         "no group {group} on {device} in this network namespace: {others}; 'ip netns exec NAME fanpcap group' \
          looks into another namespace"
     )
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok();
-    let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
-    let seconds = seconds.map(Duration::from_secs_f64);
-    seconds.ok_or_else(|| "write a number of seconds up to 3600".to_owned())
 }

@@ -14,7 +14,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::stop;
 use fanpcap_pcap::{Handle, Header, Precision};
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{seconds, streams};
 use serde::Serialize;
 
 mod flows;
@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     members: u16,
     /// For how many seconds
-    #[arg(long = "for", value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.1..=86_400.0)))]
     time: Duration,
     /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover, qm, or a steering program
     /// [default: what the settings say, else flow]
@@ -320,13 +320,6 @@ fn page(told: &VerifyPage) -> String {
     lines.join("\n") + "\n"
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok();
-    let seconds = seconds.filter(|it| (0.1..=86_400.0).contains(it));
-    let seconds = seconds.map(Duration::from_secs_f64);
-    seconds.ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,13 +333,5 @@ mod tests {
         };
         assert_eq!(stamp(&header, true), 2_000_000_005);
         assert_eq!(stamp(&header, false), 2_000_005_000);
-    }
-
-    #[test]
-    fn times_have_bounds() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "0", "-1", "nan", "1e9"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -4,7 +4,10 @@
 
 pub mod streams;
 pub mod table;
+mod seconds;
 pub mod complete;
 pub mod exposition;
 pub mod textfile;
 pub mod server;
+
+pub use seconds::seconds;
