@@ -15,7 +15,7 @@ use fanpcap_terminal::streams;
 
 use super::given::Given;
 use super::written;
-use frames::Frames;
+use frames::frames;
 use part::Part;
 
 /// Explains a program: types, what runs it, what it costs, its eBPF
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<String> {
-    let frames = Frames::new()?;
+    let frames = frames()?;
     let mut text = String::new();
     write_definitions(&mut text, definitions)?;
     match in_group(program) {

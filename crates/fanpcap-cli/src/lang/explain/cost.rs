@@ -59,10 +59,10 @@ pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
 }
 
 fn times(loaded: &Loaded, frames: &Frames) -> io::Result<Vec<(&'static str, u32)>> {
-    let time = |(name, frame): (&'static str, &[u8])| {
+    let time = |(name, frame): &(&'static str, Vec<u8>)| {
         let runs = runs(loaded.time(frame, FIRST_RUNS)?.1, RUNS);
         let trials = (0..TRIALS).map(|_| Ok(loaded.time(frame, runs)?.1));
-        Ok((name, median(trials.collect::<io::Result<_>>()?)))
+        Ok((*name, median(trials.collect::<io::Result<_>>()?)))
     };
     frames.iter().map(time).collect()
 }
@@ -80,7 +80,7 @@ fn median(mut times: Vec<u32>) -> u32 {
 /// The cost of the evaluator.
 pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
     let mut evaluator = Evaluator::of_group(program);
-    let mut time = |(name, bytes): (&'static str, &[u8])| {
+    let mut time = |(name, bytes): &(&'static str, Vec<u8>)| {
         let packet = Packet::of(Frame { bytes, tag: None });
         let mut trial = |runs: u32| {
             let begin = Instant::now();
@@ -91,7 +91,7 @@ pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
             u32::try_from(nanoseconds).unwrap_or(u32::MAX)
         };
         let runs = runs(trial(FIRST_RUNS), NATIVE_RUNS);
-        (name, median((0..TRIALS).map(|_| trial(runs)).collect()))
+        (*name, median((0..TRIALS).map(|_| trial(runs)).collect()))
     };
     Cost::Measured {
         times: frames.iter().map(&mut time).collect(),

@@ -22,7 +22,7 @@ impl Amount {
 }
 
 /// The counts of all packets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     everyone: Members,
     count: u16,
@@ -50,14 +50,8 @@ impl Tally {
         Self {
             everyone: Members::all(members),
             count: members,
-            read: Amount::default(),
-            given: Amount::default(),
             members: vec![Amount::default(); usize::from(members)],
-            dropped: Amount::default(),
-            copied: Amount::default(),
-            copies: 0,
-            classes: BTreeMap::new(),
-            host: [0; 2],
+            ..Self::default()
         }
     }
 
