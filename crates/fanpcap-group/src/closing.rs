@@ -7,7 +7,7 @@
 use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
 use crate::roster::Roster;
-use fanpcap_linux::bpf::{LoadedProgram, Map};
+use fanpcap_linux::bpf::{self, LoadedProgram, Map};
 use fanpcap_linux::packet::{self, Filter, Statistics};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
@@ -37,9 +37,6 @@ pub struct Lost {
     /// Packets rejected while the socket was being closed; see [`ClosedSocket::refused`].
     pub refused: Option<u64>,
 }
-
-/// How long packets in flight take at most. Used where the kernel can't be asked to wait for them.
-const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 /// How long the kernel may take to release a closed socket.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
@@ -113,9 +110,7 @@ impl Closing {
         let id = MemberId::of_socket(packet::inode(socket.as_fd())?);
         let has_joined = is_in_a_group(id);
         let refused = refuse(socket.as_fd())?;
-        if packet::await_packets_in_flight().is_err() {
-            thread::sleep(IN_FLIGHT);
-        }
+        bpf::wait_for_programs();
         let statistics = packet::take_statistics(socket.as_fd())?;
         Ok(Self {
             socket,

@@ -8,6 +8,7 @@ use crate::table::at;
 use fanpcap_buckets::Slot;
 use fanpcap_engine::faults;
 use fanpcap_engine::fd_store::StoredFd;
+use fanpcap_linux::bpf;
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::wait::{self, clock, pipe};
 use std::io;
@@ -183,7 +184,7 @@ impl KernelOps for Kernel<'_> {
     }
 
     fn settle(&mut self) -> io::Result<()> {
-        let settled = packet::await_packets_in_flight().or_else(|_| self.set_program_again());
+        let settled = bpf::try_to_wait_for_programs().or_else(|_| self.set_program_again());
         if settled.is_err() {
             thread::sleep(IN_FLIGHT);
         }

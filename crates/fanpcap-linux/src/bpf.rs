@@ -21,7 +21,7 @@ mod loaded;
 mod pin;
 mod grace;
 
-pub use grace::wait_for_programs;
+pub use grace::{try_to_wait_for_programs, wait_for_programs};
 pub use kernel_types::kernel_function;
 pub use link::{Attached, Hook, has_ingress_programs};
 pub use loaded::{LoadError, Loaded};

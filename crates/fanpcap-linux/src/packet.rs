@@ -277,19 +277,6 @@ pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &number)
 }
 
-/// Waits until every packet that a socket's filter now handles, or that is on its way into the
-/// ring, has arrived. The kernel handles each packet within one RCU read-side section.
-/// `MEMBARRIER_CMD_GLOBAL` waits for all these sections (kernel/sched/membarrier.c).
-///
-/// # Errors
-/// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on kernels without membarrier(2).
-pub fn await_packets_in_flight() -> io::Result<()> {
-    const GLOBAL: c_int = 1;
-    // SAFETY: takes plain numbers.
-    let rc = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
-    check(c_int::try_from(rc).unwrap_or(-1))
-}
-
 /// Reads and clears the socket's counters.
 pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
     // TPACKET_V3 adds a third word. For older rings two are filled.

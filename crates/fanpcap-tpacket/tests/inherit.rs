@@ -6,6 +6,7 @@
     reason = "sizes are small, and a test may panic"
 )]
 
+use fanpcap_linux::bpf;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag;
@@ -148,7 +149,7 @@ fn each_packet_comes_once(is_v3: bool, retire_ms: u32, taken: u32) {
     send(BEFORE..BEFORE + AFTER);
     Filter::reject_all().attach(socket).unwrap();
     // Even without membarrier(2), the packets of this thread have arrived.
-    let _ = packet::await_packets_in_flight();
+    bpf::wait_for_programs();
     let mut first = take_over(socket, position).unwrap();
     let between = adopt(&mut first, 70, &mut got);
     thread::sleep(Duration::from_millis(u64::from(retire_ms.min(40))));

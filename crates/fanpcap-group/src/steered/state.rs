@@ -5,16 +5,14 @@ use super::filters::Filters;
 use super::{Filtering, Whole, loading};
 use crate::record::{UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
-use fanpcap_linux::bpf::Loaded;
+use fanpcap_linux::bpf::{self, Loaded};
 use fanpcap_linux::file::shared::Word;
-use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::packet::Filter;
 use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 /// The state of a [`super::Steered`]. A thread that changes it holds its lock.
 #[derive(Debug)]
@@ -102,9 +100,7 @@ impl State {
 
     /// Adds the counters of filters that are no longer attached.
     pub(super) fn retire(&mut self, before: &[Option<Loaded>]) {
-        if packet::await_packets_in_flight().is_err() {
-            thread::sleep(IN_FLIGHT);
-        }
+        bpf::wait_for_programs();
         for before in before.iter().flatten() {
             _ = loading::add_counters(before, &mut self.past);
         }
@@ -196,6 +192,3 @@ impl State {
         }
     }
 }
-
-/// How long packets in flight take at most. Used where the kernel can't be asked to wait for them.
-const IN_FLIGHT: Duration = Duration::from_millis(50);

@@ -1,19 +1,30 @@
 //! Waits for running BPF programs.
 
+use crate::errno::check;
+use std::io;
 use std::time::Duration;
 
 /// Waits until all BPF programs that run now, in a driver's receive path or at a socket, have
-/// ended. From then on, no BPF program uses a value that it read from a map before this call. Needs
-/// no capability.
+/// ended. From then on, no BPF program uses a value that it read from a map before this call, and
+/// every packet that a socket's filter handles now, or that is on its way into the ring, has
+/// arrived: the kernel handles each packet within one RCU read-side section. Needs no capability.
 ///
-/// The system call waits for an RCU grace period. It fails if CPUs have no timer tick (nohz_full).
-/// Then this function sleeps longer than any BPF program runs.
+/// The system call waits for an RCU grace period (kernel/sched/membarrier.c). It fails if CPUs have
+/// no timer tick (nohz_full). Then this function sleeps longer than any BPF program runs.
 pub fn wait_for_programs() {
-    // SAFETY: the command has no memory of this process as its argument.
-    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    if result != 0 {
+    if try_to_wait_for_programs().is_err() {
         std::thread::sleep(LONG);
     }
+}
+
+/// As [`wait_for_programs`], without the sleep.
+///
+/// # Errors
+/// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on kernels without membarrier(2).
+pub fn try_to_wait_for_programs() -> io::Result<()> {
+    // SAFETY: the command has no memory of this process as its argument.
+    let rc = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    check(libc::c_int::try_from(rc).unwrap_or(-1))
 }
 
 const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
