@@ -87,12 +87,6 @@ impl Roster {
             .filter(move |socket| socket.ifindex == ifindex)
             .map(id)
     }
-
-    /// Reads the pages of all sockets.
-    pub fn entries(&self) -> Vec<RosterEntry> {
-        with_pages(self.sockets.iter())
-    }
-
     /// Reads the pages of a group's members.
     pub fn members_with_pages(&self, group: u16) -> Vec<RosterEntry> {
         with_pages(self.members(group))
@@ -104,7 +98,7 @@ impl Roster {
 /// # Errors
 /// As [`Roster::look`].
 pub fn entries() -> io::Result<Vec<RosterEntry>> {
-    Roster::look().map(|roster| roster.entries())
+    Roster::look().map(|roster| with_pages(roster.sockets.iter()))
 }
 
 /// The name of the device that a group of the calling thread's network namespace is on; `None`
