@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 mod locked;
 mod info;
@@ -54,12 +54,6 @@ fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<l
     } else {
         Ok(rc)
     }
-}
-
-fn descriptor(rc: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = RawFd::try_from(rc).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the command has just opened it for us, and no one else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn number(fd: &OwnedFd) -> u32 {

@@ -1,7 +1,7 @@
 //! Converts the return value of a system call to a result.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Returns the error in errno if a call returned a negative number.
 pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
@@ -12,8 +12,13 @@ pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
     }
 }
 
-pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
-    check(fd)?;
+/// The new descriptor that a call returned.
+pub(crate) fn owned(fd: impl Into<libc::c_long>) -> io::Result<OwnedFd> {
+    let fd = fd.into();
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -7,9 +7,10 @@ pub mod netdev;
 pub mod route;
 pub mod host_use;
 
+use crate::errno::owned;
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const NLM_F_REQUEST: u16 = 0x0001;
 const NLM_F_DUMP: u16 = 0x0300;
@@ -160,12 +161,7 @@ pub(crate) fn malformed() -> io::Error {
 pub(crate) fn open(protocol: c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: socket(2) takes plain numbers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    owned(unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) })
 }
 
 fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {

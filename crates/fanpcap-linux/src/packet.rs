@@ -4,13 +4,13 @@ pub mod inject;
 pub mod optmem;
 pub mod ring;
 
-use crate::errno::check;
+use crate::errno::{check, owned};
 use crate::option::{get, set, socklen};
 use fanpcap_bpf::Classic;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
 pub const ETH_P_ALL: u16 = 0x0003;
@@ -64,10 +64,7 @@ pub struct Statistics {
 /// `EPERM` without `CAP_NET_RAW`.
 pub fn open() -> io::Result<OwnedFd> {
     // SAFETY: socket takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    check(fd)?;
-    // SAFETY: the descriptor was opened above, and no one else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    owned(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
 }
 
 /// Whether a descriptor is a packet socket.

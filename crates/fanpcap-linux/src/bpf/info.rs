@@ -32,10 +32,6 @@ pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::R
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
 }
 
-pub(super) fn map_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    of::<MapInfo>(fd).map(|map| map.id)
-}
-
 /// Kind and size of a map, in the kernel's numbers (linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -136,9 +132,9 @@ struct Info {
 /// The part of struct bpf_map_info that is used here.
 #[repr(C)]
 #[derive(Default)]
-struct MapInfo {
+pub(super) struct MapInfo {
     kind: u32,
-    id: u32,
+    pub(super) id: u32,
     key_len: u32,
     value_len: u32,
     entries: u32,

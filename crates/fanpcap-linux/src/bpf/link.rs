@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::info::{self, Described};
-use super::{Attributes, LoadedProgram, bpf, descriptor, number};
+use super::{Attributes, LoadedProgram, bpf, number};
+use crate::errno::owned;
 
 /// The hook of a device that runs a BPF program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl LoadedProgram {
             flags,
             ..LinkCreate::default()
         };
-        let link = descriptor(bpf(BPF_LINK_CREATE, &mut attr)?)?;
+        let link = owned(bpf(BPF_LINK_CREATE, &mut attr)?)?;
         Ok(Attached { link })
     }
 }
@@ -286,7 +287,7 @@ mod tests {
                 kind: ATTACH_TCX_INGRESS,
                 ..LinkCreate::default()
             };
-            let receives = descriptor(bpf(BPF_LINK_CREATE, &mut attr).unwrap()).unwrap();
+            let receives = owned(bpf(BPF_LINK_CREATE, &mut attr).unwrap()).unwrap();
             assert!(has_ingress_programs(index));
             drop((sends, receives));
             assert!(!has_ingress_programs(index));

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 
 use super::info::Shape;
-use super::{Attributes, bpf, descriptor, number, short};
+use super::{Attributes, bpf, number, short};
+use crate::errno::owned;
 
 /// A BPF map.
 #[derive(Debug)]
@@ -272,7 +273,7 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
         name: short(name),
         ..MapCreate::default()
     };
-    descriptor(bpf(BPF_MAP_CREATE, &mut attr)?)
+    owned(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
 /// The most values of an entry that each CPU has. There are fewer if the CPUs' numbers have gaps.

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-use super::info::{self, Described};
-use super::{Attributes, bpf, descriptor};
+use super::info::{self, Described, MapInfo};
+use super::{Attributes, bpf};
+use crate::errno::owned;
 
 /// The kernel's number of a BPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl ObjectId {
     /// # Errors
     /// `EINVAL` when `fd` is no map.
     pub fn of_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        info::map_id(fd).map(Self::Map)
+        info::of::<MapInfo>(fd).map(|map| Self::Map(map.id))
     }
 
     /// The maps that the BPF program with this number uses. Needs `CAP_SYS_ADMIN`.
@@ -43,12 +44,7 @@ impl ObjectId {
     /// # Errors
     /// `ENOENT` when there is no such BPF program, `EPERM` without the capability.
     pub fn maps_of_program(id: u32) -> io::Result<BTreeSet<Self>> {
-        let mut attr = GetNextId {
-            start: id,
-            next: 0,
-            flags: 0,
-        };
-        let program = descriptor(bpf(BPF_PROG_GET_FD_BY_ID, &mut attr)?)?;
+        let program = open_program(id)?;
         let mut maps = [0_u32; MAPS_MAX as usize];
         let mut of = ProgramMaps {
             count: MAPS_MAX,
@@ -120,7 +116,17 @@ impl ObjectId {
     }
 }
 
-// SAFETY: the part of union bpf_attr for BPF_*_GET_NEXT_ID, without addresses.
+/// The BPF program with this number.
+pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
+    let mut attr = GetNextId {
+        start: id,
+        next: 0,
+        flags: 0,
+    };
+    owned(bpf(BPF_PROG_GET_FD_BY_ID, &mut attr)?)
+}
+
+// SAFETY: the part of union bpf_attr for BPF_*_GET_*_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
 // SAFETY: the beginning of struct bpf_prog_info. If no maps are asked for, it has no address.
 unsafe impl Described for ProgramMaps {}

@@ -1,12 +1,12 @@
 //! Pins: names of BPF objects in a BPF file system. A pin keeps its object even without a process.
 
+use super::{Attributes, bpf};
+use crate::errno::owned;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-use super::{Attributes, bpf, descriptor};
 
 /// Gives a map, BPF program or link a name in a BPF file system. The object lives until the name is
 /// removed, even if no process has it open.
@@ -26,7 +26,7 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = Named::new(&path, 0);
-    descriptor(bpf(BPF_OBJ_GET, &mut attr)?)
+    owned(bpf(BPF_OBJ_GET, &mut attr)?)
 }
 
 // SAFETY: the part of union bpf_attr for BPF_OBJ_*; the address is that of a C string, which the

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use fanpcap_bpf::{Instruction, ProgramKind};
 
 use super::info::{self, Described};
-use super::{Attributes, Map, Refused, bpf, descriptor, len, number, short, types};
+use super::object_id::open_program;
+use super::{Attributes, Map, Refused, bpf, len, number, short, types};
+use crate::errno::owned;
 
 /// A loaded BPF program.
 #[derive(Debug)]
@@ -240,7 +242,7 @@ fn load(
         attr.log_len = len(log);
         attr.log = log.as_mut_ptr().expose_provenance() as u64;
     }
-    let fd = descriptor(bpf(BPF_PROG_LOAD, &mut attr)?)?;
+    let fd = owned(bpf(BPF_PROG_LOAD, &mut attr)?)?;
     Ok(LoadedProgram { fd })
 }
 
@@ -249,13 +251,7 @@ fn load(
 /// # Errors
 /// `ENOENT` when there is none, `EPERM` without the capability.
 pub fn program_name(id: u32) -> io::Result<String> {
-    let mut attr = GetById {
-        id,
-        next: 0,
-        flags: 0,
-    };
-    let fd = descriptor(bpf(BPF_PROG_GET_FD_BY_ID, &mut attr)?)?;
-    let info: ProgramInfo = info::of(fd.as_fd())?;
+    let info: ProgramInfo = info::of(open_program(id)?.as_fd())?;
     let end = info.name.iter().position(|&byte| byte == 0);
     let name = &info.name[..end.unwrap_or(info.name.len())];
     Ok(String::from_utf8_lossy(name).into_owned())
@@ -275,8 +271,6 @@ unsafe impl Attributes for ProgramLoad {}
 // SAFETY: the beginning of struct bpf_prog_info. In a struct of zeros all addresses are 0, so the
 // kernel writes nowhere else.
 unsafe impl Described for ProgramInfo {}
-// SAFETY: the part of union bpf_attr for BPF_*_GET_FD_BY_ID, without addresses.
-unsafe impl Attributes for GetById {}
 // SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, which the
 // kernel only reads. No output is asked for.
 unsafe impl Attributes for TestRun {}
@@ -324,13 +318,6 @@ struct TestRun {
     padding: u32,
 }
 
-#[repr(C)]
-struct GetById {
-    id: u32,
-    next: u32,
-    flags: u32,
-}
-
 /// The part of struct bpf_prog_info that is used here.
 #[repr(C)]
 #[derive(Default)]
@@ -348,7 +335,6 @@ struct ProgramInfo {
 
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
-const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program also handles frames in several buffers.

@@ -1,10 +1,10 @@
 //! Type information for a BPF program's functions (BTF, Documentation/bpf/btf.rst). With it the
 //! kernel verifies each function once, not with every call.
 
+use super::{Attributes, bpf, len};
+use crate::errno::owned;
 use std::io;
 use std::os::fd::OwnedFd;
-
-use super::{Attributes, bpf, descriptor, len};
 
 /// Loads the type of functions that take the context and two numbers, and return a number.
 /// `context` names the context's struct.
@@ -18,7 +18,7 @@ pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
         log_level: 0,
         padding: 0,
     };
-    descriptor(bpf(BPF_BTF_LOAD, &mut attr)?)
+    owned(bpf(BPF_BTF_LOAD, &mut attr)?)
 }
 
 /// Indices in the list of types, which begin at 1.

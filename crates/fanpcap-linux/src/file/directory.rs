@@ -1,13 +1,13 @@
 //! Directories held by descriptor. No link and no rename can redirect an operation in such a
 //! directory to another directory.
 
-use crate::errno::check;
+use crate::errno::{check, owned};
 use crate::process;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -313,11 +313,9 @@ fn open_at(directory: RawFd, path: &OsStr, flags: i32, mode: u32) -> io::Result<
     let flags = flags | libc::O_CLOEXEC;
     loop {
         // SAFETY: the path is a C string that lives through the call.
-        let fd = unsafe { libc::openat(directory, path.as_ptr(), flags, mode) };
-        match check(fd) {
+        match owned(unsafe { libc::openat(directory, path.as_ptr(), flags, mode) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // SAFETY: a new descriptor that nobody else owns.
-            opened => return opened.map(|()| unsafe { OwnedFd::from_raw_fd(fd) }.into()),
+            opened => return opened.map(File::from),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Notices of files that are created in a directory or removed from it (inotify(7)).
 
-use crate::errno::check;
+use crate::errno::{check, owned};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, c_int};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -32,12 +32,9 @@ impl Changes {
     /// `EMFILE` and the like, as inotify_init1(2) says.
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes plain numbers.
-        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
-        check(fd)?;
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) }.into();
+        let fd = owned(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
         Ok(Self {
-            file,
+            file: fd.into(),
             watched: BTreeMap::new(),
         })
     }

@@ -1,11 +1,11 @@
 //! Waits for several descriptors, one of which may stand for signals (signalfd(2)).
 
-use crate::errno::check;
+use crate::errno::{check, owned};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, offset_of, size_of};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
@@ -69,10 +69,8 @@ impl Signals {
         let before = unsafe { before.assume_init() };
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: the set is initialised; the call opens a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, set.as_ptr(), flags) };
-        check(fd)?;
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) }.into();
+        let fd = owned(unsafe { libc::signalfd(-1, set.as_ptr(), flags) })?;
+        let file = fd.into();
         Ok(Self { file, before })
     }
 
