@@ -6,6 +6,7 @@ compile_error!("fanpcap is for 64-bit machines");
 
 mod errno;
 mod option;
+mod mapping;
 pub mod receive_buffer;
 pub mod wait;
 pub mod bpf;

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use super::info::Shape;
 use super::map;
 use crate::errno::owned;
+use crate::mapping::{Mapping, READ_AND_WRITE};
 
 /// A ring buffer.
 #[derive(Debug)]
@@ -60,15 +61,14 @@ impl RingBuffer {
     pub fn map(&self) -> io::Result<RingMapping> {
         let page = page()?;
         let fd = self.fd.as_raw_fd();
-        let write = libc::PROT_READ | libc::PROT_WRITE;
         let twice = self
             .len
             .checked_mul(2)
             .and_then(|len| len.checked_add(page));
         let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
         // The kernel lets processes write only to the consumer's page. It maps the data twice.
-        let consumer = Memory::map(page, write, fd, 0)?;
-        let producer = Memory::map(twice, libc::PROT_READ, fd, page)?;
+        let consumer = Mapping::shared(fd, page)?;
+        let producer = Mapping::new(twice, libc::PROT_READ, 0, fd, page)?;
         Ok(RingMapping::new(consumer, producer, page, self.len))
     }
 }
@@ -82,9 +82,9 @@ impl AsFd for RingBuffer {
 /// A ring buffer's memory, mapped until dropped.
 #[derive(Debug)]
 pub struct RingMapping {
-    consumer: Memory,
+    consumer: Mapping,
     /// The page with the producer's position, then the data twice.
-    producer: Memory,
+    producer: Mapping,
     data: NonNull<u8>,
     /// Bytes of the data, less 1.
     mask: usize,
@@ -116,20 +116,19 @@ impl RingMapping {
         let end = libc::off_t::try_from(2 * page + len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: takes plain numbers.
         crate::errno::check(unsafe { libc::ftruncate(fd.as_raw_fd(), end) })?;
-        let write = libc::PROT_READ | libc::PROT_WRITE;
         let fd = fd.as_raw_fd();
-        let producer = Memory::map(page + 2 * len, write, fd, page)?;
+        let producer = Mapping::new(page + 2 * len, READ_AND_WRITE, 0, fd, page)?;
         producer.remap(page + len, len, fd, 2 * page)?;
-        let consumer = Memory::map(page, write, fd, 0)?;
+        let consumer = Mapping::shared(fd, page)?;
         Ok(Self::new(consumer, producer, page, len))
     }
 
     /// `producer` maps one page, then the `len` bytes of the data twice.
-    fn new(consumer: Memory, producer: Memory, page: usize, len: usize) -> Self {
-        debug_assert!(producer.len >= page + 2 * len);
+    fn new(consumer: Mapping, producer: Mapping, page: usize, len: usize) -> Self {
+        debug_assert!(producer.len() >= page + 2 * len);
         Self {
             // SAFETY: the data begin one page after the start.
-            data: unsafe { producer.base.add(page) },
+            data: unsafe { producer.base().add(page) },
             mask: len - 1,
             consumer,
             producer,
@@ -175,44 +174,18 @@ impl RingMapping {
     }
 }
 
-/// A mapping, unmapped when dropped.
-#[derive(Debug)]
-struct Memory {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
-unsafe impl Send for Memory {}
-
-// SAFETY: the mapping is accessed by atomics, or through addresses.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn map(len: usize, protection: i32, fd: RawFd, offset: usize) -> io::Result<Self> {
-        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let flags = libc::MAP_SHARED;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
-        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, offset) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { base, len })
-    }
-
+impl Mapping {
     /// Replaces `len` bytes of the mapping, from byte `at` on, by another part of the file.
     fn remap(&self, at: usize, len: usize, fd: RawFd, offset: usize) -> io::Result<()> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if at.checked_add(len).is_none_or(|end| end > self.len) {
+        if at.checked_add(len).is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: checked above.
-        let base = unsafe { self.base.as_ptr().add(at) };
+        let base = unsafe { self.base().as_ptr().add(at) };
         // SAFETY: the bytes belong to this mapping, to which there is no reference yet.
-        let mapped = unsafe { libc::mmap(base.cast(), len, protection, flags, fd, offset) };
+        let mapped = unsafe { libc::mmap(base.cast(), len, READ_AND_WRITE, flags, fd, offset) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -222,18 +195,11 @@ impl Memory {
     /// The word at byte `at` of the first page.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at % 8 == 0 && at + 8 <= self.len);
+        debug_assert!(at % 8 == 0 && at + 8 <= self.len());
         // SAFETY: each mapping has a page or more.
-        let word = unsafe { self.base.add(at) };
+        let word = unsafe { self.base().add(at) };
         // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: only this value has the mapping, and no reference is left.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::{NonNull, null_mut, slice_from_raw_parts};
+use std::ptr::slice_from_raw_parts;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use fanpcap_bpf::{MapKind, TABLE_ROW};
 
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
+use crate::mapping::Mapping;
 
 /// A map whose entries are mapped for reading and writing, one after the other. BPF programs and
 /// other processes access the same memory at the same time. So processes must access each byte
@@ -16,12 +17,8 @@ use super::map::{self, BPF_F_MMAPABLE};
 #[derive(Debug)]
 pub struct Table {
     fd: OwnedFd,
-    base: NonNull<u8>,
-    len: usize,
+    memory: Mapping,
 }
-
-// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
-unsafe impl Send for Table {}
 
 // SAFETY: the mapping is accessed by atomics only.
 unsafe impl Sync for Table {}
@@ -73,12 +70,12 @@ impl Table {
 
     /// Bytes of the table.
     pub fn len(&self) -> usize {
-        self.len
+        self.memory.len()
     }
 
     /// Whether the table is empty. The kernel creates no such table.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.memory.is_empty()
     }
 
     /// Maps a map that comes from another process. Needs no capability.
@@ -94,20 +91,14 @@ impl Table {
 
     fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
-        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { fd, base, len })
+        let memory = Mapping::shared(fd.as_raw_fd(), len)?;
+        Ok(Self { fd, memory })
     }
 
     /// All bytes of the table.
     #[inline]
     pub fn bytes(&self) -> &[AtomicU8] {
-        self.view(0, self.len).unwrap_or_default()
+        self.view(0, self.len()).unwrap_or_default()
     }
 
     /// `count` words of 64 bits, from byte `offset` on; `None` when they are not all in the table,
@@ -122,11 +113,11 @@ impl Table {
     #[inline]
     pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
         let end = count.checked_mul(size_of::<A>())?.checked_add(offset)?;
-        if end > self.len || offset % align_of::<A>() != 0 {
+        if end > self.len() || offset % align_of::<A>() != 0 {
             return None;
         }
         // SAFETY: the offset is within the mapping, or at its end.
-        let from = unsafe { self.base.as_ptr().add(offset) };
+        let from = unsafe { self.memory.base().as_ptr().add(offset) };
         // SAFETY: the mapping begins at a page, has at least `end` bytes, and lives as long as
         // `self`; any bytes are a valid `A` (`Atomic`).
         Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
@@ -136,13 +127,6 @@ impl Table {
 impl AsFd for Table {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // SAFETY: only this value has the mapping, and no reference is left.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 

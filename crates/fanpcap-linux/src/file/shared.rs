@@ -2,11 +2,12 @@
 //! read them at any time.
 
 use crate::errno::check;
+use crate::mapping::Mapping;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,9 +27,9 @@ unsafe impl Sync for Word {}
 
 #[derive(Debug)]
 enum Memory {
-    /// A mapped file of this many bytes. All processes that map the file share it, and so do
-    /// children and their parents.
-    Mapped(NonNull<AtomicU64>, usize),
+    /// A mapped file. All processes that map the file share it, and so do children and their
+    /// parents.
+    Mapped(Mapping),
     /// This many words of process memory. A forked child has a copy.
     Own(NonNull<AtomicU64>, usize),
 }
@@ -78,15 +79,8 @@ pub fn join<const N: usize>(file: &File) -> io::Result<[Word; N]> {
 }
 
 fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
-    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-    let len = N * 8;
-    // SAFETY: a new mapping at an address that the kernel chooses touches no other.
-    let base = unsafe { libc::mmap(null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
-    Ok(words(base, Memory::Mapped(base, len)))
+    let memory = Mapping::shared(file.as_raw_fd(), N * 8)?;
+    Ok(words(Memory::Mapped(memory)))
 }
 
 /// The size of the largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
@@ -107,10 +101,14 @@ pub fn file_size_limit() -> io::Result<u64> {
 pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
     let memory: Box<[AtomicU64]> = content.iter().map(|&word| AtomicU64::new(word)).collect();
     let base = NonNull::from(Box::leak(memory)).cast();
-    words(base, Memory::Own(base, N))
+    words(Memory::Own(base, N))
 }
 
-fn words<const N: usize>(base: NonNull<AtomicU64>, memory: Memory) -> [Word; N] {
+fn words<const N: usize>(memory: Memory) -> [Word; N] {
+    let base = match &memory {
+        Memory::Mapped(mapping) => mapping.base().cast(),
+        Memory::Own(base, _) => *base,
+    };
     let memory = Arc::new(memory);
     std::array::from_fn(|index| Word {
         // SAFETY: the memory has N words.
@@ -168,16 +166,10 @@ impl Word {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        match *self {
-            // SAFETY: `map` has made the mapping, and no word of it is left.
-            Self::Mapped(base, len) => unsafe {
-                libc::munmap(base.as_ptr().cast(), len);
-            },
-            Self::Own(base, len) => {
-                let words = NonNull::slice_from_raw_parts(base, len);
-                // SAFETY: `own` has leaked the box, and no word of it is left.
-                drop(unsafe { Box::from_raw(words.as_ptr()) });
-            }
+        if let Self::Own(base, len) = *self {
+            let words = NonNull::slice_from_raw_parts(base, len);
+            // SAFETY: `own` has leaked the box, and no word of it is left.
+            drop(unsafe { Box::from_raw(words.as_ptr()) });
         }
     }
 }

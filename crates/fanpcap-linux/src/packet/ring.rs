@@ -3,10 +3,10 @@
 
 use crate::netlink::diag::{self, Geometry, PacketSocket};
 use crate::packet;
-use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::{NonNull, null_mut};
+
+pub use crate::mapping::Mapping;
 
 /// The layout of a ring (`PACKET_VERSION`, linux/if_packet.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,6 @@ fn none() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
-/// Memory that a ring's producer shares with its reader, unmapped when dropped.
-#[derive(Debug)]
-pub struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread.
-unsafe impl Send for Mapping {}
-
 impl Mapping {
     /// Maps the receive ring of a socket. Until it is dropped, the mapping keeps the socket alive
     /// and in its group.
@@ -67,48 +57,7 @@ impl Mapping {
         } = *geometry;
         let len = (block_size as usize).checked_mul(block_count as usize);
         let len = len.ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-        Self::new(len, libc::MAP_SHARED, socket.as_raw_fd())
-    }
-
-    /// Memory that no kernel writes to, for other producers and for tests.
-    ///
-    /// # Errors
-    /// The error of mmap(2).
-    pub fn anonymous(len: usize) -> io::Result<Self> {
-        Self::new(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
-    }
-
-    fn new(len: usize, flags: c_int, fd: c_int) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
-        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { base, len })
-    }
-
-    /// The first byte of the mapping.
-    pub fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// The mapping's length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the mapping is empty. The kernel makes no such mapping.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: only this value has the mapping, which ends here.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        Self::shared(socket.as_raw_fd(), len)
     }
 }
 
@@ -119,6 +68,7 @@ mod tests {
     use crate::process::netns;
     use crate::unix::message::{receive, send};
     use crate::unix::pair;
+    use std::ffi::c_int;
     use std::os::fd::AsFd;
 
     const GEOMETRY: Geometry = Geometry {

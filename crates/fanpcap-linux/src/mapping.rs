@@ -1,0 +1,75 @@
+//! Memory mappings (mmap(2)).
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::{NonNull, null_mut};
+
+/// A mapping of memory that processes, or the kernel, share. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Memory that no kernel writes to, for other producers and for tests.
+    ///
+    /// # Errors
+    /// The error of mmap(2).
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        Self::new(len, READ_AND_WRITE, libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// Maps the first `len` bytes behind a descriptor, to read and to write.
+    pub(crate) fn shared(fd: RawFd, len: usize) -> io::Result<Self> {
+        Self::new(len, READ_AND_WRITE, 0, fd, 0)
+    }
+
+    pub(crate) fn new(
+        len: usize,
+        protection: c_int,
+        flags: c_int,
+        fd: RawFd,
+        offset: usize,
+    ) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = flags | libc::MAP_SHARED;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
+        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { base, len })
+    }
+
+    /// The first byte of the mapping.
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The mapping's length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the mapping is empty. The kernel makes no such mapping.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: only this value has the mapping, and no reference is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+pub(crate) const READ_AND_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
