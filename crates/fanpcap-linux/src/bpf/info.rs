@@ -45,6 +45,21 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    pub(super) const fn new(
+        kind: u32,
+        (key_len, value_len): (u32, u32),
+        entries: u32,
+        flags: u32,
+    ) -> Self {
+        Self {
+            kind,
+            key_len,
+            value_len,
+            entries,
+            flags,
+        }
+    }
+
     /// The shape of the map behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
@@ -55,13 +70,8 @@ impl Shape {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Self::from_proc(fd),
             map => map?,
         };
-        Ok(Self {
-            kind: map.kind,
-            key_len: map.key_len,
-            value_len: map.value_len,
-            entries: map.entries,
-            flags: map.flags,
-        })
+        let lens = (map.key_len, map.value_len);
+        Ok(Self::new(map.kind, lens, map.entries, map.flags))
     }
 
     /// Reads the shape from /proc (kernel/bpf/syscall.c, `bpf_map_show_fdinfo`).

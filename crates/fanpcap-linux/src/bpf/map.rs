@@ -33,13 +33,7 @@ impl Map {
         value_len: u32,
         entries: u32,
     ) -> io::Result<Self> {
-        let shape = Shape {
-            kind: kind.number(),
-            key_len,
-            value_len,
-            entries,
-            flags: 0,
-        };
+        let shape = Shape::new(kind.number(), (key_len, value_len), entries, 0);
         let fd = if kind == MapKind::RingArray {
             create_array_of_rings(name, entries)?
         } else {
@@ -54,17 +48,12 @@ impl Map {
     /// # Errors
     /// `InvalidData` when the map has another shape; `EINVAL` when `fd` is no BPF object.
     pub fn given(fd: BorrowedFd<'_>, spec: &MapSpec) -> io::Result<Self> {
-        let shape = Shape {
-            kind: spec.kind.number(),
-            key_len: spec.key_len,
-            value_len: spec.value_len,
-            entries: spec.entries,
-            flags: if spec.kind == MapKind::Array && spec.is_given {
-                BPF_F_MMAPABLE
-            } else {
-                0
-            },
+        let flags = match spec.kind == MapKind::Array && spec.is_given {
+            true => BPF_F_MMAPABLE,
+            false => 0,
         };
+        let lens = (spec.key_len, spec.value_len);
+        let shape = Shape::new(spec.kind.number(), lens, spec.entries, flags);
         shape.verify(fd)?;
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
     }
@@ -244,21 +233,8 @@ pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
 /// Creates an array of ring buffers, which may differ in size.
 pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
     // The kernel takes the properties of the ring buffers from an example.
-    let shown = Shape {
-        kind: RING_BUFFER,
-        key_len: 0,
-        value_len: 0,
-        entries: SMALLEST_RING,
-        flags: 0,
-    };
-    let shown = create(name, &shown)?;
-    let shape = Shape {
-        kind: MapKind::RingArray.number(),
-        key_len: 4,
-        value_len: 4,
-        entries,
-        flags: 0,
-    };
+    let shown = create(name, &Shape::new(RING_BUFFER, (0, 0), SMALLEST_RING, 0))?;
+    let shape = Shape::new(MapKind::RingArray.number(), (4, 4), entries, 0);
     create_with(name, &shape, number(&shown))
 }
 

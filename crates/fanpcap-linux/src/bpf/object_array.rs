@@ -106,13 +106,7 @@ impl AsFd for ObjectArray {
 }
 
 const fn shape(kind: MapKind, entries: u32) -> Shape {
-    Shape {
-        kind: kind.number(),
-        key_len: 4,
-        value_len: 4,
-        entries,
-        flags: 0,
-    }
+    Shape::new(kind.number(), (4, 4), entries, 0)
 }
 
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;

@@ -213,13 +213,7 @@ fn page() -> io::Result<usize> {
 }
 
 const fn shape(len: u32) -> Shape {
-    Shape {
-        kind: map::RING_BUFFER,
-        key_len: 0,
-        value_len: 0,
-        entries: len,
-        flags: 0,
-    }
+    Shape::new(map::RING_BUFFER, (0, 0), len, 0)
 }
 
 #[cfg(test)]

@@ -135,13 +135,7 @@ const fn shape(len: u32) -> Shape {
 }
 
 const fn shape_of(row_len: u32, rows: u32) -> Shape {
-    Shape {
-        kind: MapKind::Array.number(),
-        key_len: 4,
-        value_len: row_len,
-        entries: rows,
-        flags: BPF_F_MMAPABLE,
-    }
+    Shape::new(MapKind::Array.number(), (4, row_len), rows, BPF_F_MMAPABLE)
 }
 
 #[cfg(test)]
