@@ -56,23 +56,6 @@ impl Device {
         Ok(self.flags()? & ETH_FLAG_RXVLAN != 0)
     }
 
-    /// Sets whether the device removes the VLAN tag from received frames.
-    ///
-    /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` or `EOPNOTSUPP` if the driver can't change it.
-    pub fn take_vlan_tags(&self, takes: bool) -> io::Result<()> {
-        let flags = self.flags()?;
-        let wanted = match takes {
-            true => flags | ETH_FLAG_RXVLAN,
-            false => flags & !ETH_FLAG_RXVLAN,
-        };
-        if wanted == flags {
-            return Ok(());
-        }
-        // SAFETY: struct ethtool_value has two words.
-        unsafe { self.ask(&mut [ETHTOOL_SFLAGS, wanted]) }.map(drop)
-    }
-
     /// The driver's name.
     ///
     /// # Errors
@@ -135,7 +118,6 @@ const SOCKET_KIND: libc::c_int = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
 const DRIVER_INFO_WORDS: usize = 49;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 #[cfg(test)]
@@ -146,8 +128,6 @@ mod tests {
     fn the_loopback_device_has_flags_and_no_choice() {
         let device = Device::find(interface::index("lo").unwrap()).unwrap();
         assert!(!device.takes_vlan_tags().unwrap());
-        device.take_vlan_tags(false).unwrap();
-        assert!(device.take_vlan_tags(true).is_err());
         assert_eq!(device.receive_queues(), None);
         let gone = Device::find(u32::MAX / 2).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));

@@ -92,11 +92,7 @@ pub fn names() -> Vec<String> {
 /// # Errors
 /// `ENODEV` or `ENXIO` when the interface is gone.
 pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
-    // SAFETY: an ifreq is plain data; zeros are valid.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
-    // SAFETY: the request is live for the call, which fills its name.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    let mut request = named(socket, index)?;
     // SAFETY: as above; the call fills its flags.
     let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
     if !unless_renamed(check(asked))? {
@@ -113,11 +109,7 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
 /// # Errors
 /// `ENODEV` when the interface is gone, `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) -> io::Result<bool> {
-    // SAFETY: an ifreq is plain data; zeros are valid.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
-    // SAFETY: the request is live for the call, which fills its name.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    let mut request = named(socket, index)?;
     // SAFETY: as above; the call fills its flags.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
     // SAFETY: the call has written the flags, and any bits are valid.
@@ -135,6 +127,16 @@ pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) ->
     // SAFETY: the request is live for the call, which only reads it.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })?;
     Ok(true)
+}
+
+/// A request about an interface, with its name.
+fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
+    // SAFETY: an ifreq is plain data; zeros are valid.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
+    // SAFETY: the request is live for the call, which fills its name.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    Ok(request)
 }
 
 /// Returns false if no interface has the name that was read just before. Either the interface is

@@ -50,8 +50,7 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, byte, 1)?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    is_locked(file, libc::F_RDLCK, byte, 1)
 }
 
 /// Whether another open file description has the write lock of any byte from `from` on.
@@ -60,8 +59,7 @@ pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
 /// The error of fcntl(2).
 pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
     // Length 0 means all bytes up to the end.
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, from, 0)?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    is_locked(file, libc::F_RDLCK, from, 0)
 }
 
 /// Takes a shared lock of one byte: many open file descriptions may have it at a time. Returns
@@ -79,8 +77,7 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1)?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    is_locked(file, libc::F_WRLCK, byte, 1)
 }
 
 /// A process that has a lock of one byte, as far as /proc shows (`/proc/PID/fdinfo`).
@@ -111,6 +108,11 @@ fn holding(file: &File, byte: u32) -> Option<impl Iterator<Item = Stat>> {
 /// The error of fcntl(2).
 pub fn release_byte(file: &File, byte: u32) -> io::Result<()> {
     lock(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(drop)
+}
+
+fn is_locked(file: &File, kind: i32, byte: u32, len: i64) -> io::Result<bool> {
+    let found = lock(file, libc::F_OFD_GETLK, kind, byte, len)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
 fn lock(file: &File, command: i32, kind: i32, byte: u32, len: i64) -> io::Result<libc::flock> {

@@ -4,9 +4,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::errno::check;
 use crate::interface;
-use crate::option::socklen;
+use crate::option::{self, socklen};
 use crate::packet::{self, Address, sockaddr};
 
 /// Sends a frame on the interface that a packet socket is bound to, whatever the socket's protocol.
@@ -69,18 +68,12 @@ impl Injector {
     /// As [`Injector::open`].
     pub fn open_bypass(device: &str) -> io::Result<Self> {
         let injector = Self::open(device)?;
-        let on: libc::c_int = 1;
-        // SAFETY: the option's value is an int that lives through the call and has the given
-        // length.
-        check(unsafe {
-            libc::setsockopt(
-                injector.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                PACKET_QDISC_BYPASS,
-                (&raw const on).cast(),
-                INT_LEN,
-            )
-        })?;
+        option::set(
+            injector.socket.as_fd(),
+            libc::SOL_PACKET,
+            PACKET_QDISC_BYPASS,
+            &1_i32,
+        )?;
         Ok(injector)
     }
 
@@ -158,7 +151,6 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
 
 /// linux/if_packet.h, since Linux 3.14.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
-const INT_LEN: libc::socklen_t = 4;
 /// The error of a device that accepts no more for now (errno(3)).
 pub use libc::ENOBUFS;
 
