@@ -21,8 +21,12 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// The block that is being read, or comes next, if the layout has blocks.
-    fn mark(&self) -> Option<Mark>;
+    /// The block that is being read, or comes next, if the layout has blocks. Ring buffers record
+    /// themselves how far they were read.
+    #[inline]
+    fn mark(&self) -> Option<Mark> {
+        None
+    }
 
     /// The next frame, if there is one.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
@@ -31,18 +35,16 @@ pub(crate) trait Layout {
     fn release(&mut self, pace: &mut Pace);
 
     /// Whether no process may write to the frames.
-    fn is_read_only(&self) -> bool;
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }
 
 impl Layout for Frames {
     #[inline]
     fn taken(&self) -> u64 {
         self.taken()
-    }
-
-    #[inline]
-    fn mark(&self) -> Option<Mark> {
-        None
     }
 
     #[inline]
@@ -57,11 +59,6 @@ impl Layout for Frames {
     #[inline]
     fn release(&mut self, _: &mut Pace) {
         self.release();
-    }
-
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 
@@ -87,23 +84,12 @@ impl Layout for Blocks {
             pace.handle_block(closed);
         }
     }
-
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        false
-    }
 }
 
 impl Layout for Records {
     #[inline]
     fn taken(&self) -> u64 {
         self.taken()
-    }
-
-    /// Ring buffers record themselves how far they were read.
-    #[inline]
-    fn mark(&self) -> Option<Mark> {
-        None
     }
 
     #[inline]
