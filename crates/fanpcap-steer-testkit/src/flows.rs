@@ -54,31 +54,33 @@ pub fn talks() -> Vec<Talk> {
     .collect()
 }
 
+/// Both ends of a packet: those of an answer are turned around.
+fn turned<T>(is_answer: bool, (client, server): (T, T)) -> (T, T) {
+    if is_answer {
+        (server, client)
+    } else {
+        (client, server)
+    }
+}
+
 fn short(number: usize) -> u16 {
     u16::try_from(number & 0xffff).unwrap_or(0)
 }
 
 /// The packet: from a port of its own to one that several conversations have in common.
 fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
-    let turned = |one, other| {
-        if is_answer {
-            (other, one)
-        } else {
-            (one, other)
-        }
-    };
-    let (client, server) = turned(20_000 + short(flow), 443);
+    let ports = turned(is_answer, (20_000 + short(flow), 443));
     let payload = vec![0x5a; 10 + round * 97 + flow];
     let (protocol, segment) = if flow % 2 == 0 {
         let tcp = Tcp {
-            ports: (client, server),
+            ports,
             numbers: (1000, 2000),
             flags: 0x18,
             window: 8192,
         };
         (6, tcp.around(&payload))
     } else {
-        (17, headers::udp((client, server), &payload))
+        (17, headers::udp(ports, &payload))
     };
     let host = |net: u16, last: usize| match flow % 4 {
         3 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, short(last))),
@@ -87,7 +89,7 @@ fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
         )),
     };
     let (from, to) = (host(1, flow + 1), host(2, flow % 7 + 1));
-    match if is_answer { (to, from) } else { (from, to) } {
+    match turned(is_answer, (from, to)) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Ipv4 {
             ends: (from, to),
             protocol,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fanpcap_gen::headers::{self, Ipv4, Ipv6};
 
-use super::{Talk, short};
+use super::{Talk, short, turned};
 
 /// Two hosts' Ethernet addresses.
 pub(super) type Links = [[u8; 6]; 2];
@@ -21,12 +21,7 @@ pub(super) fn ip_type(talk: &Talk) -> u16 {
 /// What begins with a type, behind the Ethernet addresses: from these hosts, turned with the
 /// packet.
 pub(super) fn between(links: Links, talk: &Talk, typed: &[u8]) -> Vec<u8> {
-    let [client, server] = links;
-    let (from, to) = if talk.is_answer {
-        (server, client)
-    } else {
-        (client, server)
-    };
+    let (from, to) = turned(talk.is_answer, links.into());
     [&to[..], &from, typed].concat()
 }
 
@@ -63,12 +58,8 @@ pub(super) fn labels(talk: &Talk, behind: &[u8]) -> Vec<u8> {
 
 /// Both ends of a tunnel: turned with the packet, as where each end sends.
 fn ends(talk: &Talk) -> (Ipv4Addr, Ipv4Addr) {
-    let (one, other) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
-    if talk.is_answer {
-        (other, one)
-    } else {
-        (one, other)
-    }
+    let [one, other] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last));
+    turned(talk.is_answer, (one, other))
 }
 
 pub(super) fn in_ip(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
@@ -103,11 +94,7 @@ pub(super) fn in_udp(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
 
 /// In UDP between a port that the packets share and that of a server.
 pub(super) fn in_session(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
-    let ports = if talk.is_answer {
-        (port, 40_000)
-    } else {
-        (40_000, port)
-    };
+    let ports = turned(talk.is_answer, (40_000, port));
     in_ip(talk, 17, &headers::udp(ports, payload))
 }
 
