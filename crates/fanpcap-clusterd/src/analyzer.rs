@@ -34,6 +34,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
+use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_linux::wait::stop;
 use fanpcap_terminal::streams;
 
@@ -138,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         if let Some(status) = desk.work() {
             jumps
-                .due(clock::machines())
+                .due(realtime_ns())
                 .into_iter()
                 .for_each(|line| say(&line));
             notify.status(status.line().trim_end());

@@ -1,10 +1,9 @@
 //! What the settings say of the coordinator's frames in the mirrored stream.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::control::stream::Numbers;
 use fanpcap_config::report::Report;
+use fanpcap_linux::wait::clock::realtime_ns;
 
 use crate::conf::Conf;
 
@@ -29,6 +28,5 @@ pub(crate) fn numbers(conf: &Conf) -> Result<Vec<Numbers>, Report> {
 
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    realtime_ns() / 1_000_000_000
 }

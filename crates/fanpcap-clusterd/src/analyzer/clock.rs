@@ -1,6 +1,6 @@
 //! A clock that says the time of day and never jumps.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use fanpcap_linux::wait::clock;
 
@@ -18,14 +18,15 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start() -> Self {
         Self {
-            wall: machines(),
+            wall: clock::realtime_ns(),
             begun: Instant::now(),
         }
     }
 
     /// Nanoseconds since 1970.
     pub(super) fn now(&self) -> u64 {
-        self.wall.saturating_add(nanoseconds(self.begun.elapsed()))
+        let since = u64::try_from(self.begun.elapsed().as_nanos());
+        self.wall.saturating_add(since.unwrap_or(u64::MAX))
     }
 }
 
@@ -60,16 +61,6 @@ impl Jumps {
             ),
         })
     }
-}
-
-/// What the machine's clock says, in nanoseconds since 1970.
-pub(super) fn machines() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, nanoseconds)
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A time in nanoseconds since 1970 as RFC 3339 writes it, in UTC, to the second.

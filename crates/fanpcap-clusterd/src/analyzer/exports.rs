@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::analyzer::Delivered;
@@ -18,6 +18,7 @@ use fanpcap_cluster::record::decode_counts;
 use fanpcap_cluster::witness::{Assembly, Report};
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
+use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_select::{Key, PAYLOAD, Selection, digest};
 use fanpcap_terminal::streams;
 use fanpcap_wire::Frame;
@@ -400,8 +401,7 @@ fn open(target: &Target, node: NodeId) -> Option<Collector> {
 
 /// Time since 1970.
 fn time() -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default()
+    Duration::from_nanos(realtime_ns())
 }
 
 #[cfg(test)]

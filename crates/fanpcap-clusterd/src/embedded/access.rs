@@ -1,9 +1,10 @@
 //! What lets a process speak for a cluster: its keys, and a secret of its own.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::control::{ClusterId, Endpoint, Keys, Peer};
+use fanpcap_linux::wait::clock::realtime_ns;
 
 use crate::conf::Conf;
 use crate::credentials;
@@ -24,8 +25,7 @@ pub(super) fn keys(conf: &Conf) -> Result<Keys> {
 
 /// The time since 1970, by the machine's clock.
 pub(super) fn clock() -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default()
+    Duration::from_nanos(realtime_ns())
 }
 
 /// Between attempts, pulses and ballots, where `heartbeat` is between heartbeats: a second for the

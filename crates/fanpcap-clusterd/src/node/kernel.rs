@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::node::Orders;
 use fanpcap_linux::bpf::{Attached, Hook, RingBuffer, RingMapping};
+use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_select::layout::Lanes;
 use fanpcap_select::{Action, Claims, Program};
 
@@ -246,7 +247,7 @@ impl Kernel {
             code,
             lanes: u32::try_from(program.lanes.own())?,
             bytes: bytes(program.action),
-            since: now_ns(),
+            since: realtime_ns(),
         };
         let mark = self.next_mark();
         selector.switch(&orders.claims, mark);
@@ -353,14 +354,6 @@ fn bytes(action: Action) -> u16 {
 fn ring_len(lanes: Lanes) -> u32 {
     let len = RINGS_LEN / lanes.rings().next_power_of_two();
     u32::try_from(len).unwrap_or(1 << 20)
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
 }
 
 /// errno(3).

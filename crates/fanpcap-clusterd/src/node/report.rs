@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use fanpcap_cluster::record::{Head, Kind, encode_counts};
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Revision};
-use fanpcap_linux::wait::clock;
+use fanpcap_linux::wait::clock::{self, realtime_ns};
 use fanpcap_select::native::Causes;
 
-use super::kernel::{Kernel, now_ns};
+use super::kernel::Kernel;
 use crate::keyring::Keyring;
 use crate::selector::Counts;
 use crate::welcome::{ANSWER, ANSWERS, Access};
@@ -62,7 +62,7 @@ impl Reporter {
             keyring,
             cluster,
             announcement,
-            session: now_ns(),
+            session: realtime_ns(),
             analyzers: Vec::new(),
             former: Vec::new(),
             last: None,
@@ -127,7 +127,7 @@ impl Reporter {
         }
         self.last = Some(Instant::now());
         let read = || Some(kernel.selector()?.counts());
-        let (counts, stamp) = at_one_time(read, now_ns)?;
+        let (counts, stamp) = at_one_time(read, realtime_ns)?;
         let Causes {
             beacons,
             updates,

@@ -59,12 +59,17 @@ pub fn tai_ns() -> u64 {
     clock_ns(libc::CLOCK_TAI)
 }
 
+/// The time of day in nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
 /// The time of day less [`monotonic_ns`], in nanoseconds, exact to about a microsecond. Uses the
 /// fastest of several readings.
 pub fn realtime_offset_ns() -> u64 {
     let readings = (0..READINGS).map(|_| {
         let before = monotonic_ns();
-        let time = clock_ns(libc::CLOCK_REALTIME);
+        let time = realtime_ns();
         let took = monotonic_ns().saturating_sub(before);
         (took, time.wrapping_sub(before.saturating_add(took / 2)))
     });
