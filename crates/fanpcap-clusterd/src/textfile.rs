@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fanpcap_terminal::exposition::{Family, text};
+use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
@@ -38,10 +38,39 @@ impl Textfile {
     }
 }
 
+/// A metric's name, help and number.
+pub(crate) type Metric = (&'static str, &'static str, u64);
+
+/// A family of one sample with these labels for each metric.
+pub(crate) fn families(
+    kind: Kind,
+    labels: &[Label],
+    metrics: impl IntoIterator<Item = Metric>,
+) -> impl Iterator<Item = Family> {
+    let family =
+        move |(name, help, number)| family(name, help, kind, labels, Number::Whole(number));
+    metrics.into_iter().map(family)
+}
+
+/// A family of one sample.
+pub(crate) fn family(
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    labels: &[Label],
+    number: Number,
+) -> Family {
+    Family {
+        name,
+        help,
+        kind,
+        samples: vec![(labels.to_vec(), number)],
+    }
+}
+
 /// Asserts that the manual has these metrics with their types, and no others of this prefix.
 #[cfg(test)]
 pub(crate) fn assert_documented(prefix: &str, families: &[Family]) {
-    use fanpcap_terminal::exposition::Kind;
     const PAGE: &str = include_str!("../../../docs/operating.md");
     let begin = format!("| `{prefix}");
     let rows = PAGE.lines().filter(|line| line.starts_with(&begin));

@@ -7,7 +7,7 @@ use fanpcap_cluster::witness::{NodeAccount, Verdict};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use super::status::Status;
-use crate::textfile::Textfile;
+use crate::textfile::{self, Metric, Textfile, family};
 
 /// Writes an analyzer's metrics to a file.
 pub(super) struct Metrics {
@@ -34,27 +34,19 @@ impl Metrics {
 
     fn families(&self, status: &Status) -> Vec<Family> {
         let mut families = self.accounts(status);
-        let counts = counts(status).into_iter();
-        families.extend(counts.map(|(name, help, number)| {
-            self.one(name, help, Kind::Counter, Number::Whole(number))
-        }));
+        families.extend(textfile::families(
+            Kind::Counter,
+            &self.cluster,
+            counts(status),
+        ));
         families.push(self.refusals(status));
         let figures = status.figures.iter();
         families.extend(figures.map(|&(figure, count)| {
             let (name, help, kind) = figure.metric();
-            self.one(name, help, kind, Number::Whole(count))
+            family(name, help, kind, &self.cluster, Number::Whole(count))
         }));
         families.extend(self.of_nodes(status));
         families
-    }
-
-    fn one(&self, name: &'static str, help: &'static str, kind: Kind, number: Number) -> Family {
-        Family {
-            name,
-            help,
-            kind,
-            samples: vec![(self.cluster.clone(), number)],
-        }
     }
 
     /// What was not believed, by reason.
@@ -76,14 +68,23 @@ impl Metrics {
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let bounds = bounds(status).into_iter();
         let mut families: Vec<Family> = bounds
-            .map(|(name, help, value)| self.one(name, help, Kind::Gauge, Number::Signed(value)))
+            .map(|(name, help, value)| {
+                family(
+                    name,
+                    help,
+                    Kind::Gauge,
+                    &self.cluster,
+                    Number::Signed(value),
+                )
+            })
             .collect();
         families.extend(status.account.apart.map(|apart| {
             let apart = Duration::from_nanos(apart).as_secs_f64();
-            self.one(
+            family(
                 "fanpcap_analyzer_nodes_apart_seconds",
                 "How far nodes were apart when they saw the same beacon.",
                 Kind::Gauge,
+                &self.cluster,
                 Number::Seconds(apart),
             )
         }));
@@ -178,7 +179,7 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
 }
 
 /// What only grows, until the analyzer begins anew.
-fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
+fn counts(status: &Status) -> Vec<Metric> {
     let counters = &status.counters;
     let mut counts = vec![
         (
@@ -222,7 +223,7 @@ fn counts(status: &Status) -> Vec<(&'static str, &'static str, u64)> {
 }
 
 /// What became of the records that came.
-fn fates(status: &Status) -> [(&'static str, &'static str, u64); 9] {
+fn fates(status: &Status) -> [Metric; 9] {
     let counters = &status.counters;
     [
         (

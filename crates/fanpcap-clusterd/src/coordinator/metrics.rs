@@ -7,7 +7,7 @@ use fanpcap_cluster::{Phase, View};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use crate::cluster::status;
-use crate::textfile::Textfile;
+use crate::textfile::{Metric, Textfile, families};
 
 /// How often the file is written.
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,22 +48,14 @@ impl Metrics {
     }
 
     fn families(&self, view: &View, written: u64, forged: u64) -> Vec<Family> {
-        let one = |kind| {
-            move |(name, help, number)| Family {
-                name,
-                help,
-                kind,
-                samples: vec![(self.cluster.clone(), Number::Whole(number))],
-            }
-        };
-        let counters = counters(written, forged).map(one(Kind::Counter));
-        let mut families = vec![one(Kind::Gauge)(leads(view))];
-        families.extend(counters);
+        let counters = families(Kind::Counter, &self.cluster, counters(written, forged));
+        let leads = families(Kind::Gauge, &self.cluster, [leads(view)]);
+        let mut all: Vec<Family> = leads.chain(counters).collect();
         if view.leads {
-            families.extend(of_topology(view).map(one(Kind::Gauge)));
-            families.extend(self.of_nodes(view));
+            all.extend(families(Kind::Gauge, &self.cluster, of_topology(view)));
+            all.extend(self.of_nodes(view));
         }
-        families
+        all
     }
 
     fn of_nodes(&self, view: &View) -> [Family; 2] {
@@ -96,9 +88,6 @@ impl Metrics {
         ]
     }
 }
-
-/// A metric's name, what it tells, and its number.
-type Metric = (&'static str, &'static str, u64);
 
 fn leads(view: &View) -> Metric {
     (

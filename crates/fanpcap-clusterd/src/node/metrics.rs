@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use fanpcap_cluster::{NodeId, Revision};
-use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
+use fanpcap_terminal::exposition::{Family, Kind, Label};
 
 use super::report::Sums;
 use crate::shipping::Shipped;
-use crate::textfile::Textfile;
+use crate::textfile::{Metric, Textfile, families};
 
 /// What a node tells of itself.
 #[derive(Clone, Copy, Debug)]
@@ -49,25 +49,13 @@ impl Metrics {
     }
 
     fn families(&self, told: &Told) -> Vec<Family> {
-        let one = |kind| {
-            move |(name, help, number)| Family {
-                name,
-                help,
-                kind,
-                samples: vec![(self.labels.clone(), Number::Whole(number))],
-            }
-        };
-        let shipped = told.shipped.as_ref().map(shipped);
-        let counters = counters(told)
-            .into_iter()
-            .chain(shipped.into_iter().flatten());
-        let gauges = gauges(told).into_iter().map(one(Kind::Gauge));
-        gauges.chain(counters.map(one(Kind::Counter))).collect()
+        let shipped = told.shipped.as_ref().map(shipped).into_iter().flatten();
+        let counters = counters(told).into_iter().chain(shipped);
+        families(Kind::Gauge, &self.labels, gauges(told))
+            .chain(families(Kind::Counter, &self.labels, counters))
+            .collect()
     }
 }
-
-/// A metric's name, what it tells, and its number.
-type Metric = (&'static str, &'static str, u64);
 
 fn gauges(told: &Told) -> [Metric; 2] {
     [
