@@ -4,8 +4,6 @@ mod beacons;
 mod metrics;
 mod lead;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,6 +20,7 @@ use crate::conf::{Conf, Engine, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
+use crate::keyring::random;
 use crate::notify::Notify;
 use beacons::Beacons;
 use lead::Driver;
@@ -100,10 +99,8 @@ fn timing(conf: &Conf) -> Timing {
 /// The selection of a cluster that begins, with an initial value that nobody can guess. A cluster
 /// that has a topology keeps its own initial value.
 fn selection(conf: &Conf) -> Result<Selection> {
-    let mut initial = [0; 4];
-    File::open("/dev/urandom")?.read_exact(&mut initial)?;
     Ok(Selection {
-        initial: u32::from_ne_bytes(initial),
+        initial: u32::from_ne_bytes(random()?),
         ..conf.selection
     })
 }

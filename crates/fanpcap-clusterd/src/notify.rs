@@ -6,22 +6,20 @@ use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
 
 /// The service manager's socket.
 #[derive(Debug)]
 pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    watchdog: Option<Duration>,
 }
 
 impl Notify {
     /// The socket that the environment names, if any.
     pub fn from_environment() -> Self {
-        Self::to(env::var_os("NOTIFY_SOCKET"), env::var("WATCHDOG_USEC").ok())
+        Self::to(env::var_os("NOTIFY_SOCKET"))
     }
 
-    fn to(path: Option<OsString>, watchdog: Option<String>) -> Self {
+    fn to(path: Option<OsString>) -> Self {
         let address = path.and_then(|path| match path.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
             _ => SocketAddr::from_pathname(&path).ok(),
@@ -31,11 +29,7 @@ impl Notify {
             // A manager that does not read must not stop the service.
             let _ = socket.set_nonblocking(true);
         }
-        let watchdog = watchdog.and_then(|text| text.parse().ok());
-        Self {
-            socket,
-            watchdog: watchdog.map(Duration::from_micros),
-        }
+        Self { socket }
     }
 
     /// The service has started.
@@ -43,7 +37,7 @@ impl Notify {
         self.send("READY=1");
     }
 
-    /// The service lives. To be told twice in [`Notify::watchdog`].
+    /// The service lives. To be told twice in the unit's `WatchdogSec`.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
@@ -57,11 +51,6 @@ impl Notify {
     pub fn status(&self, line: &str) {
         let line: String = line.chars().filter(|c| !c.is_control()).collect();
         self.send(&format!("STATUS={line}"));
-    }
-
-    /// After how long a silent service is killed, if the unit says so.
-    pub fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
     }
 
     fn send(&self, message: &str) {
@@ -91,7 +80,7 @@ mod tests {
                 format!("@{name}").into(),
             ),
         ] {
-            let notify = Notify::to(Some(told), Some("3000000".to_owned()));
+            let notify = Notify::to(Some(told));
             notify.ready();
             notify.status("topology 7\nMAINPID=1");
             let mut buffer = [0; 64];
@@ -99,9 +88,8 @@ mod tests {
             assert_eq!(&buffer[..read], b"READY=1");
             let read = receiver.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..read], b"STATUS=topology 7MAINPID=1");
-            assert_eq!(notify.watchdog(), Some(Duration::from_secs(3)));
         }
-        Notify::to(None, None).ready();
-        Notify::to(Some("/absent".into()), None).alive();
+        Notify::to(None).ready();
+        Notify::to(Some("/absent".into())).alive();
     }
 }

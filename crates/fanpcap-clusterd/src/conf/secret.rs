@@ -13,11 +13,6 @@ use fanpcap_linux::file::directory::{is_roots_or_own, open_regular};
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// The secret of these bytes.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(bytes.into())
-    }
-
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -131,7 +126,7 @@ mod tests {
                 .unwrap_err()
                 .contains("regular")
         );
-        assert_eq!(format!("{:?}", Secret::new("hidden")), "Secret");
+        assert_eq!(format!("{:?}", Secret(b"hidden".to_vec())), "Secret");
     }
 
     #[test]

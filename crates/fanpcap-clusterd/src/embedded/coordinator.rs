@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
-    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Leader, Peer, Role,
-    WriteRefused,
+    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role, WriteRefused,
 };
 use fanpcap_cluster::{Revision, Topology, View, Wishes};
 
@@ -83,11 +82,6 @@ impl EmbeddedCoordinator {
             store,
             unstored: None,
         })
-    }
-
-    /// The active coordinator, as far as this one knows.
-    pub fn leader(&self) -> Option<Leader> {
-        self.end.leader()
     }
 
     /// How many control messages were refused for this cause.
