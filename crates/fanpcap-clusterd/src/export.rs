@@ -1,14 +1,12 @@
 //! Sends what was captured to a collector of others, as IPFIX over UDP or TCP.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use fanpcap_ipfix::{
-    Exporter, Packet, Resend, Selector, Settings, SettingsError, Statistics, Totals,
-};
+use anyhow::{Result, anyhow};
+use fanpcap_ipfix::{Exporter, Packet, Resend, Selector, Settings, Statistics, Totals};
 
 /// How messages get to the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,26 +25,6 @@ pub struct Collector {
     /// When a message was sent last that was not full.
     flushed: Duration,
 }
-
-/// Why there is no export to a collector.
-#[derive(Debug)]
-pub enum ExportError {
-    /// The settings allow no messages.
-    Settings(SettingsError),
-    /// A socket can't be opened towards the collector.
-    Socket(SocketAddr, io::Error),
-}
-
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Settings(error) => error.fmt(f),
-            Self::Socket(collector, error) => write!(f, "a socket to {collector}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ExportError {}
 
 /// What became of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,23 +49,25 @@ impl Collector {
     /// each connection begins with the templates.
     ///
     /// # Errors
-    /// [`ExportError`]. A collector that is not there yet is none.
+    /// The settings allow no messages, or a socket can't be opened. A collector that is not there yet
+    /// is none.
     pub fn open(
         transport: Transport,
         address: SocketAddr,
         settings: Settings,
         now: Duration,
-    ) -> Result<Self, ExportError> {
+    ) -> Result<Self> {
         let (link, resend) = match transport {
             Transport::Tcp => (Link::Tcp(None), Resend::Never),
             Transport::Udp => {
-                let socket = udp(address).map_err(|error| ExportError::Socket(address, error))?;
+                let socket = udp(address);
+                let socket = socket.map_err(|error| anyhow!("a socket to {address}: {error}"))?;
                 (Link::Udp(socket), settings.resend)
             }
         };
         let settings = Settings { resend, ..settings };
         let mut collector = Self {
-            exporter: Exporter::new(settings).map_err(ExportError::Settings)?,
+            exporter: Exporter::new(settings)?,
             line: Line {
                 address,
                 link,

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use anyhow::{Result, anyhow};
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_linux::bpf::{
@@ -15,7 +16,6 @@ use fanpcap_select::layout::{
 };
 use fanpcap_select::native::Causes;
 use fanpcap_select::{Action, Claims, Control, Program};
-use fanpcap_steer::ebpf::EbpfError;
 
 /// A node's selection. It goes on, if it is attached, while its link, its program array and its
 /// ring buffers are open in some process.
@@ -38,26 +38,6 @@ enum Ends {
     Rings(ObjectArray, Vec<RingBuffer>),
 }
 
-/// Why a selection can't be loaded.
-#[derive(Debug)]
-pub enum SelectorError {
-    /// It can't be compiled: a bug.
-    Compile(EbpfError),
-    /// The kernel does not load it.
-    Load(LoadError),
-}
-
-impl std::fmt::Display for SelectorError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Compile(error) => write!(f, "the selection can't be compiled: {error}"),
-            Self::Load(error) => write!(f, "the kernel does not load the selection: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for SelectorError {}
-
 /// What a node has counted since its selection was loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
@@ -67,16 +47,6 @@ pub struct Counts {
     pub captured: Box<[u64; BUCKETS]>,
     /// What became of other packets and frames.
     pub causes: Causes,
-}
-
-impl Counts {
-    /// Packets that another node has to capture: they were dropped.
-    pub fn elsewhere(&self) -> u64 {
-        let sum =
-            |counts: &[u64; BUCKETS]| counts.iter().fold(0, |sum: u64, it| sum.wrapping_add(*it));
-        let own = sum(&self.captured).wrapping_add(self.causes.lost);
-        sum(&self.seen).wrapping_sub(own)
-    }
 }
 
 /// The last beacon that came with a number that was announced.
@@ -97,9 +67,9 @@ impl Selector {
     /// power of two and whole pages.
     ///
     /// # Errors
-    /// [`SelectorError`].
-    pub fn load(program: &Program, ring_len: u32) -> Result<Self, SelectorError> {
-        let object = program.object().map_err(SelectorError::Compile)?;
+    /// It can't be compiled, a bug, or the kernel does not load it.
+    pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
+        let object = compiled(program)?;
         Self::load_object(&object, program, ring_len)
     }
 
@@ -107,26 +77,22 @@ impl Selector {
     /// `next`.
     ///
     /// # Errors
-    /// [`SelectorError`].
-    pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self, SelectorError> {
-        let object = program.object().map_err(SelectorError::Compile)?;
+    /// It can't be compiled, a bug, or the kernel does not load it.
+    pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
+        let object = compiled(program)?;
         Self::load_ends(&object, program.lanes, Ends::Next(next))
     }
 
     /// As [`Selector::load`], with another BPF program on the same maps: for trials.
     ///
     /// # Errors
-    /// [`SelectorError`].
-    pub fn load_object(
-        object: &Object,
-        program: &Program,
-        ring_len: u32,
-    ) -> Result<Self, SelectorError> {
+    /// It can't be compiled, a bug, or the kernel does not load it.
+    pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
         let ends = Ends::create(program, ring_len).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
     }
 
-    fn load_ends(object: &Object, lanes: Lanes, ends: Ends) -> Result<Self, SelectorError> {
+    fn load_ends(object: &Object, lanes: Lanes, ends: Ends) -> Result<Self> {
         let table = |name, len: usize| {
             let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
             Table::create_rows(name, len, 1)
@@ -139,7 +105,7 @@ impl Selector {
             Ends::Next(next) => given.push((NEXT_MAP, next.as_fd())),
             Ends::Rings(array, _) => given.push((RINGS_MAP, array.as_fd())),
         }
-        let loaded = Loaded::load_with(object, NAME, &given).map_err(SelectorError::Load)?;
+        let loaded = Loaded::load_with(object, NAME, &given).map_err(of_kernel)?;
         Ok(Self {
             program: loaded.into_program(),
             control,
@@ -223,19 +189,6 @@ impl Selector {
         match &self.ends {
             Ends::Host | Ends::Next(_) => &[],
             Ends::Rings(_, rings) => rings,
-        }
-    }
-
-    /// Passes this node's packets to another XDP program, or to the host. Does nothing for
-    /// another action than [`Action::PassToNext`].
-    ///
-    /// # Errors
-    /// Those of bpf(2).
-    pub fn pass_to(&self, next: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        match (&self.ends, next) {
-            (Ends::Next(array), Some(next)) => array.put(0, &[next]),
-            (Ends::Next(array), None) => array.remove(0, 1),
-            (Ends::Host | Ends::Rings(..), _) => Ok(()),
         }
     }
 
@@ -457,8 +410,17 @@ fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
     }
 }
 
-fn of_map(error: io::Error) -> SelectorError {
-    SelectorError::Load(LoadError::of_map(ProgramKind::Xdp, error))
+fn compiled(program: &Program) -> Result<Object> {
+    let object = program.object();
+    object.map_err(|error| anyhow!("the selection can't be compiled: {error}"))
+}
+
+fn of_map(error: io::Error) -> anyhow::Error {
+    of_kernel(LoadError::of_map(ProgramKind::Xdp, error))
+}
+
+fn of_kernel(error: LoadError) -> anyhow::Error {
+    anyhow!("the kernel does not load the selection: {error}")
 }
 
 impl Ends {

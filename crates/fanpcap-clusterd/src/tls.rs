@@ -1,10 +1,10 @@
 //! TLS between nodes and analyzers: both sides show a certificate that one authority has signed.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{Result, anyhow};
 use fanpcap_linux::file::directory::open_regular;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -37,57 +37,23 @@ pub struct Tls {
     pub server: Arc<ServerConfig>,
 }
 
-/// Why there is no TLS.
-#[derive(Debug)]
-pub enum TlsError {
-    /// A file can't be read.
-    File(PathBuf, io::Error),
-    /// A file does not have what it should have.
-    Pem(PathBuf, &'static str),
-    /// The certificate and the key do not belong together, or the library takes neither.
-    Pair(PathBuf, PathBuf, String),
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path, error) => write!(f, "cannot read {}: {error}", path.display()),
-            Self::Pem(path, what) => {
-                write!(
-                    f,
-                    "{} has no {what} in PEM: name another file",
-                    path.display()
-                )
-            }
-            Self::Pair(certificate, key, why) => write!(
-                f,
-                "{} is not the key of {}: {why}",
-                key.display(),
-                certificate.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
-
 impl Tls {
     /// Reads the files.
     ///
     /// # Errors
     ///
     /// A file can't be read or is no good, or the key is not the certificate's.
-    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+    pub fn load(files: &TlsFiles) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
         for der in certificates(&files.ca)? {
             let added = roots.add(der);
-            added.map_err(|_| TlsError::Pem(files.ca.clone(), "CA certificate"))?;
+            added.map_err(|_| not_pem(&files.ca, "CA certificate"))?;
         }
         let roots = Arc::new(roots);
         let chain = certificates(&files.certificate)?;
-        let pair = |why: String| TlsError::Pair(files.certificate.clone(), files.key.clone(), why);
-        let failed = |error: Error| pair(error.to_string());
+        let (own, key) = (files.certificate.display(), files.key.display());
+        let failed = |error: Error| anyhow!("{key} is not the key of {own}: {error}");
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(failed)?
@@ -95,7 +61,9 @@ impl Tls {
             .with_client_auth_cert(chain.clone(), private(&files.key)?)
             .map_err(failed)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
-        let verifier = verifier.build().map_err(|error| pair(error.to_string()))?;
+        let verifier = verifier
+            .build()
+            .map_err(|error| anyhow!("{key} is not the key of {own}: {error}"))?;
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(failed)?
@@ -109,21 +77,26 @@ impl Tls {
     }
 }
 
-fn private(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+fn private(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let pem = read(path)?;
     let key = PrivateKeyDer::from_pem_slice(&pem);
-    key.map_err(|_| TlsError::Pem(path.to_owned(), "private key"))
+    key.map_err(|_| not_pem(path, "private key"))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let pem = read(path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     let found = found.ok().filter(|found| !found.is_empty());
-    found.ok_or_else(|| TlsError::Pem(path.to_owned(), "certificate"))
+    found.ok_or_else(|| not_pem(path, "certificate"))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let error = |error| TlsError::File(path.to_owned(), error);
+fn not_pem(path: &Path, what: &str) -> anyhow::Error {
+    let path = path.display();
+    anyhow!("{path} has no {what} in PEM: name another file")
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let error = |error| anyhow!("cannot read {}: {error}", path.display());
     let mut bytes = Vec::new();
     let file = open_regular(path).map_err(error)?;
     file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;

@@ -207,7 +207,7 @@ impl Line {
     }
 
     /// Says why there is no connection, once.
-    fn say(&mut self, error: &LinkError) {
+    fn say(&mut self, LinkError(error): &LinkError) {
         let said = format!("analyzer {}: {error}", self.analyzer);
         let mut trouble = self.trouble();
         if *trouble != said {

@@ -1,6 +1,5 @@
 //! One TCP connection to an analyzer, and what proves both sides to each other.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,49 +20,35 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the reason of a connection's end may be on its way.
 const REASON: Duration = Duration::from_millis(200);
 
-/// Why there is no connection.
+/// Why there is no connection, for the operator.
 #[derive(Debug)]
-pub(super) enum LinkError {
-    /// It was not made, or it broke.
-    Broken(io::Error),
-    /// The analyzer closed it.
-    Closed,
-    /// The analyzer's answer is not believed.
-    Refused(Refusal),
-    /// One side does not believe the other's certificate, or there is none.
-    Tls(String),
-}
+pub(super) struct LinkError(pub(super) String);
 
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broken(error) => write!(f, "no connection: {error}"),
-            Self::Closed => f.write_str(
-                "the analyzer closed the connection; if it does so again, compare 'key_file' in \
-                 cluster.conf on both sides",
-            ),
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Tls(why) => write!(f, "TLS with the analyzer: {why}"),
-        }
+impl From<Refusal> for LinkError {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal.to_string())
     }
 }
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         if let Some(why) = tls::words(&error) {
-            return Self::Tls(why);
+            return Self(format!("TLS with the analyzer: {why}"));
         }
         let closed = [
             io::ErrorKind::UnexpectedEof,
             io::ErrorKind::ConnectionReset,
             io::ErrorKind::BrokenPipe,
         ];
-        match closed.contains(&error.kind()) {
-            true => Self::Closed,
-            false => Self::Broken(error),
-        }
+        Self(match closed.contains(&error.kind()) {
+            true => CLOSED.to_owned(),
+            false => format!("no connection: {error}"),
+        })
     }
 }
+
+const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
+    in cluster.conf on both sides";
 
 /// A connection, and the first batch that the analyzer lacks.
 pub(super) struct Link {
@@ -194,9 +179,9 @@ impl Seals {
             keyring,
             pass: Arc::new(Mutex::new(pass)),
         };
-        match seals.hear(&welcome).map_err(LinkError::Refused)? {
+        match seals.hear(&welcome)? {
             Heard::Welcome => Ok(seals),
-            Heard::Ask | Heard::Ack(_) => Err(LinkError::Refused(Refusal::Stale)),
+            Heard::Ask | Heard::Ack(_) => Err(Refusal::Stale.into()),
         }
     }
 
@@ -230,7 +215,7 @@ fn take_acks(
         let next = match seals {
             Some(seals) => {
                 stream.read_exact(&mut ack)?;
-                match seals.hear(&ack).map_err(LinkError::Refused)? {
+                match seals.hear(&ack)? {
                     Heard::Ack(next) => next,
                     Heard::Ask | Heard::Welcome => continue,
                 }
@@ -238,7 +223,7 @@ fn take_acks(
             None => {
                 stream.read_exact(&mut ack[..ACK_BYTES])?;
                 let ack = decode_ack(&ack[..ACK_BYTES]);
-                ack.map_err(|_| LinkError::Refused(Refusal::Foreign))?.1
+                ack.map_err(|_| Refusal::Foreign)?.1
             }
         };
         lacks.fetch_max(next, Ordering::AcqRel);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_clusterd::selector::Selector;
+use fanpcap_clusterd::selector::{Counts, Selector};
 use fanpcap_select::in_line::{InLine, Kind};
 use fanpcap_select::native::{Node, Verdict};
 use fanpcap_select::{Claim, Claims, Program};
@@ -131,7 +131,7 @@ impl Both {
             }
         }
         let sums = [&self.seen, &self.captured].map(|counts| counts.iter().sum::<u64>());
-        assert_eq!(counts.elsewhere(), sums[0] - sums[1]);
+        assert_eq!(elsewhere(&counts), sums[0] - sums[1]);
         if self.kernel.control() != self.native.control() {
             return Err("the control words".to_owned());
         }
@@ -258,4 +258,11 @@ fn in_line(
         _ => {}
     }
     frames.push_back(bytes);
+}
+
+/// Packets that another node has to capture: they were dropped.
+pub(crate) fn elsewhere(counts: &Counts) -> u64 {
+    let sum = |counts: &[u64; BUCKETS]| counts.iter().fold(0, |sum: u64, it| sum.wrapping_add(*it));
+    let own = sum(&counts.captured).wrapping_add(counts.causes.lost);
+    sum(&counts.seen).wrapping_sub(own)
 }

@@ -9,6 +9,7 @@ use fanpcap_steer_testkit::{Draw, packets, tape};
 use fanpcap_wire::Frame;
 
 use super::agreement::program;
+use super::both::elsewhere;
 
 const BYTES: u16 = 80;
 const RING_LEN: u32 = 1 << 16;
@@ -119,7 +120,7 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
         "{captured} of {room}"
     );
     assert_eq!(captured + counts.causes.lost, own);
-    assert_eq!(counts.elsewhere() + own, counts.seen.iter().sum::<u64>());
+    assert_eq!(elsewhere(&counts) + own, counts.seen.iter().sum::<u64>());
     // A change of claims changes nothing of what was captured.
     let other = Claims::new(|bucket| match claims.of(bucket) {
         Claim::Elsewhere => Claim::Mine,
