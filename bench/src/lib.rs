@@ -76,20 +76,19 @@ struct Arguments {
     /// How long a flood lasts
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     milliseconds: u64,
-    /// 2 rounds of short runs: to see that it works, not for figures
+    /// 2 rounds of short runs: to check that it works, not for figures
     #[arg(long, conflicts_with_all = ["rounds", "milliseconds"])]
     quick: bool,
     /// PCAP_DRIVER for our library; `none` leaves it unset
     #[arg(long, default_value = "tpacket")]
     driver: String,
-    /// Send by sendmmsg even where live frames work
+    /// Send with sendmmsg even where live frames work
     #[arg(long)]
     portable: bool,
-    /// Accept runs while others use the same CPUs: to see that it works, not for figures
+    /// Accept runs while other processes use the same CPUs: to check that it works, not for figures
     #[arg(long)]
     shared: bool,
-    /// The generator's CPU and the reader's; two that are not hyper-threads of one core, if none
-    /// are named
+    /// The generator's CPU and the reader's; by default two that are not hyper-threads of one core
     #[arg(long, value_name = "A,B")]
     cpus: Option<Pair>,
     /// Exit with 1 when a goal that has a bound is missed or could not be measured
@@ -105,7 +104,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Tells the rows and their goals
+    /// Lists the rows and their goals
     List,
     Compare(Compare),
     /// The generator's process

@@ -40,45 +40,46 @@ pub struct Arguments {
     /// How many threads share the packets, each with a handle and a ring of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// The CPUs that the threads run on: none (as the kernel likes), auto (near the device, not
-    /// where it is received), or a list such as 2,4-7
+    /// The CPUs that the threads run on: none (the kernel chooses), auto (near the device, but not
+    /// its receiving CPUs), or a list such as 2,4-7
     #[arg(long, value_name = "LIST", default_value = "none", value_parser = Pinning::parse)]
     cpus: Pinning,
     /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover or qm, with +defrag or
-    /// +rollover behind it; a steering program, or file:PATH of one [default: what the settings
-    /// say, else the group's own, else flow]
+    /// +rollover added; a steering program, or file:PATH of one [default: from the settings, else
+    /// the group's own, else flow]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
-    /// The group, 0 to 65535, that other programs may be in too [default: what the settings say,
-    /// else a new one]
+    /// The group, 0 to 65535; other programs may be in it too [default: from the settings, else a
+    /// new group]
     #[arg(short, long, value_name = "NUMBER")]
     group: Option<u16>,
     /// Bytes kept of each packet
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(i32).range(1..))]
     snaplen: i32,
-    /// The size of each ring, in KiB, or with K, M or G behind it [default: the library's]
+    /// The size of each ring, in KiB, or with a unit K, M or G [default: the library's]
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = quantity::ring_bytes)]
     buffer: Option<i32>,
-    /// After how many milliseconds packets are handed over at the latest
+    /// The longest time in milliseconds until packets are delivered
     #[arg(short, long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
     timeout: i32,
-    /// Hand each packet over at once
+    /// Deliver each packet at once
     #[arg(long)]
     immediate: bool,
-    /// Leave the device as it is: receive only what is for this host
+    /// No promiscuous mode: receive only packets for this host
     #[arg(long)]
     no_promisc: bool,
-    /// End after so many packets, of all threads together
+    /// End after this many packets, of all threads together
     #[arg(short, long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so long
+    /// End after this time
     #[arg(long, value_name = "S", value_parser = quantity::seconds)]
     seconds: Option<Duration>,
-    /// Nanoseconds of CPU time spent on each packet: a program with work to do, to try out fan-out.
-    /// A clock is read for it, so that less than about a microsecond is not met
+    /// Nanoseconds of CPU time to spend on each packet, to try fan-out with a busy application.
+    /// Measuring needs a clock, so times below about a microsecond can't be kept
     #[arg(long, value_name = "NANOSECONDS", default_value_t = 0)]
     work: u64,
-    /// Write the packets to a savefile; with several threads to one each: %i is the thread's number
+    /// Write the packets to a savefile; with several threads, each writes its own file: %i is the
+    /// thread's number
     #[arg(short, long, value_name = "FILE")]
     write: Option<String>,
     /// Print JSON: one object a line, each second and at the end

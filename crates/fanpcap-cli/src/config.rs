@@ -15,13 +15,13 @@ mod text;
 /// Shows what applications get on a device, from which setting, and which settings have no effect
 ///
 /// It reads the environment and the config file as the library does in an application that is
-/// started from here: group, mode, snapshot length, driver, each with the variable or the line that
-/// it is from. For a group without a mode it shows the one that a new member gets, and why. It
-/// changes nothing, and opens no device. The exit status is 1 if a setting is wrong, so that the
-/// library would refuse a handle.
+/// started from here. It shows group, mode, snapshot length and driver, each with the variable or
+/// the line that sets it. For a group without a mode setting it shows the mode that a new member
+/// gets, and why. It changes nothing, and opens no device. The exit status is 1 if a setting is
+/// wrong, so that the library would refuse a handle.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The device, as an application names it; all devices if there is none
+    /// The device, as an application names it; by default all devices
     #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
     device: Option<String>,
     /// Print one JSON object (docs/config-json.md)

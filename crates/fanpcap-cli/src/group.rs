@@ -20,11 +20,12 @@ mod shown;
 mod text;
 mod member;
 
-/// Shows who has which part of a group, who is gone, and what moved last
+/// Shows the members of a group and their shares, which members are gone, and what moved last
 ///
-/// A group with a steering program, as mode 'flow' is one, has a table: each packet is of a bucket,
-/// each bucket is a slot's, and members stand in slots. When members come and go, only buckets of
-/// theirs move. The kernel's own modes have no table: of their groups the members alone are known.
+/// A group with a steering program, such as mode 'flow', has a table: each packet belongs to a
+/// bucket, each bucket to a slot, and each slot to a member. When members come and go, only their
+/// own buckets move. The kernel's own modes have no table: for their groups only the members are
+/// known.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device
@@ -36,14 +37,16 @@ pub(crate) struct Arguments {
     /// Print one JSON object (docs/group-json.md)
     #[arg(long)]
     json: bool,
-    /// Give the buckets of a member to others, and wait until it has read its ring: then stop it,
-    /// and nothing moves; the member is a pid, 'slot:N', a program or the name of a member
+    /// Give the buckets of a member to others, and wait until it has read its ring. Afterwards it
+    /// can be stopped, and nothing moves. The member is a pid, 'slot:N', a program or the name of a
+    /// member
     #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
     drain: Option<String>,
-    /// How many seconds to wait for that
+    /// How many seconds to wait until the ring is read
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.0..=3600.0)))]
     wait: Duration,
-    /// Give a member so many times the share of one with weight 1; 1 undoes a drain
+    /// Set the weight of a member: it gets N times the share of a member with weight 1; 1 undoes a
+    /// drain
     #[arg(long, value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
     weigh: Option<(String, u16)>,
 }

@@ -20,7 +20,7 @@ use fanpcap_external::ExternalCommand;
 use fanpcap_install::system;
 use fanpcap_terminal::streams;
 
-/// Packet capture that fans out: programs written for libpcap share one stream of packets.
+/// Packet capture with fan-out: programs written for libpcap share one stream of packets.
 #[derive(Debug, Parser)]
 #[command(name = "fanpcap", version, max_term_width = 100)]
 struct Arguments {

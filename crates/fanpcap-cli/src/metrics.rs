@@ -14,17 +14,17 @@ mod families;
 
 /// Prints the counters of groups and members as Prometheus wants them
 ///
-/// Devices of this network namespace that have packet sockets, their fan-out groups, and members
-/// that run on this library, in the text format 0.0.4.
+/// It covers devices of this network namespace that have packet sockets, their fan-out groups, and
+/// members that use this library, in the text format 0.0.4.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// This device only; 'any' for sockets on all devices
     #[arg(value_name = "DEV")]
     device: Option<String>,
-    /// Serve them by HTTP at /metrics; without an address, to this machine only
+    /// Serve the metrics by HTTP at /metrics; without an address, to this machine only
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = server::address, conflicts_with = "write")]
     listen: Option<std::net::SocketAddr>,
-    /// Write them to a file, all at once: for node_exporter's textfile collector
+    /// Write the metrics to a file, replacing it at once: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

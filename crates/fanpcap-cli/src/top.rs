@@ -34,15 +34,15 @@ mod terminal;
 
 /// Shows groups and their members: rates, shares, drops
 ///
-/// Each device of this network namespace that has packet sockets, its fan-out groups, and their
-/// members. Programs on this library tell their counters; of others only the membership is known.
-/// Keys are on the last line.
+/// It shows each device of this network namespace that has packet sockets, its fan-out groups, and
+/// their members. Programs that use this library publish their counters; of others only the
+/// membership is known. The last line shows the keys.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// This device only; 'any' for sockets on all devices
     #[arg(value_name = "DEV")]
     device: Option<String>,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = |text: &str| seconds(text, &(0.1..=3600.0)))]
     interval: Duration,
     /// Print one interval and end; needs no terminal
@@ -54,10 +54,10 @@ pub(crate) struct Arguments {
     /// Sort members and groups by this
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t)]
     sort: Column,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
-    /// Show only what has this in its name, as rows have it: eth0, 'group 7', tcpdump, a pid
+    /// Show only rows whose name contains this text: eth0, 'group 7', tcpdump, a pid
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }

@@ -30,26 +30,26 @@ use cluster::Node;
 use finding::Finding;
 use user::AsUser;
 
-/// Finds what loses packets, splits flows or costs time, and says what mends it
+/// Finds what loses packets, splits flows or costs time, and says how to mend it
 ///
 /// It looks at a device, its groups and their members, the settings, the library that applications
 /// load, the privileges of the caller and the machine, twice within a second, and changes nothing.
-/// Each finding says what is the case, where, why it matters, and the command that mends it. The
-/// exit status is 3 if packets are lost or captures refused, and 0 if not; 1 if doctor could not
+/// Each finding says what is wrong, where, why it matters, and which command mends it. The exit
+/// status is 3 if packets are lost or captures refused, otherwise 0; it is 1 if doctor could not
 /// look.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The device; all that have packet sockets if there is none
+    /// The device; by default all that have packet sockets
     #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
     device: Option<String>,
-    /// A program that is to capture: whether it would load the library
+    /// A program that shall capture: check whether it would load the library
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// A user who is to capture: settings, library, privileges and limits are looked at as that
-    /// user, all else as the caller, who must be root
+    /// A user who shall capture: check settings, library, privileges and limits as that user, and
+    /// everything else as the caller, who must be root
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     user: Option<String>,
-    /// Look only at what concerns applications that the caller starts
+    /// Check only what concerns applications that the caller starts
     #[arg(long, hide = true, conflicts_with = "user")]
     caller: bool,
     /// Print one JSON object (docs/doctor-json.md)

@@ -29,12 +29,12 @@ use adapt::Which;
 use measure::Measured;
 use text::say;
 
-/// Shows how a device should receive for captures, sets it up so, and puts everything back
+/// Shows how a device should receive for captures, makes these changes, and undoes them
 ///
-/// Without options it shows what it found, what it would change and why, and changes nothing.
+/// Without options it only shows what it found, and what it would change and why.
 ///
-/// Each change is written down before it is made, and verified by reading it back. What has been
-/// changed by somebody else since is left alone when the old values are put back.
+/// Each change is written to a journal before it is made, and verified by reading it back. When
+/// changes are undone, values that somebody else has changed since are left alone.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The device
@@ -43,21 +43,21 @@ pub struct Arguments {
     /// Make the changes; they stay until --restore
     #[arg(long, conflicts_with = "restore")]
     apply: bool,
-    /// Put back what --apply, calls of applications and ended processes have left; on all devices,
+    /// Undo the changes of --apply, of applications' calls and of ended processes; on all devices,
     /// if none is named
     #[arg(long)]
     restore: bool,
-    /// With --restore: put back what a journal of an earlier build says, in /run/fanpcap/tune
+    /// With --restore: undo the changes in the journal of an earlier build, in /run/fanpcap/tune
     ///
     /// Root of a container that shares /run/fanpcap may have written that journal. So read it
     /// first.
     #[arg(long, requires_all = ["restore", "device"])]
     earlier: bool,
-    /// Put everything back when this process ends, or this command; wait for that
+    /// Wait until this process or this command ends, then undo the changes
     #[arg(long = "while", value_name = "PID", requires = "apply")]
     while_runs: Option<u32>,
-    /// Run a shell command before and after the changes, and tell what was lost during each; put
-    /// everything back if it was more afterwards
+    /// Run a shell command before and after the changes, and print how much was lost during each
+    /// run; undo the changes if more was lost afterwards
     #[arg(
         long = "for",
         value_name = "COMMAND",
@@ -66,7 +66,7 @@ pub struct Arguments {
     )]
     for_command: Option<String>,
     /// Move entries of the indirection table from busy receive queues to others until a signal
-    /// comes, then put the table back
+    /// comes, then restore the table
     ///
     /// Entries without live flows move. With --adapt=all, entries with live flows move too: that
     /// levels the queues within seconds, and the packets of a flow may be reordered when it moves.
@@ -81,16 +81,16 @@ pub struct Arguments {
         conflicts_with_all = ["apply", "restore", "facts", "queues", "threads", "monitor"]
     )]
     adapt: Option<Which>,
-    /// End --adapt after so many rounds
+    /// End --adapt after this many rounds
     #[arg(long, value_name = "N", requires = "adapt")]
     rounds: Option<u32>,
-    /// So many receive queues [default: as few as keep up, on half of the cores at most]
+    /// Number of receive queues [default: as few as keep up, on half of the cores at most]
     #[arg(long, value_name = "N", conflicts_with = "restore")]
     queues: Option<u32>,
-    /// Let threads poll the queues, also where interrupts could be placed
+    /// Let threads poll the queues, even where interrupts could be placed
     #[arg(long, conflicts_with = "restore")]
     threads: bool,
-    /// Turn off merging and pause frames although the host has an address on the device
+    /// Turn off merging and pause frames even if the host has an address on the device
     #[arg(long, conflicts_with = "restore")]
     monitor: bool,
     /// Also change the device that carries the default route

@@ -25,14 +25,14 @@ use flows::{Flows, Places, Sample};
 use traffic::Traffic;
 use verdict::{Check, Outcome, Seen};
 
-/// Captures for a while in a group of its own, and says whether it gets what it should
+/// Captures for a while in a new group, and checks whether each member gets the right packets
 ///
 /// The members are threads of this command. They share the device's packets in a new group, so that
-/// no other application misses one. It says which share each member has, whether each flow was at
-/// one member, in both directions, whether what was received is what was delivered and dropped, and
-/// whether anything was lost. Flows are sampled if there are many. Fragments and ICMP errors, which
-/// do not name their flow, are not judged. The exit status is 3 if a check fails, 1 if nothing
-/// could be verified.
+/// no other application misses one. It prints the share of each member. It checks whether each flow
+/// was at one member, in both directions, whether received packets equal delivered plus dropped
+/// ones, and whether packets were lost. Flows are sampled if there are many. Fragments and ICMP
+/// errors don't show their flow and are not judged. The exit status is 3 if a check fails, 1 if
+/// nothing could be verified.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The device
@@ -45,15 +45,15 @@ pub struct Arguments {
     #[arg(long = "for", value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.1..=86_400.0)))]
     time: Duration,
     /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover, qm, or a steering program
-    /// [default: what the settings say, else flow]
+    /// [default: from the settings, else flow]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
-    /// The group, 0 to 65535; members that it has already take their part of the packets [default:
-    /// a new one]
+    /// The group, 0 to 65535; its present members get their share of the packets [default: a new
+    /// group]
     #[arg(short, long, value_name = "NUMBER")]
     group: Option<u16>,
-    /// Send traffic of its own on this device, from which it comes to the other: a veth's other
-    /// end, a port that is wired to it
+    /// Send test traffic on this device, which is connected to the captured one: a veth's other
+    /// end, or a port that is wired to it
     #[arg(long, value_name = "DEV")]
     generate: Option<String>,
     /// Print one JSON object (docs/verify-json.md)

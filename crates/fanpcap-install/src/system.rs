@@ -19,14 +19,15 @@ use loader::Loader;
 
 /// Lets this shell's programs, or every program of this machine, load fanpcap's libpcap
 ///
-/// Without options it prints the line by which a shell's programs load the library, and changes
+/// Without options it prints the line that makes a shell's programs load the library, and changes
 /// nothing.
 #[derive(Args, Debug)]
 pub struct Enable {
     /// Every program of this machine, from now on, until `fanpcap disable --system`
     #[arg(long)]
     system: bool,
-    /// Let AppArmor's profile of tcpdump allow what members of a group need; --system does so too
+    /// Let AppArmor's profile of tcpdump allow the access that members of a group need; --system
+    /// does so too
     #[arg(long)]
     apparmor: bool,
     /// The root directory of another system than the running one
@@ -34,15 +35,15 @@ pub struct Enable {
     root: PathBuf,
 }
 
-/// Takes back what `enable` has done
+/// Undoes what `enable` has done
 ///
-/// Without options it prints the line by which a shell goes back, and changes nothing.
+/// Without options it prints the line that undoes `enable` in a shell, and changes nothing.
 #[derive(Args, Debug)]
 pub struct Disable {
     /// For every program of this machine
     #[arg(long)]
     system: bool,
-    /// The addition to AppArmor's profile of tcpdump only
+    /// Only the addition to AppArmor's profile of tcpdump
     #[arg(long)]
     apparmor: bool,
     /// The root directory of another system than the running one

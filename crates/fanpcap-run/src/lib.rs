@@ -44,37 +44,37 @@ use supervise::{Run, Supervised};
 
 /// Runs copies of a program that share one stream of packets
 ///
-/// Each copy gets its share of the packets, by the mode of --fanout; the program is not changed. In
-/// its arguments, %i is the copy's number, from 0, and %% is a percent sign.
+/// Each copy gets its share of the packets, according to the mode (--fanout). The program is
+/// unmodified. In its arguments, %i is the copy's number, from 0, and %% is a percent sign.
 ///
-/// What the copies print is merged line by line, and --merge merges the captures that they write in
-/// the order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
+/// The output of the copies is merged line by line. --merge merges their captures in order of time:
+/// fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
 ///
-/// The summary tells for each copy what it received, and where packets were lost. A copy that joins
-/// the group, or sets its filter, rejects its share of the packets for some microseconds, and
-/// nobody counts these: "at most N packets are in no figure" bounds them by the device's counters.
-/// What comes while no copy is in the group, as all are started anew, is told apart. Packets of a
-/// merged file that are out of order are `late` in the JSON: what a dead copy left in its ring
-/// comes late, and the stamps of the copy that reads it go back. The packet that a killed copy had
-/// just been given counts as taken.
+/// The summary says for each copy how many packets it received, and where packets were lost. A copy
+/// that joins the group, or sets its filter, rejects its share of the packets for some
+/// microseconds. These packets are not counted: "at most N packets are in no figure" is an upper
+/// bound, from the device's counters. Packets that come while no copy is in the group, because all
+/// are being restarted, have their own line. Packets of a merged file that are out of order are
+/// `late` in the JSON: the packets that a dead copy left in its ring come late, and the time stamps
+/// of the copy that reads them go back. The packet that a killed copy had just been given counts as
+/// taken.
 ///
-/// Copies join in the order of their numbers: each starts when the one before has its share of the
-/// packets. A copy that takes longer than a second for that, or all of them longer than five, are
-/// not waited for: the others start at once.
+/// Copies join in the order of their numbers: each starts when the copy before it has its share of
+/// the packets. If a copy needs longer than a second, or all copies longer than five, the others
+/// start at once.
 ///
-/// Without --fanout the copies ask for no mode: variables and the config file give it, or the
-/// library decides when the first copy joins. A program that has given up CAP_BPF, such as dumpcap,
-/// gets hash then.
+/// Without --fanout, variables and the config file set the mode, or the library chooses it when the
+/// first copy joins. For a program that has given up CAP_BPF, such as dumpcap, it chooses hash.
 ///
-/// A copy that captures past the group sees all packets, as do programs that read packet sockets by
-/// themselves, and copies that are each in a group of their own: then all copies are told to end,
-/// unless --allow-outsiders is given.
+/// A copy that captures outside the group sees all packets. Examples are programs that read packet
+/// sockets themselves, and copies that are each alone in a group. Then all copies are ended, unless
+/// --allow-outsiders is given.
 ///
-/// Signals go on to all copies; a second interrupt kills them. This command ends everything that
-/// its copies have started, so run daemons in the foreground. The exit status is that of the first
-/// copy that failed by itself, with 128 and the signal's number for one that was killed; 1 where
-/// none of copies that ran for some seconds was in the group; 127 for a program that is not found,
-/// 126 for one that can't be run.
+/// Signals are passed on to all copies; a second interrupt kills them. This command ends everything
+/// that its copies have started, so run daemons in the foreground. The exit status is that of the
+/// first copy that failed by itself, or 128 plus the signal's number if that copy was killed. It is
+/// 1 if the copies ran for some seconds and none was in the group, 127 if the program is not found,
+/// and 126 if it can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub struct Arguments {
@@ -89,24 +89,24 @@ pub struct Arguments {
     /// The copies' group [default: a free one]
     #[arg(long, value_name = "N")]
     group: Option<u16>,
-    /// The CPUs that the copies run on: auto (near the device, not where it is received), a list,
+    /// The CPUs that the copies run on: auto (near the device, but not its receiving CPUs), a list,
     /// or none
     #[arg(long, value_name = "CPUS", default_value = "auto")]
     cpus: String,
-    /// The device, where the program's arguments don't name it by -i or --interface
+    /// The device, if the program's arguments don't name it with -i or --interface
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
-    /// Starts a copy anew that was killed or ended with an error; a file that it wrote is kept as
-    /// NAME.1, .2 and so on. In modes that are steering programs, such as flow, it takes over its
-    /// flows and what it had not read, if it is back within 2 seconds
+    /// Restarts a copy that was killed or ended with an error; a file that it wrote is kept as
+    /// NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy gets
+    /// the old one's flows and unread packets, if it is back within 2 seconds
     #[arg(long)]
     restart: bool,
     /// Merges the captures that the copies write, to files named with %i or to standard output,
-    /// into FILE: pcapng if it is named so, else pcap; - is standard output, where it comes when
-    /// all copies have ended
+    /// into FILE: pcapng if its name ends so, else pcap; - is standard output, written when all
+    /// copies have ended
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
-    /// Goes on although a copy has not joined the group and sees all packets
+    /// Continues even if a copy has not joined the group and sees all packets
     #[arg(long)]
     allow_outsiders: bool,
     /// Begins each line of the copies' output with their number

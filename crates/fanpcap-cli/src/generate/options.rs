@@ -9,31 +9,31 @@ use super::values::{lengths, mac, speed};
 
 /// Sends traffic: made from a description, or replayed
 ///
-/// Frames are made once, as many as it takes for all flows and lengths to come in their
-/// proportions, and sent in order, again and again. The same options and the same seed make the
-/// same frames, byte for byte, whichever way they are sent. Checksums are right. The payload of a
-/// frame begins with its number, unless there is no room or --no-stamp is given; what follows is
-/// the same in all frames.
+/// Frames are generated once, enough of them that all flows and lengths have their proportions.
+/// They are sent in order, again and again. The same options and the same seed give the same
+/// frames, byte for byte, whichever way they are sent. Checksums are right. The payload of a frame
+/// begins with its number, unless there is no room or --no-stamp is given; what follows is the same
+/// in all frames.
 ///
-/// Where it can, an eBPF program within the kernel sends the frames (BPF_PROG_TEST_RUN with live
-/// frames, since Linux 5.18; it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN). That is several
-/// times as fast as any reader. Else sendmmsg(2) does, past the queueing discipline (CAP_NET_RAW).
-/// Some devices refuse live frames: a veth does unless its other end has an XDP program or GRO
-/// turned on. The device's counters show it, at the first 64 frames and once more all the time;
-/// then sendmmsg(2) takes over, as it does for fewer frames and below 6400 frames a second. The
-/// result says which way was taken, and why.
+/// If possible, an eBPF program within the kernel sends the frames (BPF_PROG_TEST_RUN with live
+/// frames, since Linux 5.18; it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN). This is several
+/// times as fast as any reader. Otherwise sendmmsg(2) sends them, bypassing the queueing discipline
+/// (CAP_NET_RAW). Some devices refuse live frames: a veth does, unless its other end has an XDP
+/// program or GRO turned on. The device's counters show this. They are checked after the first 64
+/// frames, and again all the time. Then sendmmsg(2) is used, as it is for fewer than 64 frames and
+/// below 6400 frames a second. The result says which way was used, and why.
 ///
-/// At the end it says what was sent, what the device counted meanwhile, and, for a veth, what its
-/// other end received, if that is in this network namespace, in one under /run/netns or in that of
-/// a process. Ctrl-C ends it earlier, with the same result.
+/// At the end it prints how many frames were sent and how many the device counted in that time. For
+/// a veth it also prints how many its other end received, if that end is in this network namespace,
+/// in one under /run/netns, or in that of a process. Ctrl-C ends it earlier, with the same result.
 ///
 /// The exit status is 0 when the device took all frames, 1 when it refused or dropped some, or when
-/// sending ended with an error; what was sent before is told in any case.
+/// sending ended with an error; the number of frames sent is printed in any case.
 ///
-/// Without --force a device is refused that carries a default route, in any table; that is below a
-/// bridge, bond, VRF or VLAN that does; or that is above such a device or shares one with it, as a
-/// VLAN, macvlan, ipvlan or macsec. So is the loopback device. Where a tunnel's packets leave is
-/// not known.
+/// Without --force some devices are refused: the loopback device; a device with a default route, in
+/// any table; a device below a bridge, bond, VRF or VLAN that has one; and a device above such a
+/// device, or on the same lower device, as a VLAN, macvlan, ipvlan or macsec. For a tunnel, the
+/// device through which its packets leave is not checked.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The device to send on
@@ -49,27 +49,28 @@ pub(crate) struct Arguments {
         "no_stamp", "src_mac", "dst_mac", "src_ip", "dst_ip", "src_ip6", "dst_ip6",
     ])]
     pub(super) replay: Option<PathBuf>,
-    /// Keep the times of the file, so many times as fast
+    /// Keep the file's time intervals, but N times as fast
     #[arg(long, value_name = "FACTOR", help_heading = "Replay", requires = "replay",
           conflicts_with = "rate", value_parser = speed)]
     pub(super) speed: Option<f64>,
-    /// Give the flows other addresses in each loop but the first
+    /// Change the flows' addresses in each loop except the first
     ///
     /// The last 16 bits of IPv4 and IPv6 addresses change, in the same way for all packets of a
-    /// loop, so that flows stay flows, in both directions. The checksums of IPv4, TCP, UDP and
-    /// ICMPv6 follow. Multicast, broadcast and loopback addresses stay. By sendmmsg(2) only.
+    /// loop, so that each flow keeps its packets, in both directions. The checksums of IPv4, TCP,
+    /// UDP and ICMPv6 are updated. Multicast, broadcast and loopback addresses stay. Works with
+    /// sendmmsg(2) only.
     #[arg(long, help_heading = "Replay", requires = "replay")]
     pub(super) flows_per_loop: bool,
     /// Leave out packets that are too long for the device, and count them
     #[arg(long, help_heading = "Replay", requires = "replay")]
     pub(super) skip_long: bool,
 
-    /// So many frames
+    /// Number of frames
     #[arg(short = 'c', long, value_name = "N", help_heading = "How much")]
     pub(super) count: Option<u64>,
-    /// So long, in seconds; without this, --count or --loops until Ctrl-C
+    /// Duration in seconds; without this, --count or --loops it sends until Ctrl-C
     ///
-    /// It ends in time also when the rate can't be kept, which the result tells.
+    /// It ends in time even if the rate can't be kept; the result says so.
     #[arg(
         short = 't',
         long,
@@ -78,43 +79,44 @@ pub(crate) struct Arguments {
         conflicts_with = "count"
     )]
     pub(super) seconds: Option<f64>,
-    /// So often through all frames, or through the file; 0 for ever
+    /// How often to send all frames, or the file; 0 for ever
     ///
-    /// A file is replayed once if nothing is said, made frames are sent until Ctrl-C. With --count
-    /// or --seconds it ends with whichever comes first.
+    /// By default a file is replayed once, and generated frames are sent until Ctrl-C. With --count
+    /// or --seconds too, the first limit reached ends it.
     #[arg(long, value_name = "N", help_heading = "How much")]
     pub(super) loops: Option<u32>,
 
     /// Packets or bits a second, like 100kpps, 1.5Mpps, 500Mbit; top speed without it
     ///
     /// Bits are those of the frames, without check sequence, preamble and the gap between frames,
-    /// which add 24 bytes a frame on Ethernet. Times follow from the beginning, so that errors
+    /// which add 24 bytes a frame on Ethernet. Times are computed from the start, so that errors
     /// never add up.
     #[arg(short = 'r', long, help_heading = "How fast")]
     pub(super) rate: Option<Rate>,
     /// Gaps between frames: even, or exponentially distributed (poisson)
     ///
-    /// At even gaps below 100 us, frames that are due within 100 us go together, when the last of
-    /// them is due. Poisson's frames go when they are due, or as soon as the sender has woken up.
+    /// At even gaps below 100 us, frames that are due within 100 us are sent together, when the
+    /// last of them is due. With poisson, frames are sent when they are due, or as soon as the
+    /// sender has woken up.
     #[arg(long, value_enum, default_value_t = Gaps::Even, help_heading = "How fast", requires = "rate")]
     pub(super) gaps: Gaps,
-    /// Stay on this CPU; without it, on the one where it starts
+    /// Stay on this CPU; default: the CPU where it starts
     ///
-    /// It stays on one in any case: which queue of a device a frame takes goes by the CPU, and
+    /// It stays on one CPU in any case: the CPU determines a frame's queue at the device, and
     /// frames of different queues may overtake each other.
     #[arg(long, value_name = "CPU", help_heading = "How fast")]
     pub(super) core: Option<usize>,
-    /// Live frames, or nothing; an error when most don't leave the device
+    /// Use live frames only; it is an error if most of them don't leave the device
     #[arg(long, help_heading = "How fast", conflicts_with = "portable")]
     pub(super) live: bool,
-    /// No live frames
+    /// Use no live frames
     #[arg(long, help_heading = "How fast")]
     pub(super) portable: bool,
 
     /// Length of frames, or a range like 60-1514, headers of all layers included
     ///
-    /// The frame check sequence (4 bytes) does not count. A frame whose headers take more is as
-    /// long as these. 60 if nothing is said.
+    /// The frame check sequence (4 bytes) does not count. A frame whose headers are longer has the
+    /// length of its headers. The default is 60.
     #[arg(short = 'l', long, value_name = "N|A-B", help_heading = "Frames", value_parser = lengths)]
     pub(super) len: Option<Lengths>,
     /// Lengths of 64, 594 and 1518 bytes, 7:4:1, check sequence included
@@ -141,7 +143,7 @@ pub(crate) struct Arguments {
     /// Flows of TCP; with --udp half of them
     #[arg(long, help_heading = "Frames")]
     pub(super) tcp: bool,
-    /// Both directions: a round of all flows, then a round of answers
+    /// Send both directions: a round of all flows, then a round of answers
     #[arg(long, help_heading = "Frames")]
     pub(super) both: bool,
     /// VLAN tag; twice for 802.1ad, the outer one first
@@ -154,7 +156,7 @@ pub(crate) struct Arguments {
     pub(super) vxlan: Option<u32>,
     /// Every Nth datagram comes as three fragments
     ///
-    /// Each fragment is as long as --len says, but for the last one, which is half as long.
+    /// Each fragment has the length of --len, except the last, which is half as long.
     #[arg(long, value_name = "N", help_heading = "Frames")]
     pub(super) fragments: Option<u32>,
     /// No number at the beginning of the payload

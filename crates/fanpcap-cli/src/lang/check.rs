@@ -14,15 +14,15 @@ use super::source::Source;
 
 /// Says where programs are wrong: line, column, and what was expected there
 ///
-/// Nothing is printed for a program that is right, but for a note if a group of the kernel's
-/// refuses it. The exit status is 1 if one is wrong, too large for this machine's sockets, or can't
-/// be read.
+/// For a correct program nothing is printed, except a note if a group on packet sockets refuses it.
+/// The exit status is 1 if a program is wrong, too large for this machine's sockets, or can't be
+/// read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The programs; `-` is standard input
     #[arg(required_unless_present = "text", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The program itself
+    /// The text of the program
     #[arg(short = 'e', long, value_name = "TEXT", conflicts_with = "files")]
     text: Option<String>,
 }

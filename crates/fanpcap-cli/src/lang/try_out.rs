@@ -27,7 +27,7 @@ use members::MEMBERS_MAX;
 use report::Report;
 use tally::Tally;
 
-/// Tells who would get what of a capture file
+/// Shows which member would get which packets of a capture file
 #[derive(Args, Debug)]
 #[command(allow_missing_positional = true, override_usage = USAGE, after_long_help = FIGURES)]
 pub(super) struct Arguments {
