@@ -1,7 +1,8 @@
-//! The analyzer: all nodes' records, each packet once, in the order of time.
+//! The analyzer: merges all nodes' records in order of time, each packet once.
 //!
-//! Records wait for a while, so that those of all nodes can be put in order, and so that what is
-//! known only later still decides about them: a change of the topology, a node that was cut off.
+//! Records wait for a while, so that the records of all nodes can be sorted. In that time the
+//! analyzer may also learn facts that decide about them: that the topology changed, or that a node
+//! was cut off.
 
 mod stream;
 mod timeline;
@@ -33,15 +34,15 @@ const SESSIONS: usize = 1024;
 /// Nodes that are followed at once: a cluster's, and as many that have left it.
 const MOST_NODES: usize = 2 * NODES;
 
-/// Bytes that may wait at most, so that 32 bits count them.
+/// Upper limit for the bytes that wait, so that 32 bits can count them.
 const MOST_HELD: usize = 1 << 31;
 
-/// A node that was silent for so long says nothing about time any more, and none of its records
-/// wait any more.
+/// A node that was silent for this many nanoseconds no longer influences the cluster's time, and
+/// none of its records wait any more.
 const SILENT: u64 = 5_000_000_000;
 
-/// Sessions that are met so soon after the analyzer's begin may have begun before it. The analyzer
-/// of before had their first batches.
+/// Sessions that are first seen within this many nanoseconds of the analyzer's start may have begun
+/// before it. Then the previous analyzer had their first batches.
 const YOUNG: u64 = 10_000_000_000;
 
 /// How an analyzer works. Times are in nanoseconds.
@@ -51,7 +52,7 @@ pub struct AnalyzerSettings {
     pub cluster: u64,
     /// How long a record waits, at most 4 seconds. At least twice the skew.
     pub hold: u64,
-    /// Stamps that two nodes give one packet differ by this at most.
+    /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
     /// Most bytes that wait. Beyond, the oldest records wait less.
     pub most_held: usize,
@@ -61,8 +62,8 @@ pub struct AnalyzerSettings {
     pub begin: u64,
 }
 
-/// A node that hung or was cut off sends what it captured so much later, in nanoseconds, and its
-/// doubles are still found.
+/// Nanoseconds. A node that hung or was cut off may send its packets this much later, and their
+/// duplicates are still found.
 const LATE: u64 = 120_000_000_000;
 
 /// A packet of the cluster's.
@@ -145,9 +146,9 @@ impl Analyzer {
         self.rules.tenures.follow(revision, topology);
     }
 
-    /// All topologies that the cluster had until `time` are known, in nanoseconds since 1970. A
-    /// record of before by another topology is refused once it has waited. A record of after is
-    /// taken: the analyzer may be cut off from the coordination engine.
+    /// All topologies that the cluster had until `time` are known, in nanoseconds since 1970. An
+    /// earlier record by any other topology is refused once it has waited. A later record is
+    /// accepted, because the analyzer may be cut off from the coordination engine.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
@@ -178,7 +179,7 @@ impl Analyzer {
         taken.map(|_| ())
     }
 
-    /// The number of a batch's node, if the batch is one to take.
+    /// The number of a batch's node, if the batch is accepted.
     fn admit(&mut self, batch: &Batch<'_>, now: u64) -> Result<u16, Refusal> {
         let head = &batch.head;
         if head.cluster != self.settings.cluster {
@@ -344,8 +345,8 @@ impl Analyzer {
         }
     }
 
-    /// The cluster's time: the middle of what the nodes' stamps say, so that one clock that is
-    /// wrong is outvoted.
+    /// The cluster's time: the median of the nodes' time stamps, so that a single wrong clock has
+    /// no effect.
     fn time(&self, now: u64) -> u64 {
         let heard = |stream: &&Stream| stream.heard.saturating_add(SILENT) >= now;
         let mut ahead: Vec<i64> = self

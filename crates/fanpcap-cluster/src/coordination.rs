@@ -1,4 +1,5 @@
-//! What a coordination engine tells nodes and coordinators: the embedded protocol, or etcd.
+//! The messages of a coordination engine (the embedded protocol, or etcd) to nodes and
+//! coordinators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +23,7 @@ pub struct Announcement {
     pub address: SocketAddr,
 }
 
-/// What the engine tells a node.
+/// A message of the engine to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeEvent {
     /// A topology to follow, unless the node has a newer one.
@@ -82,7 +83,7 @@ pub struct Wishes {
     pub weights: BTreeMap<NodeId, u16>,
 }
 
-/// What the engine tells a coordinator.
+/// A message of the engine to a coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
     /// Whether this coordinator is the active one.

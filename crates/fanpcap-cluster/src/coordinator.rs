@@ -1,25 +1,25 @@
-//! The coordinator: sees which nodes live and what the operator wants, and writes topologies.
+//! The coordinator: writes topologies, according to the living nodes and the operator's wishes.
 //!
-//! It is fed with the engine's [`View`] and says what to write next. All that must survive it is in
-//! the topology itself, so a new leader goes on where the old one stopped, in the midst of a union
-//! too. The engine writes only if the topology still is the one that the coordinator saw.
+//! It gets the engine's [`View`] and returns the next topology to write. All state that must
+//! survive is in the topology itself. So a new leader continues where the old one stopped, even
+//! within a union. The engine writes only if the topology is still the one that the coordinator
+//! saw.
 //!
 //! These rules decide what is written:
 //!
 //! * A change begins with a union and ends with a stable topology, once all nodes that get buckets
-//!   capture by the union, and [`Timing::dwell`] has passed since. Nodes that are dead get none:
-//!   their death is a change of its own. A node that lives and does not answer keeps the union
-//!   open.
-//! * A change in the midst of a change gives the union another goal. See [`reshape`].
-//! * A newcomer waits for its hold-down. A node that comes and goes waits longer each time.
-//! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`],
-//!   nobody is held for dead: more likely the engine has lost them. That ends when they are back,
-//!   or when the operator drains those that are not. If at least half of the nodes are heard, it
-//!   also ends when the others were away for [`Timing::outlast`].
-//! * A new leader believes no absence before it has led for [`Timing::lease`].
+//!   capture by the union, and [`Timing::dwell`] has passed since. Dead nodes get no buckets: a
+//!   death is a separate change. A living node that does not answer keeps the union open.
+//! * A change during a change gives the union another goal. See [`reshape`].
+//! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
+//! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`], none
+//!   of them counts as dead: more likely the engine has lost them. This ends when they are back, or
+//!   when the operator drains the missing nodes. If at least half of the nodes are heard, it also
+//!   ends when the others were away for [`Timing::outlast`].
+//! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * Without any node that lives and has a weight, nothing changes.
-//! * A topology that nodes may have left for a newer one, which is lost, is written again: else
-//!   those nodes would follow the lost one for as long as nothing else changes.
+//! * If nodes may follow a newer topology that is lost, the known topology is written again:
+//!   otherwise those nodes would follow the lost one until something else changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -46,8 +46,8 @@ pub use notes::{Change, Note, Stage};
 use pace::Pace;
 use presence::Presences;
 
-/// Call [`Coordinator::step`] at least this often. What a pause is longer than twice this is not
-/// counted as time.
+/// Call [`Coordinator::step`] at least this often. Of a longer pause, only twice this counts as
+/// time.
 pub const TICK: Duration = pace::TICK;
 
 /// How long a union of packets in turn lasts at least: until the update in the stream has come.
@@ -275,7 +275,7 @@ impl Coordinator {
         })
     }
 
-    /// Nodes of the topology that are held for dead.
+    /// Nodes of the topology that count as dead.
     fn believed_absent(
         &mut self,
         view: &View,

@@ -15,7 +15,8 @@ impl fmt::Display for NodeId {
 /// Orders all topologies that a cluster ever had: the greater is the newer.
 ///
 /// etcd's `mod_revision`, or the coordinator's term (upper half) and a count that begins anywhere
-/// (lower half). It is in every record: an analyzer can tell what a node sent that was fenced off.
+/// (lower half). Every batch has it, so an analyzer recognizes records of a node that has lost its
+/// buckets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Revision(pub u64);
 

@@ -1,9 +1,9 @@
 //! A capture node's side: which table it loads next, and what it acknowledges.
 //!
-//! A node is fail-static. It changes what it captures for one reason only: a topology that is valid
-//! and newer than the one it captures by. Without an engine, after a refusal, or with a topology
-//! that is no good, it goes on. A newer topology in which the node has no seat takes all buckets
-//! from it: their owners capture already.
+//! A node is fail-static. It changes its captured buckets for one reason only: a valid topology
+//! that is newer than its own. Without an engine, after a refusal, or with a topology that is no
+//! good, it goes on. A newer topology in which the node has no seat takes all buckets from it:
+//! their owners capture already.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -147,7 +147,7 @@ impl Node {
         self.current
     }
 
-    /// Takes what the engine tells, and returns what to do, in its order.
+    /// Takes a message of the engine, and returns the actions, in order.
     pub fn take(&mut self, event: NodeEvent) -> Vec<Command> {
         match event {
             NodeEvent::Topology(revision, topology) => self.consider(revision, topology),

@@ -55,7 +55,7 @@ impl Goal {
     /// By our own keys, the fewest buckets move from the goal of the present topology. By the
     /// paper's keys, the table is the paper's, in which no weight counts but 0.
     ///
-    /// A node that has a slot keeps it. A newcomer gets the lowest one that is free, or none: a
+    /// A node that has a slot keeps it. A newcomer gets the lowest free slot, if there is one: a
     /// cluster has [`NODES`] slots.
     pub fn new(
         current: Option<&Topology>,
@@ -124,8 +124,8 @@ pub fn first(goal: &Goal) -> Topology {
 
 /// The topology that begins a change to `goal`, from a stable topology or in the midst of a change.
 ///
-/// The owners stay, but for one case: a dead owner whose heir captures already is replaced by that
-/// heir. Another heir could leave the bucket without anybody for a while.
+/// The owners stay, with one exception: a dead owner whose heir already captures is replaced by
+/// that heir. Another heir could leave the bucket without anybody for a while.
 pub fn begin(current: &Topology, goal: &Goal, nodes: &impl Knowledge) -> Topology {
     let mut next = Topology {
         epoch: current.epoch + 1,
@@ -243,8 +243,9 @@ fn holder(current: &Topology, bucket: usize, nodes: &impl Knowledge) -> Option<S
 }
 
 /// How packets are selected after `current`. The initial value of the hash stays while the key
-/// does: coordinators may each have drawn one. Another key cuts: nodes take it one after the other,
-/// and packets are missed and doubled meanwhile. So it waits for the end of a union.
+/// does: coordinators may each have drawn one. Another key is a cut: nodes change to it one after
+/// the other, and in that time packets are missed and duplicated. So it waits for the end of a
+/// union.
 fn kept(current: &Topology, wished: Selection) -> Selection {
     match current.heirs.is_none() && wished.key != current.selection.key {
         true => wished,

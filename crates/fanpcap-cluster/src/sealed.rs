@@ -38,7 +38,7 @@ const NUMBERS: usize = 24;
 
 const VERSION: u8 = 1;
 
-/// What a seal says beside its code.
+/// The fields of a seal besides its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
     sequence: u64,

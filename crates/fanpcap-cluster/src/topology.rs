@@ -43,9 +43,9 @@ pub struct Topology {
     pub selection: Selection,
     /// The nodes, in the order of their slots. A node's index is the paper's `Pi`.
     pub seats: Vec<Seat>,
-    /// Who has each bucket; in a union, who had it.
+    /// The owner of each bucket; in a union, the old owner.
     pub owners: Box<Owners>,
-    /// In a union, who has each bucket afterwards; `None` in a stable topology.
+    /// In a union, the later owner of each bucket; `None` in a stable topology.
     pub heirs: Option<Box<Owners>>,
     /// Where records go: bucket `b` to the analyzer `b` modulo their number. Empty in distribution
     /// mode.
@@ -59,7 +59,7 @@ pub enum TopologyError {
     Nodes,
     /// Two nodes share a slot or an id, a slot is too great, or slots are out of order.
     Seats,
-    /// A bucket has no owner, or one without a seat.
+    /// A bucket has no owner, or its owner has no seat.
     Owners,
     /// It has more than [`ANALYZERS`] analyzers.
     Analyzers,

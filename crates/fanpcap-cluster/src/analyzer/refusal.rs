@@ -11,7 +11,7 @@ pub enum Refusal {
     Full,
     /// The batch came before.
     Again,
-    /// It is so old that nobody knows whether it came before.
+    /// It is too old to know whether it came before.
     Old,
 }
 

@@ -27,13 +27,14 @@ impl Analyzer {
         sessions.map(|(_, stream)| stream.missing()).sum()
     }
 
-    /// Since and until when a node has had nothing to send. `None`: it has.
+    /// Since and until when a node has had nothing to send; `None` if it has something.
     pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
         self.newest(node, boot)?.quiet()
     }
 
-    /// Up to when what a node captured has come, or never comes, but for what its CPUs read in
-    /// another order; in nanoseconds since 1970 by the node's clock. `None`: it has no session.
+    /// The time up to which all packets of a node have come, or never will, except those that its
+    /// CPUs read out of order. In nanoseconds since 1970 by the node's clock; `None` if it has no
+    /// session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))

@@ -5,8 +5,8 @@ use fanpcap_buckets::layout::BUCKETS;
 use crate::record::Batch;
 use crate::witness::Counts;
 
-/// Batches that may come in another order: one further behind the newest is refused, as nobody
-/// knows whether it came before.
+/// Batches may come out of order by this many. An older batch is refused, because it is unknown
+/// whether it came before.
 const WINDOW: u64 = (WORDS * 64) as u64;
 
 /// Words of the window, a bit for each batch.

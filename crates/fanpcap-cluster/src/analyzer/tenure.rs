@@ -1,8 +1,8 @@
-//! Who had which bucket when: fences off what a node captured that was no longer its.
+//! Which node had which bucket when: refuses packets of buckets that a node no longer had.
 //!
 //! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
-//! are wanted as long as no other node has taken its buckets over, and doubles afterwards. Where
-//! the two meet, clocks do not decide: within the skew, equal packets are compared.
+//! are accepted as long as no other node has taken over its buckets; later ones are duplicates. At
+//! the time of the takeover clocks do not decide: within the skew, equal packets are compared.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -141,9 +141,9 @@ impl Tenures {
         standing
     }
 
-    /// Whether the node got the bucket a short while before the record: what the owner before has
-    /// captured then may come yet. The node may have passed over the topology that gave it the
-    /// bucket, and have begun with a later one.
+    /// Whether the node got the bucket shortly before the record: packets that the previous owner
+    /// captured at that time may still come. The node may have skipped the topology that gave it
+    /// the bucket, and begun with a later one.
     pub(super) fn is_new(&self, record: &Claim, skew: u64) -> bool {
         let owns = |tenure: &Tenure| {
             let slot = tenure.slots.get(&record.node).copied();

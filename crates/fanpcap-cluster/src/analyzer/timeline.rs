@@ -48,7 +48,7 @@ pub(super) struct Put {
     pub(super) late: bool,
     /// It is further ahead than there are slots.
     pub(super) ahead: bool,
-    /// It is given out with so many slots ([`Timeline::given`]).
+    /// It is given out when [`Timeline::given`] reaches this number.
     pub(super) until: u64,
 }
 

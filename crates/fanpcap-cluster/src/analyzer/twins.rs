@@ -1,19 +1,20 @@
 //! Finds the packets that two nodes captured while a bucket moved.
 //!
 //! One packet in twenty of real traffic has a true repeat: a retransmission, a keep-alive. So a
-//! packet that comes again is no double in itself. A node has each packet once. So an equal packet
-//! of another node is a double of one that this node has not had yet; of equal packets there were
-//! as many as the node that has most of them has. Doubles have nearly equal stamps: a repeat that
-//! comes when the other node had begun, or ended, is one of its own. And they have one bucket:
-//! where packets are selected in turn, a true repeat has another.
+//! packet that comes again need not be a duplicate. Each node captures a packet once. So an equal
+//! packet from another node is the duplicate of a packet that this other node has not had yet. The
+//! true number of equal packets is that of the node with the most of them. Duplicates have nearly
+//! equal stamps: a repeat from before or after the time of both nodes is a packet of its own.
+//! Duplicates also have the same bucket: if packets are selected in turn, a true repeat has another
+//! bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// Most packets that are remembered. Beyond, a packet counts as one of its own.
+/// The most packets that are remembered. Beyond that, a packet never counts as a duplicate.
 const MOST: usize = 1 << 20;
 
-/// Packets that are remembered for records that come late; about 50 MB of them.
+/// The most packets that are remembered for late records; about 50 MB.
 const REMEMBERED: usize = 1 << 18;
 
 /// A packet that was given out, and the nodes that had it.
@@ -38,8 +39,8 @@ pub struct Twins {
 }
 
 impl Twins {
-    /// Stamps of doubles differ by `skew` at most. `seed` keeps those who send packets from making
-    /// two that are taken for one.
+    /// Stamps of duplicates differ by at most `skew`. Because of `seed`, an attacker can't
+    /// construct two packets that count as one.
     pub fn new(skew: u64, seed: u64) -> Self {
         Self {
             seed,
@@ -52,7 +53,7 @@ impl Twins {
     }
 
     /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
-    /// come out of order. Those with stamps of before `begin` were given out by somebody else.
+    /// come out of order. Another analyzer gave out those with stamps before `begin`.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
             late,
@@ -62,7 +63,7 @@ impl Twins {
     }
 
     /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
-    /// Packets come in the order of their stamps, in nanoseconds, but for late ones.
+    /// Packets come in the order of their stamps, in nanoseconds, except late ones.
     pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);

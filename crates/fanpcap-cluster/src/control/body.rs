@@ -127,7 +127,7 @@ impl Body {
         }
     }
 
-    /// The greatest term that this tells of; the least one if it tells of none.
+    /// The greatest term in this body; the least possible term if it has none.
     pub(super) fn term(&self) -> Term {
         let of = |follows: Option<Revision>| follows.map(Term::of).unwrap_or_default();
         match self {

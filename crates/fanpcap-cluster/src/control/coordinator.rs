@@ -38,7 +38,7 @@ pub struct CoordinatorSettings {
     pub others: Vec<SocketAddr>,
     /// Where the active coordinator is announced to nodes that don't know it.
     pub multicast: Option<SocketAddr>,
-    /// Selection and analyzers, and what the operator wants as long as nobody has said otherwise.
+    /// Selection and analyzers, and the wishes that hold until the operator changes them.
     pub wishes: Wishes,
     /// Between pulses of the active coordinator.
     pub pulse: Duration,
@@ -146,7 +146,7 @@ pub struct CoordinatorEnd {
     /// The number that the topology has among them.
     transfer: u32,
     view: View,
-    /// What the operator is told with the status.
+    /// Notes for the operator, sent with the status.
     notes: Vec<String>,
     stored: (Term, u32),
     /// Whether what is to be stored could not be.
@@ -211,8 +211,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The next datagram to send, and where to. There is none while something is
-    /// [to be stored](Self::to_store): nobody hears of what a crash would undo.
+    /// The next datagram to send, and where to. There is none while something is [to be
+    /// stored](Self::to_store): no other process may learn of a state that a crash would undo.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.is_stored() {
             true => self.outbox.take(),
@@ -248,7 +248,7 @@ impl CoordinatorEnd {
     }
 
     /// Notes that what is to be stored could not be. What waits to be sent is dropped: the protocol
-    /// repeats what matters. This coordinator leads nobody until the state is stored.
+    /// repeats what matters. This coordinator does not lead until the state is stored.
     pub fn not_stored(&mut self) {
         self.is_mute = true;
         self.outbox = Outbox::default();

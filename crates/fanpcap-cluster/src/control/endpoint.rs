@@ -1,10 +1,11 @@
-//! One participant of the control protocol: seals what it says, and takes only what is new.
+//! A participant of the control protocol: seals its messages, and accepts only new ones.
 //!
-//! A sender's messages are numbered in its **session**, which is drawn when its process starts.
-//! That stops replays as long as the receiver remembers the session. A receiver that has just
-//! started must not be fooled either, nor one whose peer has just started. So each gives its peers
-//! a **token**, a number that nobody can guess, and takes only messages that carry it. A message
-//! without the token is answered by a challenge, which has it. No clock and no file is needed.
+//! A sender numbers its messages within its **session**, a random number that it draws when its
+//! process starts. This stops replays as long as the receiver remembers the session. Replays must
+//! also fail if the receiver or its peer has just started. So each participant gives its peers a
+//! **token**, an unguessable number, and accepts only messages with this token. It answers a
+//! message without the token by a challenge, which has the token. This needs neither a clock nor a
+//! file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,12 +19,12 @@ use super::parts::{Assembly, divide};
 use super::term::Term;
 use super::window::Window;
 
-/// Most peers that an endpoint remembers. One more takes the place of the one that was longest
-/// silent, which is challenged then if it comes again.
+/// The most peers that an endpoint remembers. One more peer replaces the peer that was silent the
+/// longest, which is challenged when it sends again.
 const PEERS: usize = 512;
 
-/// A peer's challenges count this far apart, so that two processes with one number can't keep a
-/// third one busy.
+/// The least time between a peer's challenges that count, so that two processes with the same
+/// number can't keep a third one busy.
 const APART: Duration = Duration::from_millis(100);
 
 /// Why a datagram was not taken.
@@ -41,9 +42,9 @@ pub enum Cause {
     Replay = 4,
     /// It is not known to be new. The sender is challenged.
     Stale = 5,
-    /// It is of a version that this one does not speak.
+    /// Its version is not supported.
     Version = 6,
-    /// It tells of a term that no coordinator can have: its sender's clock is far ahead.
+    /// It has a term that no coordinator can have: its sender's clock is far ahead.
     Term = 7,
 }
 
@@ -79,7 +80,7 @@ pub enum Incoming {
     Nothing,
     /// Which coordinator is active, as somebody with the key once said.
     Hint(Leader),
-    /// The peer did not take what was last sent. It takes it if it is sent again now.
+    /// The peer did not accept our last message. It accepts the message if it is sent again now.
     Challenged(Peer),
     /// Nothing to act on, and this datagram is to go to where it came from.
     Answer(Vec<u8>),
@@ -148,18 +149,19 @@ impl Endpoint {
         self
     }
 
-    /// Who this is.
+    /// This participant.
     pub fn me(&self) -> Peer {
         self.me
     }
 
-    /// Where this process begins to count what it must not number like an earlier process of the
-    /// same participant: drawn at random, with as many numbers left as a process can need.
+    /// The number at which this process begins to count, for items whose numbers must differ from
+    /// those of an earlier process of the same participant. It is random, and leaves as many
+    /// numbers as a process can need.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
 
-    /// Replaces the keys. What was sealed with a key that is not among them is refused from now on.
+    /// Replaces the keys. From now on messages that were sealed with any other key are refused.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;
     }
@@ -169,7 +171,7 @@ impl Endpoint {
         self.refused[cause as usize]
     }
 
-    /// Refuses what comes of a datagram if it tells of a term that no coordinator can have.
+    /// Refuses a datagram's message if it has a term that no coordinator can have.
     pub(super) fn check_term(
         &mut self,
         incoming: &Incoming,
@@ -188,10 +190,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The datagrams that say `body` to a peer; `None` where it is not known who will read them.
+    /// The datagrams with `body` for a peer; `None` if the reader is not known.
     ///
-    /// Lists that take several datagrams are told from each other by `transfer`, which grows with
-    /// each new one of a type. It stays the same when a list is sent again.
+    /// `transfer` distinguishes lists that need several datagrams. It grows with each new list of a
+    /// type, and stays the same when a list is sent again.
     pub fn seal(&mut self, to: Option<Peer>, body: &Body, transfer: u32) -> Vec<Vec<u8>> {
         let messages = divide(body.kind(), &body.list(), transfer);
         messages
@@ -258,7 +260,7 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // A later version falls back to this one when it sees what the challenge is written in.
+            // A later version falls back to ours when it sees the version of the challenge.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {
@@ -294,8 +296,8 @@ impl Endpoint {
         with.version = envelope.version.min(self.version);
     }
 
-    /// Whether the message carries the token that the sender was given in this session. With the
-    /// first one of a session the tokens of all others become worthless.
+    /// Whether the message has the token that the sender got in this session. The first such
+    /// message of a session invalidates the tokens of all other sessions.
     fn is_new(&mut self, envelope: &Envelope) -> bool {
         let Some(with) = self.peers.get(&envelope.sender) else {
             return false;

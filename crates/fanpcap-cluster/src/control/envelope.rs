@@ -197,8 +197,8 @@ impl Envelope {
     ///
     /// # Errors
     ///
-    /// It is none of this cluster's. Nothing behind the header is looked at before the seal is
-    /// found right; comparing seals takes the same time wherever they differ.
+    /// It does not belong to this cluster. Nothing behind the header is looked at before the seal
+    /// is found right; comparing seals takes the same time wherever they differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, OpenError> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(OpenError::Shape);
@@ -227,7 +227,7 @@ impl Envelope {
 
 /// HMAC-SHA256 of `bytes`.
 pub(crate) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
-    // HMAC takes keys of every length (RFC 2104, section 2), so this fails for none.
+    // HMAC accepts keys of any length (RFC 2104, section 2), so this never fails.
     let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(secret).expect("a key of any length");
     mac.update(bytes);
     mac

@@ -301,8 +301,8 @@ impl NodeEnd {
         self.next = now + self.settings.heartbeat;
     }
 
-    /// Takes a topology of the coordinator that the node follows: a node with a newer one, or one
-    /// that knows of a greater term, keeps what it has.
+    /// Takes a topology from the coordinator that the node follows. A node that has a newer
+    /// topology, or knows of a greater term, keeps its topology.
     fn take_topology(&mut self, revision: Revision, topology: Box<Topology>) {
         if self.leader().is_none_or(|leader| leader.term < self.term) {
             self.beat();
@@ -320,7 +320,7 @@ impl NodeEnd {
         }
     }
 
-    /// Sends the newest topology to a coordinator that has none, or an older one.
+    /// Sends the newest topology to a coordinator that has no topology or an older one.
     fn show(&mut self, to: SocketAddr, peer: Peer) {
         if let Some((revision, topology)) = self.newest.clone() {
             let body = Body::TopologyUpdate(revision, topology);

@@ -41,8 +41,8 @@ pub struct Assembly {
 impl Assembly {
     /// Takes a message. Returns its list when that is whole, without what says which part it was.
     ///
-    /// A part of a newer list begins anew: a sender repeats one list until it has come, or until it
-    /// has a newer one. Parts of an older list are late, and dropped.
+    /// A part of a newer list replaces the older list: a sender repeats one list until it has
+    /// arrived, or until there is a newer list. Parts of an older list are late, and dropped.
     pub fn take(&mut self, message: Message) -> Option<Vec<Avp>> {
         let fields = Fields(&message.avps);
         let (Ok(part), Ok(transfer)) = (fields.one(code::PART), fields.one(code::TRANSFER)) else {

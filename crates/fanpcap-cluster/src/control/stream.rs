@@ -119,8 +119,8 @@ impl Sender {
         due
     }
 
-    /// Seconds for which no beacon is due, because the clock was set back: nodes take none that is
-    /// older than the last. 0: the clock goes on.
+    /// Seconds in which no beacon is due because the clock was set back: nodes accept no beacon
+    /// that is older than the last. 0: the clock was not set back.
     pub fn behind(&self, now: u64) -> u64 {
         self.beacon.saturating_sub(now)
     }
@@ -224,13 +224,13 @@ impl Listener {
         !self.numbers.is_empty()
     }
 
-    /// Announces all anew: the BPF program is another one.
+    /// Announces everything again, because there is a new BPF program.
     pub fn restart(&mut self) {
         self.announced = None;
     }
 
-    /// What is to be announced at a time, in seconds since 1970, to a node that heard this beacon
-    /// last and goes by, or waits for, the topology of this revision.
+    /// The numbers to announce at a time, in seconds since 1970, for a node that last heard this
+    /// beacon, and that follows, or waits for, the topology of this revision.
     pub fn due(&mut self, now: u64, heard: Option<Heard>, revision: Revision) -> Vec<Due> {
         self.choose_key(now, heard);
         let Some(numbers) = self.numbers.get(self.key) else {

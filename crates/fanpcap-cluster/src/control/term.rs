@@ -17,8 +17,8 @@ const BEGIN: u64 = 1_767_225_600;
 /// The greatest round.
 const LAST: u32 = u32::MAX / COORDINATORS as u32;
 
-/// The greatest round by the clock, in 2060. The rounds after it are for elections, one each: a
-/// clock that is far ahead takes none of them.
+/// The greatest round by the clock, in 2060. Rounds after it are used by elections, one for each: a
+/// clock that is far ahead uses none of them.
 const LAST_BY_CLOCK: u32 = LAST / 2;
 
 /// How far a term may be ahead of all that its receiver knows, in rounds: 17 years by the clock, so
@@ -30,15 +30,15 @@ const AHEAD: u32 = LAST / 4;
 /// The upper 28 bits are its round. The lower 4 are the coordinator's number, so that no two
 /// coordinators ever have one term, whatever they could not hear of each other. Term 0 is nobody's.
 ///
-/// A coordinator's next round is greater than all it knows, and not less than what the clock says:
-/// one that has lost its file does not take a term of its earlier life again, unless the terms were
+/// A coordinator's next round is greater than all rounds it knows, and at least the clock's round.
+/// So a coordinator that has lost its file does not repeat an earlier term, unless the terms were
 /// ahead of its clock. Then the counts of the two lives differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 
 impl Term {
-    /// The term after this one of the coordinator `number`, at the time `clock` since 1970. Rounds
-    /// by the clock last until the year 2060; from then on a round is one more than the last.
+    /// The term after this one of the coordinator `number`, at the time `clock` since 1970. The
+    /// clock gives rounds until the year 2060; from then on a round is one more than the last.
     pub fn next(self, number: u8, clock: Duration) -> Self {
         let round = (self.round() + 1).max(by_clock(clock)).min(LAST);
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))

@@ -10,7 +10,7 @@ use crate::identity::NodeId;
 use crate::reshape;
 use crate::topology::{Seat, Topology, TopologyError};
 
-/// What holds now, for an operator to know.
+/// Present conditions that an operator should know.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Note {
     /// This coordinator is the active one.

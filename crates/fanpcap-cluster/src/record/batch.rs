@@ -1,4 +1,4 @@
-//! A batch: packets of one node under one topology, one behind the other.
+//! A batch: packets of one node under one topology, one after the other.
 //!
 //! Behind the head:
 //!
@@ -58,7 +58,7 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// It is none, or one of its records lies beyond its end or has a bucket beyond 4095.
+    /// It is not a batch, or one of its records goes beyond its end or has a bucket above 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);
@@ -204,8 +204,9 @@ impl BatchBuilder {
         self.count == 0
     }
 
-    /// Adds a record that was captured by the topology of `revision`. What of the packet does not
-    /// fit into an empty batch is cut off. Returns the batch before it if that one ends here.
+    /// Adds a record that was captured by the topology of `revision`. The part of the packet that
+    /// does not fit into an empty batch is cut off. Returns the batch before it if that one ends
+    /// here.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -1,6 +1,6 @@
 //! Counts on the wire: a chunk of what a node counted.
 //!
-//! Behind the head, each 8 bytes: since, stamp, revision, ring, marked, beacon's number, beacon's
+//! After the head, each 8 bytes: since, stamp, revision, ring, marked, beacon's number, beacon's
 //! time; then the first bucket (2), the number of buckets (2), 0 (4), and for each bucket the
 //! packets seen (8) and captured (8).
 
@@ -56,7 +56,7 @@ pub fn encode_counts(head: &Head, chunk: &Chunk) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// It is none, or its buckets are not those of a cluster.
+/// It has no counts, or its buckets are not those of a cluster.
 pub fn decode_counts(bytes: &[u8]) -> Result<(Head, Chunk), MessageError> {
     let head = Head::of_whole(bytes, Kind::Counts)?;
     let pairs = bytes.get(COUNTS_BYTES..);

@@ -33,7 +33,7 @@ pub const ACK_BYTES: usize = HEAD_BYTES + 8;
 const MAGIC: [u8; 4] = *b"FNPR";
 const VERSION: u8 = 1;
 
-/// What a message has behind its head.
+/// The contents of a message after its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Packets.
@@ -44,7 +44,7 @@ pub enum Kind {
     Ack,
     /// Asks an analyzer for a token; has the nonce that the answer repeats.
     Hello,
-    /// From an analyzer: the token that the sender's seals carry from now on.
+    /// From an analyzer: the token that the sender's seals must have from now on.
     Welcome,
 }
 
@@ -72,7 +72,7 @@ pub enum MessageError {
     Magic,
     /// A version that this build does not read.
     Version(u8),
-    /// A kind that this build does not read, or not the one that is read here.
+    /// This build does not know this kind, or another kind was expected here.
     Kind(u8),
     /// Its length is too small, too great, or not that of the bytes there are.
     Length(usize),
@@ -108,7 +108,7 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// What follows can't be read; on a TCP connection nothing behind it can.
+    /// The rest can't be read; on a TCP connection, nothing after it can be read either.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(MessageError::Length(bytes.len()));

@@ -7,7 +7,7 @@ use crate::record::{Head, Kind, decode_number, encode_number};
 /// What an analyzer has said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// The token: what is sealed from now on is believed.
+    /// The token: messages that are sealed from now on are accepted.
     Welcome,
     /// A message lacked the token. Ask for it.
     Ask,

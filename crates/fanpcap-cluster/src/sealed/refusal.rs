@@ -12,11 +12,11 @@ pub enum Refusal {
     Foreign = 0,
     /// It has no seal, and this side has a key.
     Unsealed = 1,
-    /// It is sealed with a key that is not valid here, or this side has none.
+    /// It is sealed with a key that is not valid here, or this side has no key.
     Key = 2,
     /// Its seal is wrong: forged or changed.
     Seal = 3,
-    /// It lacks the token: it was recorded, or its sender has not been welcomed yet.
+    /// It lacks the token: it was recorded, or its sender has no token yet.
     Stale = 4,
     /// It came before.
     Replay = 5,

@@ -1,4 +1,4 @@
-//! What the witnesses' counts come to.
+//! The result of the witnesses' counts.
 
 use super::span::Span;
 use super::verdict::Verdict;

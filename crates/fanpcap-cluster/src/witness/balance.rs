@@ -18,7 +18,8 @@ impl Ledger {
         self.lives.iter().filter(witness).map(around).collect()
     }
 
-    /// What was offered of a bucket, by these witnesses; without any, by those that ended.
+    /// The packets offered of a bucket, according to these witnesses, or without any, to those that
+    /// ended.
     pub(super) fn offered(&self, witnesses: &[(&Life, Around<'_>)], bucket: usize) -> Span {
         let spans = witnesses.iter().filter_map(|(life, around)| {
             let exact = life.before.as_ref()?[bucket].is_exact();
@@ -54,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// What was offered of a bucket until now, by living witnesses and those that ended.
+    /// The packets offered of a bucket until now, according to living and ended witnesses.
     pub(super) fn offered_now(&self, witnesses: &[(&Life, Around<'_>)], bucket: usize) -> Span {
         let offered = self.offered(witnesses, bucket);
         let floor = self.floor[bucket];
@@ -131,7 +132,7 @@ impl Ledger {
         account
     }
 
-    /// What all lives have told last, beside what `past` ones had.
+    /// The last reports of all lives, and the sums of `past` ones.
     fn sum(&self, past: u64, count: impl Fn(&Summary) -> u64) -> u64 {
         let lives = self.lives.iter().map(|life| count(&life.last().summary));
         lives.fold(past, u64::saturating_add)

@@ -6,7 +6,7 @@ use super::life::{Around, Life};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// Parts of a million: so much of what the median sees may a node lack and see beyond it, at once.
+/// Parts of a million of the median: a node may both lack this much and see this much more.
 const DIFFERENT: i64 = 2_000;
 
 /// Parts of a million: so much more than the median may a node see. The median itself may lack

@@ -26,7 +26,7 @@ pub struct LedgerSettings {
 /// Why a report is not believed at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportError {
-    /// It is older than one that the ledger has, or is it again.
+    /// It is older than a report that the ledger has, or a repetition of it.
     Old,
     /// A count is less than before, or more was captured than seen, or more than can be.
     Counts,
@@ -46,7 +46,7 @@ impl fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-/// What became of all packets, by what the nodes count.
+/// The fate of all packets, according to the nodes' counts.
 #[derive(Debug)]
 pub struct Ledger {
     pub(super) settings: LedgerSettings,
@@ -126,8 +126,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node that was held for dead goes on with the same counters: its life has not ended, and
-    /// what was booked for it is not.
+    /// A node that counted as dead continues with the same counters: its life has not ended, and
+    /// the bookings of its end are reversed.
     fn go_on(&mut self, summary: &Summary) {
         let of_node = |life: &Life| life.node == summary.node;
         if self

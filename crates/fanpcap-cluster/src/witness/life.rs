@@ -12,7 +12,7 @@ use crate::identity::NodeId;
 /// Reports that are kept of a life: as many as may come until a node is known to be dead.
 const KEPT: usize = 20;
 
-/// Parts of a million: a port that lacks less is not named.
+/// Parts of a million: a port that lacks fewer packets is not named.
 const LOSSY: i64 = 20;
 
 /// Packets: a port that lacks fewer is not named.
@@ -151,7 +151,7 @@ impl Life {
         }
     }
 
-    /// What was offered at a time with `around`, by this witness alone.
+    /// The packets offered at a time with `around`, according to this witness only.
     pub(super) fn offered(&self, around: &Around<'_>, bucket: usize) -> Option<Span> {
         let before = self.before.as_ref()?[bucket];
         Some(before + around.seen(bucket))

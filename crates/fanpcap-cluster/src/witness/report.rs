@@ -16,7 +16,7 @@ pub struct Beacon {
     pub seen: u64,
 }
 
-/// What a report says beside the counts by bucket. All counts grow from 0 since `since`.
+/// The fields of a report besides the counts by bucket. All counts grow from 0 since `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Which node.
@@ -65,7 +65,8 @@ pub struct Chunk {
 pub(super) const MOST: u64 = 1 << 50;
 
 impl Report {
-    /// Whether its counts can be, as far as it says by itself: anybody may have sent it.
+    /// Whether its counts are possible, as far as the report itself shows: anybody may have sent
+    /// it.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
         let [ring, marked] = [self.summary.ring, self.summary.marked];

@@ -116,8 +116,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// What the cluster was offered before `life`'s counts, and what the life captured before the
-    /// ledger's begin. `None` until the reports of all reach far enough.
+    /// The packets that the cluster was offered before `life`'s counts, and those that the life
+    /// captured before the ledger's start. `None` until the reports of all reach far enough.
     fn before(&self, life: &Life) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = life.from == life.since && life.since >= begin;
@@ -159,7 +159,7 @@ impl Ledger {
         ))
     }
 
-    /// Where a bucket is at rest, all witnesses agree anew on what was offered.
+    /// For a bucket without traffic, all witnesses are set to the same number of packets offered.
     fn rest(&mut self) {
         let witnesses = self.witnesses(self.time);
         let resting = |bucket: usize| {

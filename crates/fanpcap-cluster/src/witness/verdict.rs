@@ -5,13 +5,13 @@ use std::fmt;
 /// What the others' counts say of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It sees what the others see.
+    /// It sees the same traffic as the others.
     Sound,
     /// It sees nothing while others do, or no beacon.
     Blind,
     /// Its port loses packets: so many of a million.
     Lossy(u32),
-    /// It sees other traffic than the others: its mirror port is a wrong one. It is not believed.
+    /// It sees traffic other than the others: its mirror port is the wrong one. It is not believed.
     Different,
     /// It sees more than the others: its mirror port may give packets twice. It is not believed.
     Surplus,

@@ -1,4 +1,4 @@
-//! What standbys and the operator are told of a cluster, as AVPs.
+//! The state of a cluster for standbys and the operator, as AVPs.
 
 use super::super::avp::{Avp, List, code, halves};
 use super::super::fields::{BodyError, Fields};
@@ -174,7 +174,7 @@ impl Status {
     }
 }
 
-/// What standbys and the operator both are told.
+/// The part that standbys and the operator both get.
 fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, wishes: &Wishes) {
     if let Some((revision, topology)) = stands {
         to.put(code::SECTION, TOPOLOGY);

@@ -1,4 +1,4 @@
-//! What the operator wants, as AVPs: one wish, and all that stand.
+//! The operator's wishes, as AVPs: a new wish, and all present ones.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use crate::topology::{ANALYZERS, NODES};
 /// that each reader reads what was granted.
 const NAMED: usize = 2 * NODES;
 
-/// What the operator wants of the cluster, beside what stands in the coordinators' settings.
+/// A wish of the operator, in addition to the coordinators' settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// The node is to have no buckets.
     Drain(NodeId),
     /// The node is to have buckets again.
     Restore(NodeId),
-    /// This weight counts in the place of what the node says; `None`: the node's own counts again.
+    /// This weight replaces the one that the node reports; `None`: the node's own counts again.
     Weight(NodeId, Option<u16>),
 }
 
@@ -58,7 +58,7 @@ impl Wish {
     ///
     /// # Errors
     ///
-    /// It names one node more than wishes may. Nothing is changed.
+    /// It would make more nodes with wishes than allowed. Nothing is changed.
     pub fn grant(&self, wishes: &mut Wishes) -> Result<bool, TooManyWishes> {
         let Wishes {
             drained, weights, ..

@@ -17,19 +17,19 @@ use crate::identity::{NodeId, Revision};
 /// What is wrong in the eyes of a leader, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// Nodes capture by a newer topology than this coordinator knows. Nothing is planned until one
-    /// of them has shown it, or so many seconds have passed.
+    /// Nodes capture by a newer topology than this coordinator knows. The leader makes no plan
+    /// until one of them has shown it, or `limit` seconds have passed.
     Behind {
         /// The newest topology that nodes capture by.
         revision: Revision,
-        /// Those that capture by newer ones than the coordinator knows.
+        /// The nodes that capture by newer topologies than the coordinator knows.
         nodes: Vec<NodeId>,
         /// After how many seconds the coordinator plans without it.
         limit: u64,
     },
     /// No node could show this topology. The coordinator plans without it.
     Forgotten(Revision),
-    /// Somebody tells of a term that no coordinator can have, or did until less than the time ago
+    /// A message names a term that no coordinator can have, or one did so recently: within the time
     /// after which a silent node is offline.
     Ahead,
     /// A machine is refused.

@@ -1,10 +1,11 @@
 //! Who leads: pulses, elections, synchronisation.
 //!
-//! * A standby that hears no pulse for a while stands for election, with a term that is greater
-//!   than all it has heard of. Standbys with lower numbers wait a little less.
-//! * A candidate steps back for an active coordinator that is heard, for a candidate with a newer
-//!   topology, and among equals for one of a greater term. Else it leads when its ballot ends.
-//! * Whoever leads steps down when it sees a greater term of one that led: in a pulse, in an
+//! * A standby that hears no pulse for a while becomes a candidate, with a term that is greater
+//!   than all terms it has heard of. Standbys with lower numbers wait a little less.
+//! * A candidate withdraws if an active coordinator is heard, if another candidate has a newer
+//!   topology, or if, with the same topology, another has a greater term. Otherwise it leads when
+//!   its ballot ends.
+//! * A leader steps down when it sees the greater term of another leader: in a pulse, in an
 //!   announcement, or in a heartbeat or acknowledgement of a node.
 //!
 //! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
@@ -27,12 +28,12 @@ const STEP: Duration = Duration::from_millis(50);
 /// What a coordinator is at present.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stance {
-    /// It stands by, and waits for a pulse from that time on.
+    /// It stands by, and has waited for a pulse since `heard`.
     Standby { heard: Duration },
-    /// It wants to lead, and does if nobody objects until then.
+    /// It is a candidate, and leads if nobody objects until `until`.
     Candidate { leader: Leader, until: Duration },
-    /// It leads. What it knows of nodes is complete from that time on, or as soon as all nodes that
-    /// the last one knew were heard; `None` before one of them was.
+    /// It leads. Its knowledge of nodes is complete from `settled` on, or as soon as it has heard
+    /// all nodes that the last leader knew; `None` before it has heard one of them.
     Leading {
         leader: Leader,
         settled: Option<Duration>,
@@ -40,7 +41,7 @@ pub(super) enum Stance {
 }
 
 impl Stance {
-    /// What other coordinators are told by one that is in this stance.
+    /// The message that a coordinator in this stance sends to the others.
     pub(super) fn said(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
         match self {
             Self::Standby { .. } => None,
@@ -100,8 +101,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Becomes the active coordinator. The nodes that the last one knew have the time to say that
-    /// they live, and what they follow: this coordinator may have missed what the last one wrote.
+    /// Becomes the active coordinator. The nodes that the last leader knew get some time to report
+    /// that they live, and which topology they follow: this coordinator may have missed a topology
+    /// that the last leader wrote.
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let known = std::mem::take(&mut self.state.members);
         let settled = known.is_empty().then(|| now + self.settings.settle);
@@ -137,9 +139,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether this coordinator leads, and knows what the nodes follow. It has waited a while for
-    /// those that the last one knew from when it heard the first of them; or it holds them for
-    /// dead.
+    /// Whether this coordinator leads, and knows which topology the nodes follow. For the nodes
+    /// that the last leader knew, it waits a while after it has heard the first of them; then the
+    /// others count as dead.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
         let Stance::Leading { settled, .. } = &self.stance else {
             return false;
@@ -271,8 +273,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Takes what the active coordinator tells. Where that one did not hear of a newer topology,
-    /// this is kept and shown with each pulse until it has it: maybe nobody else can show it.
+    /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
+    /// keeps it and shows it with each pulse until the active one has it: perhaps no other process
+    /// has it.
     fn take_state(&mut self, from: (SocketAddr, Peer), told: State) {
         self.remembers = true;
         let own = std::mem::replace(&mut self.state, told).topology;
@@ -304,7 +307,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Tells one that believes to lead, or wants to, who leads.
+    /// Tells a coordinator that believes it leads, or is a candidate, which coordinator leads.
     fn object(&mut self, to: (SocketAddr, Peer)) {
         let said = self.stance.said(self.state.number, self.revision());
         let known = self.known.map(Body::Announce);

@@ -55,8 +55,8 @@ impl Presence {
         }
     }
 
-    /// Whether it follows another topology than the coordinator's `own`. Who is behind, or may be,
-    /// has nothing to give, and only asks for a newer one.
+    /// Whether the node follows a topology other than the coordinator's `own`. A coordinator that
+    /// is or may be behind sends no topology, and only asks for a newer one.
     fn lacks(&self, own: Option<Revision>, gives: bool) -> bool {
         self.member.follows > own || self.member.follows < own && gives
     }
@@ -90,8 +90,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Sends the topology to the nodes that do not follow it, and asks those that follow a newer
-    /// one for theirs.
+    /// Sends the topology to the nodes that do not follow it, and asks nodes with a newer topology
+    /// for that one.
     pub(super) fn deliver(&mut self, now: Duration) {
         self.gives = self.is_settled(now) && !self.is_behind();
         let (own, gives) = (self.revision(), self.gives);
