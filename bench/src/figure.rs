@@ -22,11 +22,11 @@ pub(crate) enum Figure {
     /// `ps_drop`.
     ApplicationDropped,
     /// Packets that reached the callback, per second of sending; of a BPF program without a reader:
-    /// frames that it took.
+    /// frames that it received.
     CapturedPps,
     /// The same as a percentage of the frames sent.
     CapturedShare,
-    /// What of the frames sent nobody has counted, in percent.
+    /// Frames sent that no program has counted, in percent.
     LostShare,
     /// Packets that the application says it has handled.
     Handled,
@@ -68,17 +68,17 @@ pub(crate) enum Figure {
     JoinMoved,
     /// Flows that the death of a member moved, in percent.
     DeathMoved,
-    /// Of the other members' flows, those that the death moved, in percent.
+    /// The share of the other members' flows that the death moved, in percent.
     SurvivorsMoved,
     /// Frames that no member has got.
     Lost,
-    /// From a member's death to the first packet of its flows at another one.
+    /// From a member's death to the first packet of its flows at another member.
     ServedMs,
     /// Size of the library's file.
     SizeMb,
     /// Packets that are too many in their part of a histogram, in percent.
     OutsideUniform,
-    /// By how much the busiest node is above its share, in percent.
+    /// How far the busiest node is above its share, in percent.
     Imbalance,
 }
 

@@ -53,8 +53,8 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // A process that was waited for may be in its cgroup for a moment more. What stays then is
-        // an empty directory, which limits nobody.
+        // A process that was waited for may be in its cgroup for a moment more. Then an empty
+        // directory stays, which limits no process.
         let _ = await_for("the cgroup to be empty", LEAVING, || {
             Ok(fs::remove_dir(&self.dir).ok())
         });

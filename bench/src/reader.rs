@@ -181,8 +181,8 @@ impl Reader {
         &self.libraries
     }
 
-    /// Starts the reader at the wire's far end, on one core or on any, with a config file or none,
-    /// and waits until it is ready.
+    /// Starts the reader at the wire's far end, on one core or any core, with or without a config
+    /// file, and waits until it is ready.
     pub(crate) fn start(
         &self,
         wire: &Wire,

@@ -72,7 +72,7 @@ pub(crate) enum Compared {
     /// One column by the other.
     #[default]
     Ratio,
-    /// One less the other.
+    /// One column minus the other.
     Difference,
     /// One alone.
     Alone,
@@ -105,7 +105,7 @@ impl Goal {
         self.must.text() + &aim.unwrap_or_default()
     }
 
-    /// The rounds' values for this goal; none when one of them is missing or no number.
+    /// The rounds' values for this goal; empty if a value is missing or not a number.
     pub(crate) fn spread(&self, rounds: &[Round]) -> Option<Spread> {
         let value = |round: &Round| {
             let base = match self.over {

@@ -1,4 +1,4 @@
-//! The middle one of several values and the outermost: no figure is a result without them.
+//! The median and the range of several values: a figure without them is not a result.
 
 use serde::{Deserialize, Serialize};
 

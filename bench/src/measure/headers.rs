@@ -20,7 +20,7 @@ use crate::quota::Quota;
 use crate::reader::{self, Work};
 use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
 
-/// What captures and what counts have so many thousandths of a CPU together.
+/// Thousandths of a CPU for the capturing program and the analyzer together.
 const THOUSANDTHS: u32 = 150;
 /// Where the paper's datagrams go.
 const PORT: u16 = 7711;
@@ -31,7 +31,7 @@ pub(super) fn run(times: u32, bench: &Bench, key: &str) -> Result<Result<Sample,
     trial(bench, key, Some(pps), bench.time)
 }
 
-/// What libpcap's reader and the analyzer take in a second, measured once.
+/// The packets that libpcap's reader and the analyzer handle in a second, measured once.
 fn capacity(bench: &Bench) -> Result<f64> {
     static CAPACITY: OnceLock<f64> = OnceLock::new();
     if let Some(known) = CAPACITY.get() {
@@ -105,7 +105,7 @@ fn judged(
     ]))
 }
 
-/// What captures and what counts, within one quota.
+/// The capturing program and the analyzer, within one quota.
 struct Chain {
     key: String,
     analyzer: Member,

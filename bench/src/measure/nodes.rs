@@ -37,9 +37,9 @@ fn nodes(key: &str) -> usize {
     }
 }
 
-/// Each reader has so many thousandths of a CPU, so that four are less than one.
+/// Thousandths of a CPU for each reader, so that four readers need less than one CPU.
 const THOUSANDTHS: u32 = 150;
-/// Each packet is so much work: the readers set the limit, not the mirror.
+/// The work for each packet is so large that the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
 /// A ring for 70 ms: what it holds at the end is a small part of a run.
 pub(super) const SETTINGS: Settings = Settings {
@@ -73,7 +73,7 @@ impl Nodes {
     }
 }
 
-/// What one node takes in a second, measured once.
+/// The packets that one node captures in a second, measured once.
 fn capacity(bench: &Bench) -> Result<f64> {
     static CAPACITY: OnceLock<f64> = OnceLock::new();
     /// Much more than it can do.

@@ -272,9 +272,9 @@ fn tune(wire: &Wire, cpus: &[usize]) -> Result<(Hold, usize)> {
 /// use too.
 const OFF_RATE: f64 = 0.1;
 
-/// What one run measured, in which generators sent on all links at once.
+/// The results of a run in which generators sent on all links at the same time.
 struct Run {
-    /// Of each link in turn, a generator on each CPU.
+    /// For each link in turn: a generator on each CPU.
     sent: Vec<Sent>,
     /// What each generator was to send in a second.
     pps: u64,

@@ -1,5 +1,4 @@
-//! The messages of a coordination engine (the embedded protocol, or etcd) to nodes and
-//! coordinators.
+//! Messages of a coordination engine (embedded protocol, or etcd) to nodes and coordinators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -60,39 +60,39 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// Where to listen, by UDP and TCP: one of the analyzers' addresses in the settings
+    /// Where to listen, with UDP and TCP: one of the analyzers' addresses in the settings
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Writes the packets to pcapng files in this directory, which no other analyzer has
+    /// Writes the packets to pcapng files in this directory, which no other analyzer may use
     #[arg(short, long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// Writes the packets to Parquet files in this directory
     #[cfg(feature = "parquet")]
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Begins another file after so many MiB
+    /// Begins another file after this many MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     rotate_size: u64,
-    /// Begins another file after so many seconds
+    /// Begins another file after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     rotate_time: u64,
-    /// Keeps so many files and removes the oldest
+    /// Keeps this many files and removes the oldest
     #[arg(long, value_name = "FILES", default_value_t = 168)]
     keep: usize,
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     skew: u64,
-    /// Most MiB of records that wait to be put in order
+    /// Largest amount of records, in MiB, that wait to be sorted
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: usize,
     /// Also exports the packets as IPFIX, to ipfix://HOST:PORT (UDP); other schemes are ipfix+tcp,
-    /// ipfix-flows and ipfix-flows+tcp. May stand several times
+    /// ipfix-flows and ipfix-flows+tcp. May be given several times
     #[arg(long, value_name = "URL")]
     export: Vec<String>,
     /// Writes metrics to this file, once a second
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
-    /// Tells its state as a line of JSON a second
+    /// Prints its state as a line of JSON, once a second
     #[arg(long)]
     json: bool,
     /// Shows its state on the terminal, once a second
@@ -197,10 +197,10 @@ fn desk_settings<'a>(
     }
 }
 
-/// At the end the connections have so long to tell nodes what was written.
+/// At the end, the time for connections to send nodes the last acknowledgements.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// A node that reported nothing for so long, in nanoseconds, is dead.
+/// A node that reported nothing for this many nanoseconds is dead.
 const OFFLINE: u64 = 15_000_000_000;
 
 /// One line on standard error, where systemd's journal has it.
@@ -217,7 +217,7 @@ fn show(status: &Status, json: bool, screen: Option<&Screen>) -> Result<()> {
     Ok(())
 }
 
-/// A number that nobody outside can guess.
+/// An unguessable number.
 fn seed(now: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(now)

@@ -1,4 +1,4 @@
-//! `fanpcap cluster`: looks at a cluster and tells it what the operator wants.
+//! `fanpcap cluster`: shows a cluster and sends it the operator's wishes.
 
 mod selected;
 mod doctor;

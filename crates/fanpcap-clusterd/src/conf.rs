@@ -1,4 +1,4 @@
-//! cluster.conf: what all machines of a cluster agree on, and what is one machine's own.
+//! cluster.conf: the settings of all machines of a cluster, and those of a single machine.
 
 mod value;
 mod keys;
@@ -24,7 +24,7 @@ pub(crate) use keys::SELECTIONS;
 pub use secret::Secret;
 pub(crate) use value::node;
 
-/// Where cluster.conf is, unless told otherwise.
+/// The default path of cluster.conf.
 pub const PATH: &str = "/etc/fanpcap/cluster.conf";
 
 /// Longest cluster.conf, in bytes.
@@ -181,7 +181,7 @@ impl Conf {
         self.key_files.iter().map(read).collect()
     }
 
-    /// The certificates of records, for those who send or take some.
+    /// The certificates for records, for machines that send or receive them.
     pub fn records(&self, role: Role) -> Option<&Records> {
         match role {
             Role::Coordinator => None,

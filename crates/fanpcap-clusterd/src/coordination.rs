@@ -55,8 +55,8 @@ pub trait CoordinatorSide {
     /// The engine refuses, or the system does; where it is out of reach, the view does not lead.
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
-    /// Writes a topology, if this coordinator leads and the cluster's topology still is the one of
-    /// revision `replaces` (`None`: there is none yet). Returns the new topology's revision.
+    /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
+    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ pub trait OperatorSide {
     /// The engine is out of reach, or refuses.
     fn look(&mut self) -> anyhow::Result<Picture>;
 
-    /// Makes a wish stand. It does so until another is made, whoever coordinates.
+    /// Makes a wish stand. The wish holds until there is another, whichever coordinator is active.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the coordinator calls itself: its machine and its process.
+/// The coordinator's name: its machine and its process.
 fn name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.unwrap_or_default();
@@ -96,8 +96,8 @@ fn timing(conf: &Conf) -> Timing {
     }
 }
 
-/// The selection of a cluster that begins, with an initial value that nobody can guess. A cluster
-/// that has a topology keeps its own initial value.
+/// The selection of a new cluster, with an unguessable initial value. A cluster that has a topology
+/// keeps its own initial value.
 fn selection(conf: &Conf) -> Result<Selection> {
     Ok(Selection {
         initial: u32::from_ne_bytes(random()?),

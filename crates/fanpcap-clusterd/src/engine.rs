@@ -12,7 +12,7 @@ use crate::embedded::{EmbeddedCoordinator, EmbeddedNode, EmbeddedOperator};
 use crate::etcd::{EtcdCoordinator, EtcdKeys, EtcdNode};
 use crate::fixed::{Fixed, FixedOperator};
 
-/// Where a coordinator keeps what it knows, unless systemd names another directory.
+/// The default directory of a coordinator's state; systemd may name another.
 const STATE: &str = "/var/lib/fanpcap";
 
 /// A node's side of the cluster's engine.
@@ -55,7 +55,7 @@ pub fn coordinator_side(
     }
 }
 
-/// Where a coordinator keeps what it knows: the directory that systemd names, or the usual one.
+/// The directory of a coordinator's state: the one that systemd names, or the default.
 fn state_directory() -> PathBuf {
     let named = std::env::var_os("STATE_DIRECTORY");
     named.map_or_else(|| PathBuf::from(STATE), PathBuf::from)

@@ -56,8 +56,8 @@ impl NodeSide for EtcdNode {
     }
 }
 
-/// A coordinator's lease ends so much sooner than nodes': etcd may take a second to end one, and
-/// its successor is there within six. etcd grants none shorter than two seconds.
+/// A coordinator's lease is this much shorter than a node's: etcd may need a second to end a lease,
+/// and a successor must lead within six seconds. etcd grants no lease below two seconds.
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 

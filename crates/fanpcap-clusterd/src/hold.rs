@@ -145,8 +145,8 @@ impl Hold {
         Ok(earlier.link.map(|link| Left { link, set: None }))
     }
 
-    /// The array with the BPF program that gets the node's packets. It stays through all BPF
-    /// programs of the device, and so does what the XDP engine has put there.
+    /// The array with the BPF program that gets the node's packets. All BPF programs of the device
+    /// share it, so the XDP engine's entry stays when they change.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
         let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -407,7 +407,7 @@ fn remove_if_there(directory: &Directory, name: &str) -> Result<()> {
 }
 
 /// Removes the sets of all BPF programs but this one. Their names are numbers, and so are the names
-/// in them. What has another name is nobody's here, and stays.
+/// in them. Objects with other names are not the agent's, and stay.
 fn forget_sets(pins: &Directory, kept: Option<u32>) -> Result<()> {
     let number = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
     for name in pins.names() {

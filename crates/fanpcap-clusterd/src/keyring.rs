@@ -1,4 +1,4 @@
-//! What proves this process to nodes and analyzers: keys, a certificate, secrets of its own.
+//! The credentials of this process for nodes and analyzers: keys, a certificate, its own secrets.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -42,21 +42,21 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// The device that receives the mirrored packets, in the place of the settings' own
+    /// The device that receives the mirrored packets, instead of the settings' device
     #[arg(short, long, value_name = "DEV")]
     interface: Option<String>,
-    /// This machine's node id, in the place of the settings' own
+    /// This machine's node id, instead of the settings' id
     #[arg(long, value_name = "ID")]
     node: Option<String>,
-    /// Also on the device of the default route, or on one with an address: the machine may be cut
-    /// off
+    /// Also run on the device of the default route, or on a device with an address: the machine may
+    /// be cut off
     #[arg(long)]
     force: bool,
-    /// Write counters for Prometheus to a file every second, all at once: for node_exporter's
-    /// textfile collector
+    /// Write counters for Prometheus to a file every second, replacing it at once: for
+    /// node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
-    /// Takes the selection off the device and ends; other nodes' packets are no longer dropped
+    /// Removes the selection from the device and ends; other nodes' packets are no longer dropped
     #[arg(long)]
     detach: bool,
 }
@@ -143,7 +143,7 @@ fn shipper(
     Shipper::new(settings, keyring)
 }
 
-/// What this node says of itself.
+/// This node's announcement.
 fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
     let node: NodeId = match (&arguments.node, conf.node) {
         (Some(text), _) => crate::conf::node(text)?,
@@ -159,7 +159,7 @@ fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
     })
 }
 
-/// Says what will not do, without refusing it.
+/// Warns of unsuitable settings without refusing them.
 fn warn(device: &Device) -> Result<()> {
     if !device.is_up()? {
         let name = &device.name;

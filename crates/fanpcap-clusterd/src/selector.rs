@@ -184,7 +184,7 @@ impl Selector {
         &self.program
     }
 
-    /// The ring buffers, one a lane; none where packets pass.
+    /// The ring buffers, one for each lane; none in distribution mode.
     pub fn rings(&self) -> &[RingBuffer] {
         match &self.ends {
             Ends::Host | Ends::Next(_) => &[],
@@ -201,8 +201,8 @@ impl Selector {
         self.store(control::WORD, next.word());
     }
 
-    /// Has these claims count from the next topology update in the stream that has an announced
-    /// number. It replaces what was prepared before.
+    /// Puts these claims in force at the next topology update in the stream that has an announced
+    /// number. Replaces a table that was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -241,7 +241,7 @@ impl Selector {
                 came_ns: at(2),
             }
         };
-        // A beacon that comes meanwhile changes what is read.
+        // A beacon that comes during the reading changes the values.
         let mut last = read();
         for _ in 0..8 {
             let again = read();
@@ -325,7 +325,7 @@ impl Selector {
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
-        // What is lost is counted later than what is seen, so it is read first.
+        // A lost packet is counted after it was counted as seen, so losses are read first.
         let lost = self.counters(counts::lost(self.lanes));
         let tables = [self.counted(0), self.counted(1)];
         let mut seen = Box::new([0; BUCKETS]);

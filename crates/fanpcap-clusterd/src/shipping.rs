@@ -70,8 +70,8 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// A shipper that knows no analyzer yet: its records are lost, and counted. It seals what it
-    /// ships by `keyring`.
+    /// A shipper that knows no analyzer yet: its records are lost, and counted. It seals its
+    /// messages with `keyring`.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,

@@ -11,7 +11,7 @@ use crate::keyring::random;
 /// Answers that are taken at once: others may send more than an analyzer does.
 pub(crate) const ANSWERS: usize = 64;
 
-/// Bytes of a buffer for an answer: what is longer than an answer is none.
+/// Bytes of a buffer for an answer: a longer datagram is not an answer.
 pub(crate) const ANSWER: usize = ACK_BYTES + SEAL_BYTES + 1;
 
 /// Between two questions for a token.

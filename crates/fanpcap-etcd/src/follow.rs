@@ -11,8 +11,8 @@ use crate::watch::{Change, Watch, WatchEnd};
 /// A copy of a range of keys that follows etcd.
 ///
 /// A watch that says nothing for a while may be at a member that was stopped or cut off. So each
-/// silence of [`crate::Limits::quiet`] ends the watch, and the next one goes on from the revision
-/// that was told last, at an endpoint that answers.
+/// silence of [`crate::Limits::quiet`] ends the watch, and the next watch continues from the last
+/// revision received, at an endpoint that answers.
 #[derive(Debug)]
 pub struct Follower {
     client: Arc<Client>,

@@ -105,7 +105,7 @@ impl Gateway {
         let mut reader = response.into_body().into_reader();
         if !status.is_success() {
             let mut body = Vec::new();
-            // What can't be read is reported as the status alone.
+            // If the body can't be read, only the status is reported.
             let _ = (&mut reader).take(ANSWER).read_to_end(&mut body);
             return Err(failure(endpoint, status.as_u16(), &body));
         }

@@ -1,4 +1,4 @@
-//! What a client must be told: endpoints, user, certificates, limits.
+//! A client's settings: endpoints, user, certificates, limits.
 
 use std::fmt;
 use std::path::PathBuf;

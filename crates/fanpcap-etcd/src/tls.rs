@@ -19,7 +19,7 @@ use crate::settings::TlsFiles;
 /// Largest file of certificates, in bytes.
 const FILE: u64 = 1 << 20;
 
-/// What tells that a file has changed: device, inode, size, time of change in seconds and
+/// Values that differ when a file has changed: device, inode, size, time of change in seconds and
 /// nanoseconds; `None` for a file that is not there.
 pub(crate) type Stamp = Option<([u64; 3], [i64; 2])>;
 

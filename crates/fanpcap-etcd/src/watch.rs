@@ -26,7 +26,7 @@ pub enum Change {
     Delete(Vec<u8>, i64),
 }
 
-/// What one message of a watch tells.
+/// The contents of one message of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
     /// All changes up to this revision have been told.

@@ -19,7 +19,7 @@ use std::{fmt, io};
 pub struct ClosedSocket {
     /// Packets that passed the socket's filter, dropped ones included.
     pub received: u64,
-    /// Of these, packets lost because the ring was full.
+    /// The part of these packets that was lost because the ring was full.
     pub dropped: u64,
     /// Packets rejected while the socket was being closed, including packets that its own filter
     /// would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if another

@@ -1,7 +1,7 @@
 //! Publishes the counters of a group whose rings an engine fills. The group has one BPF program,
 //! and readers add up the counters of all member pages. So only the member in the lowest live slot
-//! publishes the steering program's counters. That member may get no packets and then publishes
-//! nothing, so every member publishes the ledger in the group's table when the figures there are
+//! publishes the steering program's counters. That member publishes nothing while it gets no
+//! packets. So every member publishes the ledger in the group's table when the figures there are
 //! old.
 
 use crate::shared::Shared;

@@ -19,7 +19,7 @@ use fanpcap_linux::wait::clock;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What another member needs for an exchange.
+/// The objects that another member needs to complete an exchange.
 #[derive(Debug)]
 pub(crate) struct Next<'a> {
     /// The digest of the steering program.

@@ -58,7 +58,7 @@ impl fmt::Display for FindError {
     }
 }
 
-/// What the members of a group share; `None` when the group has no members.
+/// The objects that the members of a group share; `None` when the group has no members.
 pub(crate) type Found = Result<Option<Arc<Shared>>, FindError>;
 
 /// Sockets that are being closed. The kernel closes the sockets of a process one after the other,
@@ -100,7 +100,8 @@ impl Leaving {
     }
 }
 
-/// What this process shares with its groups, by the inode number of the network namespace.
+/// The objects that this process shares with its groups, by the inode number of the network
+/// namespace.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
 /// Remembers what a member of this process shares, for its other members.
@@ -139,7 +140,7 @@ pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<[OwnedF
     Some([into.ok()?, out_of.ok()?])
 }
 
-/// What the members of the group share. The caller holds the group's lock.
+/// The objects that the members of the group share. The caller holds the group's lock.
 ///
 /// # Errors
 /// [`FindError`].
@@ -173,8 +174,8 @@ pub(crate) fn take_and_find(
     }
 }
 
-/// What [`find`] finds of other processes' groups. `open` makes the result from the descriptors and
-/// the group's key. Members may take `for_members` to answer.
+/// The result of [`find`] for other processes' groups. `open` makes the result from the descriptors
+/// and the group's key. Members may take `for_members` to answer.
 ///
 /// # Errors
 /// [`FindError`].
@@ -231,8 +232,8 @@ pub(crate) fn search<T>(
 const PAGELESS: &str =
     "no member has a page of this version of fanpcap, which takes a file (LimitFSIZE=)";
 
-/// What `open` makes of duplicates of the descriptors on a member's page; `None` if the page shows
-/// none.
+/// The result of `open` for duplicates of the descriptors on a member's page; `None` if the page
+/// shows none.
 pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Result<Option<T>> {
     let Some(numbers) = &record.shared else {
         return Ok(None);

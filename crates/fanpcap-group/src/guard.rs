@@ -225,7 +225,8 @@ impl Drop for Claim {
 impl Drop for GroupGuard {
     fn drop(&mut self) {
         if let Some((file, numbers)) = &self.lock.0 {
-            // A child forked meanwhile has a copy of the descriptor, which would keep the lock.
+            // A child that is forked in that time has a copy of the descriptor, which would keep
+            // the lock.
             let _ = lock::release_byte(file, numbers[GROUP]);
         }
     }
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
     }
 
-    /// Does not use the lock among threads, which tests beside this one take.
+    /// Does not use the lock among threads, because other tests of this process take it.
     #[test]
     fn a_lock_is_waited_for_and_who_has_it_is_named() {
         let path = std::env::temp_dir().join(format!("fanpcap-turn-{}", std::process::id()));

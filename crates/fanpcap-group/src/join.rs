@@ -46,12 +46,12 @@ pub struct JoinRequest<'a> {
     /// The protocol that the handle captures, `ETH_P_*`; not the one to which a silent handle is
     /// bound.
     pub protocol: u16,
-    /// What the system's library has counted on the socket.
+    /// The counters of the system's library for the socket.
     pub before: MemberCounters,
     /// The part of its device in the group.
     pub per_device: PerDevice<'a>,
-    /// What it asks of the engine that shall fill its rings; the group then has a steering program.
-    /// `None`: its packet socket has the ring.
+    /// The handle's requirements for the engine that fills its rings; the group then has a steering
+    /// program. `None`: its packet socket has the ring.
     pub engine: Option<EngineAsk<'a>>,
 }
 

@@ -23,7 +23,7 @@ pub struct Member {
     identity: Arc<Identity>,
     /// Totals of the system library's counters in this process, which are 32 bits wide and wrap.
     by_library: MemberCounters,
-    /// What the socket had counted when it joined.
+    /// The socket's counters at its join.
     before: MemberCounters,
     page: Result<Page, [Word; WORDS]>,
     /// The member's part in the group's steering program, if there is one.
@@ -39,7 +39,7 @@ pub struct OwnMember {
     pub steered: Arc<Steered>,
     /// The member's identity.
     pub identity: Arc<Identity>,
-    /// What the member shares with the others.
+    /// The objects that the member shares with the others.
     pub(crate) shared: Arc<Shared>,
 }
 

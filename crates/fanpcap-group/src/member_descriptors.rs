@@ -83,7 +83,7 @@ impl MemberDescriptors {
         Some(position).filter(|_| is_known && found.contains(&true))
     }
 
-    /// What is unread in the ring; `None` if unknown. Maps the ring.
+    /// The unread packets in the ring; `None` if unknown. Maps the ring.
     pub(crate) fn remains(&self, shared: &Shared) -> Option<Remains> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;

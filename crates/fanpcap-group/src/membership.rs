@@ -52,7 +52,7 @@ const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
-    /// What the members of the followed group share.
+    /// The objects that the members of the followed group share.
     lead: Option<Arc<Shared>>,
     /// The member's socket, by `SO_COOKIE`.
     cookie: u64,
@@ -154,12 +154,12 @@ impl Membership {
         Some((slot.0, &**io))
     }
 
-    /// What has become of the packets that came to the group so far, where its engine counts them.
+    /// The fate of the packets that came to the group so far, if its engine counts them.
     pub fn ledger(&self) -> Option<Ledger> {
         self.shared.on_device.as_ref().map(|it| it.ledger())
     }
 
-    /// What the engine has counted for the member so far. `None` on packet sockets.
+    /// The engine's counts for the member so far. `None` on packet sockets.
     pub fn counted(&self) -> Option<MemberCounters> {
         let (slot, _) = self.io.as_ref()?;
         let [received, dropped] = self.shared.counted(*slot)?;

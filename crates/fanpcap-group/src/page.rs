@@ -143,7 +143,7 @@ impl Drop for Page {
 }
 
 /// Makes a page, locked and written before it gets its name. Tries again if the last member to
-/// leave removes the directory meanwhile, or if a dead member's page has the name.
+/// leave removes the directory at the same time, or if a dead member's page has the name.
 fn make(
     group_dir: &GroupDir,
     name: &str,

@@ -1,8 +1,8 @@
 //! Accounts for the periods in which a member is in its group and its filter rejects all packets.
 //!
 //! A member rejects while it joins (decision 2) and while its filter is replaced. The kernel does
-//! not count packets that a filter rejects. So the member's page holds what the device counted
-//! meanwhile, which is an upper limit of what the group has lost.
+//! not count packets that a filter rejects. So the member's page has the device's count of packets
+//! in that time, which is an upper limit of the group's loss.
 
 use crate::page::HeldPage;
 use crate::record::{WORDS, at};
@@ -93,7 +93,7 @@ impl Rejections {
         self.joined_at.set(counted);
     }
 
-    /// What the device has counted, for [`Rejections::is_in`].
+    /// The device's count, for [`Rejections::is_in`].
     pub(crate) fn before_joining(&self) -> BeforeJoining {
         BeforeJoining(self.counted())
     }

@@ -1,5 +1,5 @@
-//! What a steered group's members share: table, descriptor store, lifelines and rendezvous. The
-//! first member makes them, and the kernel frees them with the last.
+//! The objects that a steered group's members share: table, descriptor store, lifelines,
+//! rendezvous. The first member makes them, and the kernel frees them with the last.
 
 use crate::namespace::Namespace;
 use crate::page::Page;
@@ -70,7 +70,8 @@ impl Shared {
         Self::with_table(None, key, map)
     }
 
-    /// Makes what the members of a new group on an engine share, without the engine's part.
+    /// Creates the objects that the members of a new group on an engine share, without the engine's
+    /// part.
     ///
     /// # Errors
     /// As [`Shared::new`].
@@ -228,13 +229,13 @@ impl Shared {
     }
 }
 
-/// What was counted for a slot since its member came; `now` is what was counted in all.
+/// The counts for a slot since its member came; `now` is what was counted in all.
 pub(crate) fn since(table: Table<'_>, slot: Slot, now: [u64; 2]) -> [u64; 2] {
     let before = before_at(slot);
     std::array::from_fn(|which| now[which].wrapping_sub(table.get(before + which)))
 }
 
-/// Where the table has what was counted for a slot before its member came.
+/// The place in the table of a slot's counts from before its member came.
 fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }

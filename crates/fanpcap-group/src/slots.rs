@@ -37,7 +37,7 @@ use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;
 
-/// What the changes do outside of the table: to the kernel's array, and to the descriptor store.
+/// The effects of changes outside of the table: on the kernel's array, and on the descriptor store.
 pub(crate) trait KernelOps {
     /// Why the kernel does not let a socket into the group.
     type Refused;
@@ -153,8 +153,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
 
     /// A member is about to close its handle: its share and its ring go to others, or wait for its
     /// successor. The member that takes the ring gives the share away. If its class has only
-    /// members without a share left, they get it at once: none of them looks, and the ring's filter
-    /// may not be theirs.
+    /// members without a share left, they get the share at once: none of them looks for packets,
+    /// and the ring's filter may differ from theirs.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -297,8 +297,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(living)
     }
 
-    /// Whether the member may take its share now, if it has none: not while another member shall
-    /// take what a member that is gone has left.
+    /// Whether a member without a share may take its share now: not while another member is still
+    /// to take over the ring and buckets of a member that is gone.
     pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let slot = self.table.slot_of(own);

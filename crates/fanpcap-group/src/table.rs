@@ -101,7 +101,7 @@ pub(crate) mod at {
     /// For each slot, what an engine that fills rings by slots had counted there before the present
     /// member came: packets for the slot, and the dropped ones among them.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
-    /// What such an engine had counted for the whole group when a member last published it.
+    /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group's group slot in its device's registry.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
@@ -115,8 +115,8 @@ pub(crate) mod at {
     /// `CLOCK_MONOTONIC`.
     pub(crate) const ROUND_NS: usize = BALANCE + 1;
     pub(crate) const ROUNDED_NS: usize = ROUND_NS + 1;
-    /// What the last round found: the number of rounds so far; the busiest member's load above its
-    /// share, in parts of 1000; elephants.
+    /// The result of the last round: the number of rounds so far; the busiest member's load above
+    /// its share, in parts of 1000; elephants.
     pub(crate) const ROUNDS: usize = ROUNDED_NS + 1;
     pub(crate) const IMBALANCE: usize = ROUNDS + 1;
     pub(crate) const ELEPHANTS: usize = IMBALANCE + 1;

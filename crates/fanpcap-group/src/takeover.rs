@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex};
 pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
 
 /// Takes over the ring of a dead member, which gets no more packets. Adds it to `read_out` when the
-/// ring has been read to the end. The caller holds the group's lock. `own` takes the ring over.
-/// Where packets go to several members, `own` has its own copies, unless it is the dead member's
-/// successor: so copies in the ring are skipped.
+/// ring has been read to the end. The caller holds the group's lock. `own` takes the ring over. If
+/// packets go to several members, `own` already has its own copies, unless it is the dead member's
+/// successor. So copies in the ring are skipped.
 ///
 /// # Errors
 /// The dead member's final counters, when its ring can't be read.

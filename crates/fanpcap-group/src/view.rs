@@ -23,7 +23,7 @@ pub struct GroupTable {
     key: u64,
 }
 
-/// What the table says at one moment.
+/// The contents of the table at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Sockets in the kernel's array: one for each of these slots.
@@ -38,7 +38,7 @@ pub struct View {
     pub moved: Option<Moved>,
     /// What became of packets that came to a group on an engine, as a member last published it.
     pub ledger: Option<Ledger>,
-    /// What the last round of a balanced group found.
+    /// The result of the last round of a balanced group.
     pub leveled: Option<Leveled>,
     /// The change under way. Its author may have died.
     pub under_way: Option<UnderWay>,
@@ -124,13 +124,13 @@ impl UnderWay {
     }
 }
 
-/// The digest of a member's name, as in [`Place::name`]. Of several members with one name, the
-/// first has this digest.
+/// The digest of a member's name, as in [`Place::name`]. If several members have the same name, the
+/// first one has this digest.
 pub fn name_digest(name: &str) -> u64 {
     digest(name)
 }
 
-/// The most readings until the table stays unchanged meanwhile.
+/// The most attempts to read the table without a change during the reading.
 const LOOKS: usize = 8;
 
 /// How long to wait for sockets that are being closed.

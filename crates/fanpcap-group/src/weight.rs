@@ -20,7 +20,7 @@ use std::{fmt, io};
 pub enum WeighError {
     /// The group's lock can't be taken.
     Lock(SteerError),
-    /// What the members share can't be reached, for these reasons.
+    /// The objects that the members share can't be obtained, for these reasons.
     Unreachable(String),
     /// The group has no steering program, or the member is not in it, or not any more.
     Gone,

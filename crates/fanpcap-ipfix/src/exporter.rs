@@ -19,7 +19,7 @@ pub enum Form {
     /// The beginning of the frame (`dataLinkFrameSection`): nfacctd, `GoFlow2`.
     #[default]
     Sections,
-    /// A flow of one packet, of what the headers say: nfcapd and other collectors of flows. What
+    /// A flow of one packet, made from its headers: for nfcapd and other collectors of flows. What
     /// is not IPv4 or IPv6 is left out and counted. Selectors and statistics are not exported:
     /// records of flows do not refer to them, and nfcapd counts each options record as a lost one.
     Flows,

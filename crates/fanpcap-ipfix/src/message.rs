@@ -14,7 +14,7 @@ const SET_LEN: usize = 4;
 /// What stands before the first record in a message.
 pub(crate) const OVERHEAD: usize = HEADER_LEN + SET_LEN;
 
-/// What a message's header says, beside version and length.
+/// The fields of a message's header, besides version and length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) export_seconds: u32,

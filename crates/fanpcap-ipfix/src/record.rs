@@ -9,7 +9,7 @@ pub struct Packet<'a> {
     pub time: Duration,
     /// Its length on the link in bytes, without the check sequence.
     pub wire_len: u32,
-    /// What was captured of it, from Ethernet on.
+    /// Its captured bytes, from the Ethernet header on.
     pub frame: &'a [u8],
     /// The topology that gave it to this node.
     pub revision: u64,
@@ -52,8 +52,8 @@ pub struct Hash {
     pub modulus: u32,
     /// How many bytes of the IP packet's payload go into the hash, from its first.
     pub payload_len: u32,
-    /// The initial value. Who knows it can recompute whose a packet is, and can also make packets
-    /// that all go to one node. `None` keeps it secret.
+    /// The initial value. With it, anybody can recompute which node captures a packet, and can also
+    /// make packets that all go to one node. `None` keeps it secret.
     pub initial: Option<u32>,
 }
 

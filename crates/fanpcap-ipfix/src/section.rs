@@ -63,7 +63,7 @@ pub(crate) fn encode(packet: &Packet<'_>, section_max: usize, bytes: &mut Vec<u8
     bytes.extend(section);
 }
 
-/// How many bytes the length of a variable field takes: 1, from 255 on 3 (RFC 7011, 7).
+/// Bytes that encode the length of a variable field: 1, or 3 for lengths from 255 on (RFC 7011, 7).
 fn prefix_len(len: usize) -> usize {
     if len < usize::from(LONG) {
         1

@@ -63,7 +63,7 @@ impl Wake {
     }
 }
 
-/// What ended a wait; all fields are empty after a time-out.
+/// The events that ended a wait; all fields are empty after a time-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     /// The events of the socket: `POLLIN`, `POLLERR` and others.

@@ -10,9 +10,9 @@ pub enum Claim {
     /// Another node captures its packets.
     #[default]
     Elsewhere = 0,
-    /// This node alone captures its packets.
+    /// Only this node captures its packets.
     Mine = 1,
-    /// In a union this node and another capture its packets, and mark what they send.
+    /// In a union: this node and another one capture its packets, and mark them.
     Shared = 2,
 }
 

@@ -4,8 +4,8 @@ use fanpcap_wire::{Frame, Header, Layers};
 
 use crate::bob;
 
-/// Bytes of the payload that count. UDP's checksum is within them, and a key of IPv4 takes two
-/// rounds of the hash's mixing; with one byte more it would take three.
+/// Bytes of the payload that count. They include UDP's checksum. With them, a key of IPv4 needs two
+/// rounds of the hash's mixing; with one byte more it would need three.
 pub const PAYLOAD: usize = 11;
 /// Bytes of a key: of IPv4, of IPv6, and of frames without an IP packet.
 pub(crate) const V4: usize = 12 + PAYLOAD;
@@ -17,11 +17,11 @@ const LONGEST: usize = V6;
 
 /// The hash of a packet's content (RFC 5475), and whether it is the content of an IP packet.
 ///
-/// Of IPv4 the hash covers identification, flags, fragment offset and addresses, of IPv6 payload
-/// length, next header and addresses; of both the 11 bytes behind the fixed header and IPv4's
-/// options. Of a packet that carries another the outer one counts. Of other frames the hash covers
-/// the Ethernet addresses, the type behind all tags and 11 bytes behind it. Bytes that are not
-/// there, or that lie behind the IP packet's end, count as 0.
+/// For IPv4 the hash covers identification, flags, fragment offset and addresses, for IPv6 payload
+/// length, next header and addresses. For both it covers the 11 bytes after the fixed header and
+/// IPv4's options. If a packet carries another, the outer packet counts. For other frames the hash
+/// covers the Ethernet addresses, the type after all tags, and 11 bytes after the type. Bytes that
+/// are not there, or that lie behind the IP packet's end, count as 0.
 pub fn digest(frame: &Frame<'_>, initial: u32) -> (u32, bool) {
     let mut key = [0; LONGEST];
     let (len, is_ip) = fill(&mut key, frame);

@@ -92,8 +92,8 @@ impl Keys {
         }
     }
 
-    /// The number of a frame that claims to be the coordinator's and is not. It does not count
-    /// among turns: a node that takes it and one that does not go on with the same turn.
+    /// The number of a frame that claims to be the coordinator's and is not. It does not count as a
+    /// turn, so nodes that accept it and nodes that don't continue with the same turn.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),

@@ -29,9 +29,9 @@ pub mod control {
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
-    /// 64 bits each, for processes alone, about a change of a claim that may be half done: 1 if
-    /// there is one, the place in the tables, the new claim, and what [`SUMS`] has for the bucket
-    /// then.
+    /// 64 bits each, used only by processes, about a change of a claim that may be unfinished: 1 if
+    /// there is such a change, the place in the tables, the new claim, and the bucket's value in
+    /// [`SUMS`] after the change.
     pub const CHANGE: usize = 512;
     /// 64 bits each: the numbers of beacons, by their sequence modulo [`in_line::NUMBERS`]; 0 where
     /// none was announced.
@@ -40,8 +40,8 @@ pub mod control {
     pub const UPDATES: usize = 2048;
     /// Both tables: a byte for each bucket, [`crate::Claim`].
     pub const TABLES: usize = 4096;
-    /// 64 bits for each bucket, for processes alone: its packets that this node has captured, less
-    /// those that are counted under tables with a claim to the bucket, modulo 2^64.
+    /// 64 bits for each bucket, used only by processes: its packets that this node has captured,
+    /// minus those counted under tables with a claim to the bucket, modulo 2^64.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
     /// Bytes of the row.
     pub const LEN: usize = SUMS + 8 * BUCKETS;

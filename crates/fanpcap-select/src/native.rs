@@ -21,7 +21,7 @@ pub enum Verdict {
     },
 }
 
-/// What a node counts beside its buckets.
+/// A node's counters besides those of buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
     /// Beacons with a number that was announced.
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// Has these claims count from now on, and takes back what was prepared.
+    /// Puts these claims in force, and withdraws a prepared table.
     pub fn switch(&mut self, claims: Claims, mark: u32) {
         self.control = self.prepared(claims, mark);
         self.next = None;

@@ -1,7 +1,7 @@
 //! The node's BPF program at XDP: finds a packet's bucket, counts the packet, and drops it, passes
 //! it on or ships its first bytes.
 //!
-//! It moves pointers by variables, so that loading it takes `CAP_PERFMON` beside `CAP_BPF` and
+//! It adds variables to pointers, so loading it needs `CAP_PERFMON` as well as `CAP_BPF` and
 //! `CAP_NET_ADMIN`. A verifier since Linux 5.18 accepts it.
 
 mod code;
@@ -88,7 +88,7 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // A frame that one node takes and another does not must not move that one's turns.
+        // A frame that only some nodes accept must not change any node's turns.
         asm.bind(by_headers);
     }
 

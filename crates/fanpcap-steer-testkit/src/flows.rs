@@ -1,5 +1,5 @@
-//! Conversations that are known beforehand, and each encapsulation around their packets. What the
-//! walk says of them plays no part here: so it can be tested by them.
+//! Conversations that are known beforehand, and each encapsulation around their packets. They do
+//! not use the walk, so they can test it.
 
 mod outside;
 mod encapsulations;
@@ -67,7 +67,8 @@ fn short(number: usize) -> u16 {
     u16::try_from(number & 0xffff).unwrap_or(0)
 }
 
-/// The packet: from a port of its own to one that several conversations have in common.
+/// The packet: from a port that only this conversation has, to a port that several conversations
+/// share.
 fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
     let ports = turned(is_answer, (20_000 + short(flow), 443));
     let payload = vec![0x5a; 10 + round * 97 + flow];

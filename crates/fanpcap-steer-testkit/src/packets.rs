@@ -12,7 +12,7 @@ use fanpcap_wire::{Frame, Tag};
 
 use crate::{Draw, pools};
 
-/// A packet with its bytes, and what its receiver knows beside them.
+/// A packet with its bytes, and its metadata at the receiver.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Made {
     /// What was captured.
@@ -40,8 +40,8 @@ enum Family {
     V6,
 }
 
-/// The upper protocol's number, and its header with what is behind. Packets lie in packets by
-/// tunnels and by ICMP errors, `depth` of them at most.
+/// The upper protocol's number, and its header with the payload. Packets lie in packets by tunnels
+/// and by ICMP errors, `depth` of them at most.
 fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     let deep = if depth > 1 { 1 } else { 0 };
     let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];
@@ -129,7 +129,7 @@ pub fn labelled(draw: &mut Draw<'_>) -> Vec<u8> {
     link::labelled(draw, DEPTH)
 }
 
-/// A packet as it should be and whole, but for stacks that are deeper than the walk.
+/// A correct and complete packet, except for stacks that are deeper than the walk.
 pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
     link::ethernet(draw, DEPTH)
 }

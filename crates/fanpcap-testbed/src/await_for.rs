@@ -53,7 +53,8 @@ fn patience() -> u32 {
     set.and_then(|set| set.parse().ok()).unwrap_or(1)
 }
 
-/// Enough for every wait of a test on a loaded machine. What does not come within it hangs.
+/// Enough for every wait of a test on a loaded machine. A condition that is not met within this
+/// time counts as a hang.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// The pauses between two checks grow with the wait: checks that read all of /proc would else take

@@ -96,7 +96,7 @@ pub fn split_flows(captures: &[Capture]) -> BTreeSet<FlowKey> {
     split_by(captures, |flow| flow)
 }
 
-/// What more than one of the captures saw of whatever `key` makes of flows.
+/// The keys, made by `key` from flows, that more than one of the captures saw.
 pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTreeSet<T> {
     let keys = |capture: &Capture| {
         capture

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-/// The transports that a key tells apart.
+/// The transports that a key distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
     /// TCP.

@@ -26,14 +26,14 @@ const INLET: &str = "inlet";
 const BRIDGE: &str = "control";
 const ADDRESS: &str = "02:00:00:00:00:fe";
 
-/// Nodes behind a mirror port, each in a network namespace of its own, and a control network that
-/// joins them with the calling thread's namespace.
+/// Nodes behind a mirror port, each in a separate network namespace, and a control network that
+/// connects them with the calling thread's namespace.
 ///
 /// Frames are copied by tc's mirred action, in the softirq that the sender's system call runs. So a
 /// sender is as slow as the mirror with all its nodes: at top speed, with four nodes, 260,000
-/// frames a second arrived at each, and none was lost. Where a node's CPU is busy its ring of 256
-/// fills, and the frames wait in the queue of its port ([`veth::queue`]). An XDP program that
-/// broadcasts to the nodes has no such queue.
+/// frames a second arrived at each, and none was lost. If a node's CPU is busy, its ring of 256
+/// frames fills up, and further frames wait in the queue of its port ([`veth::queue`]). An XDP
+/// program that broadcasts to the nodes has no such queue.
 #[derive(Debug)]
 pub struct Mirror {
     nodes: Vec<OwnedFd>,
@@ -48,8 +48,8 @@ impl Mirror {
     /// Namespaces or devices can't be created (this needs root).
     pub fn new(count: usize) -> Result<Self> {
         netns::enter_quiet()?;
-        // A bridge without an address of its own takes the least of its ports'. With each port that
-        // joins it may be another, and nodes would send to the old one for half a minute.
+        // A bridge for which no address is set uses the lowest address of its ports. With each port
+        // that joins it may be another, and nodes would send to the old one for half a minute.
         veth::ip(&format!(
             "link add {BRIDGE} address {ADDRESS} type bridge forward_delay 0 mcast_snooping 0"
         ))?;
@@ -146,8 +146,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// How many frames the node's mirror port was given, by the device's counter. What
-    /// [`Mirror::set_loss`] leaves out is not among them.
+    /// How many frames the node's mirror port was given, by the device's counter. Packets that
+    /// [`Mirror::set_loss`] drops are not included.
     ///
     /// # Errors
     /// There is no such node.

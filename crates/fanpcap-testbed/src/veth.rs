@@ -93,7 +93,7 @@ pub fn set_queues(device: &str, which: &str, count: usize) -> Result<()> {
     run("ethtool", &format!("-L {device} {which} {count}"))
 }
 
-/// Has the device put VLAN tags into the frames that it sends, instead of beside them.
+/// Makes the device put VLAN tags into the frames that it sends, instead of beside them.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.

@@ -49,11 +49,11 @@ pub fn names() -> Result<BTreeSet<String>> {
 
 /// Columns of the page.
 const COLUMNS: usize = 100;
-/// What stands before a line that goes on with the one above.
+/// The prefix of a continuation line.
 const INDENT: &str = "    ";
 
-/// A text whose long lines go on in the next ones, indented. Lines above a line of `^` keep their
-/// columns.
+/// A text whose long lines continue in the next lines, indented. Lines above a line of `^` keep
+/// their columns.
 fn wrapped(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut whole: Vec<String> = Vec::new();

@@ -13,7 +13,7 @@ pub const MAC_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The sender of IPv4 packets.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// TCP from port 8080 to 80, with a header of 24 bytes that is cut off behind the 20th.
+/// TCP from port 8080 to 80, with a header of 24 bytes that is cut off after the 20th.
 pub const TCP: [u8; 20] = [
     0x1f, 0x90, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0,
 ];

@@ -73,7 +73,7 @@ impl Hosts {
     }
 
     /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6. Returns the packets that the
-    /// device counted meanwhile, in both directions.
+    /// device counted in that time, in both directions.
     ///
     /// # Errors
     /// A conversation failed.

@@ -19,7 +19,7 @@ static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 /// before. It is found again at run time by `LD_LIBRARY_PATH`, which [`crate::Program`] sets.
 ///
 /// # Errors
-/// What the compiler says; warnings are errors.
+/// The compiler's messages; warnings are errors.
 pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(earlier) = compiled.get(source) {

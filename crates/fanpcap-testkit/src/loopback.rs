@@ -1,11 +1,11 @@
-//! Addresses of the loopback network that nobody else has, whatever runs beside the test.
+//! Addresses of the loopback network that no other process uses, whatever else runs.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// An address that nobody listens at. A port that the kernel has given and that was closed may be
-/// anybody's by the time that it is used: this process has a host of its own in 127.0.0.0/8.
+/// An address that nobody listens at. When a port from the kernel has been closed, another process
+/// may get it before the test uses it. So this process has its own address in 127.0.0.0/8.
 ///
 /// # Panics
 /// After 60,000 calls.

@@ -1,4 +1,4 @@
-//! What a test may need that a machine lacks: it says SKIP then, and ends.
+//! Requirements that a machine may lack: the test then prints SKIP, and ends.
 
 use std::fs;
 use std::path::Path;

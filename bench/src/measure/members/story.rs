@@ -1,4 +1,4 @@
-//! What became of every frame and flow, by what the members have recorded (`c/members.c`).
+//! The fate of every frame and flow, according to the members' records (`c/members.c`).
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-/// Frame `number` is of flow `number % FLOWS`.
+/// Frame `number` belongs to flow `number % FLOWS`.
 pub(super) const FLOWS: u32 = 4096;
 
 /// A packet that a member has got.
@@ -33,7 +33,7 @@ impl Story {
         files.map(read).collect::<Result<_>>().map(Self)
     }
 
-    /// Who has each flow in a phase, in microseconds since 1970.
+    /// The member that has each flow in a phase, in microseconds since 1970.
     pub(super) fn owners(&self, phase: &Range<u64>) -> Owners {
         let mut owners = vec![None; FLOWS as usize];
         for (member, all) in self.0.iter().enumerate() {
@@ -44,7 +44,7 @@ impl Story {
         owners
     }
 
-    /// How many of so many frames nobody has got. An error if somebody has one twice.
+    /// How many of the frames no member got. It is an error if a member got a frame twice.
     pub(super) fn lost(&self, frames: u64) -> Result<u64> {
         let mut times = vec![0_u8; usize::try_from(frames)?];
         for got in self.0.iter().flatten() {
@@ -57,8 +57,8 @@ impl Story {
         Ok(times.iter().filter(|times| **times == 0).count() as u64)
     }
 
-    /// After how many microseconds from `since_us` on another member had the first packet of flows
-    /// that were a member's.
+    /// Microseconds from `since_us` until another member got the first packet of a member's former
+    /// flows.
     pub(super) fn served_after(
         &self,
         owners: &Owners,
@@ -75,7 +75,8 @@ impl Story {
     }
 }
 
-/// How many of the flows whose owner before `counts` have another one now, in percent of these.
+/// The percentage, among the flows whose former owner `counts`, of those that have another owner
+/// now.
 pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> bool) -> f64 {
     let flows = before.iter().zip(now);
     let flows = flows.filter(|(before, _)| before.is_some_and(&counts));
@@ -85,7 +86,7 @@ pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> boo
     100.0 * f64::from(moved) / f64::from(all.max(1))
 }
 
-/// When the last packet arrived that a member has recorded, microseconds since 1970; 0: none has.
+/// When the last packet in a member's records arrived, microseconds since 1970; 0 if there is none.
 pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     let file = File::open(file)?;
     let mut word = [0; 8];

@@ -52,11 +52,11 @@ struct Entry {
 /// Where the accounts of counters begin that are older than the analyzer.
 #[derive(Debug)]
 struct Start {
-    /// What the first report says that was captured.
+    /// The captured packets according to the first report.
     captured: Box<Counts>,
-    /// What had come of it by the first report.
+    /// Of these, the packets that had come by the first report.
     first: Box<Counts>,
-    /// What had come when all of it had: what was on its way lies between.
+    /// The packets that had come when all had arrived: the difference was on its way.
     second: Option<Box<Counts>>,
     /// When the first report was made, by the node's clock.
     stamp: u64,
@@ -263,13 +263,13 @@ impl Entry {
         }
     }
 
-    /// What never came, as it was known at rest.
+    /// The packets that never came, as known without traffic.
     fn lost(&self) -> u64 {
         self.shortfall.as_ref().map_or(0, Shortfall::at_rest)
     }
 
-    /// What the node captured since its counters began, if it sends packets: what came of it, and
-    /// what is known to be lost.
+    /// The packets that the node captured since its counters began, if it sends packets: those that
+    /// came, and those known to be lost.
     fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
         let (boot, since) = self.counters;
         let received = analyzer.received(node, boot, since)?;

@@ -95,8 +95,8 @@ impl Write for Limited<'_> {
 /// How long the other side may take to read why it is refused.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Ends a connection so that the other side can read why: the kernel throws away what was sent
-/// when a socket is closed with bytes that nobody has read.
+/// Ends a connection so that the other side can read the reason: if a socket is closed with unread
+/// bytes, the kernel discards data that was sent.
 fn end(stream: &mut TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let until = Instant::now() + PATIENCE;

@@ -72,7 +72,7 @@ pub(super) struct DeskSettings<'a> {
     pub(super) analyzed: bool,
     /// Nanoseconds after which a silent node is dead.
     pub(super) offline: u64,
-    /// Where the paper's datagrams come to, on the same address.
+    /// The port for the paper's datagrams, on the same address.
     pub(super) dicap_port: Option<u16>,
 }
 
@@ -105,7 +105,7 @@ impl Desk {
         })
     }
 
-    /// Exports what is delivered from now on.
+    /// Exports packets that are delivered from now on.
     pub(super) fn export(&mut self, exports: Exports) {
         self.outlets.exports = Some(exports);
     }
@@ -198,8 +198,8 @@ impl Desk {
                     // A refusal is counted, and the sender need not send the batch again.
                     let _ = self.analyzer.take(&batch, now);
                     if let Some(lacks) = &message.lacks {
-                        // A connection has batches in order: what did not come before this one is
-                        // lost at the node, or an analyzer before this one had it.
+                        // A connection delivers batches in order: earlier batches that did not come
+                        // were lost at the node, or a previous analyzer had them.
                         let due = self.analyzer.due(&batch.head);
                         self.receipts.owe(due, lacks, batch.origin.sequence);
                     }

@@ -143,8 +143,8 @@ impl Exports {
         self.tell_topology();
     }
 
-    /// Hands the newest topology on, unless the thread has it. Returns whether the thread has it:
-    /// packets of after it must not be exported as of one before.
+    /// Passes the newest topology to the thread, unless the thread has it. Returns whether the
+    /// thread has it: later packets must not be exported with an older topology.
     fn tell_topology(&mut self) -> bool {
         let Some((revision, selection)) = self.topology else {
             return true;

@@ -46,7 +46,7 @@ pub(super) struct Rotation {
 pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
-    /// What the analyzer before this one had written.
+    /// The packets that the previous analyzer had written.
     before: Written,
     open: Option<Open>,
     buffer: Vec<u8>,
@@ -118,7 +118,7 @@ impl Files {
         }
     }
 
-    /// Writes what was collected, and begins another file if this one is long or old enough.
+    /// Writes the collected packets, and begins another file if this one is long or old enough.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;
@@ -194,8 +194,8 @@ impl Files {
     }
 }
 
-/// Makes a directory for files, if it is not there. What was captured is for the analyzer's user
-/// alone, whatever its umask says.
+/// Makes a directory for files, if there is none. Only the analyzer's user may read captured
+/// packets, whatever the umask is.
 pub(super) fn make(directory: &Path) -> Result<()> {
     let made = DirBuilder::new()
         .recursive(true)
@@ -204,15 +204,15 @@ pub(super) fn make(directory: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the directory {}", directory.display()))
 }
 
-/// The name of a file that begins at `now`. Names are in the order of time: a digit more comes in
-/// the year 2286.
+/// The name of a file that begins at `now`. Names sort in order of time until the year 2286, when a
+/// digit is added.
 pub(super) fn name(now: u64, end: &str) -> String {
     let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
     format!("{BEGIN}{seconds:010}.{rest:09}{end}")
 }
 
-/// The files of a directory that have such a name, the oldest first. What only has the name, as a
-/// pipe, is none of them: to open a pipe would wait for its writer.
+/// The files of a directory that have such a name, the oldest first. A pipe with such a name is
+/// excluded: opening it would wait for its writer.
 fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -228,8 +228,8 @@ fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Removes the oldest files that end so, so that there is one fewer than may be. One that can't be
-/// removed is named, and stays: what comes must be written all the same.
+/// Removes the oldest files that end so, so that there is one fewer than may be. A file that can't
+/// be removed is named, and stays: new packets must still be written.
 pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
     let old = ours(directory, end)?;
     let surplus = (old.len() + 1).saturating_sub(keep.max(1));

@@ -37,32 +37,32 @@ const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// A connection that begins a message and does not end it is closed after so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that sends nothing for so long is closed: its node may be gone. A node that lives
-/// says ten times a second that it has nothing to send, and connects anew.
+/// A connection that sends nothing for this long is closed: its node may be gone. A living node
+/// says ten times a second that it has nothing to send, and connects again.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A message, and where to tell what the analyzer lacks.
+/// A message, and the place for the number of the first batch that the analyzer lacks.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
     pub(super) lacks: Option<Arc<AtomicU64>>,
 }
 
-/// What the intake has dropped.
+/// What the intake has refused or dropped.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     /// Datagrams that found the queue full.
     pub(super) datagrams: AtomicU64,
     /// Connections that sent garbage or nothing, or that were too many.
     pub(super) connections: AtomicU64,
-    /// Messages that were not believed, by [`Refusal`].
+    /// Messages that were refused, by [`Refusal`].
     refused: [AtomicU64; Refusal::ALL.len()],
-    /// Connections whose certificates were not believed, or that had none.
+    /// Connections with a refused certificate, or without one.
     uncertified: AtomicU64,
 }
 
 impl Dropped {
-    /// All that was not believed, but for nodes that had not been welcomed yet.
+    /// All refused messages, except those of nodes that had no token yet.
     pub(super) fn unbelieved(&self) -> u64 {
         let stale = self.refused[Refusal::Stale as usize].load(Ordering::Relaxed);
         let all: u64 = self.refused().iter().map(|(_, count)| count).sum();
@@ -120,8 +120,8 @@ impl Post {
     }
 }
 
-/// Listens on an address, by UDP and TCP, for messages of a cluster. With a key on the ring only
-/// sealed ones are believed.
+/// Listens on an address, with UDP and TCP, for messages of a cluster. With a key on the ring, it
+/// accepts only sealed messages.
 ///
 /// # Errors
 ///
@@ -300,7 +300,7 @@ fn serve(stream: TcpStream, mut place: Place, post: &Post) -> Result<(), Ended> 
     }
 }
 
-/// What a connection's sender was told of its batches.
+/// The acknowledgements that a connection's sender has got.
 #[derive(Debug)]
 struct Acks {
     keyring: Arc<Keyring>,
@@ -354,7 +354,7 @@ impl Acks {
 }
 
 /// Fills a buffer from a connection, `until` a time if one is given. Returns whether there was
-/// anything. While nothing has come yet, it waits for [`IDLE`] and tells what is to be told.
+/// anything. Until the first byte comes, it waits for at most [`IDLE`] and sends acknowledgements.
 fn fill(
     stream: &mut Channel,
     buffer: &mut [u8],

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_cluster::NodeId;
 
-/// Reports that are looked at: the one that came fastest tells most.
+/// Number of reports that are used: the fastest report gives the best estimate.
 const KEPT: usize = 8;
 
 /// By how much a node's clock is ahead of the analyzer's.
@@ -37,7 +37,7 @@ impl Offset {
 }
 
 /// The clocks that differ from the middle one by more than `skew`, and by how much they are ahead
-/// of it. Of two in the middle, the one that is nearer to this machine's is the middle.
+/// of it. Of two middle values, the median is the one that is nearer to this machine's.
 pub(super) fn odd(
     offsets: impl Iterator<Item = (Option<NodeId>, i64)>,
     skew: u64,

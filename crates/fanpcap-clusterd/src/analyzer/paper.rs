@@ -71,7 +71,7 @@ impl Papers {
         let counts = Arc::new(Counts::default());
         let of_thread = Arc::clone(&counts);
         let take = move || {
-            // One byte more than a datagram has: what is longer is none.
+            // One byte more than a datagram has, to recognize longer ones, which are refused.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             let mut senders = Senders::default();
             loop {

@@ -1,4 +1,4 @@
-//! Places for connections: so many in all, and fewer for strangers of one address.
+//! Limits the connections: all, and unproven ones from one address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -91,7 +91,7 @@ mod tests {
         let mapped = "::ffff:10.0.0.1".parse().unwrap();
         assert!(places.take(mapped).is_none(), "the same address");
         let kept = places.take(node).unwrap();
-        // Who has proven to be a node takes no stranger's place.
+        // A connection that has proven to be a node's no longer counts as unproven.
         strangers.iter_mut().for_each(Place::prove);
         assert!(strangers.iter().all(|place| !place.is_strangers()));
         let more: Vec<Place> = (0..ALL).map_while(|_| places.take(stranger)).collect();

@@ -1,8 +1,8 @@
-//! What nodes are told of their batches: these are written, and need not be sent again.
+//! Acknowledgements for nodes: these batches are written, and need not be sent again.
 //!
-//! A batch that came waits in memory for a while. It is acknowledged when all of its records are in
-//! the files or refused, so that a killed analyzer takes nothing along: the nodes send it again, to
-//! its successor.
+//! A received batch waits in memory for a while. It is acknowledged when all of its records are in
+//! the files or refused. So a killed analyzer loses nothing: the nodes send the batch again, to its
+//! successor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(super) struct Receipts {
-    /// By what the analyzer has given out once a batch is done: where its connection tells which
-    /// batch it lacks, and the batch after this one.
+    /// The key is the analyzer's output count at which a batch is done. The value has the place
+    /// where its connection publishes the first missing batch, and the number of the batch after
+    /// this one.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
 impl Receipts {
-    /// Acknowledges a batch, and those before it, once so much has been given out.
+    /// Acknowledges a batch, and the batches before it, once this count has been reached.
     pub(super) fn owe(&mut self, due: u64, lacks: &Arc<AtomicU64>, sequence: u64) {
         let receipt = (Arc::clone(lacks), sequence.saturating_add(1));
         self.waiting.entry(due).or_default().push(receipt);

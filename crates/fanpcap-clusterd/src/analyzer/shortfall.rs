@@ -1,21 +1,22 @@
-//! What of a node's captured packets never came.
+//! Counts a node's captured packets that never came.
 //!
-//! A killed agent takes along what it had read and not sent, and no number of a record says so. So
-//! whenever nothing comes any more, what the node says that it captured is compared with what came.
+//! When an agent is killed, packets that it had read but not sent are lost, and no gap in the
+//! records' numbers shows it. So whenever traffic stops, the packets that the node reports as
+//! captured are compared with those that came.
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::Quiet;
 use fanpcap_cluster::witness::Counts;
 
-/// What of one node's packets never came, since its counters were 0.
+/// One node's packets that never came, since its counters were 0.
 #[derive(Debug)]
 pub(super) struct Shortfall {
-    /// What the newest report says that was captured, and the stamp of the first report that said
-    /// so.
+    /// The captured packets according to the newest report, and the stamp of the first report with
+    /// these counts.
     captured: Box<Counts>,
     first: u64,
-    /// What had not come when all was at rest first, of counters that are older than the accounts:
-    /// the analyzer of before may have had it.
+    /// For counters that are older than the accounts: the packets that had not come when traffic
+    /// first stopped. The previous analyzer may have had them.
     before: Option<Box<Counts>>,
     /// What never came, of each bucket, when all was at rest last.
     lost: Box<Counts>,

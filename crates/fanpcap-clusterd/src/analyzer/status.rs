@@ -1,4 +1,4 @@
-//! What an analyzer tells of itself: a line, JSON.
+//! An analyzer's status: a line, and JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -90,7 +90,7 @@ impl Status {
         line + "\n"
     }
 
-    /// What somebody has to see to, and how far nodes are apart.
+    /// Problems that an operator must handle, and how far nodes are apart.
     pub(super) fn warnings(&self) -> Vec<String> {
         let counters = &self.counters;
         let counts = [

@@ -1,4 +1,4 @@
-//! The Parquet files that an analyzer writes, for those who ask questions of many records at once.
+//! The Parquet files that an analyzer writes, for queries over many records.
 //!
 //! A Parquet file has its directory at its end. So a file gets its name when it is whole, and what
 //! an analyzer that is killed had begun is lost.

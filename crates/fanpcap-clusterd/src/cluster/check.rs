@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// The file
     #[arg(value_name = "FILE", default_value = PATH)]
     file: PathBuf,
-    /// Tells what is wrong at this machine, as JSON for `fanpcap doctor`
+    /// Prints what is wrong on this machine, as JSON for `fanpcap doctor`
     #[arg(long, hide = true)]
     doctor: bool,
 }

@@ -1,5 +1,5 @@
-//! What goes wrong at a machine of a capture cluster, for `fanpcap doctor`: what is the case, why
-//! it matters, and the command that mends it.
+//! Findings for `fanpcap doctor` on a machine of a capture cluster: what is wrong, why it matters,
+//! and which command mends it.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};

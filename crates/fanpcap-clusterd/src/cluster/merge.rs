@@ -1,12 +1,13 @@
 //! `fanpcap cluster merge`: one capture of the nodes' captures, without doubles.
 //!
-//! In distribution mode two nodes have a packet where a bucket moved, or where a node was cut off
-//! from the others. Under most keys equal packets have the same bucket, and so the same owner. So
-//! equal packets of two files are doubles, and equal packets of one file are true repeats.
+//! In distribution mode two nodes have the same packet while a bucket moved, or while a node was
+//! cut off from the others. Under most keys equal packets have the same bucket, and so the same
+//! owner. So equal packets of two files are doubles, and equal packets of one file are true
+//! repeats.
 //!
-//! Where the packet's turn or the mirror's number selects (`round_robin`, `sequence`), the repeat
-//! of a packet has another bucket, and another node may have it. There equal packets of two files
-//! are doubles only while buckets moved.
+//! If the packet's turn or the mirror's number selects the bucket (`round_robin`, `sequence`), a
+//! packet's repeat has another bucket, and another node may capture it. Then equal packets of two
+//! files are duplicates only while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -32,17 +33,17 @@ pub(crate) struct Arguments {
     /// The merged capture; '-': standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Milliseconds by which the stamps of a double may differ
+    /// Milliseconds by which the stamps of duplicates may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     window: u64,
-    /// The settings of the cluster, if they are here: they say what packets are selected by
+    /// The settings of the cluster, if this machine has them: they say how packets are selected
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// What packets were selected by, in the place of the settings' word; packet without either
+    /// How packets were selected, instead of the settings' value; by default 'packet'
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(SELECTIONS))]
     select: Option<String>,
     /// When buckets moved, in seconds since 1970; may be given several times. Under round_robin and
-    /// sequence there are doubles only then
+    /// sequence there are duplicates only at these times
     #[arg(long, value_name = "FROM..UNTIL")]
     moved: Vec<Moved>,
 }
@@ -73,12 +74,13 @@ impl FromStr for Moved {
 
 /// Which packets are compared.
 struct Compared {
-    /// Not all of them: those with a stamp in one of these.
+    /// If set, only packets with a stamp in one of these ranges.
     only: Option<Vec<RangeInclusive<u64>>>,
 }
 
 impl Compared {
-    /// Those that may be doubles under this key, with stamps up to `window` nanoseconds apart.
+    /// The packets that may be duplicates under this key, with stamps up to `window` nanoseconds
+    /// apart.
     fn of(key: Key, moved: &[Moved], window: u64) -> Self {
         let wider = |Moved(times): &Moved| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)
@@ -95,7 +97,7 @@ impl Compared {
     }
 }
 
-/// What the cluster's packets were selected by.
+/// How the cluster's packets were selected.
 fn key(arguments: &Arguments) -> Result<Key> {
     match &arguments.select {
         Some(word) => Ok(selected_by(word)),

@@ -80,13 +80,13 @@ fn notes(picture: &Picture) -> Vec<String> {
         .collect()
 }
 
-/// What is known of a node.
+/// The known facts about a node.
 pub(crate) struct Row {
     pub(crate) node: NodeId,
     live: Option<Live>,
     /// Its weight in the topology; `None`: it has no seat.
     weight: Option<u16>,
-    /// Buckets that are its own alone.
+    /// Buckets that only this node owns.
     pub(crate) buckets: usize,
     /// Buckets that it captures while they move.
     moving: usize,

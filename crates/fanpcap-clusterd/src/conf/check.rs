@@ -1,4 +1,4 @@
-//! What the settings of a cluster.conf come to together.
+//! The checks of all settings of a cluster.conf together.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     Ok(conf)
 }
 
-/// What packets are selected by, by one of the words that `select` takes.
+/// The selection for one of the words of `select`.
 pub(crate) fn selected_by(word: &str) -> SelectionKey {
     match word {
         "flow" => SelectionKey::Flow,
@@ -343,7 +343,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Refuses beacons that nobody sends, or that nobody could tell from forged ones.
+    /// Refuses beacons that no coordinator would send, or that could not be distinguished from
+    /// forged ones.
     fn check_beacon(&self, conf: &Conf) -> Result<(), Report> {
         let Some(entry) = self.entry(Key::Beacon) else {
             return Ok(());

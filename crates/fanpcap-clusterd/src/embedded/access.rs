@@ -1,4 +1,4 @@
-//! What lets a process speak for a cluster: its keys, and a secret of its own.
+//! The credentials to speak for a cluster: the cluster's keys, and the process's own secret.
 
 use std::time::Duration;
 

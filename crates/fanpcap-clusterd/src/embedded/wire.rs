@@ -94,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// Waits at most `limit` for datagrams and gives all that have come to `take`.
+    /// Waits at most `limit` for datagrams and passes all that have come to `take`.
     pub(super) fn receive(
         &mut self,
         limit: Duration,

@@ -1,11 +1,11 @@
-//! What an agent of an earlier build has left in `/run/fanpcap/cluster`, which containers may
+//! Objects that an agent of an earlier build left in `/run/fanpcap/cluster`, which containers may
 //! share.
 //!
 //! Root of such a container may have made, renamed, linked or removed every name there, and written
-//! to every map. So only what the kernel vouches for is taken over: the link, if it is one of this
-//! device, and the array of the next BPF program, if the link's BPF program uses it. The new agent
-//! loads a BPF program with maps of its own, and the link changes from the old one to the new one
-//! between two packets.
+//! to every map. So only objects that the kernel confirms are taken over: the link, if it belongs
+//! to this device, and the array of the next BPF program, if the link's BPF program uses it. The
+//! new agent loads a BPF program with new maps, and the link changes from the old program to the
+//! new one between two packets.
 
 use std::ffi::OsStr;
 use std::fs::File;

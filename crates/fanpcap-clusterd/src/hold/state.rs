@@ -1,4 +1,4 @@
-//! What an agent remembers beside the kernel's objects.
+//! An agent's state, besides the kernel's objects.
 
 use fanpcap_cluster::Revision;
 

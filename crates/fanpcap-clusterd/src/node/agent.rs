@@ -1,4 +1,4 @@
-//! The agent's loop: what the engine tells becomes what the kernel does.
+//! The agent's loop: turns the engine's messages into changes in the kernel.
 
 use std::time::{Duration, Instant};
 

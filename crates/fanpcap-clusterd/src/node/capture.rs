@@ -64,7 +64,7 @@ impl Capture {
         })
     }
 
-    /// Reads these ring buffers, after what is left in those before.
+    /// Reads these ring buffers, after the rest of the previous ones.
     pub(super) fn read(&self, rings: Vec<RingMapping>) {
         self.tell(News::Rings(rings));
     }

@@ -87,8 +87,8 @@ impl Device {
 }
 
 /// The lanes of a device of this kind with so many receive queues. The kernel runs a bond's BPF
-/// program at its ports, each with queues of its own, numbered from 0: several CPUs may serve what
-/// looks like one queue.
+/// program at its ports. Each port numbers its queues from 0, so several CPUs may serve queues with
+/// the same number.
 fn lanes(kind: &str, queues: u32) -> Lanes {
     match kind {
         "bond" => Lanes::SHARED,

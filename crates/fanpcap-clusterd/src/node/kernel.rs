@@ -24,7 +24,7 @@ pub(crate) struct Kernel {
     device: Device,
     hold: Hold,
     state: State,
-    /// What a BPF program is loaded with, beside the selection.
+    /// The parameters for loading a BPF program, besides the selection.
     cluster: u32,
     action: Action,
     link: Option<Attached>,
@@ -50,7 +50,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Detached {
     Nothing,
     Selection,
-    /// With applications behind it that capture by the XDP engine.
+    /// Whether applications behind the selection capture with the XDP engine.
     SelectionBeforeEngine,
 }
 
@@ -144,7 +144,7 @@ impl Kernel {
         }
     }
 
-    /// Maps the ring buffers, for one reader; none where packets pass.
+    /// Maps the ring buffers, for one reader; there are none in distribution mode.
     pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
         let rings = self.selector.iter().flat_map(Selector::rings);
         let mapped: io::Result<Vec<RingMapping>> = rings.map(RingBuffer::map).collect();

@@ -9,7 +9,7 @@ use super::report::Sums;
 use crate::shipping::Shipped;
 use crate::textfile::{Metric, Textfile, families};
 
-/// What a node tells of itself.
+/// A node's own figures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The topology that it captures by.
@@ -72,7 +72,7 @@ fn gauges(told: &Told) -> [Metric; 2] {
     ]
 }
 
-/// What only grows, until the selection is loaded anew.
+/// Values that only grow, until the selection is loaded again.
 fn counters(told: &Told) -> [Metric; 8] {
     let sums = &told.sums;
     [

@@ -1,4 +1,4 @@
-//! What the node counts, told to the analyzers once a second.
+//! Reports the node's counts to the analyzers, once a second.
 //!
 //! A report goes in datagrams, of which each is whole by itself. A lost one costs a second: counts
 //! only grow, and the next report has them all.
@@ -241,7 +241,7 @@ fn send_to(sockets: &[UdpSocket], message: &[u8], analyzer: SocketAddr) {
         from.is_ok_and(|from| from.is_ipv4() == analyzer.is_ipv4())
     };
     if let Some(socket) = sockets.iter().find(is_same) {
-        // What is lost now is told again in a second.
+        // A lost report is replaced by the next one, a second later.
         let _ = socket.send_to(message, analyzer);
     }
 }

@@ -20,12 +20,12 @@ use crate::keyring::Keyring;
 /// Bytes of a batch over TCP.
 const BATCH: usize = 32 << 10;
 
-/// With so many batches that wait for an acknowledgement, of which a quiet node has some twenty,
-/// only full ones are sent: else a quiet node's small ones would fill the window while its analyzer
-/// is gone.
+/// When this many batches wait for an acknowledgement, only full batches are sent. A quiet node
+/// normally has about twenty waiting; otherwise its small batches would fill the window while its
+/// analyzer is gone.
 const BEHIND: usize = 512;
 
-/// What became of records.
+/// The fate of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shipped {
     /// Given to the lanes.

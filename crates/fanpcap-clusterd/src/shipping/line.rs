@@ -101,7 +101,7 @@ impl Line {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // Without its lane nobody could tell the line to end.
+            // If its lane is gone, nothing can tell the line to end.
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);

@@ -145,7 +145,7 @@ struct Keeper {
     /// When etcd answered last.
     reached: Option<Instant>,
     was_reached: bool,
-    /// What the node was told last, while it holds.
+    /// The last message to the node, while it is still valid.
     refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,

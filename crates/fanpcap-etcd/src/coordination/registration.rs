@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::error::CallError;
 use crate::kv::{Keys, Operation, Replaced};
 
-/// In how many rounds the node's key is looked at once: somebody may have deleted it.
+/// Every this many rounds, the node's key is checked: somebody may have deleted it.
 const LOOK: u32 = 10;
 
 /// How often one round tries to replace a key that others change.

@@ -1,4 +1,4 @@
-//! What the keys of a cluster come to.
+//! Turns the keys of a cluster into a view.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn revision(number: i64) -> Revision {
 }
 
 /// The view of a coordinator that does not lead. Values that are not readable, as those of a later
-/// version, are left out. Of more than [`NODES`] nodes those count that came first.
+/// version, are left out. If there are more than [`NODES`] nodes, the first ones count.
 pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
     let mut view = View {
         wishes: wishes.clone(),

@@ -11,7 +11,8 @@ use fanpcap_config::settings::GroupChoice;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{Address, ETH_P_SILENT};
 
-/// What to assume of a mode's options if no page shows them. Packet diag does not report options.
+/// The assumption about a mode's options if no page shows them. Packet diag does not report
+/// options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The options are those that were asked for.

@@ -8,7 +8,7 @@ use fanpcap_config::settings::{Group, Steal};
 use fanpcap_engine::{Ask, Refusal};
 use std::io;
 
-/// What a handle asks of the engine that shall fill its rings. The handle's socket stays silent.
+/// A handle's requirements for the engine that fills its rings. The handle's socket stays silent.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineAsk<'a> {
     /// The handle's device and group, prepared.

@@ -12,7 +12,7 @@ pub enum EngineError {
     Other {
         /// The group's number.
         group: u16,
-        /// What the group's members are on: `engine xdp`, say, or `packet sockets`.
+        /// The engine of the group's members: `engine xdp`, say, or `packet sockets`.
         has: String,
         /// What the handle is on.
         wants: String,

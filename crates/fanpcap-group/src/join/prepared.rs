@@ -181,7 +181,7 @@ type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 /// no page shows yet.
 ///
 /// Takes the device without the locks: its driver may need a while, and the process may be stopped
-/// meanwhile. If several newcomers try, the kernel gives the device to one of them.
+/// in that time. If several newcomers try, the kernel gives the device to one of them.
 fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<DeviceOf, EngineError> {
     let mut arriving_since = None;
     let mut leaving = Leaving::new();

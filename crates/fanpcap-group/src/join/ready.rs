@@ -1,6 +1,6 @@
-//! What a newcomer on packet sockets makes before it takes its group's lock. Loading BPF programs
-//! takes a while, and the process may be stopped meanwhile. What fails here, or turns out unusable,
-//! is made again under the lock.
+//! Prepares a newcomer on packet sockets before it takes its group's lock. Loading BPF programs
+//! takes a while, and the process may be stopped in that time. A step that fails here, or whose
+//! result turns out unusable, is repeated under the lock.
 
 use super::Newcomer;
 use crate::roster::Roster;
@@ -12,14 +12,15 @@ use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{LoadError, Loaded};
 use std::cell::Cell;
 
-/// What the members of a new group share.
+/// The objects that the members of a new group share.
 pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
     let kind = steering.compiled().map(|compiled| compiled.fanout().kind);
     let kind = kind.unwrap_or(ProgramKind::Xdp);
     Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
 }
 
-/// What the members of a new group share, with the group's BPF program, until [`Cell::take`].
+/// The objects that the members of a new group share, with the group's BPF program, until
+/// [`Cell::take`].
 pub(super) type Ready = Cell<Option<(Shared, Loaded)>>;
 
 /// Makes what a new group shares, if the group seems to have no members.

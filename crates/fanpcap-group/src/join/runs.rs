@@ -1,4 +1,4 @@
-//! What a group runs, for a newcomer that asks for no mode.
+//! Finds a group's mode, for a newcomer for which no mode is set.
 
 use crate::found;
 use crate::guard::GroupLock;
@@ -30,7 +30,7 @@ pub struct Titled {
     pub title: String,
 }
 
-/// What a group of the calling thread's network namespace runs on a device. An unknown mode of
+/// The mode of a group on a device in the calling thread's network namespace. An unknown mode of
 /// another library is shown as [`ModeKind::Hash`], which the group refuses with the reason.
 pub fn runs(ifindex: u32, group: u16) -> Runs {
     let Ok(roster) = Roster::look() else {

@@ -235,8 +235,7 @@ impl GroupDir {
         });
     }
 
-    /// Removes what members of any group left behind when they died, or after they had dropped the
-    /// privilege to remove it.
+    /// Removes files of any group whose members died, or had dropped the privilege to remove them.
     pub(super) fn sweep(&self) {
         let Ok(root) = self.root.open() else {
             return;

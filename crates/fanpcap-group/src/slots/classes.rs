@@ -1,6 +1,6 @@
-//! What a member that is gone leaves to its class: the class's other members read its ring. Members
-//! of other classes do not, since the packets are not theirs. They give up the ring when the class
-//! has no members left.
+//! Classes of members: the other members of its class read the ring of a member that is gone.
+//! Members of other classes do not, since the packets are not theirs. They give up the ring when
+//! the class has no members left.
 //!
 //! All members wait for the hang-up of the same lifelines. Members of other classes leave the dead
 //! member to its class for a while. Then they cut the lifeline, so that it wakes nobody any more.
@@ -92,7 +92,7 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
 
 pub(super) fn has_taker(table: Table<'_>, row: &Row) -> bool {
     let slot = table.slot_of(row.taker);
-    // What an awaited member had taken over, its successor goes on reading.
+    // The successor of an awaited member continues with the rings that this member had taken over.
     slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 

@@ -1,4 +1,4 @@
-//! Renumbers the slots after the device was down. The kernel then links a group's sockets anew, in
+//! Renumbers the slots after the device was down. The kernel then links a group's sockets again, in
 //! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
 //! Each member's socket reports this once, by an error that the member's reader takes. The members'

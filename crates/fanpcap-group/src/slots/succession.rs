@@ -135,7 +135,8 @@ impl<G: KernelOps> Slots<'_, G> {
         rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
     }
 
-    /// A newcomer has joined: its predecessor is awaited anew until the newcomer looks for packets.
+    /// A newcomer has joined: the wait for its predecessor's slot starts again, until the newcomer
+    /// looks for packets.
     pub(super) fn await_longer(&mut self, newcomer: Slot) {
         if let Some(slot) = self.predecessor(&self.table.row(newcomer)) {
             self.set_state(slot, State::Awaited);

@@ -35,7 +35,7 @@ impl Filters {
         let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
             // The kernel charges the new filter while the old one, which may be as long, is still
             // attached. Replace the old filter by a short one that rejects all packets. Packets are
-            // lost meanwhile, but none comes in unfiltered.
+            // lost in that moment, but no packet comes in unfiltered.
             Err(error) if optmem::is_no_room(&error) => {
                 Filter::reject_all().attach(socket)?;
                 let attached = packet::attach_program(socket, filter.as_fd());

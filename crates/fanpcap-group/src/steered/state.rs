@@ -1,4 +1,4 @@
-//! What a member has loaded of its group's steering program, and has counted.
+//! A member's loaded parts of its group's steering program, and their counters.
 
 use super::error::SteerError;
 use super::filters::Filters;

@@ -1,4 +1,4 @@
-//! What a balanced group counts, and what its last round found.
+//! The counts of a balanced group, and the result of its last round.
 
 use super::{ELEPHANTS_MAX, Table, at};
 use fanpcap_buckets::Slot;
@@ -7,7 +7,7 @@ use fanpcap_buckets::leveling::Shift;
 use fanpcap_config::steering::{Balance, Steering};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the last round of a balanced group found.
+/// The result of the last round of a balanced group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leveled {
     /// Whether live flows move.

@@ -118,7 +118,7 @@ impl Part<'_> {
             .collect()
     }
 
-    /// Sets the slots by rank. A BPF program that reads meanwhile finds former or new slots.
+    /// Sets the slots by rank. A BPF program that reads at the same time finds old or new slots.
     pub(crate) fn set_ranks(&self, ranks: &[Slot]) {
         for (entry, &slot) in self.ranks.iter().zip(ranks) {
             entry.store(slot.0, Ordering::Release);

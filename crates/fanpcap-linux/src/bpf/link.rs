@@ -144,7 +144,7 @@ impl AsFd for Attached {
 }
 
 /// Whether BPF programs are attached to received packets in the device's traffic control (tcx).
-/// False if the kernel does not have this hook, or refuses to tell this process.
+/// False if the kernel does not have this hook, or does not let this process query it.
 pub fn has_ingress_programs(ifindex: u32) -> bool {
     let mut attr = ProgramQuery {
         ifindex,

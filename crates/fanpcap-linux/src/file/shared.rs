@@ -148,7 +148,7 @@ impl Word {
         replaced.is_ok()
     }
 
-    /// Runs `work` while the word is incremented by one. If the process is killed meanwhile, the
+    /// Runs `work` while the word is incremented by one. If the process is killed in that time, the
     /// word stays incremented.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.add(1);

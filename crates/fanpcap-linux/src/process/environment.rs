@@ -1,10 +1,10 @@
 //! The process's environment, read in one pass.
 //!
-//! Threads of the application may change the environment meanwhile by setenv(3). POSIX forbids
-//! that, and before glibc 2.41 setenv(3) may free the text that is being read. libpcap's own
-//! getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and its `vars_os()`
-//! copies every variable during its pass. So this module copies only the variables that matter. One
-//! pass has the same risk as one getenv(3).
+//! Other threads of the application may change the environment at the same time with setenv(3).
+//! POSIX forbids that, and before glibc 2.41 setenv(3) may free the text that is being read.
+//! libpcap's own getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and its
+//! `vars_os()` copies every variable during its pass. So this module copies only the variables that
+//! matter. One pass has the same risk as one getenv(3).
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;

@@ -52,8 +52,7 @@ impl Process {
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
         let socket = File::from(self.duplicate(found.next().ok_or_else(none)?)?);
-        // The process may have closed the descriptor meanwhile, and opened another file with the
-        // same number.
+        // The process may have closed the descriptor, and opened another file with the same number.
         if socket.metadata()?.ino() == inode {
             Ok(socket.into())
         } else {

@@ -22,7 +22,7 @@ pub fn coarse_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE).saturating_add_signed(-namespace_ns())
 }
 
-/// What the process's time namespace adds to the kernel's monotonic clock.
+/// The offset that the process's time namespace adds to the kernel's monotonic clock.
 fn namespace_ns() -> i64 {
     static OFFSET: OnceLock<i64> = OnceLock::new();
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))

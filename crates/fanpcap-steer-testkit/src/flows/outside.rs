@@ -1,4 +1,4 @@
-//! What is around a conversation's packet: frames, tags, labels, and the tunnels' own packets.
+//! Encapsulations of a conversation's packet: frames, tags, labels, and the tunnels' own packets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -107,7 +107,7 @@ pub(super) fn next(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 1 } else { 2 }
 }
 
-/// A service header of so many words.
+/// A service header with this number of words.
 pub(super) fn service(words: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     let context = vec![0; usize::from(words - 2) * 4];
     [

@@ -6,7 +6,7 @@ use crate::{Draw, pools};
 /// A frame with a payload; `depth` packets may be inside each other.
 pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
-    // One more than the walk passes over, with the one beside the frame even two.
+    // One more than the walk skips; with the tag beside the frame, two more.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
         vlan(draw, &mut frame);
     }
@@ -68,7 +68,7 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let count = 1 + draw.weighted(&[40, 30, 10, 5, 5, 10, 10, 5]);
     let mut stack = Vec::new();
     for label in 1..=count {
-        // Once in a while the bottom is not told, or too early.
+        // Sometimes the bottom of the stack is not marked, or is marked too early.
         let is_bottom = (label == count) != draw.one_in(40);
         let entry = (u32::from(draw.u16()) << 12) | (u32::from(is_bottom) << 8) | 64;
         stack.extend(entry.to_be_bytes());

@@ -6,7 +6,7 @@ use super::link::{ethernet, labels, service_header, untyped};
 use super::network::{self, ip};
 use crate::{Draw, pools};
 
-/// UDP's header and the tunnel behind it.
+/// UDP's header and the tunnel after it.
 pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let (port, payload) = match draw.weighted(&[30, 30, 40, 10, 20, 20, 20, 30]) {
         0 => (draw.pick(&[4789, 8472]), vxlan(draw, depth)),
@@ -19,7 +19,7 @@ pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         _ => (1701, l2tp(draw, depth)),
     };
     let other = pools::port(draw);
-    // The source's port tells of CAPWAP and L2TP, and in steering of GTP.
+    // The source port identifies CAPWAP and L2TP, and for steering also GTP.
     let ports = if draw.one_in(10) {
         (port, other)
     } else {
@@ -158,7 +158,7 @@ fn l2tp_session(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet
 }
 
-/// IPIP, GRE and others: the protocol, and what is behind IP's header.
+/// IPIP, GRE and others: the protocol, and the bytes after IP's header.
 pub(super) fn in_ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     match draw.weighted(&[10, 10, 60, 10, 10, 10]) {
         0 => (4, network::v4(draw, depth)),

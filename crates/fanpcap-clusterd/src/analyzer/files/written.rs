@@ -1,7 +1,7 @@
-//! What the analyzer before this one had written last.
+//! Reads the packets that the previous analyzer wrote last.
 //!
-//! A killed analyzer may have written packets that it had not acknowledged. Nodes send them again,
-//! so the end of the files that are there is read, and what stands there is not written again.
+//! A killed analyzer may have written packets that it had not acknowledged. Nodes send them again.
+//! So this analyzer reads the end of the existing files, and does not write those packets again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// Nanoseconds after the first packet in which nodes send again what the analyzer before this one
+/// Nanoseconds after the first packet in which nodes send batches again that the previous analyzer
 /// had not acknowledged.
 const LONG: u64 = 600_000_000_000;
 
@@ -227,7 +227,8 @@ mod tests {
                 .collect();
             let bytes_of_whole: usize = whole.iter().map(|(_, mark)| mark[1] - mark[0]).sum();
             let read: Vec<u64> = packets(&bytes[begin..end]).map(|(stamp, ..)| stamp).collect();
-            // Of a part of a file only blocks of more bytes than one has are known as such.
+            // In a part of a file, blocks are recognized only if together they are longer than a
+            // single block can be.
             if begin == 0 || bytes_of_whole > BLOCK {
                 let expected: Vec<u64> = whole.into_iter().rev().map(|(stamp, _)| stamp).collect();
                 prop_assert_eq!(read, expected);

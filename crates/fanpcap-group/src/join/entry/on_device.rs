@@ -96,7 +96,8 @@ impl Entry<'_> {
     }
 
     /// Claims a slot of a group that has members, and places the newcomer's rings there. Releases
-    /// the group's lock meanwhile; the group stays, as the newcomer has its descriptor store.
+    /// the group's lock during this time. The group can't end, because the newcomer has its
+    /// descriptor store.
     pub(super) fn place_beside(
         &self,
         shared: &Arc<Shared>,
