@@ -20,19 +20,19 @@ const SAMPLE: [Parameter; 2] = [
 ];
 
 static ENTRIES: [Described; 18] = [
-    function("filter", &[P], "Goes on if p is true, else drops.", "filter (has_port 80) >-> steer_flow", |given| {
+    function("filter", &[P], "Keeps the packet if p is true, else drops it.", "filter (has_port 80) >-> steer_flow", |given| {
         Ok(filter(given.predicate()?).into())
     }),
     function("unit", &[], "Goes on.", "main = unit", |_| Ok(Function::Pass.into())),
-    function("when", &[P, F], "Runs f if p is true, else goes on.", "when (ip_ttl .< 64) drop", |given| {
+    function("when", &[P, F], "Runs f if p is true; else does nothing.", "when (ip_ttl .< 64) drop", |given| {
         Ok(choice(given.predicate()?, given.function()?, Function::Pass))
     }),
-    function("unless", &[P, F], "Runs f if p is false, else goes on.", "unless is_frag (inc 0)", |given| {
+    function("unless", &[P, F], "Runs f if p is false; else does nothing.", "unless is_frag (inc 0)", |given| {
         Ok(choice(given.predicate()?, Function::Pass, given.function()?))
     }),
     function("conditional", &[P, F, G], "Runs f if p is true, else g; written if p then f else g.", "if is_udp then steer_p2p else steer_flow",
         |given| Ok(choice(given.predicate()?, given.function()?, given.function()?))),
-    function("par", &[F, G], "The first of them that does not drop. What one that drops has done is forgotten, but for its counters.",
+    function("par", &[F, G], "Runs the functions in order until one does not drop. The effects of those that drop are undone, except for counters.",
         "par udp icmp >-> steer_p2p", first),
     function("par3", &[F, G, H], "The same of three.", "par3 steer_flow steer_link (steer_to 0)", first),
     function("par4", &[F, G, H, F], "The same of four.", "par4 tcp udp sctp icmp", first),
@@ -40,7 +40,7 @@ static ENTRIES: [Described; 18] = [
     function("par6", &[F, G, H, F, F, F], "The same of six.", "par6 tcp udp sctp dccp icmp vlan", first),
     function("par7", &[F, G, H, F, F, F, F], "The same of seven.", "par7 tcp udp sctp dccp icmp vlan (l4_proto 89)", first),
     function("par8", &[F, G, H, F, F, F, F, F], "The same of eight.", "par8 tcp udp sctp dccp icmp vlan (l4_proto 89) (l3_proto 0x0806)", first),
-    function("inv", &[F], "Drops where f goes on, goes on where f drops.", "inv ip >-> steer_link", |given| {
+    function("inv", &[F], "Drops the packet if f keeps it, keeps it if f drops it.", "inv ip >-> steer_link", |given| {
         Ok(Function::Inverse(given.function()?.into()).into())
     }),
     function("inner", &[F], "Runs f on the packet that this one carries, on this one if it carries none: in IP, GRE, ERSPAN, VXLAN, VXLAN-GPE, Geneve, GTP-U, \
@@ -53,7 +53,7 @@ static ENTRIES: [Described; 18] = [
         |given| side(given, Side::Source)),
     function("dst", &[F], "Runs f; addresses and ports of either side in it are those of the destination.", "dst $ addr \"10.0.0.0/8\"",
         |given| side(given, Side::Destination)),
-    function("sample", &SAMPLE, "Goes on with the first n of each m packets that come here on a CPU, drops the others. At most 16 in a program.",
+    function("sample", &SAMPLE, "Keeps the first n of each m packets that come here on a CPU, drops the others. At most 16 in a program.",
         "filter \"tcp port 443 or udp port 443\" >-> sample 1 10 >-> inner steer_flow", sample),
     function("put_state", &[parameter("value", Kind::Number(0, 0xffff_ffff))], "Sets the packet's state, which is 0 at first.",
         "if is_tcp then put_state 1 else put_state 2", |given| Ok(Function::SetState(given.number()?).into())),

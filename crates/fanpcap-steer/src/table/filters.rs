@@ -11,7 +11,7 @@ use crate::ir::{Header, Predicate, Property, Side};
 
 pub(super) const GROUP: Group = Group {
     title: "FILTERS",
-    about: "Functions that go on or drop. Each is filter with the predicate of that meaning.",
+    about: "Functions that keep or drop a packet. Each is filter with the corresponding predicate.",
     entries: &ENTRIES,
 };
 
@@ -35,14 +35,14 @@ filters! {
     "dccp", &[], "DCCP.", "", "dccp >-> steer_flow", _ => protocol(33);
     "udplite", &[], "UDP-Lite.", "", "udplite >-> steer_flow", _ => protocol(136);
     "icmp", &[], "ICMP.", "ICMPv6.", "icmp >-> steer_p2p", _ => icmp();
-    "flow", &[], "TCP or UDP. The fan-out mode of this name is another thing: see MODES.", "", "flow >-> steer_flow", _ => flow();
+    "flow", &[], "TCP or UDP. The fan-out mode of this name is different: see MODES.", "", "flow >-> steer_flow", _ => flow();
     "vlan", &[], "Frames with a VLAN tag.", "", "vlan >-> steer_vlan", _ => has(Header::Tag);
     "vlan_or_untagged", &[], "Frames with a VLAN tag or without one, which is all of Ethernet: every function looks behind the tags by itself.",
         "", "vlan_or_untagged >-> steer_flow", _ => has(Header::Link);
     "l3_proto", &[ETHER_TYPE], "As is_l3_proto.", "", "l3_proto 0x842 >-> inc 0", given => l3_proto(given.number()?);
     "l4_proto", &[PROTOCOL], "As is_l4_proto.", "", "l4_proto 89 >-> inc 0", given => protocol(given.number()?);
     "no_frag", &[], "No fragments.", "", "no_frag >-> steer_flow", _ => lacks(Header::Fragment);
-    "no_more_frag", &[], "No fragments but the first one.", "", "no_more_frag >-> steer_flow", _ => lacks(Header::LaterFragment);
+    "no_more_frag", &[], "No fragments except first ones.", "", "no_more_frag >-> steer_flow", _ => lacks(Header::LaterFragment);
     "port", &[PORT], "As has_port.", "", "port 80 >-> steer_flow", given => has_port(given, Side::Either)?;
     "src_port", &[PORT], "As has_src_port.", "", "src_port 80", given => has_port(given, Side::Source)?;
     "dst_port", &[PORT], "As has_dst_port.", "", "dst_port 80", given => has_port(given, Side::Destination)?;

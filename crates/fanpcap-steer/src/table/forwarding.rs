@@ -38,7 +38,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "broadcast",
         &[],
-        "To all members of all classes but 63.",
+        "To all members of all classes except 63.",
         "when is_broadcast broadcast",
         |_| Ok(Function::Broadcast.into()),
     )
@@ -62,7 +62,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "kernel",
         &[],
-        "The host gets the packet too, also where it is dropped behind this.",
+        "The host gets the packet too, even if it is dropped later.",
         "when is_icmp kernel >-> steer_p2p",
         |_| Ok(Function::Host(false).into()),
     )
@@ -70,7 +70,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "detour",
         &[],
-        "The host gets the packet, and nobody else: a drop but for that.",
+        "Only the host gets the packet: like drop for all members.",
         "when is_eth_arp detour >-> steer_flow",
         |_| Ok(Function::Host(true).into()),
     )

@@ -6,7 +6,7 @@ use crate::ir::Key;
 
 pub(super) const GROUP: Group = Group {
     title: "VALUES",
-    about: "Keys are joined by <>. In a string their names stand without key_, with commas between them.",
+    about: "Keys are joined with <>. In a string, write their names without key_, separated by commas.",
     entries: &ENTRIES,
 };
 
@@ -50,7 +50,7 @@ const THREE: Key = Key::IP_SOURCE.and(Key::IP_DESTINATION).and(Key::PROTOCOL);
 const FIVE: Key = THREE.and(Key::SOURCE_PORT).and(Key::DESTINATION_PORT);
 
 keys! {
-    "key_eth_type", Key::ETHER_TYPE, "The Ethernet type behind the tags.";
+    "key_eth_type", Key::ETHER_TYPE, "The Ethernet type after the tags.";
     "key_eth_src", Key::LINK_SOURCE, "The frame's source.";
     "key_eth_dst", Key::LINK_DESTINATION, "The frame's destination.";
     "key_vlan", Key::VLAN, "The VLAN id of the outermost tag.";

@@ -47,7 +47,7 @@ static ENTRIES: [Described; 61] = [
     predicate("is_l3_proto", &[ETHER_TYPE], "The Ethernet type behind all VLAN tags is this one; 0x8100, 0x88a8 and 0x9100: the frame \
         has a tag.", "filter (is_l3_proto 0x0806)", |given| Ok(l3_proto(given.number()?).into())),
     predicate("is_l4_proto", &[PROTOCOL], "The upper protocol has this number.", "filter (is_l4_proto 89)", |given| protocol(given.number()?))
-        .ipv6("The number behind the extension headers."),
+        .ipv6("The number after the extension headers."),
     predicate("is_frag", &[], "The packet is a fragment, the first one included.", "unless is_frag (inc 0)", |_| has(Header::Fragment)),
     predicate("is_first_frag", &[], "The packet is the first fragment of a datagram.", "when is_first_frag (inc 1)", |_| has(Header::FirstFragment)),
     predicate("is_more_frag", &[], "The packet is a fragment, but not the first one.", "when is_more_frag (inc 2)", |_| has(Header::LaterFragment)),
@@ -57,7 +57,7 @@ static ENTRIES: [Described; 61] = [
     predicate("has_dst_port", &[PORT], "The destination port is this one.", "filter (has_dst_port 443)", |given| Ok(has_port(given, Side::Destination)?.into())),
     predicate("has_addr", &[NET], "The source or the destination address lies in the net; an address alone is a net of its own.",
         "filter (has_addr \"192.168.0.0/16\")", |given| Ok(has_addr(given, Side::Either)?.into()))
-        .ipv6("A net of IPv6 holds addresses of IPv6 only, one of IPv4 those of IPv4 only."),
+        .ipv6("An IPv6 net has only IPv6 addresses, an IPv4 net only IPv4 addresses."),
     predicate("has_src_addr", &[NET], "The source address lies in the net.", "filter (has_src_addr 10.0.0.0/8)", |given| Ok(has_addr(given, Side::Source)?.into())),
     predicate("has_dst_addr", &[NET], "The destination address lies in the net.", "filter (has_dst_addr 2001:db8::/32)",
         |given| Ok(has_addr(given, Side::Destination)?.into())),
@@ -68,11 +68,11 @@ static ENTRIES: [Described; 61] = [
     predicate("has_mark", &[WORD], "The packet's mark is this one.", "when (has_mark 11) (inc 0)", |given| equal(given, Property::Mark)),
     predicate("has_state", &[WORD], "The state that put_state has set is this one.", "put_state 2 >-> when (has_state 2) (inc 0)",
         |given| equal(given, Property::State)),
-    predicate("has_inner", &[], "The packet carries one that inner would go on with.", "when has_inner (inc 4)", |_| has(Header::Inner)),
+    predicate("has_inner", &[], "The packet carries a packet on which inner would run.", "when has_inner (inc 4)", |_| has(Header::Inner)),
     predicate("bloom", &BLOOM, "The source or the destination address, cut to its first prefix bits, is that of one of the addresses. \
         Nothing is probable about it: the set is exact, and the size is ignored.",
         "when (bloom 1024 [\"192.168.0.13\", \"192.168.0.42\"] 32) (inc 0)", |given| Ok(bloom(given, Side::Either)?.into()))
-        .ipv6("The addresses are all of IPv4, with a prefix to 32, or all of IPv6, to 128."),
+        .ipv6("The addresses are all IPv4, with a prefix up to 32, or all IPv6, up to 128."),
     predicate("bloom_src", &BLOOM, "The same of the source address.", "filter (bloom_src 1024 [\"192.168.0.13\"] 24)",
         |given| Ok(bloom(given, Side::Source)?.into())),
     predicate("bloom_dst", &BLOOM, "The same of the destination address.", "filter (bloom_dst 1024 [\"2001:db8::1\"] 64)",

@@ -19,13 +19,13 @@ macro_rules! properties {
 }
 
 properties! {
-    "eth_type", EtherType, "The Ethernet type behind all VLAN tags; of 802.3 frames the length.", "", "filter (eth_type .>= 0x0600)";
+    "eth_type", EtherType, "The Ethernet type after all VLAN tags; for 802.3 frames the length.", "", "filter (eth_type .>= 0x0600)";
     "vid", VlanId, "The VLAN id of the outermost tag.", "", "filter (vid .< 100)";
-    "ip_proto", Protocol, "The upper protocol.", "The one behind the extension headers.", "filter (ip_proto .== 47)";
+    "ip_proto", Protocol, "The upper protocol.", "The protocol after the extension headers.", "filter (ip_proto .== 47)";
     "ip_tos", Tos, "Type of service.", "Traffic class.", "when (ip_tos `any_bit` 3) (inc 0)";
     "ip_tot_len", IpLength, "Total length, bytes.", "40 and the payload's length.", "filter (ip_tot_len .<= 128)";
-    "ip_id", IpId, "Identification.", "The one of the fragment header; absent without one.", "filter (ip_id ./= 0)";
-    "ip_frag", IpFragment, "Flags and fragment offset, as in the header.", "The same made of the fragment header, 0 without one.", "filter (ip_frag `any_bit` 0x3fff)";
+    "ip_id", IpId, "Identification.", "That of the fragment header; absent without a fragment header.", "filter (ip_id ./= 0)";
+    "ip_frag", IpFragment, "Flags and fragment offset, as in the header.", "The same value, made from the fragment header; 0 without one.", "filter (ip_frag `any_bit` 0x3fff)";
     "ip_ttl", Ttl, "Time to live.", "Hop limit.", "when (ip_ttl .< 64) drop";
     "tcp_source", TcpSource, "TCP's source port.", "", "filter (tcp_source .== 80)";
     "tcp_dest", TcpDestination, "TCP's destination port.", "", "filter (1024 <=. tcp_dest)";
@@ -37,5 +37,5 @@ properties! {
     "icmp_code", IcmpCode, "ICMP's code.", "ICMPv6's code.", "filter (icmp_code ./= 0)";
     "get_mark", Mark, "The packet's mark in the kernel; absent in the xdp engine.", "", "filter (get_mark .== 7)";
     "get_state", State, "The state that put_state has set, 0 before.", "", "put_state 3 >-> when (get_state .> 2) (inc 0)";
-    "rx_queue", Queue, "The queue that received the frame, from 0; absent where the driver did not tell.", "", "when (rx_queue .== 0) (inc 0)";
+    "rx_queue", Queue, "The queue that received the frame, from 0; absent if the driver did not record it.", "", "when (rx_queue .== 0) (inc 0)";
 }

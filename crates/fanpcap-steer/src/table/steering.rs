@@ -30,7 +30,7 @@ static ENTRIES: [Described; 25] = [
     function("steer_flow_6_tuple", &[], "The same, and by the upper protocol and the outermost VLAN id.", "steer_flow_6_tuple", |_| {
         flow(Flow { protocol: true, vlan: true, ..Flow::WHOLE })
     }),
-    function("steer_flow_tcp_5_tuple", &[], "By addresses and upper protocol, of TCP by the ports too.", "steer_flow_tcp_5_tuple", |_| {
+    function("steer_flow_tcp_5_tuple", &[], "By addresses and upper protocol, for TCP by the ports too.", "steer_flow_tcp_5_tuple", |_| {
         flow(Flow { ports: Ports::Tcp, protocol: true, vlan: false })
     }),
     function("steer_p2p", &[], "By the addresses, the same in both directions. Not IP: drops.", "ip >-> steer_p2p", |_| flow(Flow::ADDRESSES))
@@ -66,10 +66,10 @@ static ENTRIES: [Described; 25] = [
     function("steer_gtp", &[], "GTP's user plane by the addresses of the packet inside, its control plane by its own. Others: drops.", "steer_gtp", |_| steer(Steer::Gtp)),
     function("steer_gtp_usr", &[HOST, PREFIX], "GTP's user plane by the address of the packet inside that is in the net, the user's; its control plane \
         to all. Others: drops.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Xdp),
-    function("double_steer_ip", &[], "To two members, by each address alone.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Xdp),
-    function("double_steer_mac", &[], "To two members, by each Ethernet address alone.", "double_steer_mac", |_| steer(Steer::DoubleLink))
+    function("double_steer_ip", &[], "To two members, one for each address.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Xdp),
+    function("double_steer_mac", &[], "To two members, one for each Ethernet address.", "double_steer_mac", |_| steer(Steer::DoubleLink))
         .on(Engines::Xdp),
-    function("double_steer_field", &[OFFSET, OFFSET2, SIZE], "To two members, by each field alone.", "double_steer_field 26 30 4", |given| {
+    function("double_steer_field", &[OFFSET, OFFSET2, SIZE], "To two members, one for each field.", "double_steer_field 26 30 4", |given| {
         let (one, other) = fields(given)?;
         steer(Steer::DoubleField(one, other))
     })
