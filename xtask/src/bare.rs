@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
 use crate::tree;
@@ -71,10 +71,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         tree::is_root()?,
         "roots are made by debootstrap: run it as root"
     );
-    let known = DISTRIBUTIONS.map(|distribution| distribution.name);
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        bail!("no root {name:?}: there are {}", known.join(", "));
-    }
+    tree::ensure_known("root", names, &DISTRIBUTIONS.map(|it| it.name))?;
     let mut tally = Tally::default();
     for distribution in &DISTRIBUTIONS {
         if names.is_empty() || names.contains(&distribution.name) {

@@ -17,7 +17,7 @@ use kernel::Kernel;
 use subset::Program;
 
 /// A release of Debian's, by the series of its kernel.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Release {
     name: &'static str,
     suite: &'static str,
@@ -102,10 +102,7 @@ pub(crate) fn command(name: &str, words: &[&str]) -> Result<Tally> {
 }
 
 fn chosen(names: &[&str]) -> Result<Vec<&'static Release>> {
-    let known: Vec<&str> = RELEASES.iter().map(|release| release.name).collect();
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        bail!("no kernel {name:?}: there are {}", known.join(", "));
-    }
+    tree::ensure_known("kernel", names, &RELEASES.map(|it| it.name))?;
     let wanted = |release: &&Release| names.is_empty() || names.contains(&release.name);
     Ok(RELEASES.iter().filter(wanted).collect())
 }

@@ -20,9 +20,7 @@ const LONG: &str = "long::";
 /// Runs the tiers with these names, or all, without the long tests.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let known: Vec<&str> = TIERS.iter().chain(LONG_TIERS).map(|it| it.name).collect();
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        bail!("no tier {name:?}: there are {}", known.join(", "));
-    }
+    tree::ensure_known("tier", names, &known)?;
     let is_wanted = |tier: &Tier| names.is_empty() || names.contains(&tier.name);
     let long = LONG_TIERS.iter().filter(|it| names.contains(&it.name));
     let chosen: Vec<&'static Tier> = TIERS

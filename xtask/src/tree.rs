@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The workspace's root: the nearest parent directory that contains xtask.
 pub(crate) fn root() -> Result<PathBuf> {
@@ -27,6 +27,14 @@ pub(crate) fn staged() -> Result<PathBuf> {
 pub(crate) fn target() -> Result<PathBuf> {
     let configured = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
+}
+
+/// Fails unless there is each of the names.
+pub(crate) fn ensure_known(what: &str, names: &[&str], known: &[&str]) -> Result<()> {
+    let unknown = names.iter().find(|name| !known.contains(name));
+    unknown.map_or(Ok(()), |name| {
+        bail!("no {what} {name:?}: there are {}", known.join(", "))
+    })
 }
 
 /// The text of a file.

@@ -12,7 +12,7 @@ use super::modules::{Module, Tree, is_test};
 /// between a module and its descendants are free.
 pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for module in tree.modules() {
+    for module in &tree.0 {
         for names in named(module) {
             let used = tree.deepest(&names);
             if is_later(&module.place, &used.place) {

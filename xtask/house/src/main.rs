@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     for member in &members {
         for entry in &member.entries {
             let tree = modules::Tree::read(entry)?;
-            files += tree.len();
+            files += tree.0.len();
             let backward = arrows::backward(&tree).into_iter();
             found.extend(backward.map(|arrow| format!("{} {arrow}", member.name)));
         }

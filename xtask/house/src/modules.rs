@@ -17,7 +17,7 @@ pub(crate) struct Module {
 }
 
 /// The modules of a crate, the root first.
-pub(crate) struct Tree(Vec<Module>);
+pub(crate) struct Tree(pub(crate) Vec<Module>);
 
 impl Tree {
     /// Reads the modules from a crate's root file on, without those of tests.
@@ -55,14 +55,6 @@ impl Tree {
             )?;
         }
         Ok(())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn modules(&self) -> &[Module] {
-        &self.0
     }
 
     /// The module deepest down a path of names.
