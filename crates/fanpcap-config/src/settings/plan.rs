@@ -48,17 +48,12 @@ impl Plan {
     /// library decides. A larger ring survives bursts and lets a busy reader rest, but takes longer
     /// to create.
     pub fn buffer_size(&self) -> Option<i32> {
-        match self {
-            Self {
-                on_engine: Some(_),
-                caplen,
-                ..
-            } => Some(on_engine::ring_bytes(*caplen)),
-            Self {
-                choice: Some(_), ..
-            } => Some(16 << 20),
-            Self { tpacket: true, .. } => Some(8 << 20),
-            _ => None,
+        if self.on_engine.is_some() {
+            Some(on_engine::ring_bytes(self.caplen))
+        } else if self.choice.is_some() {
+            Some(16 << 20)
+        } else {
+            self.tpacket.then_some(8 << 20)
         }
     }
 }
