@@ -2,6 +2,7 @@
 
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{Link, xdp_mode};
+use fanpcap_linux::process::cpu;
 use fanpcap_nic::knob::Setting;
 use fanpcap_nic::plan::{self, Wishes};
 
@@ -181,14 +182,9 @@ impl Device {
 
 /// The mask of this many CPUs: words of 32 bits, highest first.
 fn mask(cpus: usize) -> String {
-    let first = match cpus % 32 {
-        0 => u32::MAX,
-        rest => (1 << rest) - 1,
-    };
-    let words = cpus.div_ceil(32);
-    let rest = std::iter::repeat_n("ffffffff".to_owned(), words.saturating_sub(1));
-    let all: Vec<String> = [format!("{first:x}")].into_iter().chain(rest).collect();
-    all.join(",")
+    let all: Vec<usize> = (0..cpus).collect();
+    let mask = cpu::mask_text(&all);
+    mask.trim_start_matches(['0', ',']).to_owned()
 }
 
 #[cfg(test)]
