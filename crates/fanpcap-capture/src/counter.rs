@@ -17,15 +17,19 @@ pub(crate) struct Counter {
     pub(crate) counts: Counts,
     last: Stats,
     savefile: Option<Savefile>,
-    /// The other command's callback for each packet.
-    pub(crate) each: Option<Each>,
+    each: Option<Each>,
     work_ns: u64,
     end: Break,
 }
 
 impl Counter {
-    /// `late_max` is how many packets in the ring the filter may still reject in user space.
-    pub(crate) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
+    /// `each` is the other command's callback for each packet. `late_max` is how many packets in the ring the filter may still reject in user space.
+    pub(crate) fn new(
+        savefile: Option<Savefile>,
+        each: Option<Each>,
+        (late_max, work_ns): (u64, u64),
+        end: Break,
+    ) -> Self {
         let counts = Counts {
             written: savefile.as_ref().map(|it| it.written),
             late_max,
@@ -35,7 +39,7 @@ impl Counter {
             counts,
             last: Stats::default(),
             savefile,
-            each: None,
+            each,
             work_ns,
             end,
         }

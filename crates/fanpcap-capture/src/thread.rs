@@ -8,10 +8,8 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Dispatched, Handle};
 
-use crate::Each;
 use crate::counter::Counter;
 use crate::counts::Counts;
-use crate::savefile::Savefile;
 use crate::shared::Shared;
 
 /// State of one thread.
@@ -24,14 +22,8 @@ pub struct Reader {
     pub offline: bool,
     /// The CPU that the thread runs on.
     pub cpu: Option<usize>,
-    /// The savefile that the thread writes.
-    pub savefile: Option<Savefile>,
-    /// Sees each packet that the thread reads.
-    pub each: Option<Each>,
-    /// Packets that the filter may reject although the kernel let them through.
-    pub late_max: u64,
-    /// CPU time to spend on each packet, in nanoseconds.
-    pub work_ns: u64,
+    /// Counts the packets that the thread reads.
+    pub(crate) counter: Counter,
     /// Longest time that the kernel holds packets back.
     pub timeout: Duration,
 }
@@ -59,71 +51,68 @@ impl Reader {
     /// Reads until the capture ends.
     pub(crate) fn run(mut self, shared: &Shared) -> Done {
         let _ends_all = EndsAll;
-        let (savefile, end) = (self.savefile.take(), self.handle.breaker());
-        let mut counter = Counter::new(savefile, self.late_max, self.work_ns, end);
-        counter.each = self.each.take();
-        let read = self.read(&mut counter, shared);
+        let read = self.read(shared);
         if read.is_err() {
             // The counters of a failed thread are worth reporting, if the kernel still returns any.
-            let _ = counter.ask_kernel(&mut self.handle, self.offline);
+            let _ = self.counter.ask_kernel(&mut self.handle, self.offline);
         }
-        let written = counter.finish();
-        shared.tell(self.number, u64::MAX, counter.counts);
+        let written = self.counter.finish();
+        shared.tell(self.number, u64::MAX, self.counter.counts);
         let failed = read.and(written).err();
         Done {
-            counts: counter.counts,
+            counts: self.counter.counts,
             failed: failed.map(|error| error.context(format!("thread {}", self.number))),
             handle: self.handle,
         }
     }
 
-    fn read(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
+    fn read(&mut self, shared: &Shared) -> Result<()> {
         if let Some(cpu) = self.cpu {
             cpu::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
         }
         let mut round = 0;
         while !stop::is_requested() {
-            let read = counter.read(&mut self.handle, None, shared)?;
+            let read = self.counter.read(&mut self.handle, None, shared)?;
             if self.offline && read == Dispatched::Packets(0) {
                 break;
             }
             let asked = shared.round();
             if asked > round {
                 round = asked;
-                counter.ask_kernel(&mut self.handle, self.offline)?;
-                shared.tell(self.number, round, counter.counts);
+                self.counter.ask_kernel(&mut self.handle, self.offline)?;
+                shared.tell(self.number, round, self.counter.counts);
             }
         }
-        self.finish(counter, shared)
+        self.finish(shared)
     }
 
     /// Reads the kernel's counters for the last time. Then reads as many packets from the ring as
     /// these counters say, so that the figures add up. With a limit on packets, the rest stays in
     /// the ring.
-    fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
-        counter.ask_kernel(&mut self.handle, self.offline)?;
+    fn finish(&mut self, shared: &Shared) -> Result<()> {
+        self.counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
-            counter.counts.read_to_end = self.drain(counter, shared)?;
+            self.counter.counts.read_to_end = self.drain(shared)?;
         }
-        counter.counts.cpu_ns = clock::thread_cpu_ns();
+        self.counter.counts.cpu_ns = clock::thread_cpu_ns();
         Ok(())
     }
 
     /// Reads the ring to its end; false after giving up. The kernel passes on a block that is not
     /// full after one to two timeouts, and a timeout may be very long.
-    fn drain(&mut self, counter: &mut Counter, shared: &Shared) -> Result<bool> {
+    fn drain(&mut self, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;
         let handed_over = self.timeout.saturating_mul(3);
         let mut empty: Option<Instant> = None;
         loop {
-            let left = counter.counts.left();
+            let left = self.counter.counts.left();
             let Some(left @ 1..) = left.and_then(|left| u32::try_from(left).ok()) else {
                 return Ok(true);
             };
             if shared.is_used_up() || stop::is_insisted() {
                 return Ok(false);
             }
-            match counter.read(&mut self.handle, Some(left), shared)? {
+            match self.counter.read(&mut self.handle, Some(left), shared)? {
                 Dispatched::Packets(0) => {
                     let waited = empty.get_or_insert_with(Instant::now).elapsed();
                     if waited >= handed_over {

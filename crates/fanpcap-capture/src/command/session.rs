@@ -11,11 +11,12 @@ use fanpcap_nic::cpus::{self, Choice, Pinning};
 use fanpcap_pcap::{Handle, Library};
 
 use super::Arguments;
-use super::handles::{Opened, Source};
+use super::handles::Source;
 use super::interval::{self, Interval};
 use super::link::{self, Link, Reading};
 use super::slots;
 use super::summary::{Group, Summary};
+use crate::counter::Counter;
 use crate::{Counts, Done, Each, Reader, Savefiles, ThreadCounts, Threads};
 
 /// Captures until a signal, the count, the time limit or the end of the savefile, and prints the
@@ -110,9 +111,19 @@ fn begin(
         }
         let cpu = cpus.cpus.get(usize::from(thread)).copied().flatten();
         let each = witness(&opened.handle)?;
-        let mut reader = reader(arguments, opened, thread.into(), cpu, &mut savefiles)?;
-        reader.each = each;
-        threads.start(reader)?;
+        let savefile = arguments.write.as_deref();
+        let savefile =
+            savefile.map(|pattern| savefiles.create(pattern, thread.into(), &opened.handle));
+        let limits = (opened.late_max, arguments.work);
+        let counter = Counter::new(savefile.transpose()?, each, limits, opened.handle.breaker());
+        threads.start(Reader {
+            number: thread.into(),
+            counter,
+            handle: opened.handle,
+            offline: arguments.read.is_some(),
+            cpu,
+            timeout: Duration::from_millis(arguments.timeout.unsigned_abs().max(10).into()),
+        })?;
     }
     Ok(ready)
 }
@@ -132,29 +143,6 @@ fn ready_line(arguments: &Arguments, library: &Library, first: &Handle) -> Strin
     let threads = arguments.threads;
     let plural = if threads == 1 { "" } else { "s" };
     format!("capturing on {source}, link-type {name}, {threads} thread{plural}{group}")
-}
-
-fn reader(
-    arguments: &Arguments,
-    opened: Opened,
-    number: usize,
-    cpu: Option<usize>,
-    savefiles: &mut Savefiles,
-) -> Result<Reader> {
-    let handle = opened.handle;
-    let pattern = arguments.write.as_deref();
-    let savefile = pattern.map(|pattern| savefiles.create(pattern, number, &handle));
-    Ok(Reader {
-        number,
-        savefile: savefile.transpose()?,
-        each: None,
-        late_max: opened.late_max,
-        handle,
-        offline: arguments.read.is_some(),
-        cpu,
-        work_ns: arguments.work,
-        timeout: Duration::from_millis(arguments.timeout.unsigned_abs().max(10).into()),
-    })
 }
 
 /// Prints a line once a second until the capture ends.
