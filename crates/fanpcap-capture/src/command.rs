@@ -20,7 +20,7 @@ use fanpcap_nic::cpus::Pinning;
 use fanpcap_pcap::Library;
 
 use crate::THREAD;
-pub use witnessed::{Member, Task, Witnessed, witnessed};
+pub use witnessed::{Task, Witnessed, witnessed};
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]

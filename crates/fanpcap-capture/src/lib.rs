@@ -13,7 +13,7 @@ mod command;
 
 use fanpcap_pcap::Header;
 
-pub use command::{Arguments, Member, Task, Witnessed, run, witnessed};
+pub use command::{Arguments, Task, Witnessed, run, witnessed};
 pub use counts::{Counts, Kernel, Rest, sum};
 pub use savefile::{Savefile, Savefiles, THREAD};
 pub use shared::ThreadCounts;

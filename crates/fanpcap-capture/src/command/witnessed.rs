@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_nic::cpus::Pinning;
+use clap::{Args, Command, FromArgMatches};
 use fanpcap_pcap::Handle;
 
 use super::{Arguments, open, session};
-use crate::{Counts, Each, Rest};
+use crate::{Counts, Each};
 
 /// What to capture.
 #[derive(Clone, Debug)]
@@ -27,25 +27,10 @@ pub struct Task {
 /// The result of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Witnessed {
-    /// The threads, in order.
-    pub members: Vec<Member>,
+    /// The counters of the threads, in order.
+    pub members: Vec<Counts>,
     /// Packets that the device received, and packets that it dropped for lack of room.
     pub device: Option<(u64, u64)>,
-}
-
-/// The figures of a thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Member {
-    /// Packets that the kernel received for the thread.
-    pub received: u64,
-    /// Packets given to the thread.
-    pub captured: u64,
-    /// Packets that the thread's ring had no room for.
-    pub dropped: u64,
-    /// Packets that are still in the thread's ring.
-    pub unread: u64,
-    /// Packets that no counter explains.
-    pub unexplained: u64,
 }
 
 /// Bytes kept of each packet: all headers, including those inside a tunnel.
@@ -60,7 +45,7 @@ pub fn witnessed(
     witness: &mut dyn FnMut(&Handle) -> Result<Each>,
 ) -> Result<Witnessed> {
     let library = open(None)?;
-    let arguments = arguments(task);
+    let arguments = arguments(task)?;
     let mut witness = |handle: &Handle| witness(handle).map(Some);
     let captured = session::capture(&arguments, &library, &mut witness)?;
     let mut members = Vec::new();
@@ -68,7 +53,7 @@ pub fn witnessed(
         if let Some(error) = done.failed {
             return Err(error);
         }
-        members.push(Member::of(&done.counts));
+        members.push(done.counts);
     }
     Ok(Witnessed {
         members,
@@ -76,41 +61,17 @@ pub fn witnessed(
     })
 }
 
-fn arguments(task: &Task) -> Arguments {
-    Arguments {
-        interface: Some(task.device.clone()),
-        read: None,
-        threads: task.threads,
-        cpus: Pinning::None,
-        fanout: task.fanout.clone(),
-        group: task.group,
-        snaplen: SNAPLEN,
-        buffer: None,
-        timeout: 100,
-        immediate: false,
-        no_promisc: false,
-        count: None,
-        seconds: Some(task.time),
-        work: 0,
-        write: None,
-        json: false,
-        quiet: true,
-        library: None,
-        filter: Vec::new(),
-        is_apart: true,
-    }
-}
-
-impl Member {
-    fn of(counts: &Counts) -> Self {
-        let kernel = counts.kernel.unwrap_or_default();
-        let Rest { late, unread, off } = counts.rest().unwrap_or_default();
-        Self {
-            received: kernel.received,
-            captured: counts.captured,
-            dropped: kernel.dropped,
-            unread,
-            unexplained: late + off,
-        }
-    }
+/// The arguments of `fanpcap capture` for this.
+fn arguments(task: &Task) -> Result<Arguments> {
+    let command = Arguments::augment_args(Command::new("capture"));
+    let device = format!("--interface={}", task.device);
+    let words = ["capture", "--quiet", &device];
+    let mut arguments = Arguments::from_arg_matches(&command.try_get_matches_from(words)?)?;
+    arguments.threads = task.threads;
+    arguments.fanout.clone_from(&task.fanout);
+    arguments.group = task.group;
+    arguments.snaplen = SNAPLEN;
+    arguments.seconds = Some(task.time);
+    arguments.is_apart = true;
+    Ok(arguments)
 }

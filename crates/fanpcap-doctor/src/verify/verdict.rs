@@ -1,6 +1,6 @@
 //! The verdict: each check and its outcome, from the members' figures and their flows.
 
-use fanpcap_capture::Witnessed;
+use fanpcap_capture::{Counts, Kernel, Rest, Witnessed, sum};
 use serde::Serialize;
 
 use super::flows::Places;
@@ -163,11 +163,14 @@ fn sampled(flows: usize, one_in: u64) -> String {
 }
 
 fn ledger(captured: &Witnessed) -> Check {
-    let sum =
-        |of: fn(&fanpcap_capture::Member) -> u64| captured.members.iter().map(of).sum::<u64>();
-    let (received, delivered) = (sum(|it| it.received), sum(|it| it.captured));
-    let (dropped, unread) = (sum(|it| it.dropped), sum(|it| it.unread));
-    let unexplained = sum(|it| it.unexplained);
+    let total = sum(captured.members.iter().copied());
+    let mut rest = Rest::default();
+    let rests = captured.members.iter().filter_map(Counts::rest);
+    rests.for_each(|more| rest += more);
+    let Kernel {
+        received, dropped, ..
+    } = total.kernel.unwrap_or_default();
+    let (delivered, unread, unexplained) = (total.captured, rest.unread, rest.late + rest.off);
     let mut what = format!("received {received} = delivered {delivered} + dropped {dropped}");
     if unread > 0 {
         what += &format!(" + unread {unread}");
@@ -179,7 +182,8 @@ fn ledger(captured: &Witnessed) -> Check {
 }
 
 fn loss(captured: &Witnessed) -> Check {
-    let dropped: u64 = captured.members.iter().map(|it| it.dropped).sum();
+    let total = sum(captured.members.iter().copied());
+    let dropped = total.kernel.unwrap_or_default().dropped;
     let of_device = captured.device.map(|(_, dropped)| dropped);
     let device = of_device.map_or_else(|| "not known".to_owned(), |it| it.to_string());
     let what =
@@ -194,7 +198,6 @@ fn loss(captured: &Witnessed) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_capture::Member;
     use fanpcap_wire::{Endpoint, FlowKey};
 
     fn key() -> FlowKey {
@@ -206,10 +209,15 @@ mod tests {
     }
 
     fn healthy() -> (Witnessed, Vec<u64>, Places) {
-        let member = Member {
+        let kernel = Kernel {
             received: 110,
+            ..Kernel::default()
+        };
+        let member = Counts {
             captured: 110,
-            ..Member::default()
+            kernel: Some(kernel),
+            read_to_end: true,
+            ..Counts::default()
         };
         let captured = Witnessed {
             members: vec![member; 2],
@@ -246,7 +254,7 @@ mod tests {
     #[test]
     fn without_packets_nothing_is_judged() {
         let nothing = Witnessed {
-            members: vec![Member::default(); 2],
+            members: vec![Counts::default(); 2],
             device: None,
         };
         let found = outcomes(&nothing, &[0, 0], &Places::default());
@@ -294,19 +302,24 @@ mod tests {
     #[test]
     fn what_is_lost_or_not_explained_fails() {
         let (mut captured, packets, places) = healthy();
-        captured.members[0].dropped = 1;
+        let healthy = captured.members[0].kernel;
+        captured.members[0].kernel = Some(Kernel {
+            received: 111,
+            dropped: 1,
+            ..Kernel::default()
+        });
         assert_eq!(
             outcomes(&captured, &packets, &places),
             [Ok, Ok, Ok, Ok, Fail]
         );
-        captured.members[0].dropped = 0;
+        captured.members[0].kernel = healthy;
         captured.device = Some((220, 1));
         assert_eq!(
             outcomes(&captured, &packets, &places),
             [Ok, Ok, Ok, Ok, Fail]
         );
         captured.device = None;
-        captured.members[1].unexplained = 2;
+        captured.members[1].captured -= 2;
         assert_eq!(
             outcomes(&captured, &packets, &places),
             [Ok, Ok, Ok, Fail, Ok]
