@@ -276,7 +276,7 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
             errors.push(format!("{:#}", error.context(kept(&paths))));
         }
     }
-    errors.extend(supervised.error.clone());
+    errors.extend(supervised.failures.error.clone());
     if let Some(Err(error)) = arguments.json.as_deref().map(|path| summary.write(path)) {
         errors.push(format!("{error:#}"));
     }

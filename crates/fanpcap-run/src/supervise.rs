@@ -48,18 +48,25 @@ pub(crate) struct Supervised {
     pub(crate) without_share: Vec<usize>,
     /// Copies ran for some time, but no copy ever joined the group.
     pub(crate) none_joined: bool,
+    /// What went wrong.
+    pub(crate) failures: Failures,
+}
+
+/// What went wrong in a run.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
     /// Why the command ended all copies.
     pub(crate) error: Option<String>,
     /// Exit status of the first copy that failed by itself and was not started again.
-    failure: Option<u8>,
+    own: Option<u8>,
     /// Exit status of the first copy that failed after the command had told it to end.
-    failure_when_told: Option<u8>,
+    when_told: Option<u8>,
 }
 
 impl Supervised {
     /// The command's exit status: 0 if copies captured in the group and none failed.
     pub(crate) fn code(&self) -> u8 {
-        let failure = self.failure.or(self.failure_when_told);
+        let failure = self.failures.own.or(self.failures.when_told);
         failure.unwrap_or(u8::from(self.none_joined))
     }
 

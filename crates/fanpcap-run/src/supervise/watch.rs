@@ -20,7 +20,7 @@ use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_snapshot::HostUse;
 
-use super::{Run, Supervised};
+use super::{Failures, Run, Supervised};
 use crate::copy::Copy;
 use crate::group;
 use crate::guard::Guard;
@@ -79,9 +79,7 @@ pub(super) struct Watch<'a> {
     mode: Option<String>,
     /// The message that all copies have joined was printed.
     has_said_joined: bool,
-    error: Option<String>,
-    failure: Option<u8>,
-    failure_when_told: Option<u8>,
+    failures: Failures,
 }
 
 impl<'a> Watch<'a> {
@@ -120,9 +118,7 @@ impl<'a> Watch<'a> {
             stolen: BTreeSet::new(),
             mode: None,
             has_said_joined: false,
-            error: None,
-            failure: None,
-            failure_when_told: None,
+            failures: Failures::default(),
         })
     }
 
@@ -169,9 +165,7 @@ impl<'a> Watch<'a> {
             none_joined: self.has_none_joined(),
             mode: self.mode.unwrap_or_else(|| self.run.fanout.text.clone()),
             copies: self.copies,
-            error: self.error,
-            failure: self.failure,
-            failure_when_told: self.failure_when_told,
+            failures: self.failures,
         })
     }
 

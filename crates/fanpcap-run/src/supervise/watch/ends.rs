@@ -67,9 +67,9 @@ impl Watch<'_> {
         };
         if !end.again && code != 0 {
             let failure = if end.told {
-                &mut self.failure_when_told
+                &mut self.failures.when_told
             } else {
-                &mut self.failure
+                &mut self.failures.own
             };
             failure.get_or_insert(code);
         }
@@ -86,7 +86,7 @@ impl Watch<'_> {
             let kept = self.copies[number].files.keep();
             if let Err(error) = kept.and_then(|_| self.start(number)) {
                 self.copies[number].stay_down();
-                self.failure.get_or_insert(1);
+                self.failures.own.get_or_insert(1);
                 self.say(&format!("copy {number} can't be started again: {error:#}"));
             }
         }

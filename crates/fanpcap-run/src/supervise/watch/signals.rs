@@ -127,8 +127,8 @@ impl Watch<'_> {
 
     /// Ends the run because of an error.
     pub(super) fn abort(&mut self, error: String) {
-        if self.error.is_none() {
-            self.error = Some(error);
+        if self.failures.error.is_none() {
+            self.failures.error = Some(error);
             self.stop();
             self.signal(SIGTERM);
         }
