@@ -145,7 +145,7 @@ mod tests {
         let mut found: Vec<&str> = Vec::new();
         for source in sources {
             let source = source.split("mod tests").next().unwrap_or_default();
-            found.extend(behind(source, "name:").chain(behind(source, ".finding(")));
+            found.extend(behind(source, "Finding::new(").chain(behind(source, ".finding(")));
             found.extend(behind(source, "finding(used,"));
         }
         found.sort_unstable();

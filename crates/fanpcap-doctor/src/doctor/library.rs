@@ -130,16 +130,18 @@ impl Library {
             .from_here
             .as_ref()
             .map_or_else(|| "none".to_owned(), |it| it.path.display().to_string());
-        Some(Finding {
-            name: "library-not-loaded",
-            effect: Effect::Distorts,
-            place: MACHINE.to_owned(),
-            what: format!("applications started from here load another libpcap: {other}"),
-            why: "the settings have no effect on them: each copy captures every packet".to_owned(),
-            fix:
-                "eval \"$(fanpcap enable)\"    # this shell; every program: fanpcap enable --system"
-                    .to_owned(),
-        })
+        let told = [
+            format!("applications started from here load another libpcap: {other}"),
+            "the settings have no effect on them: each copy captures every packet".to_owned(),
+            "eval \"$(fanpcap enable)\"    # this shell; every program: fanpcap enable --system"
+                .to_owned(),
+        ];
+        Some(Finding::new(
+            "library-not-loaded",
+            Effect::Distorts,
+            MACHINE,
+            told,
+        ))
     }
 
     fn privileged(&self) -> Option<Finding> {
@@ -147,28 +149,27 @@ impl Library {
         if self.by_all.as_ref().is_some_and(|it| it.is_ours) {
             return None;
         }
-        Some(Finding {
-            name: "privileged-program",
-            effect: Effect::Distorts,
-            place: program.path.display().to_string(),
-            what: "it is set-user-ID or has file capabilities: the loader takes no library from LD_LIBRARY_PATH for it"
-                .to_owned(),
-            why: "it captures every packet, whatever the settings say; it ignores variables, and reads /etc/pcap.conf"
-                .to_owned(),
-            fix: "fanpcap enable --system".to_owned(),
-        })
+        let told = [
+            "it is set-user-ID or has file capabilities: the loader takes no library from LD_LIBRARY_PATH for it".to_owned(),
+            "it captures every packet, whatever the settings say; it ignores variables, and reads /etc/pcap.conf".to_owned(),
+            "fanpcap enable --system".to_owned(),
+        ];
+        Some(Finding::new(
+            "privileged-program",
+            Effect::Distorts,
+            &program.path.display().to_string(),
+            told,
+        ))
     }
 
     fn apparmor(&self) -> Option<Finding> {
-        self.apparmor_hinders.then(|| Finding {
-            name: "apparmor",
-            effect: Effect::Distorts,
-            place: MACHINE.to_owned(),
-            what: "AppArmor's profile of tcpdump does not allow what members of a group need".to_owned(),
-            why: "tcpdump has no member page, or can't load the library: it is not in the group that it should share"
-                .to_owned(),
-            fix: "fanpcap enable --apparmor".to_owned(),
-        })
+        let told = [
+            "AppArmor's profile of tcpdump does not allow what members of a group need".to_owned(),
+            "tcpdump has no member page, or can't load the library: it is not in the group that it should share".to_owned(),
+            "fanpcap enable --apparmor".to_owned(),
+        ];
+        self.apparmor_hinders
+            .then(|| Finding::new("apparmor", Effect::Distorts, MACHINE, told))
     }
 }
 
@@ -184,17 +185,15 @@ fn outsider(found: &Outsider) -> Finding {
         true => "was started before the settings named its group, or with others",
         false => "has not loaded fanpcap's library",
     };
-    Finding {
-        name: "not-in-group",
-        effect: Effect::Distorts,
-        place: device.clone(),
-        what: format!("{program} (pid {pid}) captures outside group {group}: it {since}"),
-        why: "it captures every packet, also those that the group's members share".to_owned(),
-        fix: format!(
+    let told = [
+        format!("{program} (pid {pid}) captures outside group {group}: it {since}"),
+        "it captures every packet, also those that the group's members share".to_owned(),
+        format!(
             "kill {pid}    # then start it by: fanpcap run -n 1 -- {} ...",
             word(program)
         ),
-    }
+    ];
+    Finding::new("not-in-group", Effect::Distorts, device, told)
 }
 
 fn outsiders(now: &Snapshot, wanted: &[GroupSetting]) -> Vec<Outsider> {

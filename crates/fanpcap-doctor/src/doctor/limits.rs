@@ -67,61 +67,54 @@ impl Limits {
 
     fn descriptors(self) -> Option<Finding> {
         let open = self.open.filter(|it| *it < OPEN_LEAST)?;
-        Some(Finding {
-            name: "few-descriptors",
-            effect: Effect::Refuses,
-            place: MACHINE.to_owned(),
-            what: format!("applications started from here may open {open} descriptors"),
-            why: "a handle in a group has some twenty, and one without gets an error".to_owned(),
-            fix: "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
-        })
+        let told = [
+            format!("applications started from here may open {open} descriptors"),
+            "a handle in a group has some twenty, and one without gets an error".to_owned(),
+            "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
+        ];
+        Some(Finding::new(
+            "few-descriptors",
+            Effect::Refuses,
+            MACHINE,
+            told,
+        ))
     }
 
     fn locked_memory(self) -> Option<Finding> {
         let locked = self.locked.filter(|it| *it < LOCKED_LEAST)?;
-        self.counts_programs.then(|| Finding {
-            name: "locked-memory",
-            effect: Effect::Distorts,
-            place: MACHINE.to_owned(),
-            what: format!("applications started from here may lock {locked} bytes of memory"),
-            why: "before Linux 5.11 BPF programs and their maps are locked memory, also root's: a group has mode \
-                  hash in the place of flow, and steering programs are refused"
-                .to_owned(),
-            fix: "ulimit -l unlimited    # LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 of docker"
-                .to_owned(),
-        })
+        let told = [
+            format!("applications started from here may lock {locked} bytes of memory"),
+            "before Linux 5.11 BPF programs and their maps are locked memory, also root's: a group has mode \
+                  hash in the place of flow, and steering programs are refused".to_owned(),
+            "ulimit -l unlimited    # LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 of docker".to_owned(),
+        ];
+        self.counts_programs
+            .then(|| Finding::new("locked-memory", Effect::Distorts, MACHINE, told))
     }
 
     fn memory(self) -> Option<Finding> {
         let memory = self.memory.filter(|it| *it < MEMORY_LEAST)? >> 20;
-        Some(Finding {
-            name: "memory-limit",
-            effect: Effect::Refuses,
-            place: MACHINE.to_owned(),
-            what: format!("applications started from here may have {memory} MiB of memory"),
-            why: "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB where it sets no \
+        let told = [
+            format!("applications started from here may have {memory} MiB of memory"),
+            "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB where it sets no \
                   size, and 24 MiB with a snapshot length up to 256; where they don't fit, packet sockets are read \
-                  or the group can't be joined"
-                .to_owned(),
-            fix: "echo 'caplen = 256' >> /etc/pcap.conf    # or 128 MiB a handle: MemoryMax= in a unit, --memory \
-                  of docker, resources.limits.memory of a pod"
-                .to_owned(),
-        })
+                  or the group can't be joined".to_owned(),
+            "echo 'caplen = 256' >> /etc/pcap.conf    # or 128 MiB a handle: MemoryMax= in a unit, --memory \
+                  of docker, resources.limits.memory of a pod".to_owned(),
+        ];
+        Some(Finding::new("memory-limit", Effect::Refuses, MACHINE, told))
     }
 
     fn file_size(self) -> Option<Finding> {
         let file = self.file.filter(|it| *it < FILE_LEAST)?;
-        Some(Finding {
-            name: "file-size",
-            effect: Effect::Distorts,
-            place: MACHINE.to_owned(),
-            what: format!("applications started from here may write files of {file} bytes"),
-            why: "a member whose page is larger has none: other processes can't join a group with a steering \
+        let told = [
+            format!("applications started from here may write files of {file} bytes"),
+            "a member whose page is larger has none: other processes can't join a group with a steering \
                   program that it began, and such a group can't keep flows in their place when it joins or \
-                  crashes"
-                .to_owned(),
-            fix: "ulimit -f unlimited    # LimitFSIZE=infinity in a unit".to_owned(),
-        })
+                  crashes".to_owned(),
+            "ulimit -f unlimited    # LimitFSIZE=infinity in a unit".to_owned(),
+        ];
+        Some(Finding::new("file-size", Effect::Distorts, MACHINE, told))
     }
 }
 

@@ -61,33 +61,28 @@ impl Machine {
 
     fn pages(&self) -> Option<Finding> {
         let (what, fix) = self.no_pages.clone()?;
-        Some(Finding {
-            name: "no-pages",
-            effect: Effect::Distorts,
-            place: MACHINE.to_owned(),
+        let told = [
             what,
-            why: "members have no pages: a group with a steering program can't keep flows in their place \
-                  when a member joins or crashes, and what members lose is not told"
-                .to_owned(),
+            "members have no pages: a group with a steering program can't keep flows in their place \
+                  when a member joins or crashes, and what members lose is not told".to_owned(),
             fix,
-        })
+        ];
+        Some(Finding::new("no-pages", Effect::Distorts, MACHINE, told))
     }
 
     fn overrun(&self) -> Option<Finding> {
-        (self.overrun > 0).then(|| Finding {
-            name: "backlog",
-            effect: Effect::Loses,
-            place: MACHINE.to_owned(),
-            what: format!(
+        let told = [
+            format!(
                 "the kernel dropped {} packets for want of room in a CPU's queue while doctor looked",
                 self.overrun
             ),
-            why: "they are lost before any capture, and no capture counts them".to_owned(),
-            fix: format!(
+            "they are lost before any capture, and no capture counts them".to_owned(),
+            format!(
                 "sysctl -w net.core.netdev_max_backlog={}",
                 self.backlog.saturating_mul(4).clamp(4000, 1_000_000)
             ),
-        })
+        ];
+        (self.overrun > 0).then(|| Finding::new("backlog", Effect::Loses, MACHINE, told))
     }
 
     fn clock(&self) -> Option<Finding> {
@@ -105,39 +100,32 @@ impl Machine {
         let better = better
             .iter()
             .find(|name| all.iter().any(|it| it == *name))?;
-        Some(Finding {
-            name: "slow-clock",
-            effect: Effect::Costs,
-            place: MACHINE.to_owned(),
-            what: format!("the kernel's clock is {current}"),
-            why: "each packet's time stamp takes a microsecond or more, where a clock of the CPU's takes 20 to 30 ns"
-                .to_owned(),
-            fix: format!("echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        })
+        let told = [
+            format!("the kernel's clock is {current}"),
+            "each packet's time stamp takes a microsecond or more, where a clock of the CPU's takes 20 to 30 ns".to_owned(),
+            format!("echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        ];
+        Some(Finding::new("slow-clock", Effect::Costs, MACHINE, told))
     }
 
     fn jit(&self) -> Option<Finding> {
-        (self.jit == Some(0)).then(|| Finding {
-            name: "no-jit",
-            effect: Effect::Costs,
-            place: MACHINE.to_owned(),
-            what: "the kernel interprets BPF programs".to_owned(),
-            why: "filters and steering programs take several times as long for each packet"
-                .to_owned(),
-            fix: "sysctl -w net.core.bpf_jit_enable=1".to_owned(),
-        })
+        let told = [
+            "the kernel interprets BPF programs".to_owned(),
+            "filters and steering programs take several times as long for each packet".to_owned(),
+            "sysctl -w net.core.bpf_jit_enable=1".to_owned(),
+        ];
+        (self.jit == Some(0)).then(|| Finding::new("no-jit", Effect::Costs, MACHINE, told))
     }
 
     fn governor(&self) -> Option<Finding> {
-        (self.slow_cpus > 0).then(|| Finding {
-            name: "powersave",
-            effect: Effect::Costs,
-            place: MACHINE.to_owned(),
-            what: format!("{} CPUs save power (governor powersave)", self.slow_cpus),
-            why: "a CPU that is slow when a burst begins fills rings that a fast one would keep empty".to_owned(),
-            fix: "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+        let told = [
+            format!("{} CPUs save power (governor powersave)", self.slow_cpus),
+            "a CPU that is slow when a burst begins fills rings that a fast one would keep empty"
                 .to_owned(),
-        })
+            "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+                .to_owned(),
+        ];
+        (self.slow_cpus > 0).then(|| Finding::new("powersave", Effect::Costs, MACHINE, told))
     }
 }
 

@@ -70,13 +70,10 @@ impl Privileges {
     fn finding(self, name: &'static str, effect: Effect, told: [&str; 2]) -> Finding {
         let capabilities = "+net_raw,+bpf,+net_admin";
         let user = self.user;
-        Finding {
-            name,
-            effect,
-            place: MACHINE.to_owned(),
-            what: told[0].to_owned(),
-            why: told[1].to_owned(),
-            fix: match user {
+        let told = [
+            told[0].to_owned(),
+            told[1].to_owned(),
+            match user {
                 0 => "docker run --cap-add NET_RAW --cap-add BPF --cap-add NET_ADMIN ...    # or what else started this"
                     .to_owned(),
                 _ => format!(
@@ -84,7 +81,8 @@ impl Privileges {
                      --ambient-caps={capabilities} \"$SHELL\"    # a shell that may"
                 ),
             },
-        }
+        ];
+        Finding::new(name, effect, MACHINE, told)
     }
 }
 

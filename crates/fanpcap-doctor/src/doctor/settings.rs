@@ -184,14 +184,17 @@ fn error(report: &Report) -> Finding {
     let place = report.place.as_deref();
     let at = place.map(|it| format!("{}:{}:{}", it.source, it.line, it.column));
     let hint = report.hint.as_ref().map(|hint| format!("; {hint}"));
-    Finding {
-        name: "settings",
-        effect: Effect::Refuses,
-        place: harmless_text(&at.unwrap_or_else(|| "the settings".to_owned())),
-        what: harmless_text(&(report.message.clone() + &hint.unwrap_or_default())),
-        why: "every capture that these settings concern gets this error".to_owned(),
-        fix: place.map_or_else(|| "fanpcap config".to_owned(), without),
-    }
+    let told = [
+        harmless_text(&(report.message.clone() + &hint.unwrap_or_default())),
+        "every capture that these settings concern gets this error".to_owned(),
+        place.map_or_else(|| "fanpcap config".to_owned(), without),
+    ];
+    Finding::new(
+        "settings",
+        Effect::Refuses,
+        &harmless_text(&at.unwrap_or_else(|| "the settings".to_owned())),
+        told,
+    )
 }
 
 /// The command that removes the setting.
@@ -228,20 +231,23 @@ fn in_vain(ignored: &Ignored) -> Finding {
             format!("unset {}", word(name))
         }
     };
-    Finding {
-        name: "set-in-vain",
-        effect: Effect::Distorts,
-        place: harmless_text(&ignored.place),
-        what: harmless_text(&format!(
+    let told = [
+        harmless_text(&format!(
             "{} has no effect: {}{}",
             ignored.setting.lines().next().unwrap_or_default(),
             ignored.why,
             hint.unwrap_or_default()
         )),
-        why: "an application that counts on it gets every packet, or another share than was meant"
+        "an application that counts on it gets every packet, or another share than was meant"
             .to_owned(),
         fix,
-    }
+    ];
+    Finding::new(
+        "set-in-vain",
+        Effect::Distorts,
+        &harmless_text(&ignored.place),
+        told,
+    )
 }
 
 #[cfg(test)]
