@@ -10,8 +10,14 @@ mod groups;
 /// A sample's labels and number.
 type Sample = (Vec<Label>, Number);
 
-/// A counter of a device, and the value of the label `cause`, if the metric has that label.
-type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
+/// A figure, and the value of the label `cause` or `fate`, if the metric has that label.
+type Figure<Of> = (Option<&'static str>, fn(&Of) -> u64);
+
+/// The numbers of these figures.
+fn numbers<Of>(figures: &[Figure<Of>], of: &Of) -> Vec<(Option<&'static str>, Number)> {
+    let number = |(label, figure): &Figure<Of>| (*label, Number::Whole(figure(of)));
+    figures.iter().map(number).collect()
+}
 
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
@@ -159,19 +165,18 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
 }
 
 fn devices(snapshot: &Snapshot) -> [Family; 6] {
-    let each = |figures: &[Figure<'_>]| -> Vec<Sample> {
-        let mut samples = Vec::new();
-        for device in &snapshot.devices {
-            for (cause, figure) in figures {
-                let Some(counters) = &device.counters else {
-                    continue;
-                };
+    let each = |figures: &[Figure<Counters>]| -> Vec<Sample> {
+        let of_device = |device: &Device| {
+            let counters = device.counters.as_ref()?;
+            let sample = |(cause, number): (Option<&str>, Number)| {
                 let mut labels = device_labels(snapshot, device.ifindex);
                 labels.extend(cause.map(|cause| ("cause", cause.to_owned())));
-                samples.push((labels, Number::Whole(figure(counters))));
-            }
-        }
-        samples
+                (labels, number)
+            };
+            Some(numbers(figures, counters).into_iter().map(sample).collect())
+        };
+        let samples = snapshot.devices.iter().filter_map(of_device);
+        samples.collect::<Vec<Vec<Sample>>>().concat()
     };
     let of = |number: &dyn Fn(&Device) -> u64| -> Vec<Sample> {
         let labels = |device: &Device| device_labels(snapshot, device.ifindex);

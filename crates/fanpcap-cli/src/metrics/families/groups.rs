@@ -6,13 +6,7 @@ use fanpcap_group::view::{Ledger, View};
 use fanpcap_snapshot::{Snapshot, Socket, seconds};
 use fanpcap_terminal::exposition::{Family, Number};
 
-use super::{Sample, counter, device_labels, gauge};
-
-/// A figure of a group's table, and the value of the label `fate`, if the metric has that label.
-type OfTable = (Option<&'static str>, fn(&View) -> u64);
-
-/// A figure of a group's ledger, and the value of the label `fate`, if the metric has that label.
-type OfLedger = (Option<&'static str>, fn(&Ledger) -> u64);
+use super::{Figure, Sample, counter, device_labels, gauge, numbers};
 
 /// All metrics of groups.
 pub(super) fn of(snapshot: &Snapshot) -> impl Iterator<Item = Family> {
@@ -70,12 +64,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
 
 /// Metrics from the tables of groups with a steering program.
 fn tables(snapshot: &Snapshot) -> [Family; 6] {
-    let samples = |figures: &[OfTable]| {
-        of_tables(snapshot, |view| {
-            let number = |(fate, figure): &OfTable| (*fate, Number::Whole(figure(view)));
-            figures.iter().map(number).collect()
-        })
-    };
+    let samples = |figures: &[Figure<View>]| of_tables(snapshot, |view| numbers(figures, view));
     [
         counter(
             "fanpcap_group_table_changes_total",
@@ -117,13 +106,10 @@ fn tables(snapshot: &Snapshot) -> [Family; 6] {
 
 /// The fates of the packets that reached groups on XDP.
 fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
-    let samples = |figures: &[OfLedger]| {
+    let samples = |figures: &[Figure<Ledger>]| {
         of_tables(snapshot, |view| {
-            let number = |ledger: &Ledger| {
-                let number = |(fate, figure): &OfLedger| (*fate, Number::Whole(figure(ledger)));
-                figures.iter().map(number).collect()
-            };
-            view.ledger.as_ref().map_or_else(Vec::new, number)
+            let ledger = view.ledger.as_ref();
+            ledger.map_or_else(Vec::new, |ledger| numbers(figures, ledger))
         })
     };
     let age = |view: &View| {
@@ -159,7 +145,7 @@ fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
 /// Samples of each table, each with the value of the label `fate`, if the metric has that label.
 fn of_tables(
     snapshot: &Snapshot,
-    numbers: impl Fn(&View) -> Vec<(Option<&'static str>, Number)>,
+    figures: impl Fn(&View) -> Vec<(Option<&'static str>, Number)>,
 ) -> Vec<Sample> {
     let mut samples = Vec::new();
     for ((ifindex, group), view) in &snapshot.tables {
@@ -170,7 +156,7 @@ fn of_tables(
         let Some(of_socket) = socket.and_then(|it| it.group.as_ref()) else {
             continue;
         };
-        for (fate, number) in numbers(view) {
+        for (fate, number) in figures(view) {
             let mut labels = device_labels(snapshot, *ifindex);
             labels.extend([
                 ("group", group.to_string()),
