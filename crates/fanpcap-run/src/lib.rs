@@ -324,10 +324,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn nothing_to_merge(supervised: &Supervised) -> anyhow::Error {
     let copies = supervised.copies.iter();
-    let others: Vec<String> = copies
-        .flat_map(|copy| copy.files.no_captures())
-        .map(|path| path.display().to_string())
-        .collect();
+    let others = names(copies.flat_map(|copy| copy.files.no_captures()));
     if others.is_empty() {
         anyhow::anyhow!(
             "--merge: no copy wrote a capture; name files with %i (-w %i.pcap), or write to standard output (-w -)"
@@ -335,23 +332,21 @@ fn nothing_to_merge(supervised: &Supervised) -> anyhow::Error {
     } else {
         anyhow::anyhow!(
             "--merge: the copies wrote files that are no captures: {}",
-            others.join(", ")
+            others
         )
     }
 }
 
+fn names(paths: impl Iterator<Item = PathBuf>) -> String {
+    let names: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    names.join(", ")
+}
+
 fn kept(paths: &[PathBuf]) -> String {
-    let names: Vec<String> = paths
-        .iter()
-        .filter(|path| path.exists())
-        .map(|path| path.display().to_string())
-        .collect();
+    let names = names(paths.iter().filter(|path| path.exists()).cloned());
     if names.is_empty() {
         "nothing is merged".to_owned()
     } else {
-        format!(
-            "nothing is merged; what the copies wrote is in {}",
-            names.join(", ")
-        )
+        format!("nothing is merged; what the copies wrote is in {names}")
     }
 }
