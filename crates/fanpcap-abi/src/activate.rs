@@ -2,7 +2,6 @@
 
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::Pcap;
 use std::ffi::c_int;
 
 /// See pcap_activate(3PCAP). A handle with a group has joined it when this returns 0 or more.
@@ -10,9 +9,7 @@ use std::ffi::c_int;
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_activate(p: *mut Pcap) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_activate(p: PcapHandle) -> c_int {
     activate(p)
 }
 

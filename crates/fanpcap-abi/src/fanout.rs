@@ -8,7 +8,7 @@ use crate::errbuf;
 use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::{ERROR, NOT_ACTIVATED, Pcap};
+use crate::system::{ERROR, NOT_ACTIVATED};
 use fanpcap::handle::Life;
 use std::ffi::{c_char, c_int};
 
@@ -17,9 +17,7 @@ use std::ffi::{c_char, c_int};
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_fanout(p: *mut Pcap, group: c_int, fanout: *const c_char) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_fanout(p: PcapHandle, group: c_int, fanout: *const c_char) -> c_int {
     guard_handle(p, || {
         // SAFETY: the caller's promise: null or a C string.
         let fanout = unsafe { errbuf::string(fanout) };
@@ -35,9 +33,7 @@ pub unsafe extern "C" fn pcap_fanout(p: *mut Pcap, group: c_int, fanout: *const 
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_fanout_group(p: PcapHandle) -> c_int {
     guard_handle(p, || match handles::identity(p) {
         Some(_) if p.notes().is_alone => ERROR,
         Some(identity) => identity.group().into(),

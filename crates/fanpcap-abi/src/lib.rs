@@ -9,7 +9,7 @@
 pub mod data;
 mod errbuf;
 pub mod system;
-mod pcap_handle;
+pub mod pcap_handle;
 mod message;
 mod head;
 mod installed;

@@ -182,9 +182,9 @@ unsafe fn set_and_activate(
     errbuf: *mut c_char,
 ) -> Option<PcapHandle> {
     // SAFETY: the handle is open.
-    unsafe { pcap_set_snaplen(p.pointer(), snaplen) };
+    unsafe { pcap_set_snaplen(p, snaplen) };
     // SAFETY: the handle is open.
-    unsafe { pcap_set_promisc(p.pointer(), promisc) };
+    unsafe { pcap_set_promisc(p, promisc) };
     message::guard_handle(p, || set_timeout(p, timeout));
     let status = activate(p);
     let said = match status {
@@ -208,9 +208,7 @@ unsafe fn set_and_activate(
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_close(p: PcapHandle) {
     // SAFETY: the caller's promise: nobody uses the handle any more.
     guard(|| unsafe { close(p) }, |_| ());
 }

@@ -6,9 +6,10 @@ use crate::system::{self, ERROR, Pcap, Setter, Stats, system};
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
-/// An open handle. A copy is the same handle.
+/// An open handle, as C callers pass it. A copy is the same handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PcapHandle(*mut Pcap);
+#[repr(transparent)]
+pub struct PcapHandle(*mut Pcap);
 
 // SAFETY: a handle belongs to the process, not to a thread. The application must know which
 // functions threads may call at the same time (pcap(3PCAP)).

@@ -3,7 +3,7 @@
 use crate::handles::breaks;
 use crate::message::{guard_errbuf, guard_handle};
 use crate::pcap_handle::PcapHandle;
-use crate::system::{self, BpfProgram, ERROR, Pcap, system};
+use crate::system::{self, BpfProgram, ERROR, system};
 use crate::take_over::tag_at;
 use fanpcap::{filter, several};
 use fanpcap_reader::{Direction, Reader};
@@ -16,21 +16,19 @@ use std::sync::atomic::{Ordering, fence};
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let handle = unsafe { PcapHandle::new(p) };
-    if handle.with_reader(Reader::break_loop).is_some() {
+pub unsafe extern "C" fn pcap_breakloop(p: PcapHandle) {
+    if p.with_reader(Reader::break_loop).is_some() {
         return;
     }
     // The handle may get a reader later, or another thread is installing one now.
-    breaks::set(handle.address());
+    breaks::set(p.address());
     fence(Ordering::SeqCst);
-    if handle.with_reader(Reader::break_loop).is_some() {
+    if p.with_reader(Reader::break_loop).is_some() {
         return;
     }
     if let Some(function) = system().pcap_breakloop {
         // SAFETY: the handle is open.
-        unsafe { function(p) };
+        unsafe { function(p.pointer()) };
     }
 }
 
@@ -40,12 +38,10 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setnonblock(
-    p: *mut Pcap,
+    p: PcapHandle,
     nonblock: c_int,
     errbuf: *mut c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
     let body = || {
         let Some(function) = system().pcap_setnonblock else {
             return system::missing(errbuf, ERROR);
@@ -67,14 +63,12 @@ pub unsafe extern "C" fn pcap_setnonblock(
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_int {
+pub unsafe extern "C" fn pcap_setdirection(p: PcapHandle, direction: c_int) -> c_int {
     let wanted = match direction {
         1 => Direction::In,
         2 => Direction::Out,
         _ => Direction::InOut,
     };
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
     let status = several::each(p, |part| part.set(|of| of.pcap_setdirection, direction));
     if status == 0 {
         p.with_reader(|reader| reader.set_direction(wanted));
@@ -87,9 +81,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_datalink(p: *mut Pcap, linktype: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_datalink(p: PcapHandle, linktype: c_int) -> c_int {
     let status = several::each(p, |part| part.set(|of| of.pcap_set_datalink, linktype));
     if status == 0 {
         p.with_reader(|reader| reader.set_tag_at(tag_at(linktype)));
@@ -102,9 +94,7 @@ pub unsafe extern "C" fn pcap_set_datalink(p: *mut Pcap, linktype: c_int) -> c_i
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_setfilter(p: PcapHandle, program: *mut BpfProgram) -> c_int {
     let set = |part: PcapHandle| {
         let function = system().pcap_setfilter;
         // SAFETY: the handle is open, and the caller's promise: the program is valid or null.
@@ -136,9 +126,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_get_selectable_fd(p: PcapHandle) -> c_int {
     p.descriptor().unwrap_or_else(|| p.selectable_fd())
 }
 
@@ -147,19 +135,17 @@ pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_get_required_select_timeout(p: *mut Pcap) -> *const c_void {
+pub unsafe extern "C" fn pcap_get_required_select_timeout(p: PcapHandle) -> *const c_void {
     static WHILE_DOWN: libc::timeval = libc::timeval {
         tv_sec: 0,
         tv_usec: 1000,
     };
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let handle = unsafe { PcapHandle::new(p) };
-    match handle.with_reader(Reader::is_net_down) {
+    match p.with_reader(Reader::is_net_down) {
         Some(true) => (&raw const WHILE_DOWN).cast(),
         Some(false) => null(),
         None => system()
             .pcap_get_required_select_timeout
             // SAFETY: the handle is open.
-            .map_or(null(), |function| unsafe { function(p) }),
+            .map_or(null(), |function| unsafe { function(p.pointer()) }),
     }
 }

@@ -3,7 +3,7 @@
 use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::{Pcap, Setter};
+use crate::system::Setter;
 use fanpcap::several;
 use fanpcap_pcap::for_each_function;
 use std::ffi::c_int;
@@ -28,9 +28,7 @@ macro_rules! setters {
             /// # Safety
             /// As its man page asks.
             #[unsafe(no_mangle)]
-            pub unsafe extern "C-unwind" fn $name(p: *mut Pcap, $value: c_int) -> c_int {
-                // SAFETY: the caller's promise: `p` is an open handle.
-                let p = unsafe { PcapHandle::new(p) };
+            pub unsafe extern "C-unwind" fn $name(p: PcapHandle, $value: c_int) -> c_int {
                 set(p, |of| of.$name, $value, |_| ())
             }
         )*
@@ -44,9 +42,7 @@ for_each_function!(setters);
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_snaplen(p: PcapHandle, snaplen: c_int) -> c_int {
     let note = |part| {
         handles::with(part, |entry| entry.notes.snaplen = Some(snaplen));
     };
@@ -58,9 +54,7 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     guard_handle(p, || set_timeout(p, timeout))
 }
 
@@ -78,9 +72,7 @@ pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Pcap, immediate: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_immediate_mode(p: PcapHandle, immediate: c_int) -> c_int {
     let note = |part| {
         handles::with(part, |entry| entry.notes.is_immediate = immediate != 0);
     };
@@ -94,9 +86,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Pcap, immediate: c_int)
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_buffer_size(p: PcapHandle, bytes: c_int) -> c_int {
     // The application may ask for a group later.
     let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
     guard_handle(p, || set(p, |of| of.pcap_set_buffer_size, bytes, note))
@@ -107,9 +97,7 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_i
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_set_protocol_linux(p: PcapHandle, protocol: c_int) -> c_int {
     let noted = protocol_of(protocol);
     let note = |part| handles::with_new(part, |entry| entry.notes.protocol = noted);
     guard_handle(p, || {

@@ -9,7 +9,7 @@
 
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::{ERROR, Pcap, system};
+use crate::system::{ERROR, system};
 use fanpcap_linux::packet::inject;
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -19,9 +19,7 @@ use std::os::fd::BorrowedFd;
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_fileno(p: *mut Pcap) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_fileno(p: PcapHandle) -> c_int {
     p.descriptor().unwrap_or_else(|| p.fileno())
 }
 
@@ -30,20 +28,18 @@ pub unsafe extern "C" fn pcap_fileno(p: *mut Pcap) -> c_int {
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_inject(p: *mut Pcap, data: *const c_void, len: usize) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let handle = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_inject(p: PcapHandle, data: *const c_void, len: usize) -> c_int {
     // The system's library reports a wrong length.
     let is_len = (1..=c_int::MAX as usize).contains(&len);
-    match handle.silent_socket().filter(|_| is_len) {
+    match p.silent_socket().filter(|_| is_len) {
         Some(socket) => {
             // SAFETY: the caller's promise: `data` has `len` bytes.
             let frame = unsafe { std::slice::from_raw_parts(data.cast(), len) };
-            send(handle, socket, frame)
+            send(p, socket, frame)
         }
         None => system().pcap_inject.map_or(ERROR, |function| {
             // SAFETY: the caller's promise, passed on.
-            unsafe { function(p, data, len) }
+            unsafe { function(p.pointer(), data, len) }
         }),
     }
 }
@@ -53,18 +49,16 @@ pub unsafe extern "C" fn pcap_inject(p: *mut Pcap, data: *const c_void, len: usi
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_sendpacket(p: *mut Pcap, data: *const u8, len: c_int) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let handle = unsafe { PcapHandle::new(p) };
-    match (handle.silent_socket(), usize::try_from(len)) {
+pub unsafe extern "C" fn pcap_sendpacket(p: PcapHandle, data: *const u8, len: c_int) -> c_int {
+    match (p.silent_socket(), usize::try_from(len)) {
         (Some(socket), Ok(len @ 1..)) => {
             // SAFETY: the caller's promise: `data` has `len` bytes.
             let frame = unsafe { std::slice::from_raw_parts(data, len) };
-            send(handle, socket, frame).min(0)
+            send(p, socket, frame).min(0)
         }
         _ => system().pcap_sendpacket.map_or(ERROR, |function| {
             // SAFETY: the caller's promise, passed on.
-            unsafe { function(p, data, len) }
+            unsafe { function(p.pointer(), data, len) }
         }),
     }
 }

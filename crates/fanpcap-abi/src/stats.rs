@@ -3,7 +3,7 @@
 use crate::handles;
 use crate::message::{guard, guard_handle};
 use crate::pcap_handle::PcapHandle;
-use crate::system::{Pcap, Stats, system};
+use crate::system::{Stats, system};
 use fanpcap::several;
 use fanpcap_reader::Reader;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
@@ -14,9 +14,7 @@ use std::sync::OnceLock;
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut Stats) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_stats(p: PcapHandle, stats: *mut Stats) -> c_int {
     guard_handle(p, || match total(p) {
         Ok(total) => {
             // SAFETY: the caller's promise: `stats` points to a pcap_stat.

@@ -2,7 +2,7 @@
 
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::{ERROR, Pcap};
+use crate::system::ERROR;
 use fanpcap_config::mode::{self, ModeKind};
 use fanpcap_group::join;
 use fanpcap_linux::packet;
@@ -17,11 +17,9 @@ use std::ptr::null_mut;
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_list_fanout_modes(
-    p: *mut Pcap,
+    p: PcapHandle,
     modes: *mut *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
     guard_handle(p, || {
         let names = p.socket().map_or_else(all_modes, modes_of);
         let list = copy(&names);

@@ -4,7 +4,6 @@ use crate::handles::{self, Entry};
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::stats::total;
-use crate::system::Pcap;
 use fanpcap_group::group_stats::GroupStats;
 use fanpcap_pcap::FanoutStat;
 use std::ffi::c_int;
@@ -24,9 +23,7 @@ const LATE: u32 = 0x80;
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut FanoutStat) -> c_int {
-    // SAFETY: the caller's promise: `p` is an open handle.
-    let p = unsafe { PcapHandle::new(p) };
+pub unsafe extern "C" fn pcap_fanout_stats(p: PcapHandle, stat: *mut FanoutStat) -> c_int {
     guard_handle(p, || {
         // SAFETY: the caller's promise: null, or a struct whose first word is its size.
         let size = unsafe { stat.cast::<usize>().as_ref() }
