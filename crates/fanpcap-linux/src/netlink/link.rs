@@ -55,14 +55,10 @@ pub struct XdpProgram {
 
 /// Values of [`XdpProgram::mode`].
 pub mod xdp_mode {
-    /// In the driver.
-    pub const DRIVER: u8 = 1;
     /// In the network stack.
     pub const GENERIC: u8 = 2;
     /// In the hardware.
     pub const HARDWARE: u8 = 3;
-    /// In several of these places.
-    pub const SEVERAL: u8 = 4;
 }
 
 /// The counters of a device (`struct rtnl_link_stats64`).
