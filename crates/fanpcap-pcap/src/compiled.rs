@@ -1,9 +1,8 @@
 //! Filter expressions compiled without a device.
 
-use crate::error::{Error, c_text};
+use crate::error::Error;
 use crate::functions::Functions;
-use crate::handle::{Handle, NETMASK_UNKNOWN};
-use crate::structs::BpfProgram;
+use crate::handle::Handle;
 use fanpcap_bpf::Classic;
 use std::ffi::c_int;
 use std::slice;
@@ -18,24 +17,15 @@ pub(crate) fn compile(
     expression: &str,
     snaplen: c_int,
 ) -> Result<Vec<Classic>, Error> {
-    const CALL: &str = "pcap_compile";
-    let text = c_text(CALL, expression.as_bytes())?;
     // SAFETY: the function takes any numbers.
     let open = |_| unsafe { (functions.pcap_open_dead)(ETHERNET, snaplen) };
     let handle = Handle::new(functions, "pcap_open_dead", open)?;
-    let mut program = BpfProgram::EMPTY;
-    let (compile, into) = (functions.pcap_compile, &raw mut program);
-    // SAFETY: the handle is open, the text a C string, the program live.
-    let status = unsafe { compile(handle.p(), into, text.as_ptr(), 1, NETMASK_UNKNOWN) };
-    handle.done(CALL, status)?;
-    let length = usize::try_from(program.len).unwrap_or(0);
-    let code = if program.instructions.is_null() {
-        Vec::new()
-    } else {
+    handle.compiled(expression, |program| {
+        if program.instructions.is_null() {
+            return Vec::new();
+        }
+        let length = usize::try_from(program.len).unwrap_or(0);
         // SAFETY: pcap_compile has put so many instructions there.
         unsafe { slice::from_raw_parts(program.instructions, length) }.to_vec()
-    };
-    // SAFETY: the program was compiled above and is not used any more.
-    unsafe { (functions.pcap_freecode)(&raw mut program) };
-    Ok(code)
+    })
 }

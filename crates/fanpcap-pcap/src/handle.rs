@@ -92,19 +92,30 @@ impl Handle {
     /// # Errors
     /// The expression is wrong.
     pub fn set_filter(&mut self, expression: &str) -> Result<(), Error> {
+        let function = self.open.functions.pcap_setfilter;
+        // SAFETY: the program was compiled for this handle.
+        let set = |program: &mut BpfProgram| unsafe { function(self.p(), program) };
+        let status = self.compiled(expression, set)?;
+        self.done("pcap_setfilter", status).map(drop)
+    }
+
+    /// Calls `take` with the program that pcap_compile(3PCAP) makes of an expression.
+    pub(crate) fn compiled<T>(
+        &self,
+        expression: &str,
+        take: impl FnOnce(&mut BpfProgram) -> T,
+    ) -> Result<T, Error> {
         const CALL: &str = "pcap_compile";
         let text = c_text(CALL, expression.as_bytes())?;
         let mut program = BpfProgram::EMPTY;
-        let functions = &self.open.functions;
-        let (compile, into) = (functions.pcap_compile, &raw mut program);
-        // SAFETY: the handle is activated, the text a C string, the program live.
+        let (compile, into) = (self.open.functions.pcap_compile, &raw mut program);
+        // SAFETY: the handle is open, the text a C string, the program live.
         let status = unsafe { compile(self.p(), into, text.as_ptr(), 1, NETMASK_UNKNOWN) };
         self.done(CALL, status)?;
-        // SAFETY: the program was compiled for this handle.
-        let status = unsafe { (functions.pcap_setfilter)(self.p(), &raw mut program) };
+        let taken = take(&mut program);
         // SAFETY: the program was compiled above and is not used any more.
-        unsafe { (functions.pcap_freecode)(&raw mut program) };
-        self.done("pcap_setfilter", status).map(drop)
+        unsafe { (self.open.functions.pcap_freecode)(&raw mut program) };
+        Ok(taken)
     }
 
     /// Whether the kernel runs the filter. Where the kernel can't, libpcap runs it, as with
