@@ -40,15 +40,19 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn parameter(&self, callee: Callee, at: usize, steps: usize) -> String {
-        let kind = match callee {
-            Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
-            Callee::Definition(definition) => {
-                let definition = &self.program.definitions[definition];
-                let used = definition.parameters.get(at);
-                used.and_then(|name| self.used(name, &definition.body, None, steps))
-            }
-        };
+        let kind = self.kind(callee, at, Some(steps));
         kind.unwrap_or(ANY).to_owned()
+    }
+
+    fn kind(&self, callee: Callee, at: usize, steps: Option<usize>) -> Option<&'static str> {
+        match callee {
+            Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
+            Callee::Definition(place) => {
+                let definition = &self.program.definitions[place];
+                let name = definition.parameters.get(at)?;
+                self.used(name, &definition.body, None, steps?)
+            }
+        }
     }
 
     /// The type that a name has in an expression, given the type that is expected of the
@@ -91,14 +95,7 @@ impl<'a> Checker<'_, 'a> {
         arguments: usize,
         steps: usize,
     ) -> Vec<Option<&'static str>> {
-        let kind = |at: usize| match self.callee(head)? {
-            Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
-            Callee::Definition(place) => {
-                let definition = &self.program.definitions[place];
-                let name = definition.parameters.get(at)?;
-                self.used(name, &definition.body, None, steps.checked_sub(1)?)
-            }
-        };
+        let kind = |at| self.kind(self.callee(head)?, at, steps.checked_sub(1));
         (0..arguments).map(kind).collect()
     }
 
