@@ -102,11 +102,8 @@ fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
 /// # Errors
 /// `ESRCH` when the group is empty, `EPERM` when none of its processes may be signalled.
 pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
-    let leader = libc::pid_t::try_from(leader).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if leader <= 1 {
-        // 0 means the caller's own group, and -1 all processes.
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+    // 0 would mean the caller's own group, and -1 all processes.
+    let leader = process(leader)?;
     // SAFETY: kill takes plain numbers.
     check(unsafe { libc::kill(-leader, signal) })
 }
