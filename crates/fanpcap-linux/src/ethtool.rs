@@ -108,10 +108,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 
 /// A text, which ends at its first zero.
 fn text(words: &[u32]) -> String {
-    let mut bytes = bytes(words);
-    let end = bytes.iter().position(|&byte| byte == 0);
-    bytes.truncate(end.unwrap_or(bytes.len()));
-    String::from_utf8_lossy(&bytes).into_owned()
+    crate::bytes::text(&bytes(words))
 }
 
 const SOCKET_KIND: libc::c_int = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;

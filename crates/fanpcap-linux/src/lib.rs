@@ -5,6 +5,7 @@
 compile_error!("fanpcap is for 64-bit machines");
 
 mod errno;
+mod bytes;
 mod option;
 mod mapping;
 pub mod receive_buffer;

@@ -7,6 +7,7 @@ pub mod netdev;
 pub mod route;
 pub mod host_use;
 
+use crate::bytes::{u16_at, u32_at};
 use crate::errno::owned;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -129,16 +130,6 @@ pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u
         visit(kind & TYPE_MASK, value);
         rest = rest.get(align(len)..).unwrap_or_default();
     }
-}
-
-/// The number at this offset, in native byte order.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-/// The number at this offset, in native byte order.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Messages and attributes begin at multiples of four.

@@ -1,6 +1,7 @@
 //! The kernel's own type information (BTF, Documentation/bpf/btf.rst): the numbers by which BPF
 //! programs call kernel functions.
 
+use crate::bytes::u32_at;
 use std::fs;
 
 /// The number by which BPF programs call this kernel function (a kfunc). `None` if the kernel has
@@ -38,8 +39,7 @@ fn function(blob: &[u8], name: &str) -> Option<i32> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
-    let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
-    usize::try_from(u32::from_ne_bytes(bytes)).ok()
+    usize::try_from(u32_at(bytes, at)?).ok()
 }
 
 /// Bytes of a type, without the data that follow some kinds.

@@ -9,6 +9,7 @@ use fanpcap_bpf::{Instruction, ProgramKind};
 use super::info::{self, Described};
 use super::object_id::open_program;
 use super::{Attributes, Map, Refused, bpf, len, number, short, types};
+use crate::bytes::text;
 use crate::errno::owned;
 
 /// A loaded BPF program.
@@ -70,7 +71,7 @@ impl LoadedProgram {
                 _ => log_len == 0,
             };
             if !longer {
-                let log = text(&log);
+                let log = shown(&log);
                 return Err(Refused { error, log });
             }
         }
@@ -252,14 +253,12 @@ fn load(
 /// `ENOENT` when there is none, `EPERM` without the capability.
 pub fn program_name(id: u32) -> io::Result<String> {
     let info: ProgramInfo = info::of(open_program(id)?.as_fd())?;
-    let end = info.name.iter().position(|&byte| byte == 0);
-    let name = &info.name[..end.unwrap_or(info.name.len())];
-    Ok(String::from_utf8_lossy(name).into_owned())
+    Ok(text(&info.name))
 }
 
-fn text(log: &[u8]) -> String {
-    let end = log.iter().position(|&byte| byte == 0);
-    let text = String::from_utf8_lossy(&log[..end.unwrap_or(log.len())]);
+/// The end of the verifier's log.
+fn shown(log: &[u8]) -> String {
+    let text = text(log);
     let end = text.len().saturating_sub(LOG_SHOWN);
     let from = text.char_indices().map(|(at, _)| at).find(|&at| at >= end);
     text[from.unwrap_or(0)..].to_owned()

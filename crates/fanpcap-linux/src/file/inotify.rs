@@ -1,5 +1,6 @@
 //! Notices of files that are created in a directory or removed from it (inotify(7)).
 
+use crate::bytes::u32_at;
 use crate::errno::{check, owned};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, c_int};
@@ -81,10 +82,7 @@ impl Changes {
     fn parse(&mut self, mut bytes: &[u8], changes: &mut Vec<Change>) -> bool {
         let mut complete = true;
         while let Some((head, rest)) = bytes.split_at_checked(HEAD_LEN) {
-            let word = |at: usize| {
-                let word = head.get(at..at + 4).and_then(|word| word.try_into().ok());
-                u32::from_ne_bytes(word.unwrap_or_default())
-            };
+            let word = |at| u32_at(head, at).unwrap_or_default();
             let (mask, len) = (word(4), word(12) as usize);
             let watch = c_int::from_ne_bytes(word(0).to_ne_bytes());
             let Some((name, rest)) = rest.split_at_checked(len) else {

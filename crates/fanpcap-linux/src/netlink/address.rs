@@ -1,6 +1,7 @@
 //! Addresses of devices by rtnetlink (linux/if_addr.h).
 
-use crate::netlink::{Question, u32_at};
+use crate::bytes::u32_at;
+use crate::netlink::Question;
 use std::io;
 
 const ADDRESSES: Question = Question {

@@ -1,7 +1,8 @@
 //! Packet diag: every packet socket of the network namespace, with device, protocol and fan-out
 //! group (linux/packet_diag.h, linux/sock_diag.h).
 
-use crate::netlink::{self, Question, for_each_attribute, u16_at, u32_at};
+use crate::bytes::{u16_at, u32_at};
+use crate::netlink::{self, Question, for_each_attribute};
 use crate::process::lock::Lock;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 
 use super::link::{self, Link};
-use super::{Question, address, for_each_attribute, route, u32_at};
+use super::{Question, address, for_each_attribute, route};
 use crate::bpf;
+use crate::bytes::u32_at;
 
 const NEIGHBOURS: Question = Question {
     protocol: libc::NETLINK_ROUTE,

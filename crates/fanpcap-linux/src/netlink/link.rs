@@ -4,7 +4,8 @@
 //! sysfs shows the namespace in which it was mounted, and `/proc/net/dev` adds up several causes of
 //! drops. So this module uses neither.
 
-use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
+use crate::bytes::{text, u16_at, u32_at};
+use crate::netlink::{Question, for_each_attribute, malformed};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -264,11 +265,6 @@ fn address(value: &[u8]) -> String {
         }
     }
     text
-}
-
-fn text(value: &[u8]) -> String {
-    let end = value.iter().position(|&byte| byte == 0);
-    String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
 }
 
 const IFLA_ADDRESS: u16 = 1;

@@ -1,7 +1,8 @@
 //! NAPI instances of a device, their interrupts and threads, and its driver's metadata for XDP
 //! programs (linux/netdev.h, Linux 6.8).
 
-use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
+use crate::bytes::{u16_at, u32_at};
+use crate::netlink::{Question, for_each_attribute, malformed};
 use std::io;
 
 /// A NAPI instance, which polls a queue of a device.

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use crate::bytes::{u16_at, u32_at};
 use crate::netlink::link;
-use crate::netlink::{Question, for_each_attribute, u16_at, u32_at};
+use crate::netlink::{Question, for_each_attribute};
 
 const ROUTES: Question = Question {
     protocol: libc::NETLINK_ROUTE,

@@ -1,5 +1,6 @@
 //! Waits for several descriptors, one of which may stand for signals (signalfd(2)).
 
+use crate::bytes::u32_at;
 use crate::errno::{check, owned};
 use std::ffi::c_int;
 use std::fs::File;
@@ -84,9 +85,9 @@ impl Signals {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             result => result?,
         };
-        let word = |at: usize| {
-            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-            c_int::from_ne_bytes(word.unwrap_or_default())
+        let word = |at| {
+            let word = u32_at(&bytes, at).unwrap_or_default();
+            c_int::from_ne_bytes(word.to_ne_bytes())
         };
         Ok(Some(Arrived {
             signal: word(offset_of!(libc::signalfd_siginfo, ssi_signo)),
