@@ -55,6 +55,7 @@ pub(crate) enum Need {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Receivers {
+    /// Readers on the column's seats.
     #[default]
     Readers,
     /// A BPF program of the bench.
