@@ -3,7 +3,7 @@
 use crate::fd_store::FdStore;
 use crate::on_device::OnDevice;
 use crate::refusal::Refusal;
-use fanpcap_linux::bpf::Table;
+use fanpcap_linux::memory::Memory;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_steer::ForEngine;
 use std::fmt;
@@ -22,12 +22,12 @@ pub trait Engine: Sync {
     /// Why the engine does not serve a handle: a part of the group or of the member can't be made.
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal;
 
-    /// Creates the memory for a new group's table: `len` zeros. The members map it, and the
-    /// engine's BPF programs read it.
+    /// Creates the memory for a new group's table: `len` zeros. The members map it, and who steers
+    /// reads it. A BPF map, or a memory file of [`fanpcap_linux::file::sealed`].
     ///
     /// # Errors
     /// `EPERM` without the capability that it needs; `EMFILE` and the like.
-    fn new_table(&self, len: u32) -> io::Result<Table>;
+    fn new_table(&self, len: u32) -> io::Result<Memory>;
 
     /// Checks whether the device is free for the engine, as far as this is known without trying.
     /// Fast, and needs no capability: the caller holds locks.
@@ -109,7 +109,7 @@ pub trait TakenDevice: Send + Sync {
 pub struct NewGroup<'a> {
     /// Its steering program.
     pub steering: &'a ForEngine,
-    /// The map with its table.
+    /// The memory of its table.
     pub table: BorrowedFd<'a>,
     /// Its descriptor store, which gets the engine's entries.
     pub store: &'a FdStore,

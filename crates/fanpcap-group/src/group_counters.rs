@@ -8,14 +8,14 @@ use crate::shared::{self, group_key};
 use crate::table::{Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_engine::WatchedCounters;
-use fanpcap_linux::bpf;
+use fanpcap_linux::memory::Memory;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
 
 /// The counters of one group, and the table that names their members.
 #[derive(Debug)]
 pub struct GroupCounters {
-    table: bpf::Table,
+    table: Memory,
     counters: Box<dyn WatchedCounters>,
 }
 

@@ -13,12 +13,13 @@ use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_engine::{Engine, OnDevice};
 use fanpcap_linux::bpf;
 use fanpcap_linux::file::sealed;
+use fanpcap_linux::memory::Memory;
 use fanpcap_linux::wait::{Epoll, clock};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::{io, iter};
 
-/// Bytes of the table's map, without and with parts for classes.
+/// Bytes of the table, without and with parts for classes.
 const TABLE_LEN: u32 = 98_304;
 const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
@@ -36,7 +37,7 @@ fn table_len(has_classes: bool) -> u32 {
 /// Table, descriptor store, lifelines and rendezvous of one group, in one process.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    map: bpf::Table,
+    memory: Memory,
     pub(crate) fd_store: FdStore,
     /// Readable while a lifeline has hung up, or a newcomer sends a request.
     pub(crate) lifelines: Epoll,
@@ -67,7 +68,7 @@ impl Shared {
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
     pub(crate) fn new(key: u64) -> io::Result<Self> {
         let map = bpf::Table::create("fanpcap_table", table_len(false))?;
-        Self::with_table(None, key, map)
+        Self::with_table(None, key, map.into())
     }
 
     /// Creates the objects that the members of a new group on an engine share, without the engine's
@@ -84,10 +85,10 @@ impl Shared {
     fn with_table(
         engine: Option<&'static dyn Engine>,
         key: u64,
-        map: bpf::Table,
+        memory: Memory,
     ) -> io::Result<Self> {
         let shared = Self {
-            map,
+            memory,
             fd_store: FdStore::new()?,
             lifelines: Epoll::new()?,
             rendezvous: Rendezvous::new()?,
@@ -106,18 +107,18 @@ impl Shared {
     /// # Errors
     /// When a descriptor is not what it should be.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
-        let ([map, into, out_of, rendezvous], device) = split(descriptors)?;
-        let map = bpf::Table::open(map, table_len(device.is_some()))?;
+        let ([memory, into, out_of, rendezvous], device) = split(descriptors)?;
+        let memory = open_memory(memory, table_len(device.is_some()))?;
         let (fd_store, lifelines) = FdStore::of(into, out_of)?;
         let open = |device| {
-            let engine = fanpcap_engines::numbered(table(&map).get(at::ENGINE));
+            let engine = fanpcap_engines::numbered(table(&memory).get(at::ENGINE));
             let engine = engine.ok_or(io::ErrorKind::Unsupported)?;
             let on_device = engine.open_group(&fd_store, device, group_of(key).0)?;
             Ok::<_, io::Error>((engine, on_device))
         };
         let (engine, on_device) = device.map(open).transpose()?.unzip();
         let shared = Self {
-            map,
+            memory,
             fd_store,
             lifelines: Epoll::from(lifelines),
             rendezvous: Rendezvous::of(rendezvous)?,
@@ -131,11 +132,11 @@ impl Shared {
         }
     }
 
-    /// The map, both ends of the descriptor store (which has the lifelines), and the rendezvous.
+    /// The table, both ends of the descriptor store (which has the lifelines), and the rendezvous.
     /// Then what the members of all groups on the device share, if an engine has taken the device.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.fd_store.ends();
-        let mut all = vec![self.map.as_fd(), into, out_of, self.rendezvous.as_fd()];
+        let mut all = vec![self.memory.as_fd(), into, out_of, self.rendezvous.as_fd()];
         all.extend(self.on_device.iter().flat_map(|it| it.device_descriptors()));
         all
     }
@@ -219,13 +220,13 @@ impl Shared {
         group_of(self.table().get(at::GROUP)).0
     }
 
-    /// The table's map, for the group's BPF program.
+    /// The table's memory, for who steers: a map for the group's BPF program.
     pub(crate) fn map(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        self.memory.as_fd()
     }
 
     pub(crate) fn table(&self) -> Table<'_> {
-        table(&self.map)
+        table(&self.memory)
     }
 }
 
@@ -263,34 +264,42 @@ pub(crate) fn split(mut descriptors: Vec<OwnedFd>) -> io::Result<HandedOver> {
 ///
 /// # Errors
 /// When it is not the table of this group.
-pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf::Table> {
-    let ([map, ..], device) = split(descriptors)?;
-    let map = bpf::Table::open(map, table_len(device.is_some()))?;
-    match table(&map).is_of(key) {
-        true => Ok(map),
+pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Memory> {
+    let ([memory, ..], device) = split(descriptors)?;
+    let memory = open_memory(memory, table_len(device.is_some()))?;
+    match table(&memory).is_of(key) {
+        true => Ok(memory),
         false => Err(of_another()),
     }
 }
 
-pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
+/// Maps the table of another process, a BPF map or a memory file.
+fn open_memory(fd: OwnedFd, len: u32) -> io::Result<Memory> {
+    match sealed::is_memory(fd.as_fd()) {
+        true => sealed::open_memory(fd, len),
+        false => bpf::Table::open(fd, len).map(Memory::from),
+    }
+}
+
+pub(crate) fn table(memory: &Memory) -> Table<'_> {
     let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
-    let bytes = map.bytes();
-    let beyond = map.len().saturating_sub(layout::SIZE);
-    let numbers = map.view::<AtomicU32>(layout::SIZE, beyond / size_of::<u32>());
+    let bytes = memory.bytes();
+    let beyond = memory.len().saturating_sub(layout::SIZE);
+    let numbers = memory.view::<AtomicU32>(layout::SIZE, beyond / size_of::<u32>());
     Table {
         default: Part {
             buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
             ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
-            rank_count: map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+            rank_count: memory.view::<AtomicU32>(count, 1).unwrap_or_default(),
         },
         classes: Classes {
             bytes: bytes.get(layout::SIZE..).unwrap_or_default(),
             numbers: numbers.unwrap_or_default(),
         },
-        sticky_ids: map.words(layout::STICKY_IDS, SLOTS).unwrap_or_default(),
-        holders: map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
-        loads: map.view(layout::LOADS, 2 * BUCKETS).unwrap_or_default(),
-        words: map.words(layout::OWN, words).unwrap_or_default(),
+        sticky_ids: memory.words(layout::STICKY_IDS, SLOTS).unwrap_or_default(),
+        holders: memory.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
+        loads: memory.view(layout::LOADS, 2 * BUCKETS).unwrap_or_default(),
+        words: memory.words(layout::OWN, words).unwrap_or_default(),
     }
 }
 

@@ -11,7 +11,7 @@ pub use crate::table::{Elephant, FinalCounters, Leveled, State};
 use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 pub use fanpcap_engine::Ledger;
-use fanpcap_linux::bpf;
+use fanpcap_linux::memory::Memory;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The table of a steered group, mapped by this process.
 #[derive(Debug)]
 pub struct GroupTable {
-    map: bpf::Table,
+    memory: Memory,
     key: u64,
 }
 
@@ -146,29 +146,29 @@ impl GroupTable {
     pub fn find(ifindex: u32, group: u16, for_members: Duration) -> Result<Option<Self>, String> {
         let outside = Identity::outside(group, ifindex);
         let (wait, end) = (FOR_SOCKETS + for_members, Instant::now() + FOR_SOCKETS);
-        let map = loop {
+        let memory = loop {
             match found::search(&outside, ifindex, wait, shared::table_alone) {
                 Err(FindError::Pageless(..)) if Instant::now() < end => thread::sleep(STEP),
-                map => break map.map_err(|it| it.to_string())?,
+                memory => break memory.map_err(|it| it.to_string())?,
             }
         };
         let key = group_key(ifindex, group);
-        Ok(map.map(|map| Self { map, key }))
+        Ok(memory.map(|memory| Self { memory, key }))
     }
 
     /// The table of the group of the member with this page, if the caller may trace its process.
     pub fn of_member(ifindex: u32, group: u16, record: &Record) -> Option<Self> {
         let key = group_key(ifindex, group);
-        let map = found::take_over(record, key, shared::table_alone);
+        let memory = found::take_over(record, key, shared::table_alone);
         Some(Self {
-            map: map.ok()??,
+            memory: memory.ok()??,
             key,
         })
     }
 
     /// Reads the table; `None` once the table belongs to another group.
     pub fn look(&self) -> Option<View> {
-        let table = shared::table(&self.map);
+        let table = shared::table(&self.memory);
         let mut view = None;
         for _ in 0..LOOKS {
             let stamp = || (table.get(at::GENERATION), table.get(at::JOURNAL));

@@ -33,7 +33,7 @@ pub use pin::{open_pinned, pin};
 pub use program::{LoadedProgram, Run, program_name};
 pub use refused::Refused;
 pub use ring::{RingBuffer, RingMapping};
-pub use table::{Atomic, Table};
+pub use table::Table;
 
 /// The attributes of one command.
 ///

@@ -10,6 +10,7 @@ mod option;
 mod mapping;
 pub mod receive_buffer;
 pub mod wait;
+pub mod memory;
 pub mod bpf;
 pub mod interface;
 pub mod ethtool;

@@ -14,6 +14,7 @@ use fanpcap_engine::{
     Begun, Engine, NewGroup, OnDevice, Refusal, TakenDevice, WatchedCounters, Watcher,
 };
 use fanpcap_linux::bpf::Table;
+use fanpcap_linux::memory::Memory;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,8 +36,8 @@ impl Engine for Xdp {
         XdpError::Part { part, error }.into()
     }
 
-    fn new_table(&self, len: u32) -> io::Result<Table> {
-        Table::create("fanpcap_table", len)
+    fn new_table(&self, len: u32) -> io::Result<Memory> {
+        Table::create("fanpcap_table", len).map(Memory::from)
     }
 
     fn check(&self, ifindex: u32) -> Result<(), Refusal> {

@@ -1,41 +1,19 @@
 //! An array map that processes share as memory (`BPF_F_MMAPABLE`, since Linux 5.5).
 
+use crate::memory::Memory;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::slice_from_raw_parts;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
 
 use fanpcap_bpf::{MapKind, TABLE_ROW};
 
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
-use crate::mapping::Mapping;
 
-/// A map whose entries are mapped for reading and writing, one after the other. BPF programs and
-/// other processes access the same memory at the same time. So processes must access each byte
-/// always with the same size. BPF programs load whole entries.
+/// A map whose entries are mapped for reading and writing, one after the other. BPF programs access
+/// the same memory at the same time. BPF programs load whole entries.
 #[derive(Debug)]
-pub struct Table {
-    fd: OwnedFd,
-    memory: Mapping,
-}
-
-// SAFETY: the mapping is accessed by atomics only.
-unsafe impl Sync for Table {}
-
-/// Atomic integers.
-///
-/// # Safety
-/// Any bytes are a value of the type, and its references allow changes by others.
-pub unsafe trait Atomic {}
-// SAFETY: it is an atomic integer.
-unsafe impl Atomic for AtomicU8 {}
-// SAFETY: as above.
-unsafe impl Atomic for AtomicU16 {}
-// SAFETY: as above.
-unsafe impl Atomic for AtomicU32 {}
-// SAFETY: as above.
-unsafe impl Atomic for AtomicU64 {}
+pub struct Table(Memory);
 
 impl Table {
     /// Creates a map of `len` zero bytes in entries of [`TABLE_ROW`] bytes, and maps it.
@@ -68,16 +46,6 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Bytes of the table.
-    pub fn len(&self) -> usize {
-        self.memory.len()
-    }
-
-    /// Whether the table is empty. The kernel creates no such table.
-    pub fn is_empty(&self) -> bool {
-        self.memory.is_empty()
-    }
-
     /// Maps a map that comes from another process. Needs no capability.
     ///
     /// # Errors
@@ -90,43 +58,21 @@ impl Table {
     }
 
     fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
-        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let memory = Mapping::shared(fd.as_raw_fd(), len)?;
-        Ok(Self { fd, memory })
-    }
-
-    /// All bytes of the table.
-    #[inline]
-    pub fn bytes(&self) -> &[AtomicU8] {
-        self.view(0, self.len()).unwrap_or_default()
-    }
-
-    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not all in the table,
-    /// or not aligned.
-    #[inline]
-    pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
-        self.view(offset, count)
-    }
-
-    /// `count` integers, from byte `offset` on; `None` when they are not all in the table, or not
-    /// aligned.
-    #[inline]
-    pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
-        let end = count.checked_mul(size_of::<A>())?.checked_add(offset)?;
-        if end > self.len() || offset % align_of::<A>() != 0 {
-            return None;
-        }
-        // SAFETY: the offset is within the mapping, or at its end.
-        let from = unsafe { self.memory.base().as_ptr().add(offset) };
-        // SAFETY: the mapping begins at a page, has at least `end` bytes, and lives as long as
-        // `self`; any bytes are a valid `A` (`Atomic`).
-        Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
+        Memory::map(fd, len).map(Self)
     }
 }
 
-impl AsFd for Table {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl Deref for Table {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.0
+    }
+}
+
+impl From<Table> for Memory {
+    fn from(table: Table) -> Self {
+        table.0
     }
 }
 
@@ -141,6 +87,7 @@ const fn shape_of(row_len: u32, rows: u32) -> Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
 
     const LEN: u32 = 65_536;

@@ -1,10 +1,13 @@
-//! Text in a memory file (memfd) that no process can change, for other processes.
+//! Memory files (memfd) for other processes: text that no process can change, and memory that no
+//! process can shorten.
 
 use crate::errno::{check, owned};
 use crate::file::shared;
+use crate::memory::Memory;
+use std::ffi::{CStr, c_int};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// Creates a memory file with this text. No process can write to it or change its length.
@@ -12,15 +15,64 @@ use std::os::unix::fs::FileExt;
 /// # Errors
 /// The error of memfd_create(2), and the errors of [`shared::write_at`].
 pub fn create(text: &str) -> io::Result<OwnedFd> {
+    let file = new(c"fanpcap_text")?;
+    shared::write_at(&file, text.as_bytes(), 0)?;
+    seal(&file, FIXED | libc::F_SEAL_WRITE)?;
+    Ok(file.into())
+}
+
+/// Creates and maps a memory file of `len` zeros. No process can change its length. Needs no
+/// capability.
+///
+/// # Errors
+/// The error of memfd_create(2), the errors of [`shared::write_at`], and `EINVAL` for length 0.
+pub fn create_memory(name: &CStr, len: u32) -> io::Result<Memory> {
+    let file = new(name)?;
+    if let Some(last) = len.checked_sub(1) {
+        shared::write_at(&file, &[0], last.into())?;
+    }
+    seal(&file, FIXED)?;
+    Memory::map(file.into(), len)
+}
+
+/// Maps a file of [`create_memory`] with this length that comes from another process.
+///
+/// # Errors
+/// `InvalidData` when the file has another length, or a process could change its length; `EINVAL`
+/// when it is no memory file.
+pub fn open_memory(fd: OwnedFd, len: u32) -> io::Result<Memory> {
+    let file = File::from(fd);
+    let is_fixed = seals(&file)? & FIXED == FIXED;
+    match is_fixed && file.metadata()?.len() == u64::from(len) {
+        true => Memory::map(file.into(), len),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Whether a descriptor is that of a memory file.
+pub fn is_memory(fd: BorrowedFd<'_>) -> bool {
+    seals(&fd).is_ok()
+}
+
+fn new(name: &CStr) -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
-    let fd = owned(unsafe { libc::memfd_create(c"fanpcap_text".as_ptr(), flags) })?;
-    let file = File::from(fd);
-    shared::write_at(&file, text.as_bytes(), 0)?;
-    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    let fd = owned(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
+    Ok(File::from(fd))
+}
+
+/// The seals of a file whose length, and seals, no process can change.
+const FIXED: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+fn seal(file: &File, seals: c_int) -> io::Result<()> {
     // SAFETY: this command of fcntl takes a number.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
-    Ok(file.into())
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })
+}
+
+fn seals(file: &impl AsRawFd) -> io::Result<c_int> {
+    // SAFETY: this command of fcntl takes nothing.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    check(seals).map(|()| seals)
 }
 
 /// The text of a file that another process has handed over; `None` if it is longer than `longest`
@@ -48,6 +100,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn the_text_is_read_whole_and_cannot_be_changed() {
@@ -59,6 +112,31 @@ mod tests {
             assert_eq!(again(17).as_deref(), Some("main = steer_flow"));
         }
         assert_eq!(again(16), None);
+    }
+
+    #[test]
+    fn memory_is_shared_and_keeps_its_length() {
+        let memory = create_memory(c"fanpcap_test", 65_536).unwrap();
+        let file = || File::from(memory.as_fd().try_clone_to_owned().unwrap());
+        assert!(file().set_len(65_535).is_err() && file().set_len(65_537).is_err());
+        assert!(is_memory(memory.as_fd()));
+        let other = open_memory(file().into(), 65_536).unwrap();
+        other.bytes()[65_535].store(7, Relaxed);
+        assert_eq!(memory.bytes()[65_535].load(Relaxed), 7);
+        let wrong = open_memory(file().into(), 65_535).unwrap_err();
+        assert_eq!(wrong.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_file_that_could_be_shortened_is_refused() {
+        let open = new(c"fanpcap_test").unwrap();
+        open.set_len(4096).unwrap();
+        let refused = open_memory(open.into(), 4096).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        let null = File::open("/dev/null").unwrap();
+        assert!(!is_memory(null.as_fd()));
+        let refused = open_memory(null.into(), 4096).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
     }
 
     #[test]

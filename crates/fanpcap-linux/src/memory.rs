@@ -1,0 +1,85 @@
+//! Memory that processes share: a descriptor and its mapping, which is accessed by atomics only.
+
+use crate::mapping::Mapping;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::slice_from_raw_parts;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Memory that is mapped for reading and writing. Other processes access the same memory at the
+/// same time. So processes must access each byte always with the same size.
+#[derive(Debug)]
+pub struct Memory {
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+// SAFETY: the mapping is accessed by atomics only.
+unsafe impl Sync for Memory {}
+
+/// Atomic integers.
+///
+/// # Safety
+/// Any bytes are a value of the type, and its references allow changes by others.
+pub unsafe trait Atomic {}
+// SAFETY: it is an atomic integer.
+unsafe impl Atomic for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU16 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU64 {}
+
+impl Memory {
+    /// Maps the first `len` bytes behind `fd`, which must stay as long as that.
+    pub(crate) fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::shared(fd.as_raw_fd(), len)?;
+        Ok(Self { fd, mapping })
+    }
+
+    /// The mapping's length in bytes.
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// Whether the mapping is empty. The kernel makes no such mapping.
+    pub fn is_empty(&self) -> bool {
+        self.mapping.is_empty()
+    }
+
+    /// All bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[AtomicU8] {
+        self.view(0, self.len()).unwrap_or_default()
+    }
+
+    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not all in the memory,
+    /// or not aligned.
+    #[inline]
+    pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        self.view(offset, count)
+    }
+
+    /// `count` integers, from byte `offset` on; `None` when they are not all in the memory, or not
+    /// aligned.
+    #[inline]
+    pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
+        let end = count.checked_mul(size_of::<A>())?.checked_add(offset)?;
+        if end > self.len() || offset % align_of::<A>() != 0 {
+            return None;
+        }
+        // SAFETY: the offset is within the mapping, or at its end.
+        let from = unsafe { self.mapping.base().as_ptr().add(offset) };
+        // SAFETY: the mapping begins at a page, has at least `end` bytes, and lives as long as
+        // `self`; any bytes are a valid `A` (`Atomic`).
+        Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
+    }
+}
+
+impl AsFd for Memory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
