@@ -109,6 +109,8 @@ pub trait TakenDevice: Send + Sync {
 pub struct NewGroup<'a> {
     /// Its steering program.
     pub steering: &'a ForEngine,
+    /// The steering program's text, for an engine that steers in another process.
+    pub text: &'a str,
     /// The memory of its table.
     pub table: BorrowedFd<'a>,
     /// Its descriptor store, which gets the engine's entries.
@@ -122,9 +124,10 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// Its BPF program for received packets.
+    /// What the engine has loaded for received packets, which the group's descriptor store keeps. On
+    /// XDP the BPF program.
     pub program: OwnedFd,
-    /// Whether that BPF program counts for the steering program.
+    /// Whether the engine counts for the steering program.
     pub counts: bool,
 }
 

@@ -104,20 +104,26 @@ pub trait OnDevice: Send + Sync {
 
 /// Loads steering programs for a group.
 pub trait Loader {
-    /// Loads one. No packet meets it before [`OnDevice::replace`]. That takes its time: the caller
-    /// needs no lock.
+    /// Loads one, whose text is `text`. No packet meets it before [`OnDevice::replace`]. That takes
+    /// its time: the caller needs no lock.
     ///
     /// # Errors
     /// Why the steering program can't be loaded.
-    fn load(&self, steering: &ForEngine, table: BorrowedFd<'_>) -> Result<Next, Refusal>;
+    fn load(
+        &self,
+        steering: &ForEngine,
+        text: &str,
+        table: BorrowedFd<'_>,
+    ) -> Result<Next, Refusal>;
 }
 
 /// A steering program that is loaded for a group.
 #[derive(Debug)]
 pub struct Next {
-    /// Its BPF programs: for received packets, and maybe for packets that the host sends.
+    /// What the engine has loaded, at least one descriptor. On XDP the BPF programs: for received
+    /// packets, and maybe for packets that the host sends.
     pub programs: Vec<OwnedFd>,
-    /// Whether the BPF program counts for the steering program.
+    /// Whether the engine counts for the steering program.
     pub counts: bool,
 }
 

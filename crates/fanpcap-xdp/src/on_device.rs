@@ -220,7 +220,7 @@ struct LoaderOnXdp<'a> {
 }
 
 impl Loader for LoaderOnXdp<'_> {
-    fn load(&self, steering: &ForEngine, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
+    fn load(&self, steering: &ForEngine, _: &str, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
         let OnXdp {
             program, counts, ..
         } = self.group;

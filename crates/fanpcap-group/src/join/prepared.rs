@@ -160,6 +160,7 @@ fn new_shared(
         })?;
     let begun = device.begin(&NewGroup {
         steering: at_device,
+        text: steering.text(),
         table: shared.map(),
         store: &shared.fd_store,
         ifindex,

@@ -41,7 +41,7 @@ pub(super) fn replace(
         let _device_guard = guard.device_guard().map_err(EngineError::Lock)?;
         on_device.loader().map_err(EngineError::Serve)?
     };
-    let next = loader.load(at_device, shared.map())?;
+    let next = loader.load(at_device, steering.text(), shared.map())?;
     let text = sealed::create(steering.text()).map_err(EngineError::of_store(engine))?;
     let title =
         sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
