@@ -80,6 +80,12 @@ pub trait OnDevice: Send + Sync {
     /// The errors of bpf(2).
     fn counters(&self) -> io::Result<(Counts, u64)>;
 
+    /// Whether a member's rings have unread packets.
+    ///
+    /// # Errors
+    /// When the rings don't show it.
+    fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool>;
+
     /// The unread packets in a member's rings, from which it has `taken` this many packets. The
     /// engine puts no more into them.
     ///

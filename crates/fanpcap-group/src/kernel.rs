@@ -249,7 +249,7 @@ impl KernelOps for Kernel<'_> {
         self.shared.fd_store.visit(&mut |deposit, descriptors| {
             if let StoredFd::Member(cookie) = deposit {
                 let descriptors = MemberDescriptors::from(cookie, descriptors);
-                if let Some(position) = descriptors.and_then(|it| it.unread()) {
+                if let Some(position) = descriptors.and_then(|it| it.unread(self.shared)) {
                     let mark = position.mark.word().rotate_left(32);
                     unread.push((cookie, position.taken ^ mark));
                 }

@@ -12,7 +12,7 @@ use fanpcap_reader::borrowed::{self, Claims};
 use fanpcap_ring::{Position, Remains};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// The descriptors of a member, alive or dead.
@@ -72,15 +72,14 @@ impl MemberDescriptors {
     }
 
     /// The position of our reader, if its ring has unread packets: it may be stuck.
-    pub(crate) fn unread(&self) -> Option<Position> {
+    pub(crate) fn unread(&self, shared: &Shared) -> Option<Position> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;
-        let rings: Vec<BorrowedFd<'_>> = match self.rings.is_empty() {
-            true => vec![self.socket.as_fd()],
-            false => self.rings.iter().map(AsFd::as_fd).collect(),
+        let has_unread = match &shared.on_device {
+            None => events::poll(&[self.socket.as_fd()], Some(Duration::ZERO)).ok()? == [true],
+            Some(on_device) => on_device.has_unread(&self.rings).ok()?,
         };
-        let found = events::poll(&rings, Some(Duration::ZERO)).ok()?;
-        Some(position).filter(|_| is_known && found.contains(&true))
+        Some(position).filter(|_| is_known && has_unread)
     }
 
     /// The unread packets in the ring; `None` if unknown. Maps the ring.

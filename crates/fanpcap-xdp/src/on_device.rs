@@ -16,14 +16,15 @@ use fanpcap_engine::{
 };
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
-use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
+use fanpcap_linux::wait::{clock, events};
 use fanpcap_ring::{LinkInfo, Records, Remains};
 use fanpcap_steer::ForEngine;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A group's part of a device, in one process.
 #[derive(Debug)]
@@ -175,6 +176,12 @@ impl OnDevice for OnXdp {
 
     fn counters(&self) -> io::Result<(Counts, u64)> {
         self.counts.read()
+    }
+
+    fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
+        let rings: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
+        let readable = events::poll(&rings, Some(Duration::ZERO))?;
+        Ok(readable.contains(&true))
     }
 
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
