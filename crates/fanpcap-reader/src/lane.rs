@@ -49,7 +49,7 @@ struct Refilter {
     left: Option<usize>,
     /// The number by which a record says that the kernel has run the filter; 0: no record says so.
     number: u32,
-    /// Whether the engine has counted the ring's packets as received, as it does with records.
+    /// Whether an engine has counted the ring's packets as received, whatever filter they meet.
     is_counted: bool,
 }
 
@@ -86,8 +86,13 @@ impl Lane {
 
     /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, as
     /// number `in_kernel`, the reader runs it only on packets that may have been in the ring
-    /// before.
-    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: Option<u32>) {
+    /// before. `is_counted`: an engine counts the ring's packets as received, whatever the filter.
+    pub(crate) fn set_filter(
+        &mut self,
+        filter: Vec<Classic>,
+        in_kernel: Option<u32>,
+        is_counted: bool,
+    ) {
         let (left, number) = match (in_kernel, self.ring.pending()) {
             (Some(_), Some(pending)) => (Some(pending), 0),
             (number, _) => (None, number.unwrap_or(0)),
@@ -96,7 +101,7 @@ impl Lane {
             filter,
             left,
             number,
-            is_counted: self.ring.is_read_only(),
+            is_counted,
         });
     }
 

@@ -87,9 +87,14 @@ impl Merge {
         }
     }
 
-    pub(crate) fn set_filter(&mut self, filter: &[Classic], in_kernel: Option<u32>) {
+    pub(crate) fn set_filter(
+        &mut self,
+        filter: &[Classic],
+        in_kernel: Option<u32>,
+        is_counted: bool,
+    ) {
         for lane in &mut self.lanes {
-            lane.set_filter(filter.to_vec(), in_kernel);
+            lane.set_filter(filter.to_vec(), in_kernel, is_counted);
         }
         for lane in &mut self.inherited {
             lane.set_filter(filter.to_vec());

@@ -83,11 +83,11 @@ impl State {
         }
     }
 
-    fn set_filter(&mut self, new: NewFilter) {
+    fn set_filter(&mut self, new: NewFilter, is_counted: bool) {
         let NewFilter { filter, in_kernel } = new;
         match &mut self.lanes {
-            Lanes::One(lane) => lane.set_filter(filter.clone(), in_kernel),
-            Lanes::Several(merge) => merge.set_filter(&filter, in_kernel),
+            Lanes::One(lane) => lane.set_filter(filter.clone(), in_kernel, is_counted),
+            Lanes::Several(merge) => merge.set_filter(&filter, in_kernel, is_counted),
         }
         self.filter = Some(filter);
     }
@@ -253,7 +253,7 @@ impl Reader {
         // Reset the flag first: a later handover sets it again.
         self.control.clear_news();
         if let Some(filter) = self.filter.take() {
-            state.set_filter(*filter);
+            state.set_filter(*filter, !self.is_socket());
         }
         for (device, publisher) in self.publishers.iter().enumerate() {
             if let (Some(lane), Some(publisher)) = (state.lane(device), publisher.take()) {
@@ -369,8 +369,8 @@ impl Reader {
         self.control.selectable()
     }
 
-    /// Packets that an engine counted as received and the reader's filter rejected: the kernel
-    /// does not filter the packets that the host sends.
+    /// Packets that an engine counted as received and the reader's filter rejected: the engine may
+    /// run no filter, and the kernel does not filter the packets that the host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }
