@@ -99,21 +99,27 @@ pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     found
 }
 
-/// The engines.
-const ENGINES: [&str; 2] = ["fanpcap-tpacket", "fanpcap-xdp"];
+/// The engines, which are listed between their traits and their list.
+fn engines(members: &[Member]) -> Vec<&str> {
+    let names = members.iter().map(|member| member.name.as_str());
+    let after = names.skip_while(|name| *name != "fanpcap-engine").skip(1);
+    after
+        .take_while(|name| *name != "fanpcap-engines")
+        .collect()
+}
 
-/// The crates that may name one: the list of engines, XDP, whose members have a packet socket too,
-/// and a cluster's agent, whose selection runs at XDP.
-const OF_AN_ENGINE: [&str; 3] = ["fanpcap-engines", "fanpcap-xdp", "fanpcap-clusterd"];
+/// The other crates that may name an engine: the list of engines, and a cluster's agent, whose
+/// selection runs at XDP. An engine may name another: members of all have a packet socket too.
+const OF_AN_ENGINE: [&str; 2] = ["fanpcap-engines", "fanpcap-clusterd"];
 
 /// Other crates that name an engine in their Cargo.toml; those of tests aside.
 pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
-    let serve_all = members
-        .iter()
-        .filter(|member| !OF_AN_ENGINE.contains(&member.name.as_str()));
+    let engines = engines(members);
+    let may_name = |name: &str| engines.contains(&name) || OF_AN_ENGINE.contains(&name);
+    let serve_all = members.iter().filter(|member| !may_name(&member.name));
     let named = serve_all.flat_map(|member| {
         let needs = member.needs.iter();
-        let engines = needs.filter(|needed| ENGINES.contains(&needed.as_str()));
+        let engines = needs.filter(|needed| engines.contains(&needed.as_str()));
         engines.map(|engine| format!("{} -> {engine}", member.name))
     });
     named.collect()
