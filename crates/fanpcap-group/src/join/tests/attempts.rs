@@ -99,6 +99,10 @@ impl OnDevice for Watched {
         self.0.counters()
     }
 
+    fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
+        self.0.has_unread(rings)
+    }
+
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
         self.0.remains(rings, taken)
     }
