@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classic;
+pub mod kernel;
 mod instruction;
 mod interpreter;
 mod object;
