@@ -2,9 +2,7 @@
 
 use anyhow::{Context, Result};
 use fanpcap_bpf::ProgramKind;
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Width,
-};
+use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Width};
 use fanpcap_linux::bpf::LoadedProgram;
 use serde::Deserialize;
 
@@ -45,8 +43,7 @@ impl Verdict {
 }
 
 fn end(asm: &mut Assembler, action: i32) {
-    asm.set(R0, action);
-    asm.exit();
+    asm.exit_with(action);
 }
 
 /// Passes frames other than UDP and TCP over IPv4, and those of one hash: without a use of the hash
@@ -54,10 +51,10 @@ fn end(asm: &mut Assembler, action: i32) {
 fn parse(asm: &mut Assembler, stamps: bool) {
     let pass = asm.label();
     hash(asm, pass);
-    asm.jump32_if(If::Equal, R6, 12_345, pass);
+    asm.jump32_if(R6.is(12_345), pass);
     if stamps {
-        asm.call(NOW);
-        asm.jump_if(If::Equal, R0, 0, pass);
+        asm.call(NOW, ());
+        asm.jump_if(R0.is(0), pass);
     }
     end(asm, DROP);
     asm.bind(pass);
@@ -79,28 +76,25 @@ fn hash(asm: &mut Assembler, other: Label) {
     // struct xdp_md: data, data_end.
     asm.load(Width::Word, R2, R1, 0);
     asm.load(Width::Word, R3, R1, 4);
-    asm.set(R4, R2);
-    asm.alu(Op::Add, R4, i32::from(PORTS));
-    asm.jump_if(If::Greater, R4, R3, other);
+    asm.set(R4, R2 + i32::from(PORTS));
+    asm.jump_if(R4.above(R3), other);
     asm.load(Width::Half, R5, R2, ETHER_TYPE);
     asm.big_endian(R5, 16);
-    asm.jump_if(If::NotEqual, R5, 0x0800, other);
+    asm.jump_if(R5.is_not(0x0800), other);
     let known = asm.label();
     asm.load(Width::Byte, R5, R2, PROTOCOL);
-    asm.jump_if(If::Equal, R5, 17, known);
-    asm.jump_if(If::NotEqual, R5, 6, other);
+    asm.jump_if(R5.is(17), known);
+    asm.jump_if(R5.is_not(6), other);
     asm.bind(known);
     asm.load(Width::Word, R6, R2, SOURCE);
     asm.load(Width::Word, R7, R2, DESTINATION);
-    asm.alu32(Op::Xor, R6, R7);
-    asm.alu32(Op::Mul, R6, 0x1e37_79b1);
+    asm.set32(R6, (R6 ^ R7) * 0x1e37_79b1);
     add_ports(asm);
     asm.alu32(Op::Xor, R6, R5);
     for (shift, factor) in [(15, 0x2c1b_3c6d), (12, 1)] {
         asm.set(R0, R6);
         asm.alu32(Op::Right, R0, shift);
-        asm.alu32(Op::Xor, R6, R0);
-        asm.alu32(Op::Mul, R6, factor);
+        asm.set32(R6, (R6 ^ R0) * factor);
     }
 }
 
@@ -108,18 +102,17 @@ fn hash(asm: &mut Assembler, other: Label) {
 fn add_ports(asm: &mut Assembler) {
     let without = asm.label();
     asm.load(Width::Byte, R8, R2, IPV4);
-    asm.jump_if(If::NotEqual, R8, 0x45, without);
+    asm.jump_if(R8.is_not(0x45), without);
     asm.load(Width::Half, R8, R2, FRAGMENT);
     asm.big_endian(R8, 16);
     asm.alu(Op::And, R8, 0x3fff);
-    asm.jump_if(If::NotEqual, R8, 0, without);
+    asm.jump_if(R8.is_not(0), without);
     asm.alu(Op::Add, R4, PORTS_LEN);
-    asm.jump_if(If::Greater, R4, R3, without);
+    asm.jump_if(R4.above(R3), without);
     asm.load(Width::Half, R8, R2, PORTS);
     asm.load(Width::Half, R9, R2, PORTS + 2);
     asm.set(R0, R8);
-    asm.alu32(Op::Xor, R0, R9);
-    asm.alu32(Op::Mul, R0, 0x05eb_ca6b);
+    asm.set32(R0, (R0 ^ R9) * 0x05eb_ca6b);
     asm.alu32(Op::Xor, R6, R0);
     asm.alu32(Op::Add, R8, R9);
     asm.alu32(Op::Xor, R6, R8);

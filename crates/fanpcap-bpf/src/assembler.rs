@@ -2,13 +2,13 @@
 //! Unreachable code is omitted.
 //!
 //! ```
-//! use fanpcap_bpf::assembler::{Assembler, If, R0, R1};
+//! use fanpcap_bpf::assembler::{Assembler, R0, R1};
 //! use fanpcap_bpf::ProgramKind;
 //!
 //! let mut asm = Assembler::new();
 //! let done = asm.label();
 //! asm.set(R0, 0);
-//! asm.jump_if(If::Equal, R1, 0, done);
+//! asm.jump_if(R1.is(0), done);
 //! asm.set(R0, 1);
 //! asm.bind(done);
 //! asm.exit();
@@ -19,13 +19,17 @@
 use crate::{Instruction, Relocation};
 
 mod finish;
+mod blocks;
 mod jumps;
 mod operations;
+mod value;
 
+pub use blocks::Blocks;
 pub use finish::AssemblerError;
 pub use operations::{
     If, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
+pub use value::{Alu, Arguments, Condition, MapArgument, Step, Value, map, stack};
 
 /// A position in the code. A label is bound once, after all jumps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,11 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
+    /// Labels that are not bound yet.
+    pub fn labels<const N: usize>(&mut self) -> [Label; N] {
+        std::array::from_fn(|_| self.label())
+    }
+
     /// Binds a label here. Omits a last instruction that only jumps to the label: the kernel
     /// removes such a jump too, but slowly. If a condition jumps to the label over a jump
     /// elsewhere, inverts the condition and makes it jump elsewhere.
@@ -142,9 +151,15 @@ impl Assembler {
         self.operate(ALU32, op as u8, target, source.into());
     }
 
-    /// Sets a register to a register or to a number, which is sign-extended.
-    pub fn set(&mut self, target: Register, source: impl Into<Operand>) {
-        self.alu(Op::Move, target, source);
+    /// Sets a register. Numbers are sign-extended.
+    pub fn set(&mut self, target: Register, value: impl Value) {
+        value.put(self, target, Alu::All);
+    }
+
+    /// Sets a register by 32-bit operations, which clear the upper half. Nothing is done to a
+    /// register that is set to itself.
+    pub fn set32(&mut self, target: Register, value: impl Value) {
+        value.put(self, target, Alu::Lower);
     }
 
     /// Loads a 64-bit constant in as few instructions as possible.
@@ -238,34 +253,42 @@ impl Assembler {
         }
     }
 
-    /// Jumps to a label that is not bound yet if the comparison holds.
-    pub fn jump_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
-        self.condition(JUMP64, what, left, right.into(), to);
+    /// Jumps to a label that is not bound yet if the condition holds.
+    pub fn jump_if(&mut self, condition: Condition, to: Label) {
+        self.condition(JUMP64, condition, to);
     }
 
-    /// Jumps back to a bound label, if the comparison holds. Since Linux 5.3 the verifier accepts
+    /// The same, for a condition on the lower 32 bits.
+    pub fn jump32_if(&mut self, condition: Condition, to: Label) {
+        self.condition(JUMP32, condition, to);
+    }
+
+    /// Jumps to `yes` if the condition holds, else to `no`.
+    pub fn branch(&mut self, condition: Condition, yes: Label, no: Label) {
+        self.jump_if(condition, yes);
+        self.jump(no);
+    }
+
+    /// Jumps back to a bound label, if the condition holds. Since Linux 5.3 the verifier accepts
     /// loops that it sees end.
-    pub fn repeat_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
+    pub fn repeat_if(&mut self, condition: Condition, to: Label) {
         if self.live {
             self.conditions += 1;
             self.jumps.push((self.code.len(), to));
             if let Some(place) = self.labels.get_mut(to.0) {
                 place.used = true;
             }
-            self.operate(JUMP64, what as u8, left, right.into());
+            let Condition { what, left, right } = condition;
+            self.operate(JUMP64, what as u8, left, right);
         }
     }
 
-    /// Compares the lower 32 bits.
-    pub fn jump32_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
-        self.condition(JUMP32, what, left, right.into(), to);
-    }
-
-    fn condition(&mut self, class: u8, what: If, left: Register, right: Operand, to: Label) {
+    fn condition(&mut self, class: u8, condition: Condition, to: Label) {
         if self.live {
             self.jumps.push((self.code.len(), to));
             self.use_label(to);
             self.conditions += 1;
+            let Condition { what, left, right } = condition;
             self.operate(class, what as u8, left, right);
         }
     }
@@ -277,18 +300,21 @@ impl Assembler {
         }
     }
 
-    /// Calls a helper of the kernel (`enum bpf_func_id`).
-    pub fn call(&mut self, helper: i32) {
+    /// Calls a helper of the kernel ([`crate::kernel::helper`]).
+    pub fn call(&mut self, helper: i32, arguments: impl Arguments) {
+        arguments.put(self);
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
     /// Calls a kernel function by its BTF type id.
-    pub fn call_kernel(&mut self, function: i32) {
+    pub fn call_kernel(&mut self, function: i32, arguments: impl Arguments) {
+        arguments.put(self);
         self.push(Instruction::new(CALL, 0, PSEUDO_KERNEL_CALL, 0, function));
     }
 
     /// Calls a BPF function, whose label may already be bound.
-    pub fn call_function(&mut self, function: Label) {
+    pub fn call_function(&mut self, function: Label, arguments: impl Arguments) {
+        arguments.put(self);
         if self.live {
             self.calls.push((self.code.len(), function));
             if let Some(place) = self.labels.get_mut(function.0) {
@@ -296,6 +322,12 @@ impl Assembler {
             }
             self.push(Instruction::call_function(0));
         }
+    }
+
+    /// Returns a value from the function, or ends the BPF program with it.
+    pub fn exit_with(&mut self, value: impl Value) {
+        self.set(R0, value);
+        self.exit();
     }
 
     /// Returns from the function, or ends the BPF program.

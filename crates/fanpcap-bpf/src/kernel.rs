@@ -9,15 +9,18 @@ pub const KTIME_GET_NS: i32 = 5;
 pub const GET_PRANDOM_U32: i32 = 7;
 pub const GET_SMP_PROCESSOR_ID: i32 = 8;
 pub const TAIL_CALL: i32 = 12;
+pub const REDIRECT: i32 = 23;
 pub const SKB_LOAD_BYTES: i32 = 26;
 pub const XDP_ADJUST_HEAD: i32 = 44;
 pub const GET_SOCKET_COOKIE: i32 = 46;
+pub const XDP_ADJUST_TAIL: i32 = 65;
 pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
 pub const RINGBUF_RESERVE: i32 = 131;
 pub const RINGBUF_SUBMIT: i32 = 132;
 pub const RINGBUF_DISCARD: i32 = 133;
 pub const XDP_GET_BUFF_LEN: i32 = 188;
 pub const XDP_LOAD_BYTES: i32 = 189;
+pub const XDP_STORE_BYTES: i32 = 190;
 
 // enum bpf_hdr_start_off, for SKB_LOAD_BYTES_RELATIVE.
 pub const START_MAC: i32 = 0;

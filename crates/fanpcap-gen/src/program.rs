@@ -1,9 +1,10 @@
 //! The BPF program that sends: each run makes the pool's next frame and redirects it to a device.
 
 use fanpcap_bpf::assembler::{
-    Assembler, AssemblerError, If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Register,
-    Width,
+    Arguments, Assembler, AssemblerError, Blocks, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9,
+    R10, Register, Width, map, stack,
 };
+use fanpcap_bpf::kernel::{MAP_LOOKUP, REDIRECT, XDP_ADJUST_TAIL, XDP_DROP, XDP_STORE_BYTES, xdp};
 use fanpcap_bpf::{Instruction, MapKind, MapSpec, Object, ProgramKind};
 
 /// Parameters of the BPF program.
@@ -55,11 +56,10 @@ pub(crate) fn send(shape: &Shape) -> Result<Object, AssemblerError> {
     let failed = asm.label();
     take_slot(&mut asm, shape, failed);
     if !shape.even {
-        let fits = asm.label();
         asm.load(Width::Double, R2, ROW, SHORTER);
-        asm.jump_if(If::Equal, R2, 0, fits);
-        call(&mut asm, ADJUST_TAIL, failed);
-        asm.bind(fits);
+        asm.unless(R2.is(0), |asm| {
+            call(asm, XDP_ADJUST_TAIL, (CONTEXT, R2), failed)
+        });
     }
     match i16::try_from(shape.own_len) {
         Ok(len) if shape.even && len <= WORDS_MAX => write_words(&mut asm, len, failed),
@@ -68,9 +68,7 @@ pub(crate) fn send(shape: &Shape) -> Result<Object, AssemblerError> {
     if shape.stamps {
         stamp(&mut asm, failed);
     }
-    asm.set(R1, shape.ifindex);
-    asm.set(R2, 0);
-    asm.call(REDIRECT);
+    asm.call(REDIRECT, (shape.ifindex, 0));
     asm.exit();
     asm.bind(failed);
     count(&mut asm, FAILED);
@@ -90,31 +88,27 @@ fn count(asm: &mut Assembler, number: i16) {
     asm.store(Width::Double, COUNTS, number, R1);
 }
 
-/// Calls a helper that works on the frame; its other arguments are set.
-fn call(asm: &mut Assembler, helper: i32, failed: Label) {
-    asm.set(R1, CONTEXT);
-    asm.call(helper);
-    asm.jump_if(If::NotEqual, R0, 0, failed);
+/// Calls a helper that returns 0 or an error.
+fn call(asm: &mut Assembler, helper: i32, arguments: impl Arguments, failed: Label) {
+    asm.call(helper, arguments);
+    asm.jump_if(R0.is_not(0), failed);
 }
 
 /// Writes the entry's bytes to the frame.
 fn write(asm: &mut Assembler, own_len: i32, failed: Label) {
     asm.load(Width::Word, R4, ROW, COPIED);
-    asm.jump_if(If::Greater, R4, own_len, failed);
-    asm.jump_if(If::Equal, R4, 0, failed);
-    asm.set(R3, ROW);
-    asm.alu(Op::Add, R3, i32::from(ROW_HEAD));
-    asm.set(R2, 0);
-    call(asm, STORE_BYTES, failed);
+    asm.jump_if(R4.above(own_len), failed);
+    asm.jump_if(R4.is(0), failed);
+    let bytes = ROW + i32::from(ROW_HEAD);
+    call(asm, XDP_STORE_BYTES, (CONTEXT, 0, bytes, R4), failed);
 }
 
 /// Writes `len` bytes of the entry to the frame, word by word. This is faster than the helper.
 fn write_words(asm: &mut Assembler, len: i16, failed: Label) {
-    asm.load(Width::Word, R1, CONTEXT, DATA);
-    asm.load(Width::Word, R2, CONTEXT, DATA_END);
-    asm.set(R3, R1);
-    asm.alu(Op::Add, R3, i32::from(len));
-    asm.jump_if(If::Greater, R3, R2, failed);
+    asm.load(Width::Word, R1, CONTEXT, xdp::DATA);
+    asm.load(Width::Word, R2, CONTEXT, xdp::DATA_END);
+    asm.set(R3, R1 + i32::from(len));
+    asm.jump_if(R3.above(R2), failed);
     let mut at = 0;
     while at < len {
         let (width, size) = match len - at {
@@ -134,7 +128,6 @@ const WORDS_MAX: i16 = 128;
 
 /// Takes the next slot and the frame's number.
 fn take_slot(asm: &mut Assembler, shape: &Shape, failed: Label) {
-    let next = asm.label();
     let len = i32::try_from(shape.len).unwrap_or(i32::MAX);
     asm.set(CONTEXT, R1);
     asm.value(COUNTS, STATE, 0);
@@ -143,46 +136,26 @@ fn take_slot(asm: &mut Assembler, shape: &Shape, failed: Label) {
     asm.load(Width::Double, R1, COUNTS, SLOT);
     asm.store(Width::Word, R10, -4, R1);
     asm.alu(Op::Add, R1, 1);
-    asm.jump_if(If::NotEqual, R1, len, next);
-    asm.set(R1, 0);
-    asm.bind(next);
+    asm.unless(R1.is_not(len), |asm| asm.set(R1, 0));
     asm.store(Width::Double, COUNTS, SLOT, R1);
-    asm.map(R1, SLOTS);
-    asm.set(R2, R10);
-    asm.alu(Op::Add, R2, -4);
-    asm.call(MAP_LOOKUP);
-    asm.jump_if(If::Equal, R0, 0, failed);
+    asm.call(MAP_LOOKUP, (map(SLOTS), stack(-4)));
+    asm.jump_if(R0.is(0), failed);
     asm.set(ROW, R0);
 }
 
 /// Writes the stamp: the number in network order, and its complement.
 fn stamp(asm: &mut Assembler, failed: Label) {
-    let without = asm.label();
     asm.load(Width::Word, R2, ROW, STAMP);
-    asm.jump_if(If::Equal, R2, 0, without);
-    asm.big_endian(NUMBER, 32);
-    asm.store(Width::Word, R10, -16, NUMBER);
-    asm.alu(Op::Xor, NUMBER, -1);
-    asm.store(Width::Word, R10, -12, NUMBER);
-    asm.set(R3, R10);
-    asm.alu(Op::Add, R3, -16);
-    asm.set(R4, 8);
-    call(asm, STORE_BYTES, failed);
-    asm.bind(without);
+    asm.unless(R2.is(0), |asm| {
+        asm.big_endian(NUMBER, 32);
+        asm.store(Width::Word, R10, -16, NUMBER);
+        asm.alu(Op::Xor, NUMBER, -1);
+        asm.store(Width::Word, R10, -12, NUMBER);
+        call(asm, XDP_STORE_BYTES, (CONTEXT, R2, stack(-16), 8), failed);
+    });
 }
 
 /// Drops every frame; loading it shows what the kernel supports.
 pub(crate) fn drop_all() -> [Instruction; 2] {
     [Instruction::set(0, XDP_DROP), Instruction::exit()]
 }
-
-/// enum xdp_action and bpf_func_id of linux/bpf.h.
-const XDP_DROP: i32 = 1;
-const MAP_LOOKUP: i32 = 1;
-const REDIRECT: i32 = 23;
-const ADJUST_TAIL: i32 = 65;
-const STORE_BYTES: i32 = 190;
-
-/// Offsets in struct xdp_md of linux/bpf.h.
-const DATA: i16 = 0;
-const DATA_END: i16 = 4;

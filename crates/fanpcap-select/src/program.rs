@@ -11,7 +11,7 @@ mod in_line;
 mod leave;
 mod key;
 
-use fanpcap_bpf::assembler::{Assembler, Label, Op, R1, R8};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapSpec, Object};
 use fanpcap_steer::ebpf::{self, EbpfError, Keyed};
 

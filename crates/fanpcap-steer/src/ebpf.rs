@@ -23,6 +23,7 @@ mod delivery;
 mod keyed;
 mod choices;
 mod emitter;
+mod frame;
 mod alternatives;
 mod require;
 mod key;
@@ -49,7 +50,6 @@ mod tests;
 
 pub(crate) use delivery::Nowhere;
 pub use delivery::{Delivery, IS_COPY};
-pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use keyed::{KEYED_IPV4, KEYED_IPV6, Keyed};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
@@ -57,10 +57,10 @@ use crate::ir::{Function, Tree};
 use crate::options::GroupOptions;
 use crate::parts::{Parts, Unfit, outcomes};
 use emitter::{Plain, Role, emit};
-use fanpcap_bpf::assembler::AssemblerError;
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{Classic, Object};
 use std::fmt;
-use target::{Skb, Target, Xdp};
+use target::Target;
 
 /// Why the kernel can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,11 @@ pub fn xdp(
     delivery: &dyn Delivery,
 ) -> Result<Object, EbpfError> {
     let by = delivery;
-    let target: &dyn Target = if by.is_of_sent() { &Skb::Sent } else { &Xdp };
+    let target: Target = if by.is_of_sent() {
+        Target::Sent
+    } else {
+        Target::Xdp
+    };
     let deliver = |calls| object(tree, target, Role::Deliver { by, options, calls });
     let ends = outcomes(&tree.main);
     if ends.copy || ends.broadcast {
@@ -220,7 +224,7 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
         sets: Vec::new(),
         filters: Vec::new(),
     };
-    object(&all, &Xdp, Role::Keep { user: Some(filter) })
+    object(&all, Target::Xdp, Role::Keep { user: Some(filter) })
 }
 
 /// As [`xdp`], without delivery and table, to show the cost of the decision. Returns the hash, or
@@ -229,7 +233,7 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
 /// # Errors
 /// See [`EbpfError`].
 pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
-    object(tree, &Xdp, Role::Steer { drop: u32::MAX })
+    object(tree, Target::Xdp, Role::Steer { drop: u32::MAX })
 }
 
 /// A BPF program at XDP that uses the hash of a tree as its key. Functions of the tree that do not
@@ -239,7 +243,7 @@ pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
 /// See [`EbpfError`].
 pub fn xdp_by_hash(tree: &Tree, by: &dyn Keyed) -> Result<Object, EbpfError> {
     let role = Role::Keyed { by, has_tree: true };
-    object(tree, &Xdp, role)
+    object(tree, Target::Xdp, role)
 }
 
 /// A BPF program at XDP that makes a key from a packet's headers.
@@ -256,24 +260,24 @@ pub fn xdp_by_headers(by: &dyn Keyed) -> Result<Object, EbpfError> {
         by,
         has_tree: false,
     };
-    object(&all, &Xdp, role)
+    object(&all, Target::Xdp, role)
 }
 
 fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
-    object(tree, &Skb::Fanout, Role::Steer { drop: 0 })
+    object(tree, Target::Fanout, Role::Steer { drop: 0 })
 }
 
 fn by_table(tree: &Tree, options: GroupOptions) -> Result<Object, EbpfError> {
-    object(tree, &Skb::Fanout, Role::Place { options })
+    object(tree, Target::Fanout, Role::Place { options })
 }
 
 fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {
-    object(tree, &Skb::Filter, Role::Keep { user })
+    object(tree, Target::Filter, Role::Keep { user })
 }
 
 /// Compiles a tree. Uses the fastest code for plain packets that keeps the program within the
 /// limits.
-fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
+fn object(tree: &Tree, target: Target, role: Role<'_>) -> Result<Object, EbpfError> {
     let mut object = emit(tree, target, role, Plain::Bodies);
     for plain in [Plain::Views, Plain::Walked] {
         if matches!(object, Err(EbpfError::TooLong { .. })) {

@@ -10,9 +10,8 @@ mod deliver;
 use crate::layout::{self, Lanes, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R6, R8, R9, R10, Register, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::Delivery;
 
 /// The capture of a group's BPF program.
@@ -77,7 +76,7 @@ impl Capture {
             Side::Sent => asm.set(target, received),
             Side::Received if received == 1 => asm.set(target, 0),
             Side::Received => {
-                asm.load(Width::Word, target, R6, XDP_QUEUE);
+                asm.load(Width::Word, target, R6, xdp::RX_QUEUE_INDEX);
                 asm.alu(Op::And, target, received - 1);
             }
         }
@@ -89,7 +88,7 @@ impl Capture {
         self.lane(asm, R1);
         asm.store(Width::Word, R10, key, R1);
         look_up(asm, LEDGER, key);
-        asm.jump_if(If::Equal, R0, 0, done);
+        asm.jump_if(R0.is(0), done);
         asm.set(R1, 1);
         asm.atomic_add(R0, counter, R1);
         asm.bind(done);
@@ -135,10 +134,10 @@ impl Delivery for Capture {
         let done = asm.label();
         asm.value(R1, SETTINGS, settings::HAS_ROOT.into());
         asm.load(Width::Word, R1, R1, 0);
-        asm.jump_if(If::Equal, R1, 0, done);
+        asm.jump_if(R1.is(0), done);
         asm.store(Width::Word, R10, KEY, 0);
         look_up(asm, STAMPS, KEY);
-        asm.jump_if(If::Equal, R0, 0, done);
+        asm.jump_if(R0.is(0), done);
         asm.load(Width::Double, R9, R0, 0);
         asm.bind(done);
     }
@@ -146,8 +145,8 @@ impl Delivery for Capture {
     fn stamp(&self, asm: &mut Assembler) {
         let done = asm.label();
         asm.set(R0, R9);
-        asm.jump_if(If::NotEqual, R0, 0, done);
-        asm.call(KTIME_GET_NS);
+        asm.jump_if(R0.is_not(0), done);
+        asm.call(KTIME_GET_NS, ());
         asm.bind(done);
     }
 
@@ -181,37 +180,20 @@ impl Delivery for Capture {
         if self.side == Side::Sent {
             return sent::leave(asm);
         }
-        let (rooted, unsaid) = (asm.label(), asm.label());
-        asm.jump_if(If::NotEqual, R9, 0, rooted);
-        asm.jump_if(If::Equal, R8, 0, unsaid);
-        asm.set(R0, XDP_PASS);
-        asm.exit();
+        let [rooted, unsaid] = asm.labels();
+        asm.jump_if(R9.is_not(0), rooted);
+        asm.jump_if(R8.is(0), unsaid);
+        asm.exit_with(XDP_PASS);
         asm.bind(unsaid);
         asm.value(R1, SETTINGS, settings::VERDICT.into());
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();
         asm.bind(rooted);
-        asm.set(R0, R8);
-        asm.exit();
+        asm.exit_with(R8);
     }
 }
 
 /// Looks up the value whose key is on the stack at `key`. Puts its address into r0.
-fn look_up(asm: &mut Assembler, map: usize, key: i16) {
-    asm.map(R1, map);
-    asm.set(R2, R10);
-    asm.alu(Op::Add, R2, i32::from(key));
-    asm.call(MAP_LOOKUP);
+fn look_up(asm: &mut Assembler, index: usize, key: i16) {
+    asm.call(MAP_LOOKUP, (map(index), stack(key)));
 }
-
-// linux/bpf.h, struct xdp_md.
-pub(crate) const XDP_DATA: i16 = 0;
-pub(crate) const XDP_DATA_END: i16 = 4;
-const XDP_QUEUE: i16 = 16;
-
-// linux/bpf.h, enum xdp_action.
-const XDP_PASS: i32 = 2;
-
-// linux/bpf.h, enum bpf_func_id.
-const MAP_LOOKUP: i32 = 1;
-const KTIME_GET_NS: i32 = 5;

@@ -2,9 +2,8 @@
 
 use crate::layout::{self, GROUP_SLOTS, settings};
 use crate::tags::{self, Tags};
-use fanpcap_bpf::assembler::{
-    Assembler, AssemblerError, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_bpf::{Object, ProgramKind};
 
 const SETTINGS: usize = 0;
@@ -34,8 +33,7 @@ pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, Assem
     for (group_slot, group) in groups {
         asm.bind(group);
         run(&mut asm, group_slot);
-        asm.set(R0, 0);
-        asm.exit();
+        asm.exit_with(0);
     }
     asm.finish(ProgramKind::Xdp, maps)
 }
@@ -43,14 +41,13 @@ pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, Assem
 /// Runs one group, whose verdict the kernel gets. A frame without a tag beside it goes to the
 /// group's BPF program by a tail call, which does not return.
 fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags) {
-    let (untagged, absent) = (asm.label(), asm.label());
+    let [untagged, absent] = asm.labels();
     tags.put(asm, untagged);
     call(asm, group);
     asm.set(R7, R0);
     tags::take_out(asm);
-    asm.jump_if(If::Equal, R7, 0, absent);
-    asm.set(R0, R7);
-    asm.exit();
+    asm.jump_if(R7.is(0), absent);
+    asm.exit_with(R7);
     asm.bind(untagged);
     asm.set(R1, R6);
     run(asm, group_slot);
@@ -72,7 +69,7 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     if tags.is_some() {
         let untagged = asm.label();
         asm.load(Width::Word, R1, R10, IS_TAGGED);
-        asm.jump_if(If::Equal, R1, 0, untagged);
+        asm.jump_if(R1.is(0), untagged);
         tags::take_out(asm);
         asm.bind(untagged);
     }
@@ -84,13 +81,10 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     let failed = asm.label();
     asm.store(Width::Word, R10, NOUGHT, 0);
-    asm.map(R1, STAMP);
-    asm.set(R2, R10);
-    asm.alu(Op::Add, R2, i32::from(NOUGHT));
-    asm.call(MAP_LOOKUP);
-    asm.jump_if(If::Equal, R0, 0, failed);
+    asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));
+    asm.jump_if(R0.is(0), failed);
     asm.set(R9, R0);
-    asm.call(KTIME_GET_NS);
+    asm.call(KTIME_GET_NS, ());
     asm.store(Width::Double, R9, 0, R0);
     for &(_, group) in groups {
         call(asm, group);
@@ -102,24 +96,18 @@ fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
 }
 
 fn call(asm: &mut Assembler, group: Label) {
-    asm.set(R1, R6);
-    asm.set(R2, 0);
-    asm.set(R3, 0);
-    asm.call_function(group);
+    asm.call_function(group, (R6, 0, 0));
 }
 
 /// Runs a group's BPF program by a tail call, if there is one. Expects the context in r1.
 fn run(asm: &mut Assembler, group_slot: u32) {
-    asm.map(R2, PROGRAMS);
-    asm.set(R3, group_slot as i32);
-    asm.call(TAIL_CALL);
+    asm.call(TAIL_CALL, (R1, map(PROGRAMS), group_slot as i32));
 }
 
 fn verdict(asm: &mut Assembler) {
     let silent = asm.label();
-    asm.jump_if(If::Equal, R7, 0, silent);
-    asm.set(R0, XDP_PASS);
-    asm.exit();
+    asm.jump_if(R7.is(0), silent);
+    asm.exit_with(XDP_PASS);
     asm.bind(silent);
     unsaid(asm);
 }
@@ -130,9 +118,3 @@ fn unsaid(asm: &mut Assembler) {
     asm.load(Width::Word, R0, R1, 0);
     asm.exit();
 }
-
-// linux/bpf.h, enum xdp_action and enum bpf_func_id.
-const XDP_PASS: i32 = 2;
-const MAP_LOOKUP: i32 = 1;
-const KTIME_GET_NS: i32 = 5;
-const TAIL_CALL: i32 = 12;

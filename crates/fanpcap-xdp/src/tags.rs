@@ -4,8 +4,8 @@
 //! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
 //! frame if its peer sends it so.
 
-use crate::capture::{XDP_DATA, XDP_DATA_END};
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R10, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::netdev;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -33,16 +33,11 @@ impl Tags {
     pub(crate) fn put(self, asm: &mut Assembler, none: Label) {
         let short = asm.label();
         asm.store(Width::Double, R10, TAG, 0);
-        asm.set(R1, R6);
-        asm.set(R2, R10);
-        asm.alu(Op::Add, R2, i32::from(TAG));
-        asm.set(R3, R2);
-        asm.alu(Op::Add, R3, i32::from(TCI - TAG));
-        asm.call_kernel(self.function);
-        asm.jump32_if(If::NotEqual, R0, 0, none);
+        asm.call_kernel(self.function, (R6, stack(TAG), R2 + i32::from(TCI - TAG)));
+        asm.jump32_if(R0.is_not(0), none);
         move_head(asm, -i32::from(TAG_LEN));
         // Without room before the frame, the groups get it without its tag.
-        asm.jump_if(If::NotEqual, R0, 0, none);
+        asm.jump_if(R0.is_not(0), none);
         reach(asm, short);
         move_addresses(asm, TAG_LEN, 0);
         asm.load(Width::Half, R4, R10, TAG);
@@ -76,32 +71,28 @@ const NONE: i32 = -1;
 /// Removes from the frame what [`Tags::put`] has inserted: the kernel still has the tag beside the
 /// frame. Expects the context in r6.
 pub(crate) fn take_out(asm: &mut Assembler) {
-    let (failed, done) = (asm.label(), asm.label());
+    let [failed, done] = asm.labels();
     reach(asm, failed);
     move_addresses(asm, 0, TAG_LEN);
     move_head(asm, TAG_LEN.into());
     asm.jump(done);
     // Can't happen: the addresses were there before.
     asm.bind(failed);
-    asm.set(R0, XDP_ABORTED);
-    asm.exit();
+    asm.exit_with(XDP_ABORTED);
     asm.bind(done);
 }
 
 /// Moves the frame's beginning by this many bytes. r0 is 0 on success.
 fn move_head(asm: &mut Assembler, bytes: i32) {
-    asm.set(R1, R6);
-    asm.set(R2, bytes);
-    asm.call(XDP_ADJUST_HEAD);
+    asm.call(XDP_ADJUST_HEAD, (R6, bytes));
 }
 
 /// Puts the frame's address into r1. Jumps if its linear part ends before addresses and a tag do.
 fn reach(asm: &mut Assembler, beyond: Label) {
-    asm.load(Width::Word, R1, R6, XDP_DATA);
-    asm.load(Width::Word, R2, R6, XDP_DATA_END);
-    asm.set(R3, R1);
-    asm.alu(Op::Add, R3, i32::from(ADDRESSES_LEN + TAG_LEN));
-    asm.jump_if(If::Greater, R3, R2, beyond);
+    asm.load(Width::Word, R1, R6, xdp::DATA);
+    asm.load(Width::Word, R2, R6, xdp::DATA_END);
+    asm.set(R3, R1 + i32::from(ADDRESSES_LEN + TAG_LEN));
+    asm.jump_if(R3.above(R2), beyond);
 }
 
 /// Moves the two addresses of the frame in r1 from one offset to another.
@@ -122,7 +113,3 @@ const TCI: i16 = TAG + 2;
 /// Bytes of a tag, and of the addresses before it.
 const TAG_LEN: i16 = 4;
 const ADDRESSES_LEN: i16 = 12;
-
-// linux/bpf.h, enum xdp_action and enum bpf_func_id.
-const XDP_ABORTED: i32 = 0;
-const XDP_ADJUST_HEAD: i32 = 44;

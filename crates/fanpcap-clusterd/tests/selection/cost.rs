@@ -1,6 +1,6 @@
 //! What the selection costs each packet, over a BPF program that only looks at the headers.
 
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, Width};
+use fanpcap_bpf::assembler::{Assembler, Label, Op, R1, R2, R3, R4, R5, R6, Width};
 use fanpcap_bpf::{MapSpec, Object, ProgramKind};
 use fanpcap_clusterd::selector::Selector;
 use fanpcap_linux::bpf::Loaded;
@@ -24,13 +24,11 @@ fn vary(asm: &mut Assembler) {
     let short = asm.label();
     asm.load(Width::Word, R1, R6, 0);
     asm.load(Width::Word, R2, R6, 4);
-    asm.set(R3, R1);
-    asm.alu(Op::Add, R3, 60);
-    asm.jump_if(If::Greater, R3, R2, short);
+    asm.set(R3, R1 + 60);
+    asm.jump_if(R3.above(R2), short);
     asm.load(Width::Double, R4, R1, 42);
     asm.number(R5, 6_364_136_223_846_793_005);
-    asm.alu(Op::Mul, R4, R5);
-    asm.alu(Op::Add, R4, 1_442_695_041);
+    asm.set(R4, (R4 * R5) + 1_442_695_041);
     asm.store(Width::Double, R1, 42, R4);
     asm.alu(Op::Right, R4, 16);
     asm.store(Width::Word, R1, 26, R4);
@@ -49,16 +47,14 @@ fn parsed() -> Object {
     vary(&mut asm);
     asm.load(Width::Word, R1, R6, 0);
     asm.load(Width::Word, R2, R6, 4);
-    asm.set(R3, R1);
-    asm.alu(Op::Add, R3, 50);
-    asm.jump_if(If::Greater, R3, R2, other);
+    asm.set(R3, R1 + 50);
+    asm.jump_if(R3.above(R2), other);
     asm.load(Width::Half, R3, R1, 12);
-    asm.jump_if(If::NotEqual, R3, i32::from(0x0800_u16.to_be()), other);
+    asm.jump_if(R3.is_not(i32::from(0x0800_u16.to_be())), other);
     asm.load(Width::Byte, R3, R1, 14);
-    asm.jump_if(If::NotEqual, R3, 0x45, other);
+    asm.jump_if(R3.is_not(0x45), other);
     asm.bind(other);
-    asm.set(R0, 1);
-    asm.exit();
+    asm.exit_with(1);
     asm.finish(ProgramKind::Xdp, Vec::new()).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! What all parts of the BPF program share: its maps, its lanes and its causes.
 
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R6, Register, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 use super::Program;
 use crate::control::ACTIVE;
@@ -16,14 +17,14 @@ impl Program {
     /// Loads the packet's queue into a register. Jumps to `shared` if the queue has no lane of its
     /// own.
     pub(super) fn queue(&self, asm: &mut Assembler, target: Register, shared: Label) {
-        asm.load(Width::Word, target, R6, XDP_QUEUE);
+        asm.load(Width::Word, target, R6, xdp::RX_QUEUE_INDEX);
         let own = offset(self.lanes.own());
-        asm.jump_if(If::GreaterEqual, target, own, shared);
+        asm.jump_if(target.at_least(own), shared);
     }
 
     /// Counts a cause. Clobbers r1 and r2.
     pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
-        let (shared, lane) = (asm.label(), asm.label());
+        let [shared, lane] = asm.labels();
         self.queue(asm, R2, shared);
         asm.jump(lane);
         asm.bind(shared);
@@ -41,7 +42,7 @@ impl Program {
         let active = asm.label();
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R1, R1, 0);
-        asm.jump_if(If::AnyBit, R1, i32::from(ACTIVE), active);
+        asm.jump_if(R1.has_any(i32::from(ACTIVE)), active);
         end(asm, XDP_PASS);
         asm.bind(active);
     }
@@ -49,15 +50,13 @@ impl Program {
 
 /// Ends the BPF program with a verdict.
 pub(super) fn end(asm: &mut Assembler, verdict: i32) {
-    asm.set(R0, verdict);
-    asm.exit();
+    asm.exit_with(verdict);
 }
 
 /// Jumps unless the frame has `len` bytes behind r1 that can be read in place. r2 is their end.
 pub(super) fn reach(asm: &mut Assembler, len: usize, scratch: Register, beyond: Label) {
-    asm.set(scratch, R1);
-    asm.alu(Op::Add, scratch, offset(len));
-    asm.jump_if(If::Greater, scratch, R2, beyond);
+    asm.set(scratch, R1 + offset(len));
+    asm.jump_if(scratch.above(R2), beyond);
 }
 
 /// A constant as an instruction has it.
@@ -72,24 +71,3 @@ pub(super) const fn offset(constant: usize) -> i32 {
 pub(super) fn shift(power: usize) -> i32 {
     offset(power).trailing_zeros() as i32
 }
-
-// linux/bpf.h, struct xdp_md.
-pub(super) const XDP_DATA: i16 = 0;
-pub(super) const XDP_DATA_END: i16 = 4;
-pub(super) const XDP_QUEUE: i16 = 16;
-
-// linux/bpf.h, enum xdp_action.
-pub(super) const XDP_DROP: i32 = 1;
-pub(super) const XDP_PASS: i32 = 2;
-
-// linux/bpf.h, enum bpf_func_id.
-pub(super) const MAP_LOOKUP: i32 = 1;
-pub(super) const KTIME_GET_NS: i32 = 5;
-pub(super) const TAIL_CALL: i32 = 12;
-pub(super) const RINGBUF_RESERVE: i32 = 131;
-pub(super) const RINGBUF_SUBMIT: i32 = 132;
-pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
-pub(super) const XDP_LOAD_BYTES: i32 = 189;
-
-/// linux/bpf.h: the reader looks for records by itself.
-pub(super) const RB_NO_WAKEUP: i32 = 1;

@@ -1,8 +1,9 @@
 //! The fast way in: IPv4 without options and IPv6, right behind Ethernet, read in place.
 
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R1, R2, R3, R4, R6, R7, R8, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
-use super::code::{XDP_DATA, XDP_DATA_END, offset, reach};
+use super::code::{offset, reach};
 use super::hash::{Word, hash};
 use crate::digest::{PAYLOAD, V4, V6};
 
@@ -20,13 +21,13 @@ pub(super) fn raw(number: u16) -> i32 {
 /// Goes to `keyed` with the hash of a packet's content in r8, if all of what counts is there and
 /// belongs to the packet.
 pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
-    let (six, slow) = (asm.label(), asm.label());
+    let [six, slow] = asm.labels();
     head(asm, LINK + V4_HEADER + READ, slow);
     asm.load(Width::Half, R3, R1, 12);
-    asm.jump_if(If::Equal, R3, raw(0x86dd), six);
-    asm.jump_if(If::NotEqual, R3, raw(0x0800), slow);
+    asm.jump_if(R3.is(raw(0x86dd)), six);
+    asm.jump_if(R3.is_not(raw(0x0800)), slow);
     asm.load(Width::Byte, R3, R1, 14);
-    asm.jump_if(If::NotEqual, R3, 0x45, slow);
+    asm.jump_if(R3.is_not(0x45), slow);
     long_enough(asm, 16, V4_HEADER + PAYLOAD, slow);
     asm.set(R7, R1);
     let fields = [18, 26, 30, 34, 38, 42].map(|at| Word::whole(R7, at));
@@ -36,7 +37,7 @@ pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     reach(asm, LINK + V6_HEADER + READ, R3, slow);
     asm.load(Width::Byte, R3, R1, 14);
     asm.alu(Op::And, R3, 0xf0);
-    asm.jump_if(If::NotEqual, R3, 0x60, slow);
+    asm.jump_if(R3.is_not(0x60), slow);
     long_enough(asm, 18, PAYLOAD, slow);
     asm.set(R7, R1);
     let lengths = Word {
@@ -55,11 +56,11 @@ pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label)
     let slow = asm.label();
     head(asm, LINK + V4_HEADER, slow);
     asm.load(Width::Half, R3, R1, 12);
-    asm.jump_if(If::NotEqual, R3, raw(0x0800), slow);
+    asm.jump_if(R3.is_not(raw(0x0800)), slow);
     asm.load(Width::Byte, R3, R1, 14);
-    asm.jump_if(If::NotEqual, R3, 0x45, slow);
+    asm.jump_if(R3.is_not(0x45), slow);
     asm.load(Width::Half, R3, R1, 18);
-    asm.jump_if(If::Equal, R3, 0, slow);
+    asm.jump_if(R3.is(0), slow);
     asm.set(R7, R1);
     let field = Word {
         bytes: 2,
@@ -72,8 +73,8 @@ pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label)
 
 /// Loads the frame's begin and end into r1 and r2. Jumps unless it has `len` bytes.
 pub(super) fn head(asm: &mut Assembler, len: usize, beyond: Label) {
-    asm.load(Width::Word, R1, R6, XDP_DATA);
-    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    asm.load(Width::Word, R1, R6, xdp::DATA);
+    asm.load(Width::Word, R2, R6, xdp::DATA_END);
     reach(asm, len, R3, beyond);
 }
 
@@ -81,7 +82,7 @@ pub(super) fn head(asm: &mut Assembler, len: usize, beyond: Label) {
 fn long_enough(asm: &mut Assembler, at: i16, len: usize, short: Label) {
     asm.load(Width::Half, R4, R1, at);
     asm.big_endian(R4, 16);
-    asm.jump_if(If::Less, R4, offset(len), short);
+    asm.jump_if(R4.below(offset(len)), short);
 }
 
 fn done(asm: &mut Assembler, keyed: Label) {

@@ -1,6 +1,6 @@
 //! The code of [`crate::bob`].
 
-use fanpcap_bpf::assembler::{Assembler, Op, R0, R1, R2, R3, Register, Width};
+use fanpcap_bpf::assembler::*;
 
 use super::code::offset;
 use crate::bob::{SHIFTS, START};
@@ -38,9 +38,9 @@ impl Word {
 /// Puts the hash of a key into r3. `len` is the key's length in bytes. The third word behind the
 /// last block of 12 bytes is read whole, and three bytes of it count. Clobbers r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
-    asm.alu32(Op::Move, R1, START as i32);
-    asm.alu32(Op::Move, R2, START as i32);
-    asm.alu32(Op::Move, R3, initial as i32);
+    asm.set32(R1, START as i32);
+    asm.set32(R2, START as i32);
+    asm.set32(R3, initial as i32);
     let (blocks, rest) = words.split_at(len / 12 * 3);
     for block in blocks.chunks_exact(3) {
         add(asm, block);
@@ -69,9 +69,8 @@ fn mix(asm: &mut Assembler) {
     for (step, shift) in SHIFTS.into_iter().enumerate() {
         let [this, next, last] = [0, 1, 2].map(|place| SUMS[(step + place) % 3]);
         let op = if shift > 0 { Op::Right } else { Op::Left };
-        asm.alu32(Op::Sub, this, next);
-        asm.alu32(Op::Sub, this, last);
-        asm.alu32(Op::Move, R0, last);
+        asm.set32(this, (this - next) - last);
+        asm.set32(R0, last);
         asm.alu32(op, R0, shift.abs());
         asm.alu32(Op::Xor, this, R0);
     }

@@ -1,9 +1,10 @@
 //! Takes the coordinator's frames out of the stream: [`crate::in_line`].
 
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R3, R4, R5, R7, R8, R9, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 use super::Program;
-use super::code::{KTIME_GET_NS, MAP_CONTROL, XDP_DROP, end, offset, reach};
+use super::code::{MAP_CONTROL, end, offset, reach};
 use super::frame::{head, raw};
 use crate::in_line::{ETHER_TYPE, Kind, NUMBERS, USED, VERSION};
 use crate::layout::{control, counts};
@@ -12,19 +13,17 @@ impl Program {
     /// Ends with a frame whose number was announced. Goes to `forged` with others that claim to be
     /// the coordinator's, and on with packets.
     pub(super) fn in_line(&self, asm: &mut Assembler, forged: Label) {
-        let (refused, packet) = (asm.label(), asm.label());
-        let (beacon, update) = (asm.label(), asm.label());
+        let [refused, packet, beacon, update] = asm.labels();
         asm.note("in-line frame?");
         self.find(asm, packet);
         asm.load(Width::Double, R5, R1, 38);
         asm.big_endian(R5, 64);
         asm.load(Width::Double, R7, R1, 22);
         asm.big_endian(R7, 64);
-        asm.jump_if(If::Equal, R5, 0, refused);
+        asm.jump_if(R5.is(0), refused);
         asm.load(Width::Byte, R3, R1, 15);
-        asm.jump_if(If::Equal, R3, i32::from(Kind::Beacon.number()), beacon);
-        asm.jump_if(If::Equal, R3, i32::from(Kind::Update.number()), update);
-        asm.jump(refused);
+        asm.jump_if(R3.is(i32::from(Kind::Beacon.number())), beacon);
+        asm.branch(R3.is(i32::from(Kind::Update.number())), update, refused);
         asm.bind(beacon);
         self.beacon(asm, refused);
         asm.bind(update);
@@ -38,22 +37,22 @@ impl Program {
 
     /// Puts where a frame of this cluster begins, without its tag, into r1.
     fn find(&self, asm: &mut Assembler, packet: Label) {
-        let (tagged, here) = (asm.label(), asm.label());
+        let [tagged, here] = asm.labels();
         head(asm, USED, packet);
         asm.load(Width::Half, R3, R1, 12);
-        asm.jump_if(If::Equal, R3, raw(ETHER_TYPE), here);
-        asm.jump_if(If::Equal, R3, raw(0x8100), tagged);
-        asm.jump_if(If::NotEqual, R3, raw(0x88a8), packet);
+        asm.jump_if(R3.is(raw(ETHER_TYPE)), here);
+        asm.jump_if(R3.is(raw(0x8100)), tagged);
+        asm.jump_if(R3.is_not(raw(0x88a8)), packet);
         asm.bind(tagged);
         asm.alu(Op::Add, R1, 4);
         reach(asm, USED, R3, packet);
         asm.load(Width::Half, R3, R1, 12);
-        asm.jump_if(If::NotEqual, R3, raw(ETHER_TYPE), packet);
+        asm.jump_if(R3.is_not(raw(ETHER_TYPE)), packet);
         asm.bind(here);
         asm.load(Width::Byte, R3, R1, 14);
-        asm.jump_if(If::NotEqual, R3, i32::from(VERSION), packet);
+        asm.jump_if(R3.is_not(i32::from(VERSION)), packet);
         asm.load(Width::Word, R3, R1, 18);
-        asm.jump32_if(If::NotEqual, R3, self.cluster.to_be() as i32, packet);
+        asm.jump32_if(R3.is_not(self.cluster.to_be() as i32), packet);
     }
 
     /// Takes a beacon with the number in r5 and the sequence in r7.
@@ -61,7 +60,7 @@ impl Program {
         asm.load(Width::Double, R8, R1, 30);
         asm.big_endian(R8, 64);
         take(asm, control::BEACONS, forged);
-        asm.call(KTIME_GET_NS);
+        asm.call(KTIME_GET_NS, ());
         asm.value(R9, MAP_CONTROL, offset(control::LAST));
         asm.store(Width::Double, R9, 16, R0);
         asm.store(Width::Double, R9, 8, R8);
@@ -78,7 +77,7 @@ impl Program {
         asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::NEXT));
         asm.load(Width::Double, R4, R3, 0);
-        asm.jump_if(If::Equal, R4, 0, same);
+        asm.jump_if(R4.is(0), same);
         asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::WORD));
         asm.store(Width::Double, R3, 0, R4);
@@ -91,13 +90,11 @@ impl Program {
 /// Jumps unless the number in r5 is the one that was announced for the sequence in r7, which is
 /// then forgotten. Clobbers r0, r3 and r4.
 fn take(asm: &mut Assembler, numbers: usize, forged: Label) {
-    asm.set(R4, R7);
-    asm.alu(Op::And, R4, offset(NUMBERS - 1));
-    asm.alu(Op::Left, R4, 3);
+    asm.set(R4, (R7 & offset(NUMBERS - 1)) << 3);
     asm.value(R3, MAP_CONTROL, offset(numbers));
     asm.alu(Op::Add, R3, R4);
     asm.load(Width::Double, R0, R3, 0);
-    asm.jump_if(If::NotEqual, R0, R5, forged);
+    asm.jump_if(R0.is_not(R5), forged);
     asm.store(Width::Double, R3, 0, 0);
 }
 

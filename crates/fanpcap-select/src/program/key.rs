@@ -1,12 +1,11 @@
 //! The key of any packet, from the headers that the walk has found.
 
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::{KEYED_IPV4, KEYED_IPV6};
 
 use super::Program;
-use super::code::{XDP_GET_BUFF_LEN, XDP_LOAD_BYTES, offset};
+use super::code::offset;
 use super::frame::raw;
 use super::hash::{Word, hash};
 use crate::digest::{OTHER, PAYLOAD, V4, V6};
@@ -22,12 +21,12 @@ impl Program {
     /// Goes to `keyed` with the key that the selection asks for, if it asks for another than the
     /// packet's content and the packet has it. Counts a packet that has none.
     pub(super) fn own_key(&self, asm: &mut Assembler, keyed: Label) {
-        let (none, ip) = (asm.label(), asm.label());
+        let [none, ip] = asm.labels();
         match self.selection.key {
             Key::Identification => self.identification(asm, keyed, none),
             Key::Sequence => sequence(asm, keyed, none),
             Key::Packet | Key::Flow | Key::RoundRobin => {
-                asm.jump_if(If::AnyBit, R7, KEYED_IPV4 | KEYED_IPV6, ip);
+                asm.jump_if(R7.has_any(KEYED_IPV4 | KEYED_IPV6), ip);
             }
         }
         asm.bind(none);
@@ -37,16 +36,14 @@ impl Program {
 
     fn identification(&self, asm: &mut Assembler, keyed: Label, none: Label) {
         let four = asm.label();
-        asm.jump_if(If::AnyBit, R7, KEYED_IPV4, four);
-        asm.jump(none);
+        asm.branch(R7.has_any(KEYED_IPV4), four, none);
         asm.bind(four);
         // The hash reads a word.
         asm.store(Width::Word, R10, HEADER, 0);
-        asm.set(R2, R8);
-        asm.alu(Op::Add, R2, 4);
+        asm.set(R2, R8 + 4);
         load(asm, 2, HEADER, none);
         asm.load(Width::Word, R1, R10, HEADER);
-        asm.jump_if(If::Equal, R1, 0, none);
+        asm.jump_if(R1.is(0), none);
         hash(asm, &[Word::whole(R10, HEADER)], 2, self.selection.initial);
         asm.set(R8, R3);
         asm.jump(keyed);
@@ -56,32 +53,29 @@ impl Program {
 /// Goes to `keyed` with the sequence number of GRE around ERSPAN.
 fn sequence(asm: &mut Assembler, keyed: Label, none: Label) {
     let erspan = asm.label();
-    asm.set(R1, R7);
-    asm.alu(Op::And, R1, 0xff);
-    asm.jump_if(If::NotEqual, R1, 47, none);
-    asm.jump_if(If::Equal, R9, 0, none);
+    asm.set(R1, R7 & 0xff);
+    asm.jump_if(R1.is_not(47), none);
+    asm.jump_if(R9.is(0), none);
     asm.set(R2, R9);
     load(asm, 4, HEADER, none);
     asm.load(Width::Half, R1, R10, HEADER + 2);
-    asm.jump_if(If::Equal, R1, raw(ERSPAN), erspan);
-    asm.jump_if(If::NotEqual, R1, raw(ERSPAN_III), none);
+    asm.jump_if(R1.is(raw(ERSPAN)), erspan);
+    asm.jump_if(R1.is_not(raw(ERSPAN_III)), none);
     asm.bind(erspan);
     asm.load(Width::Half, R1, R10, HEADER);
     asm.big_endian(R1, 16);
     // Routing, or another version.
-    asm.jump_if(If::AnyBit, R1, 0x4007, none);
-    asm.set(R2, R9);
-    asm.alu(Op::Add, R2, 4);
+    asm.jump_if(R1.has_any(0x4007), none);
+    asm.set(R2, R9 + 4);
     for flag in [0x8000, 0x2000] {
         let without = asm.label();
-        asm.set(R3, R1);
-        asm.alu(Op::And, R3, flag);
-        asm.jump_if(If::Equal, R3, 0, without);
+        asm.set(R3, R1 & flag);
+        asm.jump_if(R3.is(0), without);
         asm.alu(Op::Add, R2, 4);
         asm.bind(without);
     }
     asm.alu(Op::And, R1, 0x1000);
-    asm.jump_if(If::Equal, R1, 0, none);
+    asm.jump_if(R1.is(0), none);
     load(asm, 4, HEADER, none);
     asm.load(Width::Word, R8, R10, HEADER);
     asm.big_endian(R8, 32);
@@ -90,16 +84,15 @@ fn sequence(asm: &mut Assembler, keyed: Label, none: Label) {
 
 /// Puts the hash of a packet's content into r8.
 pub(super) fn by_content(program: &Program, asm: &mut Assembler) {
-    let (four, six, done) = (asm.label(), asm.label(), asm.label());
+    let [four, six, done] = asm.labels();
     let initial = program.selection.initial;
     for at in (KEY..0).step_by(8) {
         asm.store(Width::Double, R10, at, 0);
     }
-    asm.set(R1, R6);
-    asm.call(XDP_GET_BUFF_LEN);
+    asm.call(XDP_GET_BUFF_LEN, (R6,));
     asm.store(Width::Double, R10, LEN, R0);
-    asm.jump_if(If::AnyBit, R7, KEYED_IPV4, four);
-    asm.jump_if(If::AnyBit, R7, KEYED_IPV6, six);
+    asm.jump_if(R7.has_any(KEYED_IPV4), four);
+    asm.jump_if(R7.has_any(KEYED_IPV6), six);
     link(asm);
     hash_of(asm, OTHER, initial, done);
     asm.bind(four);
@@ -130,19 +123,18 @@ fn link(asm: &mut Assembler) {
 }
 
 fn v4(asm: &mut Assembler) {
-    let (cut, done) = (asm.label(), asm.label());
+    let [cut, done] = asm.labels();
     asm.set(R2, R8);
     load(asm, 20, HEADER, cut);
     for (from, to) in [(4, 0), (12, 4), (16, 8)] {
         copy(asm, HEADER + from, KEY + to);
     }
     asm.load(Width::Byte, R1, R10, HEADER);
-    asm.alu(Op::And, R1, 15);
-    asm.alu(Op::Left, R1, 2);
+    asm.set(R1, (R1 & 15) << 2);
     asm.alu(Op::Add, R8, R1);
     asm.load(Width::Half, R9, R10, HEADER + 2);
     asm.big_endian(R9, 16);
-    asm.jump_if(If::LessEqual, R9, R1, done);
+    asm.jump_if(R9.at_most(R1), done);
     asm.alu(Op::Sub, R9, R1);
     payload(asm, PAYLOAD, KEY + 12);
     // Never cut: the walk has seen the header.
@@ -175,17 +167,17 @@ fn copy(asm: &mut Assembler, from: i16, to: i16) {
 /// Copies up to `most` bytes from offset r8 of the frame to the stack: no more than r9, nor than
 /// there are.
 fn payload(asm: &mut Assembler, most: usize, to: i16) {
-    let (none, few, fits) = (asm.label(), asm.label(), asm.label());
+    let [none, few, fits] = asm.labels();
     asm.load(Width::Double, R4, R10, LEN);
-    asm.jump_if(If::LessEqual, R4, R8, none);
+    asm.jump_if(R4.at_most(R8), none);
     asm.alu(Op::Sub, R4, R8);
-    asm.jump_if(If::LessEqual, R4, R9, few);
+    asm.jump_if(R4.at_most(R9), few);
     asm.set(R4, R9);
     asm.bind(few);
-    asm.jump_if(If::LessEqual, R4, offset(most), fits);
+    asm.jump_if(R4.at_most(offset(most)), fits);
     asm.set(R4, offset(most));
     asm.bind(fits);
-    asm.jump_if(If::Less, R4, 1, none);
+    asm.jump_if(R4.below(1), none);
     asm.set(R2, R8);
     load_bytes(asm, to);
     asm.bind(none);
@@ -195,13 +187,10 @@ fn payload(asm: &mut Assembler, most: usize, to: i16) {
 fn load(asm: &mut Assembler, len: i32, to: i16, missing: Label) {
     asm.set(R4, len);
     load_bytes(asm, to);
-    asm.jump_if(If::NotEqual, R0, 0, missing);
+    asm.jump_if(R0.is_not(0), missing);
 }
 
 /// Copies as many bytes as r4 says.
 fn load_bytes(asm: &mut Assembler, to: i16) {
-    asm.set(R1, R6);
-    asm.set(R3, R10);
-    asm.alu(Op::Add, R3, i32::from(to));
-    asm.call(XDP_LOAD_BYTES);
+    asm.call(XDP_LOAD_BYTES, (R6, R2, stack(to)));
 }

@@ -1,15 +1,10 @@
 //! From a key to the verdict: bucket, claim, counters, and what becomes of this node's packets.
 
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 use super::Program;
-use super::code::{
-    KTIME_GET_NS, MAP_CONTROL, MAP_COUNTS, MAP_ENDS, MAP_LOOKUP, RB_NO_WAKEUP, RINGBUF_RESERVE,
-    RINGBUF_SUBMIT, TAIL_CALL, XDP_DATA, XDP_DATA_END, XDP_DROP, XDP_GET_BUFF_LEN, XDP_LOAD_BYTES,
-    XDP_PASS, XDP_QUEUE, end, offset, reach, shift,
-};
+use super::code::{MAP_CONTROL, MAP_COUNTS, MAP_ENDS, end, offset, reach, shift};
 use crate::control::{ACTIVE, GENERATION};
 use crate::keys::{FLOW_FACTOR, FLOW_SHIFT};
 use crate::layout::{control, counts};
@@ -30,9 +25,11 @@ impl Program {
     /// Turns the key in r8 into a bucket.
     pub(super) fn bucket(&self, asm: &mut Assembler) {
         if self.selection.key == Key::Flow {
-            asm.alu32(Op::Xor, R8, self.selection.initial as i32);
-            asm.alu32(Op::Mul, R8, FLOW_FACTOR as i32);
-            asm.alu32(Op::Right, R8, FLOW_SHIFT as i32);
+            asm.set32(
+                R8,
+                ((R8 ^ (self.selection.initial as i32)) * (FLOW_FACTOR as i32))
+                    >> (FLOW_SHIFT as i32),
+            );
         } else {
             asm.alu32(Op::And, R8, offset(BUCKETS - 1));
         }
@@ -43,13 +40,10 @@ impl Program {
         let active = asm.label();
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
-        asm.jump_if(If::AnyBit, R9, i32::from(ACTIVE), active);
+        asm.jump_if(R9.has_any(i32::from(ACTIVE)), active);
         end(asm, XDP_PASS);
         asm.bind(active);
-        asm.set(R2, R9);
-        asm.alu(Op::And, R2, i32::from(GENERATION));
-        asm.alu(Op::Left, R2, CLAIM_SHIFT);
-        asm.alu(Op::Or, R2, R8);
+        asm.set(R2, ((R9 & i32::from(GENERATION)) << CLAIM_SHIFT) | R8);
         asm.value(R1, MAP_CONTROL, offset(control::TABLES));
         asm.alu(Op::Add, R1, R2);
         asm.load(Width::Byte, R3, R1, 0);
@@ -58,11 +52,11 @@ impl Program {
 
     /// Ends with a packet that is not this node's. Puts the claim above the bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
-        let (mine, alone) = (asm.label(), asm.label());
-        asm.jump_if(If::NotEqual, R3, 0, mine);
+        let [mine, alone] = asm.labels();
+        asm.jump_if(R3.is_not(0), mine);
         end(asm, XDP_DROP);
         asm.bind(mine);
-        asm.jump_if(If::Equal, R3, Claim::Mine as i32, alone);
+        asm.jump_if(R3.is(Claim::Mine as i32), alone);
         self.count(asm, counts::SHARED);
         asm.bind(alone);
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
@@ -73,10 +67,8 @@ impl Program {
     /// which no CPU could foretell: the verdict of a claim is the number after it.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {
         let shared = asm.label();
-        asm.jump_if(If::Greater, R3, Claim::Mine as i32, shared);
-        asm.set(R0, R3);
-        asm.alu(Op::Add, R0, XDP_DROP);
-        asm.exit();
+        asm.jump_if(R3.above(Claim::Mine as i32), shared);
+        asm.exit_with(R3 + XDP_DROP);
         asm.bind(shared);
         self.count(asm, counts::SHARED);
         end(asm, XDP_PASS);
@@ -85,7 +77,7 @@ impl Program {
     /// Counts the packet as seen under the table that counts: r2 has its place in both tables.
     /// Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
-        let (shared, done) = (asm.label(), asm.label());
+        let [shared, done] = asm.labels();
         self.queue(asm, R1, shared);
         asm.value(R7, MAP_COUNTS, 0);
         asm.alu(Op::Left, R1, shift(counts::SHORT_LANE));
@@ -95,7 +87,7 @@ impl Program {
         asm.load(Width::Half, R1, R7, 0);
         asm.alu(Op::Add, R1, 1);
         asm.store(Width::Half, R7, 0, R1);
-        asm.jump_if(If::AnyBit, R1, (1 << counts::HALF) - 1, done);
+        asm.jump_if(R1.has_any((1 << counts::HALF) - 1), done);
         self.queue(asm, R1, done);
         asm.alu(Op::Right, R2, shift(size_of::<u16>()));
         self.long(asm);
@@ -122,8 +114,7 @@ impl Program {
 
     /// Counts the packet of the bucket in r8 as lost, and ends.
     fn lose(&self, asm: &mut Assembler) {
-        asm.alu(Op::And, R8, offset(BUCKETS - 1));
-        asm.alu(Op::Left, R8, shift(size_of::<u64>()));
+        asm.set(R8, (R8 & offset(BUCKETS - 1)) << shift(size_of::<u64>()));
         asm.value(R1, MAP_COUNTS, offset(counts::lost(self.lanes)));
         asm.alu(Op::Add, R1, R8);
         asm.set(R2, 1);
@@ -136,33 +127,27 @@ impl Program {
     pub(super) fn ship(&self, asm: &mut Assembler, bytes: u16) {
         let lost = asm.label();
         asm.store(Width::Double, R10, WORD, R9);
-        let (first, found) = (asm.label(), asm.label());
+        let [first, found] = asm.labels();
         self.queue(asm, R1, first);
         asm.jump(found);
         asm.bind(first);
         asm.set(R1, 0);
         asm.bind(found);
         asm.store(Width::Word, R10, LANE, R1);
-        asm.map(R1, MAP_ENDS);
-        asm.set(R2, R10);
-        asm.alu(Op::Add, R2, i32::from(LANE));
-        asm.call(MAP_LOOKUP);
-        asm.jump_if(If::Equal, R0, 0, lost);
+        asm.call(MAP_LOOKUP, (map(MAP_ENDS), stack(LANE)));
+        asm.jump_if(R0.is(0), lost);
         asm.set(R9, R0);
-        asm.set(R1, R6);
-        asm.call(XDP_GET_BUFF_LEN);
+        asm.call(XDP_GET_BUFF_LEN, (R6,));
         asm.store(Width::Word, R10, LEN, R0);
-        asm.set(R1, R9);
-        asm.set(R2, i32::from(record::DATA) + i32::from(bytes));
-        asm.set(R3, 0);
-        asm.call(RINGBUF_RESERVE);
-        asm.jump_if(If::Equal, R0, 0, lost);
+        asm.call(
+            RINGBUF_RESERVE,
+            (R9, i32::from(record::DATA) + i32::from(bytes), 0),
+        );
+        asm.jump_if(R0.is(0), lost);
         asm.set(R9, R0);
         write(asm);
         copy(asm, bytes);
-        asm.set(R1, R9);
-        asm.set(R2, RB_NO_WAKEUP);
-        asm.call(RINGBUF_SUBMIT);
+        asm.call(RINGBUF_SUBMIT, (R9, RB_NO_WAKEUP));
         end(asm, XDP_DROP);
         asm.bind(lost);
         self.lose(asm);
@@ -171,20 +156,17 @@ impl Program {
 
 /// Passes the packet on to the next BPF program.
 pub(super) fn to_next(asm: &mut Assembler) {
-    asm.set(R1, R6);
-    asm.map(R2, MAP_ENDS);
-    asm.set(R3, 0);
-    asm.call(TAIL_CALL);
+    asm.call(TAIL_CALL, (R6, map(MAP_ENDS), 0));
     end(asm, XDP_PASS);
 }
 
 /// Writes the head of the record in r9, but for the bytes captured.
 fn write(asm: &mut Assembler) {
-    asm.call(KTIME_GET_NS);
+    asm.call(KTIME_GET_NS, ());
     asm.store(Width::Double, R9, record::STAMP, R0);
     asm.load(Width::Word, R1, R10, LEN);
     asm.store(Width::Word, R9, record::LEN, R1);
-    asm.load(Width::Word, R1, R6, XDP_QUEUE);
+    asm.load(Width::Word, R1, R6, xdp::RX_QUEUE_INDEX);
     asm.store(Width::Half, R9, record::QUEUE, R1);
     asm.alu(Op::Left, R8, 1);
     asm.store(Width::Half, R9, record::FLAGS, R8);
@@ -196,9 +178,9 @@ fn write(asm: &mut Assembler) {
 /// Copies the frame's first bytes into the record: in place, or of a shorter frame, or of one in
 /// several pieces, by the kernel's helper.
 fn copy(asm: &mut Assembler, bytes: u16) {
-    let (helper, fits, done) = (asm.label(), asm.label(), asm.label());
-    asm.load(Width::Word, R1, R6, XDP_DATA);
-    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    let [helper, fits, done] = asm.labels();
+    asm.load(Width::Word, R1, R6, xdp::DATA);
+    asm.load(Width::Word, R2, R6, xdp::DATA_END);
     reach(asm, bytes.into(), R4, helper);
     for at in (0..).step_by(8).take(usize::from(bytes / 8)) {
         asm.load(Width::Double, R4, R1, at);
@@ -208,7 +190,7 @@ fn copy(asm: &mut Assembler, bytes: u16) {
     asm.jump(done);
     asm.bind(helper);
     asm.load(Width::Word, R4, R10, LEN);
-    asm.jump_if(If::LessEqual, R4, i32::from(bytes), fits);
+    asm.jump_if(R4.at_most(i32::from(bytes)), fits);
     asm.set(R4, i32::from(bytes));
     asm.bind(fits);
     asm.store(Width::Word, R9, record::CAPLEN, R4);
@@ -218,10 +200,6 @@ fn copy(asm: &mut Assembler, bytes: u16) {
 
 /// Copies r4 bytes by the helper. The verifier wants to see that they are one at least.
 fn load(asm: &mut Assembler, done: Label) {
-    asm.jump_if(If::Less, R4, 1, done);
-    asm.set(R1, R6);
-    asm.set(R2, 0);
-    asm.set(R3, R9);
-    asm.alu(Op::Add, R3, i32::from(record::DATA));
-    asm.call(XDP_LOAD_BYTES);
+    asm.jump_if(R4.below(1), done);
+    asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(record::DATA)));
 }

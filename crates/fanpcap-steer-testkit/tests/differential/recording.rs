@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::{
+    Assembler, Label, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width, map, stack,
+};
 use fanpcap_linux::bpf::Table;
 use fanpcap_steer::ebpf::Delivery;
 
@@ -93,11 +95,8 @@ const MAP_LOOKUP: i32 = 1;
 /// Adds 1 to the row whose index is on the stack.
 fn count(asm: &mut Assembler, key: i16) {
     let none = asm.label();
-    asm.map(R1, 0);
-    asm.set(R2, R10);
-    asm.alu(Op::Add, R2, i32::from(key));
-    asm.call(MAP_LOOKUP);
-    asm.jump_if(If::Equal, R0, 0, none);
+    asm.call(MAP_LOOKUP, (map(0), stack(key)));
+    asm.jump_if(R0.is(0), none);
     asm.set(R1, 1);
     asm.atomic_add(R0, 0, R1);
     asm.bind(none);
@@ -132,7 +131,7 @@ impl Delivery for Recording {
         let right = asm.label();
         asm.set(R6, R1);
         asm.alu(Op::And, R2, 255);
-        asm.jump_if(If::Equal, R3, STAMP, right);
+        asm.jump_if(R3.is(STAMP), right);
         asm.set(R2, i32::try_from(SLOTS).unwrap() + Row::Wrong as i32);
         asm.bind(right);
         asm.store(Width::Word, R10, -4, R2);
@@ -161,7 +160,7 @@ impl Delivery for Recording {
         let kept = asm.label();
         asm.load(Width::Word, R1, R6, 0);
         asm.set(R0, R8);
-        asm.jump_if(If::Equal, R9, KEPT, kept);
+        asm.jump_if(R9.is(KEPT), kept);
         asm.set(R0, -1);
         asm.bind(kept);
         asm.exit();

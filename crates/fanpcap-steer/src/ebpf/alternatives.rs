@@ -6,7 +6,7 @@ use super::effect::Effect;
 use super::emitter::Emitter;
 use super::stack::{CHOICE, MARK, SAVED, STATE};
 use crate::ir::Function;
-use fanpcap_bpf::assembler::{Label, Op, R1, R2, R8, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
 
 /// The stack slots in which outcome and state are saved.
 #[derive(Clone, Copy)]

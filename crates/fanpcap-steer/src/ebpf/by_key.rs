@@ -5,7 +5,7 @@ use super::keyed::Keyed;
 use super::needs::Needs;
 use super::view::{DISTANCE_MASK, IPV4, IPV6, NETWORK_MASK, NETWORK_SHIFT, PROTOCOL_MASK};
 use super::view::{TAGS_MASK, TRANSPORT_SHIFT};
-use fanpcap_bpf::assembler::{If, Label, Op, R1, R6, R7, R8, R9};
+use fanpcap_bpf::assembler::*;
 
 impl<'a> Emitter<'a> {
     /// Emits a BPF program that computes a key. With a tree the key is the tree's hash, or 0 for a
@@ -34,27 +34,21 @@ impl<'a> Emitter<'a> {
 
     /// Replaces the view in r7 by the registers that [`Keyed::key`] expects.
     fn place_headers(&mut self) {
-        let (ip, done) = (self.asm.label(), self.asm.label());
-        self.asm.set(R8, R7);
-        self.asm.alu(Op::Right, R8, NETWORK_SHIFT);
-        self.asm.alu(Op::And, R8, NETWORK_MASK);
+        let [ip, done] = self.asm.labels();
+        self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, ip);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), ip);
         // Without an IP packet the view has the end of the Ethernet header.
-        self.asm.alu(Op::Right, R7, 13);
-        self.asm.alu(Op::And, R7, TAGS_MASK << 2);
-        self.asm.alu(Op::Add, R8, R7);
-        self.asm.alu(Op::Sub, R8, 2);
+        self.asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
+        self.asm.set(R8, (R8 + R7) - 2);
         self.asm.set(R7, 0);
         self.asm.set(R9, 0);
         self.asm.jump(done);
         self.asm.bind(ip);
         self.asm.alu(Op::And, R7, IPV4 | IPV6 | PROTOCOL_MASK);
-        self.asm.alu(Op::Right, R9, TRANSPORT_SHIFT);
-        self.asm.alu(Op::And, R9, DISTANCE_MASK);
-        self.asm.jump_if(If::Equal, R9, 0, done);
-        self.asm.alu(Op::Left, R9, 2);
-        self.asm.alu(Op::Add, R9, R8);
+        self.asm.set(R9, (R9 >> TRANSPORT_SHIFT) & DISTANCE_MASK);
+        self.asm.jump_if(R9.is(0), done);
+        self.asm.set(R9, (R9 << 2) + R8);
         self.asm.bind(done);
     }
 

@@ -8,7 +8,7 @@ use super::choices::{
 use super::emitter::Emitter;
 use super::stack::{CHOICE, MARK};
 use crate::ir::Field;
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::*;
 use fanpcap_buckets::layout::BUCKETS;
 
 /// The bucket in a hash.
@@ -38,17 +38,15 @@ impl Emitter<'_> {
         self.asm.bind(done);
         if self.choices.classes || self.choices.host {
             self.asm.load(Width::Word, R1, R10, CHOICE);
-            self.asm
-                .alu(Op::And, R1, CLASS_MASK | (HOST_MASK << HOST_BIT));
-            self.asm.alu(Op::Left, R1, CLASS_SHIFT);
+            self.asm.set(
+                R1,
+                (R1 & (CLASS_MASK | (HOST_MASK << HOST_BIT))) << CLASS_SHIFT,
+            );
             self.asm.alu(Op::Or, R8, R1);
         }
         match self.decided {
             Some(decided) => self.asm.jump(decided),
-            None => {
-                self.asm.set(R0, R8);
-                self.asm.exit();
-            }
+            None => self.asm.exit_with(R8),
         }
     }
 
@@ -70,8 +68,7 @@ impl Emitter<'_> {
     /// Replaces the bits of `mask` in the choices on the stack.
     fn choose(&mut self, mask: i32, bits: i32) {
         self.asm.load(Width::Word, R1, R10, CHOICE);
-        self.asm.alu(Op::And, R1, !mask);
-        self.asm.alu(Op::Or, R1, bits);
+        self.asm.set(R1, (R1 & !mask) | bits);
         self.asm.store(Width::Word, R10, CHOICE, R1);
     }
 
@@ -86,16 +83,16 @@ impl Emitter<'_> {
     /// Loads the steering program's mark, or else the packet's, into r1. Jumps to `none` if there
     /// is neither.
     pub(super) fn load_mark(&mut self, none: Label) {
-        let (unset, done) = (self.asm.label(), self.asm.label());
+        let [unset, done] = self.asm.labels();
         if self.choices.marks {
             self.asm.load(Width::Word, R1, R10, CHOICE);
             self.asm.alu(Op::And, R1, MARKED);
-            self.asm.jump_if(If::Equal, R1, 0, unset);
+            self.asm.jump_if(R1.is(0), unset);
             self.asm.load(Width::Word, R1, R10, MARK);
             self.asm.jump(done);
             self.asm.bind(unset);
         }
-        self.target.mark(&mut self.asm, none);
+        self.mark_beside(none);
         self.asm.bind(done);
     }
 
@@ -126,8 +123,7 @@ impl Emitter<'_> {
         self.kind(DOUBLE);
         self.asm.alu(Op::And, R3, BUCKET_MASK);
         self.asm.alu(Op::Or, R8, R3);
-        self.asm.alu(Op::And, R0, BUCKET_MASK);
-        self.asm.alu(Op::Left, R0, SECOND_SHIFT);
+        self.asm.set(R0, (R0 & BUCKET_MASK) << SECOND_SHIFT);
         self.asm.alu(Op::Or, R8, R0);
     }
 }

@@ -9,7 +9,7 @@ mod device;
 
 use super::EbpfError;
 use super::emitter::Emitter;
-use fanpcap_bpf::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, ProgramKind};
 
@@ -57,15 +57,14 @@ impl Emitter<'_> {
     pub(super) fn pcap_routine(&mut self, index: usize) -> Made {
         let tree = self.tree;
         let Some(filter) = tree.filters.get(index) else {
-            self.asm.set(R0, 0);
-            self.asm.exit();
+            self.asm.exit_with(0);
             return Ok(());
         };
         let untagged = self.asm.label();
-        self.target.tag(&mut self.asm, untagged);
+        self.tag_beside(untagged);
         if self.asm.is_live() {
             self.asm.set(R9, R1);
-            self.target.tag_type(&mut self.asm);
+            self.tag_type();
             self.asm.alu(Op::Left, R1, 16);
             self.asm.alu(Op::Or, R9, R1);
             self.classic(&filter.code, &filter.text, Source::Tagged)?;
@@ -93,8 +92,8 @@ impl Emitter<'_> {
             out,
             at: 0,
         };
-        self.asm.alu32(Op::Move, R7, 0);
-        self.asm.alu32(Op::Move, R8, 0);
+        self.asm.set32(R7, 0);
+        self.asm.set32(R8, 0);
         for index in 0..16 {
             let reads = |one: &Classic| matches!(one.code, LD_MEM | LDX_MEM) && one.k == index;
             if code.iter().any(reads) {
@@ -110,7 +109,7 @@ impl Emitter<'_> {
             return Err(filter.refuse_at(code.len(), "it has no end"));
         }
         self.asm.bind(filter.out);
-        self.asm.alu32(Op::Move, R0, 0);
+        self.asm.set32(R0, 0);
         self.asm.exit();
         Ok(())
     }
@@ -131,12 +130,11 @@ impl Emitter<'_> {
             }
             LDX_B_MSH => {
                 self.absolute(filter, k, 1)?;
-                self.asm.alu(Op::And, R1, 15);
-                self.asm.alu(Op::Left, R1, 2);
+                self.asm.set(R1, (R1 & 15) << 2);
                 self.asm.set(R8, R1);
             }
             LD_W_LEN | LDX_W_LEN => {
-                self.target.length(&mut self.asm);
+                self.length();
                 match filter.source {
                     Source::Tagged => self.asm.alu(Op::Add, R1, TAG_LEN),
                     Source::Untagged => self.asm.alu(Op::Sub, R1, TAG_LEN),
@@ -157,7 +155,7 @@ impl Emitter<'_> {
                 } else {
                     Operand::from(R7)
                 };
-                self.asm.alu32(Op::Move, R0, value);
+                self.asm.set32(R0, value);
                 if filter.source == Source::Untagged {
                     self.keep_tag();
                 }
@@ -196,7 +194,7 @@ impl Emitter<'_> {
             _ => return Err(filter.refuse("it is unknown")),
         };
         match op {
-            Op::Div | Op::Mod if by_x => self.asm.jump_if(If::Equal, R8, 0, filter.out),
+            Op::Div | Op::Mod if by_x => self.asm.jump_if(R8.is(0), filter.out),
             Op::Div | Op::Mod if k == 0 => return Err(filter.refuse("it divides by zero")),
             Op::Left | Op::Right => {
                 self.shift(op, by_x, k);
@@ -246,7 +244,7 @@ impl Emitter<'_> {
             (k as i32).into()
         };
         let yes = filter.label(next, jt.into())?;
-        self.asm.jump32_if(what, R7, value, yes);
+        self.asm.jump32_if(R7.compare(what, value), yes);
         self.asm.jump(filter.label(next, jf.into())?);
         Ok(())
     }

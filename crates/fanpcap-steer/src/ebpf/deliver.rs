@@ -14,7 +14,7 @@ use super::emitter::{Emitter, Plain};
 use super::needs::Needs;
 use super::stack::{DECISION, KEPT, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
 use crate::options::GroupOptions;
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
 /// Rows in the part of a class, and the row where a part for class 0 would begin.
@@ -110,10 +110,7 @@ impl<'a> Emitter<'a> {
             self.asm.bind(decided);
             self.asm.load(Width::Double, R9, R10, KEPT);
         } else {
-            self.asm.set(R1, R6);
-            self.asm.set(R2, 0);
-            self.asm.set(R3, 0);
-            self.asm.call_function(decide);
+            self.asm.call_function(decide, (R6, 0, 0));
             self.asm.set(R8, R0);
         }
         if self.choices.host {
@@ -127,12 +124,9 @@ impl<'a> Emitter<'a> {
     /// Stores the first row of the table's part for the decision's class.
     fn part_of_class(&mut self) {
         let store = self.asm.label();
-        self.asm.set(R1, R8);
-        self.asm.alu(Op::Right, R1, CLASS_SHIFT);
-        self.asm.alu(Op::And, R1, CLASS_MASK);
-        self.asm.jump_if(If::Equal, R1, 0, store);
-        self.asm.alu(Op::Mul, R1, PART_ROWS);
-        self.asm.alu(Op::Add, R1, PARTS_ROW);
+        self.asm.set(R1, (R8 >> CLASS_SHIFT) & CLASS_MASK);
+        self.asm.jump_if(R1.is(0), store);
+        self.asm.set(R1, (R1 * PART_ROWS) + PARTS_ROW);
         self.asm.bind(store);
         self.asm.store(Width::Double, R10, PART, R1);
     }
@@ -168,8 +162,7 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, 0);
         if self.choices.host {
             self.asm.load(Width::Double, R8, R10, DECISION);
-            self.asm.alu(Op::Right, R8, HOST_SHIFT);
-            self.asm.alu(Op::And, R8, HOST_MASK);
+            self.asm.set(R8, (R8 >> HOST_SHIFT) & HOST_MASK);
         }
         by.leave(&mut self.asm);
     }
@@ -186,9 +179,7 @@ impl<'a> Emitter<'a> {
         } else {
             ways.to_class
         };
-        self.asm.set(R1, R8);
-        self.asm.alu(Op::Right, R1, KIND_SHIFT);
-        self.asm.alu(Op::And, R1, KIND_MASK);
+        self.asm.set(R1, (R8 >> KIND_SHIFT) & KIND_MASK);
         for (can, kind, way) in [
             (choices.drops, DROP, ways.dropped),
             (choices.copies, COPY, ways.to_class),
@@ -196,7 +187,7 @@ impl<'a> Emitter<'a> {
             (choices.broadcasts, BROADCAST, everybody),
         ] {
             if can {
-                self.asm.jump_if(If::Equal, R1, kind, way);
+                self.asm.jump_if(R1.is(kind), way);
             }
         }
     }
@@ -236,9 +227,7 @@ impl<'a> Emitter<'a> {
 
     /// Calls the delivery function. The stamp is in r3.
     fn call_deliver(&mut self, slot: Register, ways: Ways) {
-        self.asm.set(R1, R6);
-        self.asm.set(R2, slot);
-        self.asm.call_function(ways.deliver);
+        self.asm.call_function(ways.deliver, (R6, slot));
     }
 
     /// Stores the stamp for several deliveries.
@@ -255,20 +244,19 @@ impl<'a> Emitter<'a> {
         self.asm.set(R7, R8);
         self.owner(ways.nobody);
         self.asm.store(Width::Double, R10, RANKS, R0);
-        self.asm.set(R8, R7);
-        self.asm.alu(Op::Right, R8, SECOND_SHIFT);
+        self.asm.set(R8, R7 >> SECOND_SHIFT);
         self.owner(ways.nobody);
         self.asm.set(R8, R0);
         self.stamp(by);
         self.asm.set(R3, R0);
         self.asm.load(Width::Double, R7, R10, RANKS);
         let one = self.asm.label();
-        self.asm.jump_if(If::Equal, R7, R8, one);
+        self.asm.jump_if(R7.is(R8), one);
         self.asm.alu(Op::Or, R7, IS_COPY);
         self.asm.alu(Op::Or, R8, IS_COPY);
         self.asm.bind(one);
         self.call_deliver(R7, ways);
-        self.asm.jump_if(If::Equal, R7, R8, ways.done);
+        self.asm.jump_if(R7.is(R8), ways.done);
         by.again(&mut self.asm);
         self.asm.load(Width::Double, R3, R10, STAMP);
         self.call_deliver(R8, ways);
@@ -282,7 +270,7 @@ impl<'a> Emitter<'a> {
         let fits = self.asm.label();
         self.ranks(ways.nobody);
         // Members write the number of ranks, so it may be too large.
-        self.asm.jump_if(If::LessEqual, R0, RANKS_MAX, fits);
+        self.asm.jump_if(R0.at_most(RANKS_MAX), fits);
         self.asm.set(R0, RANKS_MAX);
         self.asm.bind(fits);
         self.asm.set(R7, R0);
@@ -298,10 +286,10 @@ impl<'a> Emitter<'a> {
             self.asm.number(R2, (first as u64) << FIRST_SHIFT);
             self.asm.alu(Op::Or, R2, R7);
             self.asm.load(Width::Double, R3, R10, STAMP);
-            self.asm.call_function(ways.to_some);
+            self.asm.call_function(ways.to_some, ());
             self.asm.load(Width::Double, R1, R10, RANKS);
             let rest = first + SOME;
-            self.asm.jump_if(If::LessEqual, R1, rest, ways.done);
+            self.asm.jump_if(R1.at_most(rest), ways.done);
         }
         self.asm.jump(ways.done);
     }
@@ -309,7 +297,7 @@ impl<'a> Emitter<'a> {
     /// The BPF function that delivers to some ranks. r1 is the context. r2 has the number of ranks,
     /// the first rank, and the first row of the class's part. r3 is the stamp.
     fn send_to_some(&mut self, by: &dyn Delivery, ways: Ways) {
-        let (next, done) = (self.asm.label(), self.asm.label());
+        let [next, done] = self.asm.labels();
         self.asm.set(R6, R1);
         self.asm.store(Width::Double, R10, STAMP, R3);
         self.asm.set(R9, R2);
@@ -317,30 +305,26 @@ impl<'a> Emitter<'a> {
         self.asm.store(Width::Double, R10, PART, R2);
         self.asm.set(R7, 0);
         self.asm.bind(next);
-        self.asm.set(R8, R9);
-        self.asm.alu(Op::Right, R8, FIRST_SHIFT);
-        self.asm.alu(Op::And, R8, RANKS_MAX - 1);
-        self.asm.alu(Op::Add, R8, R7);
-        self.asm.set(R1, R9);
-        self.asm.alu(Op::And, R1, (1 << FIRST_SHIFT) - 1);
-        self.asm.jump_if(If::GreaterEqual, R8, R1, done);
+        self.asm
+            .set(R8, ((R9 >> FIRST_SHIFT) & (RANKS_MAX - 1)) + R7);
+        self.asm.set(R1, R9 & ((1 << FIRST_SHIFT) - 1));
+        self.asm.jump_if(R8.at_least(R1), done);
         let first = self.asm.label();
-        self.asm.jump_if(If::Equal, R8, 0, first);
+        self.asm.jump_if(R8.is(0), first);
         by.again(&mut self.asm);
         self.asm.bind(first);
         self.rank_slot(done);
         // If there are two to 256 ranks, each delivery is a copy.
-        self.asm.set(R1, R9);
-        self.asm.alu(Op::And, R1, (1 << FIRST_SHIFT) - 1);
-        self.asm.alu(Op::Add, R1, IS_COPY - 2);
-        self.asm.alu(Op::And, R1, IS_COPY);
+        self.asm.set(
+            R1,
+            ((R9 & ((1 << FIRST_SHIFT) - 1)) + (IS_COPY - 2)) & IS_COPY,
+        );
         self.asm.alu(Op::Or, R0, R1);
         self.asm.load(Width::Double, R3, R10, STAMP);
         self.call_deliver(R0, ways);
         self.asm.alu(Op::Add, R7, 1);
-        self.asm.repeat_if(If::Less, R7, SOME, next);
+        self.asm.repeat_if(R7.below(SOME), next);
         self.asm.bind(done);
-        self.asm.set(R0, 0);
-        self.asm.exit();
+        self.asm.exit_with(0);
     }
 }

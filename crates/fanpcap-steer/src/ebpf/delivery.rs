@@ -1,7 +1,8 @@
 //! The interface of the code with which a BPF program delivers packets.
 
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, Label, R0};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 /// Emits the parts of a BPF program that delivers packets to the members of a group.
 ///
@@ -94,10 +95,6 @@ impl Delivery for Nowhere {
     fn miss(&self, _: &mut Assembler) {}
 
     fn leave(&self, asm: &mut Assembler) {
-        asm.set(R0, XDP_DROP);
-        asm.exit();
+        asm.exit_with(XDP_DROP);
     }
 }
-
-/// linux/bpf.h, enum xdp_action.
-const XDP_DROP: i32 = 1;

@@ -13,7 +13,7 @@ use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Function, Tree};
 use crate::options::GroupOptions;
 use crate::parts::Unfit;
-use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{Classic, Object};
 
 /// What the BPF program does with the steering program's decision.
@@ -76,7 +76,7 @@ pub(super) enum Ends {
 
 pub(super) struct Emitter<'a> {
     pub(super) asm: Assembler,
-    pub(super) target: &'a dyn Target,
+    pub(super) target: Target,
     pub(super) tree: &'a Tree,
     pub(super) role: Role<'a>,
     pub(super) view: View,
@@ -120,7 +120,7 @@ pub(super) enum Plain {
 
 pub(super) fn emit(
     tree: &Tree,
-    target: &dyn Target,
+    target: Target,
     role: Role<'_>,
     plain: Plain,
 ) -> Result<Object, EbpfError> {
@@ -164,6 +164,12 @@ pub(super) fn emit(
     }
     let maps = emitter.maps.specs(tree);
     Ok(emitter.asm.finish(target.kind(), maps)?)
+}
+
+impl Blocks for Emitter<'_> {
+    fn assembler(&mut self) -> &mut Assembler {
+        &mut self.asm
+    }
 }
 
 impl<'a> Emitter<'a> {
@@ -215,7 +221,7 @@ impl<'a> Emitter<'a> {
         match self.role {
             Role::Steer { drop: nothing } => {
                 self.follow();
-                self.asm.alu32(Op::Move, R0, R8);
+                self.asm.set32(R0, R8);
                 self.dropped(drop, nothing as i32);
             }
             Role::Place { options } => {
@@ -239,7 +245,7 @@ impl<'a> Emitter<'a> {
     fn dropped(&mut self, drop: Label, nothing: i32) {
         self.asm.exit();
         self.asm.bind(drop);
-        self.asm.alu32(Op::Move, R0, nothing);
+        self.asm.set32(R0, nothing);
     }
 
     /// Puts the number of bytes that a member keeps of a packet into r0, unless the packet was
@@ -266,7 +272,7 @@ impl<'a> Emitter<'a> {
                 }
             }
             Function::If(predicate, then, otherwise) => {
-                let (yes, no, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+                let [yes, no, done] = self.asm.labels();
                 self.branch(predicate, yes, no);
                 self.asm.bind(yes);
                 self.function(then, drop);
@@ -341,16 +347,16 @@ impl<'a> Emitter<'a> {
         self.error.get_or_insert(error);
     }
 
-    /// Calls a BPF function, which is emitted after the main code. The caller sets r1 to r3: the
-    /// verifier requires all three, even if the function does not read them.
-    pub(super) fn routine(&mut self, routine: Routine) {
+    /// Calls a BPF function, which is emitted after the main code. The verifier requires all three
+    /// arguments, even if the function does not read them.
+    pub(super) fn routine(&mut self, routine: Routine, arguments: impl Arguments) {
         let known = self.routines.iter().find(|(known, _)| *known == routine);
         let label = known.map(|&(_, label)| label).unwrap_or_else(|| {
             let label = self.asm.label();
             self.routines.push((routine, label));
             label
         });
-        self.asm.call_function(label);
+        self.asm.call_function(label, arguments);
     }
 
     fn routines(&mut self) {

@@ -3,11 +3,11 @@
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
 use super::stack::{CARRIED, OUTER, VLAN};
-use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
 use super::view::{Bytes, FRAGMENT, IPV6, LATER, Origin, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Hash`].
@@ -53,7 +53,7 @@ impl Emitter<'_> {
 
     /// Loads the VLAN id of the tag, or 0, into r1.
     fn vlan_or_none(&mut self) {
-        let (untagged, done) = (self.asm.label(), self.asm.label());
+        let [untagged, done] = self.asm.labels();
         self.property(Property::VlanId, untagged);
         self.asm.jump(done);
         self.asm.bind(untagged);
@@ -78,15 +78,14 @@ impl Emitter<'_> {
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
             // Half of each port: RTP and RTCP have adjacent ports.
-            self.asm.alu(Op::Right, R9, 1);
-            self.asm.alu(Op::And, R9, 0x7fff_7fff);
+            self.asm.set(R9, (R9 >> 1) & 0x7fff_7fff);
         }
         self.asm.bind(done);
     }
 
     /// Puts both ends of an IP packet into r1 and r2. The ports are in r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
-        let (six, both) = (self.asm.label(), self.asm.label());
+        let [six, both] = self.asm.labels();
         self.by_version(six);
         if self.asm.is_live() {
             let addresses = self.fetch(Origin::Network, 12, 8, none);
@@ -107,8 +106,7 @@ impl Emitter<'_> {
         addresses.at(4).word(&mut self.asm, R2);
         self.asm.alu(Op::Left, R1, 16);
         self.asm.alu(Op::Left, R2, 16);
-        self.asm.set(R3, R9);
-        self.asm.alu(Op::Right, R3, 16);
+        self.asm.set(R3, R9 >> 16);
         self.asm.alu(Op::Or, R1, R3);
         self.asm.alu(Op::And, R9, 0xffff);
         self.asm.alu(Op::Or, R2, R9);
@@ -116,8 +114,7 @@ impl Emitter<'_> {
     }
 
     fn ends6(&mut self, addresses: Bytes) {
-        self.asm.set(R3, R9);
-        self.asm.alu(Op::Right, R3, 16);
+        self.asm.set(R3, R9 >> 16);
         self.asm.alu(Op::And, R9, 0xffff);
         self.asm.number(R5, M1);
         for (hash, at, port) in [(R1, 0, R3), (R2, 16, R9)] {
@@ -146,20 +143,19 @@ impl Emitter<'_> {
         if self.view.is_plain() || !self.follows {
             return;
         }
-        let (outer, done) = (self.asm.label(), self.asm.label());
+        let [outer, done] = self.asm.labels();
         self.asm.note("fragments");
         let view = std::mem::replace(&mut self.view, View::Packed);
-        self.asm.set(R2, R8);
-        self.asm.alu(Op::Right, R2, 32);
+        self.asm.set(R2, R8 >> 32);
         if self.delivers() {
             self.asm
                 .alu(Op::And, R2, i32::from(FOLLOWS | FOLLOWS_INSIDE));
         }
-        self.asm.jump_if(If::Equal, R2, 0, done);
+        self.asm.jump_if(R2.is(0), done);
         if self.asks_inside {
-            self.asm.jump_if(If::Equal, R2, i32::from(FOLLOWS), outer);
+            self.asm.jump_if(R2.is(i32::from(FOLLOWS)), outer);
             self.recall(CARRIED);
-            self.asm.jump_if(If::Equal, R7, 0, outer);
+            self.asm.jump_if(R7.is(0), outer);
             self.follow_datagram();
         }
         self.asm.bind(outer);
@@ -173,37 +169,34 @@ impl Emitter<'_> {
     fn follow_datagram(&mut self) {
         let whole = self.asm.label();
         self.require(FRAGMENT, whole);
-        self.asm.set(R1, R6);
-        self.asm.set(R2, R7);
-        self.asm.set(R3, R8);
-        self.routine(Routine::Fragments);
+        self.routine(Routine::Fragments, (R6, R7, R8));
         self.asm.set(R8, R0);
         self.asm.bind(whole);
     }
 
     /// [`super::emitter::Routine::Fragments`].
     pub(super) fn fragments_routine(&mut self) {
-        let (unknown, done, known) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [unknown, done, known] = self.asm.labels();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
         self.vlan_or_none();
         self.asm.set(R9, R1);
         // Never reached: the walk has checked all fields of the key.
         self.fragment_key(done);
-        self.asm.call(KTIME_GET_NS);
+        self.asm.call(KTIME_GET_NS, ());
         self.asm.set(R9, R0);
         self.fragment_map();
-        self.asm.call(MAP_LOOKUP);
-        self.asm.jump_if(If::Equal, R0, 0, unknown);
+        self.asm.call(MAP_LOOKUP, ());
+        self.asm.jump_if(R0.is(0), unknown);
         self.asm.load(Width::Double, R1, R0, TIME);
         // Another CPU may have written the entry after this CPU read the clock.
         self.asm.number(R2, FRAGMENT_AGE_NS);
         self.asm.alu(Op::Add, R1, R2);
-        self.asm.jump_if(If::Greater, R9, R1, unknown);
-        self.asm.jump_if(If::AnyBit, R7, LATER, known);
+        self.asm.jump_if(R9.above(R1), unknown);
+        self.asm.jump_if(R7.has_any(LATER), known);
         // The first fragment follows fragments that came before it, but only once.
         self.asm.load(Width::Word, R1, R0, EARLY);
-        self.asm.jump_if(If::Equal, R1, 0, unknown);
+        self.asm.jump_if(R1.is(0), unknown);
         self.asm.set(R1, 0);
         self.asm.store(Width::Word, R0, EARLY, R1);
         self.asm.bind(known);
@@ -217,15 +210,14 @@ impl Emitter<'_> {
         self.asm.set(R2, 1);
         self.asm.atomic_add(R1, 0, R2);
         self.asm.bind(done);
-        self.asm.set(R0, R8);
-        self.asm.exit();
+        self.asm.exit_with(R8);
     }
 
     /// Writes the key to the stack: addresses, identification, and one number. The number combines
     /// the VLAN id in r9 with the protocol or version.
     fn fragment_key(&mut self, missing: Label) {
-        let (six, done) = (self.asm.label(), self.asm.label());
-        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
+        let [six, done] = self.asm.labels();
+        self.asm.jump_if(R7.has_any(IPV6), six);
         for at in [0, 8, 16, 24, 32] {
             self.asm.store(Width::Double, R10, KEY + at, 0);
         }
@@ -236,8 +228,7 @@ impl Emitter<'_> {
         }
         addresses.half(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
-        self.asm.set(R1, R7);
-        self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK);
+        self.asm.set(R1, R7 & super::view::PROTOCOL_MASK);
         self.asm.jump(done);
         self.asm.bind(six);
         self.load(Origin::Network, 8, 32, KEY, missing);
@@ -257,23 +248,18 @@ impl Emitter<'_> {
     fn fragment_map(&mut self) {
         let map = self.maps.of(Map::Fragments);
         self.asm.map(R1, map);
-        self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(KEY));
+        self.asm.set(R2, stack(KEY));
     }
 
     /// Stores the hash of this fragment's datagram.
     fn remember(&mut self) {
-        self.asm.set(R1, R7);
-        self.asm.alu(Op::And, R1, LATER);
+        self.asm.set(R1, R7 & LATER);
         // The order matters: the hash is spilled (`stack.rs`).
         self.asm.store(Width::Word, R10, VALUE + EARLY, R1);
         self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.store(Width::Double, R10, VALUE + TIME, R9);
         self.fragment_map();
-        self.asm.set(R3, R10);
-        self.asm.alu(Op::Add, R3, i32::from(VALUE));
-        self.asm.set(R4, 0);
-        self.asm.call(MAP_UPDATE);
+        self.asm.call(MAP_UPDATE, (R1, R2, stack(VALUE), 0));
     }
 }
 

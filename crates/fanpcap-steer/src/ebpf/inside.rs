@@ -3,7 +3,7 @@
 use super::emitter::Emitter;
 use super::view::{INNER, Origin};
 use super::walk::Stages;
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
+use fanpcap_bpf::assembler::*;
 use fanpcap_wire::{GTP_EXTENSIONS_MAX, TZSP_FIELDS_MAX};
 
 /// UDP destination ports of tunnels.
@@ -26,25 +26,23 @@ pub(super) const GTP_C: u16 = 2123;
 impl Emitter<'_> {
     /// Jumps to the stage at which the carried packet begins, or to `none`.
     pub(super) fn inside(&mut self, stages: Stages, none: Label) {
-        let (gre, udp, l2tp) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [gre, udp, l2tp] = self.asm.labels();
         self.require_transport(none);
         self.transport_to_current();
         self.protocol(R1);
         self.restart_view(INNER);
-        self.asm.jump_if(If::Equal, R1, 4, stages.ipv4);
-        self.asm.jump_if(If::Equal, R1, 41, stages.ipv6);
-        self.asm.jump_if(If::Equal, R1, 47, gre);
-        self.asm.jump_if(If::Equal, R1, 17, udp);
-        self.asm.jump_if(If::Equal, R1, 137, stages.mpls);
-        self.asm.jump_if(If::Equal, R1, 143, stages.ethernet);
-        self.asm.jump_if(If::Equal, R1, 115, l2tp);
-        self.asm.jump(none);
+        self.asm.jump_if(R1.is(4), stages.ipv4);
+        self.asm.jump_if(R1.is(41), stages.ipv6);
+        self.asm.jump_if(R1.is(47), gre);
+        self.asm.jump_if(R1.is(17), udp);
+        self.asm.jump_if(R1.is(137), stages.mpls);
+        self.asm.jump_if(R1.is(143), stages.ethernet);
+        self.asm.branch(R1.is(115), l2tp, none);
         self.asm.bind(l2tp);
         let session = self.here(0, 4, none);
         session.word(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
-        self.asm.jump_if(If::NotEqual, R1, 0, stages.untyped);
-        self.asm.jump(none);
+        self.asm.branch(R1.is_not(0), stages.untyped, none);
         self.asm.bind(gre);
         self.gre(stages, none);
         self.asm.bind(udp);
@@ -56,61 +54,56 @@ impl Emitter<'_> {
         let header = self.here(0, 4, none);
         header.half(&mut self.asm, R0);
         header.at(2).half(&mut self.asm, R9);
-        self.asm.jump_if(If::AnyBit, R0, 0x4007, none);
+        self.asm.jump_if(R0.has_any(0x4007), none);
         self.asm.alu(Op::Add, R8, 4);
         for flag in [0x8000, 0x2000, 0x1000] {
             let without = self.asm.label();
-            self.asm.set(R1, R0);
-            self.asm.alu(Op::And, R1, flag);
-            self.asm.jump_if(If::Equal, R1, 0, without);
+            self.asm.set(R1, R0 & flag);
+            self.asm.jump_if(R1.is(0), without);
             self.asm.alu(Op::Add, R8, 4);
             self.asm.bind(without);
         }
-        self.asm.jump_if(If::Equal, R9, 0x0800, stages.ipv4);
-        self.asm.jump_if(If::Equal, R9, 0x86dd, stages.ipv6);
-        self.asm.jump_if(If::Equal, R9, 0x8847, stages.mpls);
-        self.asm.jump_if(If::Equal, R9, 0x8848, stages.mpls);
-        self.asm.jump_if(If::Equal, R9, 0x6558, stages.ethernet);
+        self.asm.jump_if(R9.is(0x0800), stages.ipv4);
+        self.asm.jump_if(R9.is(0x86dd), stages.ipv6);
+        self.asm.jump_if(R9.is(0x8847), stages.mpls);
+        self.asm.jump_if(R9.is(0x8848), stages.mpls);
+        self.asm.jump_if(R9.is(0x6558), stages.ethernet);
         self.erspan(stages, none);
     }
 
     /// draft-foschiano-erspan; r0 has GRE's flags, r9 its protocol.
     fn erspan(&mut self, stages: Stages, none: Label) {
         let third = self.asm.label();
-        self.asm.jump_if(If::Equal, R9, 0x22eb, third);
-        self.asm.jump_if(If::NotEqual, R9, 0x88be, none);
+        self.asm.jump_if(R9.is(0x22eb), third);
+        self.asm.jump_if(R9.is_not(0x88be), none);
         self.asm.alu(Op::And, R0, 0x1000);
-        self.asm.jump_if(If::Equal, R0, 0, stages.ethernet);
+        self.asm.jump_if(R0.is(0), stages.ethernet);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump(stages.ethernet);
         self.asm.bind(third);
         let header = self.here(11, 1, none);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 12);
-        self.asm.alu(Op::And, R1, 1);
-        self.asm.alu(Op::Left, R1, 3);
+        self.asm.set(R1, (R1 & 1) << 3);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump(stages.ethernet);
     }
 
     fn udp(&mut self, stages: Stages, none: Label) {
-        let (vxlan, geneve, gtp) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let (generic, tzsp) = (self.asm.label(), self.asm.label());
-        let (capwap, l2tp) = (self.asm.label(), self.asm.label());
+        let [vxlan, geneve, gtp, generic, tzsp, capwap, l2tp] = self.asm.labels();
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.half(&mut self.asm, R1);
         header.at(2).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::Equal, R9, i32::from(VXLAN), vxlan);
-        self.asm.jump_if(If::Equal, R9, i32::from(VXLAN_OLD), vxlan);
-        self.asm.jump_if(If::Equal, R9, i32::from(GENEVE), geneve);
-        self.asm.jump_if(If::Equal, R9, i32::from(GTP_U), gtp);
-        self.asm
-            .jump_if(If::Equal, R9, i32::from(VXLAN_GPE), generic);
-        self.asm.jump_if(If::Equal, R9, i32::from(TZSP), tzsp);
+        self.asm.jump_if(R9.is(i32::from(VXLAN)), vxlan);
+        self.asm.jump_if(R9.is(i32::from(VXLAN_OLD)), vxlan);
+        self.asm.jump_if(R9.is(i32::from(GENEVE)), geneve);
+        self.asm.jump_if(R9.is(i32::from(GTP_U)), gtp);
+        self.asm.jump_if(R9.is(i32::from(VXLAN_GPE)), generic);
+        self.asm.jump_if(R9.is(i32::from(TZSP)), tzsp);
         for (number, tunnel) in [(CAPWAP, capwap), (L2TP, l2tp)] {
             for port in [R1, R9] {
-                self.asm.jump_if(If::Equal, port, i32::from(number), tunnel);
+                self.asm.jump_if(port.is(i32::from(number)), tunnel);
             }
         }
         self.asm.jump(none);
@@ -137,15 +130,13 @@ impl Emitter<'_> {
         header.byte(&mut self.asm, R1);
         header.at(3).byte(&mut self.asm, R2);
         self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::AnyBit, R1, 0x31, none);
-        self.asm.jump_if(If::AnyBit, R1, 0x04, said);
-        self.asm.jump(stages.ethernet);
+        self.asm.jump_if(R1.has_any(0x31), none);
+        self.asm.branch(R1.has_any(0x04), said, stages.ethernet);
         self.asm.bind(said);
-        self.asm.jump_if(If::Equal, R2, 1, stages.ipv4);
-        self.asm.jump_if(If::Equal, R2, 2, stages.ipv6);
-        self.asm.jump_if(If::Equal, R2, 3, stages.ethernet);
-        self.asm.jump_if(If::Equal, R2, 4, stages.nsh);
-        self.asm.jump(none);
+        self.asm.jump_if(R2.is(1), stages.ipv4);
+        self.asm.jump_if(R2.is(2), stages.ipv6);
+        self.asm.jump_if(R2.is(3), stages.ethernet);
+        self.asm.branch(R2.is(4), stages.nsh, none);
     }
 
     /// TZSP of version 1, with an Ethernet frame.
@@ -155,24 +146,23 @@ impl Emitter<'_> {
         header.word(&mut self.asm, R1);
         // TZSP type 0 or 1.
         self.asm.alu(Op::And, R1, !0x0001_0000);
-        self.asm.jump_if(If::NotEqual, R1, 0x0100_0001, none);
+        self.asm.jump_if(R1.is_not(0x0100_0001), none);
         self.asm.alu(Op::Add, R8, 4);
         for _ in 0..TZSP_FIELDS_MAX {
             let next = self.asm.label();
             let kind = self.here(0, 1, none);
             kind.byte(&mut self.asm, R1);
-            self.asm.jump_if(If::Equal, R1, 1, end);
+            self.asm.jump_if(R1.is(1), end);
             self.asm.alu(Op::Add, R8, 1);
-            self.asm.jump_if(If::Equal, R1, 0, next);
+            self.asm.jump_if(R1.is(0), next);
             let len = self.here(0, 1, none);
             len.byte(&mut self.asm, R1);
-            self.asm.alu(Op::Add, R8, R1);
-            self.asm.alu(Op::Add, R8, 1);
+            self.asm.set(R8, (R8 + R1) + 1);
             self.asm.bind(next);
         }
         let kind = self.here(0, 1, none);
         kind.byte(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 1, none);
+        self.asm.jump_if(R1.is_not(1), none);
         self.asm.bind(end);
         self.asm.alu(Op::Add, R8, 1);
         self.asm.jump(stages.ethernet);
@@ -184,51 +174,47 @@ impl Emitter<'_> {
         header.word(&mut self.asm, R1);
         // Tests version and type, T, F and K.
         self.asm.number(R2, 0xff00_0188);
-        self.asm.jump_if(If::AnyBit, R1, R2, none);
-        self.asm.alu(Op::Right, R1, 16 + 3);
-        self.asm.alu(Op::Left, R1, 2);
+        self.asm.jump_if(R1.has_any(R2), none);
+        self.asm.set(R1, (R1 >> (16 + 3)) << 2);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump(stages.ethernet);
     }
 
     /// RFC 2661, RFC 3931.
     fn l2tp(&mut self, stages: Stages, none: Label) {
-        let (second, short, odd) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [second, short, odd] = self.asm.labels();
         let flags = self.here(0, 2, none);
         flags.half(&mut self.asm, R1);
-        self.asm.set(R2, R1);
-        self.asm.alu(Op::And, R2, 0x820f);
-        self.asm.jump_if(If::Equal, R2, 2, second);
-        self.asm.jump_if(If::NotEqual, R2, 3, none);
+        self.asm.set(R2, R1 & 0x820f);
+        self.asm.jump_if(R2.is(2), second);
+        self.asm.jump_if(R2.is_not(3), none);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump(stages.untyped);
         self.asm.bind(second);
         self.asm.alu(Op::Add, R8, 6);
         for (flag, len) in [(0x4000, 2), (0x0800, 4)] {
             let without = self.asm.label();
-            self.asm.set(R2, R1);
-            self.asm.alu(Op::And, R2, flag);
-            self.asm.jump_if(If::Equal, R2, 0, without);
+            self.asm.set(R2, R1 & flag);
+            self.asm.jump_if(R2.is(0), without);
             self.asm.alu(Op::Add, R8, len);
             self.asm.bind(without);
         }
         let protocol = self.here(0, 2, none);
         protocol.half(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 0xff03, short);
+        self.asm.jump_if(R1.is_not(0xff03), short);
         self.asm.alu(Op::Add, R8, 2);
         let protocol = self.here(0, 2, none);
         protocol.half(&mut self.asm, R1);
         self.asm.bind(short);
         // A PPP protocol number below 256 may take one byte. That byte is odd.
         self.asm.alu(Op::Add, R8, 1);
-        self.asm.jump_if(If::AnyBit, R1, 0x0100, odd);
+        self.asm.jump_if(R1.has_any(0x0100), odd);
         self.asm.alu(Op::Add, R8, 1);
         self.asm.alu(Op::Left, R1, 8);
         self.asm.bind(odd);
         self.asm.alu(Op::Right, R1, 8);
-        self.asm.jump_if(If::Equal, R1, 0x21, stages.ipv4);
-        self.asm.jump_if(If::Equal, R1, 0x57, stages.ipv6);
-        self.asm.jump(none);
+        self.asm.jump_if(R1.is(0x21), stages.ipv4);
+        self.asm.branch(R1.is(0x57), stages.ipv6, none);
     }
 
     /// RFC 7348.
@@ -236,8 +222,7 @@ impl Emitter<'_> {
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::AnyBit, R1, 8, stages.ethernet);
-        self.asm.jump(none);
+        self.asm.branch(R1.has_any(8), stages.ethernet, none);
     }
 
     /// RFC 8926.
@@ -245,14 +230,12 @@ impl Emitter<'_> {
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         header.at(2).half(&mut self.asm, R2);
-        self.asm.jump_if(If::AnyBit, R1, 0xc0, none);
+        self.asm.jump_if(R1.has_any(0xc0), none);
         self.asm.alu(Op::Left, R1, 2);
-        self.asm.alu(Op::Add, R8, R1);
-        self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::Equal, R2, 0x6558, stages.ethernet);
-        self.asm.jump_if(If::Equal, R2, 0x0800, stages.ipv4);
-        self.asm.jump_if(If::Equal, R2, 0x86dd, stages.ipv6);
-        self.asm.jump(none);
+        self.asm.set(R8, (R8 + R1) + 8);
+        self.asm.jump_if(R2.is(0x6558), stages.ethernet);
+        self.asm.jump_if(R2.is(0x0800), stages.ipv4);
+        self.asm.branch(R2.is(0x86dd), stages.ipv6, none);
     }
 
     /// 3GPP TS 29.281.
@@ -260,36 +243,32 @@ impl Emitter<'_> {
         let longer = self.asm.label();
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.half(&mut self.asm, R9);
-        self.asm.set(R1, R9);
-        self.asm.alu(Op::And, R1, 0xf0ff);
-        self.asm.jump_if(If::NotEqual, R1, 0x30ff, none);
+        self.asm.set(R1, R9 & 0xf0ff);
+        self.asm.jump_if(R1.is_not(0x30ff), none);
         self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::AnyBit, R9, 0x0700, longer);
-        self.asm.jump(stages.untyped);
+        self.asm.branch(R9.has_any(0x0700), longer, stages.untyped);
         self.asm.bind(longer);
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
         // Without the flag, the byte is there and has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
-        self.asm.jump_if(If::Equal, R9, 0, stages.untyped);
+        self.asm.jump_if(R9.is(0), stages.untyped);
         for _ in 0..GTP_EXTENSIONS_MAX {
             self.gtp_extension(stages, none);
         }
-        self.asm.jump_if(If::Equal, R1, 0, stages.untyped);
-        self.asm.jump(none);
+        self.asm.branch(R1.is(0), stages.untyped, none);
     }
 
     /// Passes a GTP extension header, whose type is in r1. Its first byte is its length in units of
     /// 4 bytes, its last byte is the type of the next header.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
-        self.asm.jump_if(If::Equal, R1, 0, stages.untyped);
+        self.asm.jump_if(R1.is(0), stages.untyped);
         let len = self.here(0, 1, none);
         len.byte(&mut self.asm, R1);
-        self.asm.jump_if(If::Equal, R1, 0, none);
+        self.asm.jump_if(R1.is(0), none);
         self.asm.alu(Op::Left, R1, 2);
-        self.asm.alu(Op::Add, R8, R1);
-        self.asm.alu(Op::Sub, R8, 1);
+        self.asm.set(R8, (R8 + R1) - 1);
         let next = self.fetch(Origin::Current, 0, 1, none);
         next.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 1);

@@ -4,7 +4,7 @@ use super::emitter::Emitter;
 use super::view::Origin;
 use crate::hash::M1;
 use crate::ir::{Key, Property, Side};
-use fanpcap_bpf::assembler::{Label, Op, R1, R2, R5, R9};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Folds the fields of a key into `start`. The hash is in r0.
@@ -66,7 +66,7 @@ impl Emitter<'_> {
     }
 
     fn fold_address(&mut self, side: Side, missing: Label) {
-        let (six, done) = (self.asm.label(), self.asm.label());
+        let [six, done] = self.asm.labels();
         self.require_ip(missing);
         self.by_version(six);
         if self.asm.is_live() {

@@ -3,7 +3,7 @@
 
 use super::view::{IPV4, IPV6};
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, Label};
+use fanpcap_bpf::assembler::*;
 
 /// Emits the parts of a BPF program that computes a key of each packet.
 ///

@@ -4,14 +4,14 @@ use super::emitter::Emitter;
 use super::view::Bytes;
 use crate::hash::M1;
 use crate::ir::Net;
-use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Steers by the local address, or by both if both are local. The first `bits` bits count.
     pub(super) fn by_local(&mut self, net: Net, bits: Option<u8>, drop: Label) {
         let ipv6 = net.address.is_ipv6();
         let bits = bits.unwrap_or(128);
-        let (source, not_source, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [source, not_source, done] = self.asm.labels();
         let other = if ipv6 { 16 } else { 4 };
         let both = self.addresses(ipv6, drop);
         self.in_net(both, net, not_source);
@@ -48,16 +48,14 @@ impl Emitter<'_> {
     }
 
     pub(super) fn by_local_link(&mut self, gateway: [u8; 6], drop: Label) {
-        let (not_source, neither, one) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let done = self.asm.label();
+        let [not_source, neither, one, done] = self.asm.labels();
         self.links(drop);
         let [a, b, c, d, e, f] = gateway;
         self.asm
             .number(R3, u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
-        self.asm.jump_if(If::NotEqual, R2, R3, not_source);
-        self.asm.jump(one);
+        self.asm.branch(R2.is_not(R3), not_source, one);
         self.asm.bind(not_source);
-        self.asm.jump_if(If::NotEqual, R1, R3, neither);
+        self.asm.jump_if(R1.is_not(R3), neither);
         self.asm.set(R1, R2);
         self.asm.bind(one);
         self.end(R1);

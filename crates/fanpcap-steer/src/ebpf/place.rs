@@ -4,9 +4,9 @@
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
 use super::stack::{CLASS_AND_FLOW, PART};
-use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_buckets::layout::{
     BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SLOTS, STICKY_IDS,
 };
@@ -66,10 +66,10 @@ impl Emitter<'_> {
     /// filter counts it. With `flows`, a hash stays with its last member. If the table has no such
     /// row, falls through with slot 0.
     pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
-        let (hash, owner, none) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [hash, owner, none] = self.asm.labels();
         self.asm.note("slot");
         if self.numbers {
-            self.asm.jump32_if(If::LessEqual, R8, i32::MAX, hash);
+            self.asm.jump32_if(R8.at_most(i32::MAX), hash);
             self.rank(none);
             self.asm.jump(owner);
         } else {
@@ -121,18 +121,16 @@ impl Emitter<'_> {
     /// Puts the slot of the last member that had the hash in r8 into r0, or the slot of the hash's
     /// bucket if that member is gone. Remembers the member. Clobbers r7.
     fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
-        let (moved, done) = (self.asm.label(), self.asm.label());
+        let [moved, done] = self.asm.labels();
         let key = self.spots.key;
         self.store_flow();
         self.flow(flows);
-        self.asm.call(MAP_LOOKUP);
-        self.asm.jump_if(If::Equal, R0, 0, moved);
+        self.asm.call(MAP_LOOKUP, ());
+        self.asm.jump_if(R0.is(0), moved);
         self.asm.load(Width::Double, R7, R0, 0);
         self.word_of(R7, HOLDERS_ROW, none);
-        self.asm.set(R1, R0);
-        self.asm.alu(Op::Xor, R1, R7);
-        self.asm.alu(Op::Right, R1, 8);
-        self.asm.jump_if(If::NotEqual, R1, 0, moved);
+        self.asm.set(R1, (R0 ^ R7) >> 8);
+        self.asm.jump_if(R1.is_not(0), moved);
         self.asm.alu(Op::And, R0, SLOT_MASK);
         self.found(found);
         self.asm.bind(moved);
@@ -140,13 +138,10 @@ impl Emitter<'_> {
         self.slot_at(none);
         self.asm.set(R7, R0);
         self.word_of(R7, SEATS_ROW, none);
-        self.asm.jump_if(If::Equal, R0, 0, done);
+        self.asm.jump_if(R0.is(0), done);
         self.asm.store(Width::Double, R10, key, R0);
         self.flow(flows);
-        self.asm.set(R3, R10);
-        self.asm.alu(Op::Add, R3, i32::from(key));
-        self.asm.set(R4, 0);
-        self.asm.call(MAP_UPDATE);
+        self.asm.call(MAP_UPDATE, (R1, R2, stack(key), 0));
         self.asm.bind(done);
         self.asm.set(R0, R7);
         self.found(found);
@@ -181,15 +176,13 @@ impl Emitter<'_> {
     fn flow(&mut self, flows: Map) {
         let flows = self.maps.of(flows);
         self.asm.map(R1, flows);
-        self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(self.flow_key()));
+        self.asm.set(R2, R10 + i32::from(self.flow_key()));
     }
 
     /// Loads into r0 the word of the row at `first` plus the lowest byte of `index`.
     fn word_of(&mut self, index: Register, first: i32, none: Label) {
         self.asm.set(R2, index);
-        self.asm.alu(Op::And, R2, SLOT_MASK);
-        self.asm.alu(Op::Add, R2, first);
+        self.asm.set(R2, (R2 & SLOT_MASK) + first);
         self.row(none);
         self.asm.load(Width::Double, R0, R0, 0);
     }
@@ -202,8 +195,7 @@ impl Emitter<'_> {
         self.asm.alu32(Op::And, R8, i32::MAX);
         self.asm.alu32(Op::Mod, R8, R1);
         // Members write the number of ranks, so it may be any number.
-        self.asm.alu32(Op::And, R8, RANK_MASK);
-        self.asm.alu32(Op::Add, R8, FIRST_RANK);
+        self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
     }
 
     /// Puts the number of ranks into r0, or jumps to `none` if there are none.
@@ -211,7 +203,7 @@ impl Emitter<'_> {
         self.asm.set(R2, COUNT_ROW);
         self.row_of_part(none);
         self.asm.load(Width::Word, R0, R0, 0);
-        self.asm.jump_if(If::Equal, R0, 0, none);
+        self.asm.jump_if(R0.is(0), none);
     }
 
     /// Puts the slot of the bucket in the low bits of r8 into r0. Clobbers r8.
@@ -223,8 +215,7 @@ impl Emitter<'_> {
 
     /// Puts the slot of the rank in r8 into r0. Clobbers r8.
     pub(super) fn rank_slot(&mut self, none: Label) {
-        self.asm.alu32(Op::And, R8, RANK_MASK);
-        self.asm.alu32(Op::Add, R8, FIRST_RANK);
+        self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
         self.slot_at(none);
     }
 
@@ -234,13 +225,11 @@ impl Emitter<'_> {
         self.asm.alu32(Op::Right, R2, BY_EIGHT);
         self.row_of_part(none);
         self.asm.load(Width::Double, R0, R0, 0);
-        self.asm.alu32(Op::Left, R8, BY_EIGHT);
-        self.asm.alu32(Op::And, R8, BYTE_MASK);
+        self.asm.set32(R8, (R8 << BY_EIGHT) & BYTE_MASK);
         if LOWEST_LAST != 0 {
             self.asm.alu32(Op::Xor, R8, LOWEST_LAST);
         }
-        self.asm.alu(Op::Right, R0, R8);
-        self.asm.alu(Op::And, R0, 255);
+        self.asm.set(R0, (R0 >> R8) & 255);
     }
 
     /// As [`Self::row`], but within the part of the packet's class.
@@ -259,10 +248,8 @@ impl Emitter<'_> {
         let classes = matches!(self.role, Role::Deliver { .. });
         let table = self.maps.of(Map::Table { classes });
         self.asm.store(Width::Word, R10, self.spots.row, R2);
-        self.asm.map(R1, table);
-        self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(self.spots.row));
-        self.asm.call(MAP_LOOKUP);
-        self.asm.jump_if(If::Equal, R0, 0, none);
+        self.asm
+            .call(MAP_LOOKUP, (map(table), R10 + i32::from(self.spots.row)));
+        self.asm.jump_if(R0.is(0), none);
     }
 }

@@ -8,34 +8,30 @@
 use super::emitter::Emitter;
 use super::inside::{SESSION_PORTS, TUNNEL_PORTS};
 use super::needs::Needs;
-use super::stack::{CARRIED, HEADER, OUTER, PORTS, WINDOW};
+use super::stack::{CARRIED, HEADER, OUTER, PORTS};
 use super::view::{
     Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS, network_order,
     plain_len,
 };
-use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 const LINK_LEN: u8 = 14;
 
 impl Emitter<'_> {
     /// Emits the bodies for plain packets. The first bytes of the frame identify such packets.
     pub(super) fn plain_bodies(&mut self, needs: &Needs) {
-        let (six, general) = (self.asm.label(), self.asm.label());
+        let [six, general] = self.asm.labels();
         self.asm.note("plain IPv4?");
-        let (base, at) = self
-            .target
-            .head(&mut self.asm, 0, plain_len(false), WINDOW, general);
-        let head = Bytes { base, at };
+        let head = self.head(0, plain_len(false), general);
         self.raw_half(head.at(12));
-        self.asm.jump_if(If::Equal, R1, network_order(0x86dd), six);
-        self.asm
-            .jump_if(If::NotEqual, R1, network_order(0x0800), general);
+        self.asm.jump_if(R1.is(network_order(0x86dd)), six);
+        self.asm.jump_if(R1.is_not(network_order(0x0800)), general);
         self.plain_body(needs, false, head, general);
         self.asm.bind(six);
         self.asm.note("plain IPv6?");
         let (from, to) = (plain_len(false), plain_len(true));
-        let (base, at) = self.target.head(&mut self.asm, from, to, WINDOW, general);
-        self.plain_body(needs, true, Bytes { base, at }, general);
+        let head = self.head(from, to, general);
+        self.plain_body(needs, true, head, general);
         self.asm.bind(general);
     }
 
@@ -54,25 +50,23 @@ impl Emitter<'_> {
         head.at(LINK_LEN).byte(&mut self.asm, R1);
         if ipv6 {
             self.asm.alu(Op::And, R1, 0xf0);
-            self.asm.jump_if(If::NotEqual, R1, 0x60, general);
+            self.asm.jump_if(R1.is_not(0x60), general);
         } else {
-            self.asm.jump_if(If::NotEqual, R1, 0x45, general);
+            self.asm.jump_if(R1.is_not(0x45), general);
             self.raw_half(head.at(LINK_LEN + 6));
-            self.asm
-                .jump_if(If::AnyBit, R1, network_order(0x3fff), general);
+            self.asm.jump_if(R1.has_any(network_order(0x3fff)), general);
         }
         let (base, at) = (head.base, head.at);
         self.view = View::Plain { ipv6, base, at };
         self.protocol(R1);
-        self.asm.jump_if(If::Equal, R1, 6, tcp);
-        self.asm.jump_if(If::NotEqual, R1, 17, general);
+        self.asm.jump_if(R1.is(6), tcp);
+        self.asm.jump_if(R1.is_not(17), general);
         if needs.inside {
             let ports = head.at(plain_len(ipv6) - 4);
             for (at, tunnels) in [(0, &SESSION_PORTS[..]), (2, &TUNNEL_PORTS)] {
                 self.raw_half(ports.at(at));
                 for &port in tunnels {
-                    self.asm
-                        .jump_if(If::Equal, R1, network_order(port), general);
+                    self.asm.jump_if(R1.is(network_order(port)), general);
                 }
             }
         }
@@ -81,22 +75,19 @@ impl Emitter<'_> {
 
     /// Stores views and headers of plain packets on the stack and jumps to `ready`.
     pub(super) fn plain_views(&mut self, needs: &Needs, ready: Label) {
-        let (short, four, six) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let (general, seen) = (self.asm.label(), self.asm.label());
+        let [short, four, six, general, seen] = self.asm.labels();
         self.asm.note("plain?");
         let at = HEADER - i16::from(LINK_LEN);
         let head = Bytes { base: R10, at };
         let (less, len) = (plain_len(false), plain_len(true));
-        self.target.start(&mut self.asm, len, at, short);
+        self.start(len, at, short);
         self.raw_half(head.at(12));
-        self.asm.jump_if(If::Equal, R1, network_order(0x0800), four);
-        self.asm.jump_if(If::Equal, R1, network_order(0x86dd), six);
-        self.asm.jump(general);
+        self.asm.jump_if(R1.is(network_order(0x0800)), four);
+        self.asm.branch(R1.is(network_order(0x86dd)), six, general);
         self.asm.bind(short);
-        self.target.start(&mut self.asm, less, at, general);
+        self.start(less, at, general);
         self.raw_half(head.at(12));
-        self.asm
-            .jump_if(If::NotEqual, R1, network_order(0x0800), general);
+        self.asm.jump_if(R1.is_not(network_order(0x0800)), general);
         self.asm.bind(four);
         self.plain_view(needs, false, head, general);
         self.asm.jump(seen);
@@ -118,9 +109,8 @@ impl Emitter<'_> {
         self.view = View::Packed;
         let (version, words) = if ipv6 { (IPV6, 10) } else { (IPV4, 5) };
         let flags = LINK | WITH_PORTS | version;
-        self.target.begin_view(&mut self.asm);
-        self.asm.alu(Op::Or, R7, R1);
-        self.asm.alu(Op::Or, R7, flags);
+        self.begin_view();
+        self.asm.set(R7, (R7 | R1) | flags);
         let places = (u64::from(LINK_LEN) << NETWORK_SHIFT) | (words << TRANSPORT_SHIFT);
         self.asm.number(R1, places);
         self.asm.alu(Op::Or, R7, R1);

@@ -6,7 +6,7 @@ use super::view::{
 };
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 impl<'a> Emitter<'a> {
     pub(super) fn branch(&mut self, predicate: &'a Predicate, yes: Label, no: Label) {
@@ -71,20 +71,15 @@ impl<'a> Emitter<'a> {
                 self.port(&[(*side, *port)], yes, no);
             }
             Predicate::Pcap(filter) => {
-                self.asm.set(R1, R6);
-                self.asm.set(R2, 0);
-                self.asm.set(R3, 0);
-                self.routine(Routine::Pcap(*filter));
-                self.asm.jump_if(If::NotEqual, R0, 0, yes);
-                self.asm.jump(no);
+                self.routine(Routine::Pcap(*filter), (R6, 0, 0));
+                self.asm.branch(R0.is_not(0), yes, no);
             }
             Predicate::Share { index, of, key } => {
                 self.key(*key, hash::SHARE, no);
                 self.asm.number(R2, u64::from(*of));
                 self.asm.alu(Op::Mod, R0, R2);
                 self.asm.number(R2, u64::from(*index));
-                self.asm.jump_if(If::Equal, R0, R2, yes);
-                self.asm.jump(no);
+                self.asm.branch(R0.is(R2), yes, no);
             }
             Predicate::Rtp => {
                 self.rtp(yes, no);
@@ -103,16 +98,14 @@ impl<'a> Emitter<'a> {
     /// Stores the first result on the stack, so that the code of the other predicate is emitted
     /// once.
     fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
-        let (first, first_not, second) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let (is, is_not) = (self.asm.label(), self.asm.label());
+        let [first, first_not, second, is, is_not] = self.asm.labels();
         self.branch(one, first, first_not);
         // 0 or 1. The verifier must not know which.
         for (label, value) in [(first, 1), (first_not, 0)] {
             self.asm.bind(label);
             self.asm.load(Width::Word, R1, R6, 16);
             self.asm.set(R2, R1);
-            self.asm.alu(Op::Xor, R1, value);
-            self.asm.alu(Op::Xor, R1, R2);
+            self.asm.set(R1, (R1 ^ value) ^ R2);
             if value == 1 {
                 self.asm.jump(second);
             }
@@ -123,12 +116,10 @@ impl<'a> Emitter<'a> {
         self.branch(other, is, is_not);
         self.asm.bind(is);
         self.asm.load(Width::Double, R1, R10, slot);
-        self.asm.jump_if(If::Equal, R1, 0, yes);
-        self.asm.jump(no);
+        self.asm.branch(R1.is(0), yes, no);
         self.asm.bind(is_not);
         self.asm.load(Width::Double, R1, R10, slot);
-        self.asm.jump_if(If::Equal, R1, 0, no);
-        self.asm.jump(yes);
+        self.asm.branch(R1.is(0), no, yes);
         self.give_slot_back();
     }
 
@@ -168,8 +159,7 @@ impl<'a> Emitter<'a> {
             Header::Inner if self.view.is_plain() || self.nested => self.asm.jump(no),
             Header::Inner => {
                 self.recall_carried();
-                self.asm.jump_if(If::NotEqual, R1, 0, yes);
-                self.asm.jump(no);
+                self.asm.branch(R1.is_not(0), yes, no);
             }
             Header::Tag => self.has_tag(yes, no),
             Header::LinkBroadcast | Header::LinkMulticast => self.link_group(header, yes, no),
@@ -198,7 +188,7 @@ impl<'a> Emitter<'a> {
         if self.view == View::Packed {
             self.jump_if_any(INNER, bytes);
         }
-        self.target.tag(&mut self.asm, bytes);
+        self.tag_beside(bytes);
         self.asm.jump(yes);
         self.asm.bind(bytes);
         if !self.view.is_plain() {
@@ -212,11 +202,11 @@ impl<'a> Emitter<'a> {
         let address = self.fetch(Origin::Link, 0, 6, no);
         if header == Header::LinkMulticast {
             address.byte(&mut self.asm, R1);
-            self.asm.jump_if(If::AnyBit, R1, 1, yes);
+            self.asm.jump_if(R1.has_any(1), yes);
         } else {
             address.six(&mut self.asm, R1, R2);
             self.asm.number(R2, 0xffff_ffff_ffff);
-            self.asm.jump_if(If::Equal, R1, R2, yes);
+            self.asm.jump_if(R1.is(R2), yes);
         }
         self.asm.jump(no);
     }
@@ -236,14 +226,14 @@ impl<'a> Emitter<'a> {
             if header == Header::IpMulticast {
                 self.asm.alu(Op::Right, R1, 28);
             }
-            self.asm.jump32_if(If::Equal, R1, all as i32, yes);
+            self.asm.jump32_if(R1.is(all as i32), yes);
             self.asm.jump(no);
         }
         self.asm.bind(six);
         if self.asm.is_live() && header == Header::IpMulticast {
             let address = self.fetch(Origin::Network, 24, 1, no);
             address.byte(&mut self.asm, R1);
-            self.asm.jump_if(If::Equal, R1, 0xff, yes);
+            self.asm.jump_if(R1.is(0xff), yes);
         }
         self.asm.jump(no);
     }
@@ -284,7 +274,7 @@ impl<'a> Emitter<'a> {
                 if at == 0 {
                     ports.at(offset).raw(&mut self.asm, Width::Half, R1);
                 }
-                self.asm.jump_if(If::Equal, R1, network_order(*port), yes);
+                self.asm.jump_if(R1.is(network_order(*port)), yes);
             }
         }
         self.asm.jump(no);
@@ -297,9 +287,9 @@ impl<'a> Emitter<'a> {
         let ports = self.ports(no);
         for offset in [0, 2] {
             ports.at(offset).half(&mut self.asm, R1);
-            self.asm.jump_if(If::Less, R1, 1024, no);
+            self.asm.jump_if(R1.below(1024), no);
             self.asm.alu(Op::And, R1, 1);
-            self.asm.jump_if(If::NotEqual, R1, parity, no);
+            self.asm.jump_if(R1.is_not(parity), no);
         }
         if len > 4 {
             self.fetch(Origin::Transport, 4 + len, 4, no);
@@ -307,7 +297,7 @@ impl<'a> Emitter<'a> {
         let payload = self.fetch(Origin::Transport, 8, 4, no);
         payload.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 6);
-        self.asm.jump_if(If::NotEqual, R1, 2, no);
+        self.asm.jump_if(R1.is_not(2), no);
         payload
     }
 
@@ -319,9 +309,8 @@ impl<'a> Emitter<'a> {
     fn rtcp(&mut self, yes: Label, no: Label) {
         let payload = self.real_time(1, RTCP_LEN, no);
         payload.at(1).byte(&mut self.asm, R1);
-        self.asm.jump_if(If::Less, R1, 200, no);
-        self.asm.jump_if(If::LessEqual, R1, 204, yes);
-        self.asm.jump(no);
+        self.asm.jump_if(R1.below(200), no);
+        self.asm.branch(R1.at_most(204), yes, no);
     }
 }
 

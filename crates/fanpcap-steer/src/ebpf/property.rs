@@ -6,7 +6,7 @@ use super::view::{
     Bytes, FRAGMENT_SHIFT, INNER, IPV6, Origin, PORT_PROTOCOLS, TAG, UNTYPED, View, WITH_PORTS,
 };
 use crate::ir::Property;
-use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Loads the property into r1 or jumps to `absent`. Clobbers r0 and r2 to r5, and r7 if headers
@@ -28,8 +28,7 @@ impl Emitter<'_> {
             Property::TcpDestination => self.tcp(2, absent),
             Property::TcpHeaderLength => {
                 self.tcp(12, absent);
-                self.asm.alu(Op::Right, R1, 12);
-                self.asm.alu(Op::Left, R1, 2);
+                self.asm.set(R1, (R1 >> 12) << 2);
             }
             Property::UdpSource => self.udp_field(0, absent),
             Property::UdpDestination => self.udp_field(2, absent),
@@ -38,7 +37,7 @@ impl Emitter<'_> {
             Property::IcmpCode => self.icmp(1, absent),
             Property::Mark => self.load_mark(absent),
             Property::State => self.asm.load(Width::Word, R1, R10, STATE),
-            Property::Queue => self.target.queue(&mut self.asm, absent),
+            Property::Queue => self.queue(absent),
         }
     }
 
@@ -54,12 +53,12 @@ impl Emitter<'_> {
     /// Loads the id of the outermost tag: the tag beside the frame, else the first tag in the
     /// bytes.
     fn vlan_id(&mut self, absent: Label) {
-        let (bytes, found) = (self.asm.label(), self.asm.label());
+        let [bytes, found] = self.asm.labels();
         self.require_link(absent);
         if self.view == View::Packed {
             self.jump_if_any(INNER, bytes);
         }
-        self.target.tag(&mut self.asm, bytes);
+        self.tag_beside(bytes);
         self.asm.jump(found);
         self.asm.bind(bytes);
         if self.view.is_plain() {
@@ -80,7 +79,7 @@ impl Emitter<'_> {
         ipv6: impl FnOnce(&mut Self, Label),
         absent: Label,
     ) {
-        let (six, done) = (self.asm.label(), self.asm.label());
+        let [six, done] = self.asm.labels();
         self.require_ip(absent);
         self.by_version(six);
         if self.asm.is_live() {
@@ -102,8 +101,7 @@ impl Emitter<'_> {
     fn ipv6_tos(&mut self, absent: Label) {
         let field = self.fetch(Origin::Network, 0, 2, absent);
         field.half(&mut self.asm, R1);
-        self.asm.alu(Op::Right, R1, 4);
-        self.asm.alu(Op::And, R1, 0xff);
+        self.asm.set(R1, (R1 >> 4) & 0xff);
     }
 
     fn ipv6_length(&mut self, absent: Label) {
@@ -125,16 +123,13 @@ impl Emitter<'_> {
 
     /// Loads IPv6's fragment flags and offset, in IPv4's format.
     fn ipv6_fragment(&mut self, absent: Label) {
-        let (none, done) = (self.asm.label(), self.asm.label());
+        let [none, done] = self.asm.labels();
         self.require_fragment_header(none);
         if self.asm.is_live() {
             let field = self.fetch(Origin::Fragment, 2, 2, absent);
             field.half(&mut self.asm, R1);
-            self.asm.set(R2, R1);
-            self.asm.alu(Op::And, R2, 1);
-            self.asm.alu(Op::Left, R2, 13);
-            self.asm.alu(Op::Right, R1, 3);
-            self.asm.alu(Op::Or, R1, R2);
+            self.asm.set(R2, (R1 & 1) << 13);
+            self.asm.set(R1, (R1 >> 3) | R2);
             self.asm.jump(done);
         }
         self.asm.bind(none);
@@ -152,7 +147,7 @@ impl Emitter<'_> {
             View::Plain { .. } => return self.asm.jump(no),
         }
         self.asm.alu(Op::Right, R2, FRAGMENT_SHIFT);
-        self.asm.jump_if(If::Equal, R2, 0, no);
+        self.asm.jump_if(R2.is(0), no);
     }
 
     fn tcp(&mut self, offset: u8, absent: Label) {
@@ -178,16 +173,15 @@ impl Emitter<'_> {
     }
 
     fn icmp(&mut self, offset: u8, absent: Label) {
-        let (six, there) = (self.asm.label(), self.asm.label());
+        let [six, there] = self.asm.labels();
         if self.view.is_plain() {
             return self.asm.jump(absent);
         }
         self.protocol(R1);
         self.jump_if_any(IPV6, six);
-        self.asm.jump_if(If::NotEqual, R1, 1, absent);
-        self.asm.jump(there);
+        self.asm.branch(R1.is_not(1), absent, there);
         self.asm.bind(six);
-        self.asm.jump_if(If::NotEqual, R1, 58, absent);
+        self.asm.jump_if(R1.is_not(58), absent);
         self.asm.bind(there);
         self.require_transport(absent);
         let header = self.fetch(Origin::Transport, 0, 2, absent);

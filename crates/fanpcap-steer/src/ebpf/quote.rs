@@ -3,31 +3,29 @@
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER, WALKED_SCRATCH};
 use super::view::{IPV4, IPV6, Origin, PROTOCOL_MASK};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
     pub(super) fn quoted_routine(&mut self) {
-        let (six, keep) = (self.asm.label(), self.asm.label());
+        let [six, keep] = self.asm.labels();
         let stages = self.stages();
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
         self.asm.set(R7, R2);
-        self.asm.set(R0, R7);
-        self.asm.alu(Op::And, R0, PROTOCOL_MASK);
+        self.asm.set(R0, R7 & PROTOCOL_MASK);
         self.require_transport(keep);
-        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
-        self.asm.jump_if(If::NotEqual, R0, 1, keep);
+        self.asm.jump_if(R7.has_any(IPV6), six);
+        self.asm.jump_if(R0.is_not(1), keep);
         self.quote(&[3, 4, 5, 11, 12], stages.ipv4, keep);
         self.asm.bind(six);
-        self.asm.jump_if(If::NotEqual, R0, 58, keep);
+        self.asm.jump_if(R0.is_not(58), keep);
         self.quote(&[1, 2, 3, 4], stages.ipv6, keep);
         self.walk_from(stages);
         self.forget(CARRIED);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, keep);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), keep);
         self.recall(OUTER);
         self.asm.bind(keep);
-        self.asm.set(R0, R7);
-        self.asm.exit();
+        self.asm.exit_with(R7);
         self.scratch = scratch;
     }
 

@@ -6,7 +6,7 @@ use super::view::{
     BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, LINK_LEN, NETWORK_MASK, NETWORK_SHIFT, Origin,
     PORT_PROTOCOLS, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
 };
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Makes bytes readable, in place or on the stack. Clobbers r0 to r5; reloads r7 if headers are
@@ -33,7 +33,7 @@ impl Emitter<'_> {
     ) -> Bytes {
         self.at_hand(place, offset, len).unwrap_or_else(|| {
             self.word(place, offset.into(), len);
-            self.asm.jump_if(If::SignedLess, R0, 0, missing);
+            self.asm.jump_if(R0.is_negative(), missing);
             let at = self.scratch + 4;
             self.asm.store(Width::Word, R10, at, R0);
             Bytes { base: R10, at }
@@ -46,9 +46,7 @@ impl Emitter<'_> {
             self.recall(OUTER);
         }
         position(&mut self.asm, self.view, place, offset);
-        self.asm.set(R1, R6);
-        self.asm.set(R3, i32::from(len) - 1);
-        self.routine(Routine::Word);
+        self.routine(Routine::Word, (R6, R2, i32::from(len) - 1));
     }
 
     /// Bytes that are already readable.
@@ -76,7 +74,7 @@ impl Emitter<'_> {
     /// Stores the IP header and the ports on the stack for the rest of the code. Writes absent
     /// fields too: the verifier requires it.
     pub(super) fn keep_headers(&mut self) {
-        let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [short, network, done] = self.asm.labels();
         self.load(Origin::Network, 0, 40, HEADER, short);
         self.asm.jump(network);
         self.asm.bind(short);
@@ -84,7 +82,7 @@ impl Emitter<'_> {
         self.asm.bind(network);
         self.word(Origin::Transport, 0, 4);
         self.asm.store(Width::Word, R10, PORTS, R0);
-        self.asm.jump_if(If::SignedLess, R0, 0, done);
+        self.asm.jump_if(R0.is_negative(), done);
         self.require_transport(done);
         self.require_protocol(&PORT_PROTOCOLS, done);
         self.asm.alu(Op::Or, R7, WITH_PORTS);
@@ -100,14 +98,7 @@ impl Emitter<'_> {
         let again = move |asm: &mut Assembler| position(asm, view, place, offset);
         again(&mut self.asm);
         let viewed = !view.is_plain() && self.walks;
-        self.target.load(
-            &mut self.asm,
-            &again,
-            viewed,
-            i32::from(len).into(),
-            to,
-            missing,
-        );
+        self.copy_placed(&again, viewed, i32::from(len).into(), to, missing);
     }
 
     /// [`Routine::Word`].
@@ -116,18 +107,13 @@ impl Emitter<'_> {
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
         // The verifier must see that the length is 1 to 8 and that as many bytes are written.
-        self.asm.alu(Op::And, R8, 7);
-        self.asm.alu(Op::Add, R8, 1);
+        self.asm.set(R8, (R8 & 7) + 1);
         self.asm.store(Width::Double, R10, WORD, 0);
-        let again = |asm: &mut Assembler| asm.set(R2, R7);
-        again(&mut self.asm);
-        self.target
-            .load(&mut self.asm, &again, false, R8.into(), WORD, missing);
+        self.copy(R7, R8, WORD, missing);
         self.asm.load(Width::Word, R0, R10, WORD);
         self.asm.exit();
         self.asm.bind(missing);
-        self.asm.set(R0, -1);
-        self.asm.exit();
+        self.asm.exit_with(-1);
     }
 
     /// Loads the offset of the transport header into r2. Clobbers r3.
@@ -157,9 +143,7 @@ fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
             return asm.set(R2, i32::from(plain_start(place, ipv6)) + offset);
         }
         (_, View::Packed | View::Kept) => {
-            asm.set(R2, R7);
-            asm.alu(Op::Right, R2, NETWORK_SHIFT);
-            asm.alu(Op::And, R2, NETWORK_MASK);
+            asm.set(R2, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
             packed(asm, place);
         }
     }
@@ -173,19 +157,13 @@ fn packed(asm: &mut Assembler, place: Origin) {
     match place {
         Origin::Frame | Origin::Current | Origin::Network => {}
         Origin::Link | Origin::Type => {
-            asm.set(R3, R7);
-            asm.alu(Op::Right, R3, BACK_SHIFT);
-            asm.alu(Op::And, R3, BACK_MASK);
-            asm.alu(Op::Left, R3, 1);
+            asm.set(R3, ((R7 >> BACK_SHIFT) & BACK_MASK) << 1);
             asm.alu(Op::Sub, R2, R3);
             if place == Origin::Link {
                 asm.alu(Op::Sub, R2, LINK_LEN);
             } else {
-                asm.set(R3, R7);
-                asm.alu(Op::Right, R3, 13);
-                asm.alu(Op::And, R3, TAGS_MASK << 2);
-                asm.alu(Op::Add, R2, R3);
-                asm.alu(Op::Sub, R2, 2);
+                asm.set(R3, (R7 >> 13) & (TAGS_MASK << 2));
+                asm.set(R2, (R2 + R3) - 2);
             }
         }
         Origin::Transport | Origin::Fragment => {

@@ -4,7 +4,7 @@
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER};
 use super::view::View;
-use fanpcap_bpf::assembler::{If, Op, R1, R2, R6, R7, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Spills r7 and erases the verifier's knowledge of its value, so that all paths merge into one
@@ -23,8 +23,7 @@ impl Emitter<'_> {
     pub(super) fn erase(&mut self, registers: &[Register]) {
         // Both kinds of context have a field here: protocol or queue.
         self.asm.load(Width::Word, R1, R6, 16);
-        self.asm.set(R2, R1);
-        self.asm.alu(Op::Left, R2, 32);
+        self.asm.set(R2, R1 << 32);
         self.asm.alu(Op::Or, R1, R2);
         for register in registers {
             self.asm.alu(Op::Xor, *register, R1);
@@ -36,8 +35,7 @@ impl Emitter<'_> {
     pub(super) fn recall(&mut self, slot: i16) {
         self.asm.load(Width::Word, R1, R10, slot);
         self.asm.load(Width::Word, R7, R10, slot + 8);
-        self.asm.alu(Op::Left, R7, 32);
-        self.asm.alu(Op::Or, R7, R1);
+        self.asm.set(R7, (R7 << 32) | R1);
     }
 
     /// Loads the view of the current packet into r7. The verifier knows nothing of its value.
@@ -49,7 +47,7 @@ impl Emitter<'_> {
         if self.nested && self.asks_inside {
             let carried = self.asm.label();
             self.recall(CARRIED);
-            self.asm.jump_if(If::NotEqual, R7, 0, carried);
+            self.asm.jump_if(R7.is_not(0), carried);
             self.recall(OUTER);
             self.asm.bind(carried);
         } else {
@@ -61,7 +59,6 @@ impl Emitter<'_> {
     pub(super) fn recall_carried(&mut self) {
         self.asm.load(Width::Word, R2, R10, CARRIED);
         self.asm.load(Width::Word, R1, R10, CARRIED + 8);
-        self.asm.alu(Op::Left, R1, 32);
-        self.asm.alu(Op::Or, R1, R2);
+        self.asm.set(R1, (R1 << 32) | R2);
     }
 }

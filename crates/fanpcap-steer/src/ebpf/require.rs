@@ -3,7 +3,7 @@
 use super::emitter::Emitter;
 use super::stack::OUTER;
 use super::view::{Bytes, DISTANCE_MASK, LOWEST, PROTOCOL_MASK, TRANSPORT_SHIFT, View, distance};
-use fanpcap_bpf::assembler::{If, Label, Op, R2, R3, R7, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Jumps to `yes` if the view has one of the flags. Clobbers r2.
@@ -13,7 +13,7 @@ impl Emitter<'_> {
             self.asm.load(Width::Word, R2, R10, OUTER);
             view = R2;
         }
-        self.asm.jump_if(If::AnyBit, view, flags, yes);
+        self.asm.jump_if(view.has_any(flags), yes);
     }
 
     /// Jumps to `no` unless the view has one of the flags. Clobbers r2.
@@ -31,11 +31,11 @@ impl Emitter<'_> {
             View::Packed => distance(&mut self.asm, R2, TRANSPORT_SHIFT),
             View::Kept => {
                 self.asm.load(Width::Word, R2, R10, OUTER + 8);
-                self.asm.alu(Op::Right, R2, TRANSPORT_SHIFT - 32);
-                self.asm.alu(Op::And, R2, DISTANCE_MASK);
+                self.asm
+                    .set(R2, (R2 >> (TRANSPORT_SHIFT - 32)) & DISTANCE_MASK);
             }
         }
-        self.asm.jump_if(If::Equal, R2, 0, no);
+        self.asm.jump_if(R2.is(0), no);
     }
 
     /// Jumps to `no` unless the upper protocol is one of these. Clobbers r2 and r3.
@@ -50,17 +50,17 @@ impl Emitter<'_> {
         let yes = self.asm.label();
         let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);
         for one in high {
-            self.asm.jump_if(If::Equal, number, i32::from(one), yes);
+            self.asm.jump_if(number.is(i32::from(one)), yes);
         }
         match low[..] {
             [] => {}
-            [one] => self.asm.jump_if(If::Equal, number, i32::from(one), yes),
+            [one] => self.asm.jump_if(number.is(i32::from(one)), yes),
             _ => {
-                self.asm.jump_if(If::Greater, number, 63, no);
+                self.asm.jump_if(number.above(63), no);
                 self.asm
                     .number(R3, low.iter().fold(0, |mask, one| mask | (1 << one)));
                 self.asm.alu(Op::Right, R3, number);
-                self.asm.jump_if(If::AnyBit, R3, 1, yes);
+                self.asm.jump_if(R3.has_any(1), yes);
             }
         }
         self.asm.jump(no);
@@ -70,10 +70,7 @@ impl Emitter<'_> {
     /// Loads the upper protocol of an IP packet.
     pub(super) fn protocol(&mut self, target: Register) {
         match self.view {
-            View::Packed => {
-                self.asm.set(target, R7);
-                self.asm.alu(Op::And, target, PROTOCOL_MASK);
-            }
+            View::Packed => self.asm.set(target, R7 & PROTOCOL_MASK),
             View::Kept => self.asm.load(Width::Byte, target, R10, OUTER + LOWEST),
             View::Plain { ipv6, base, at } => {
                 let offset = if ipv6 { 20 } else { 23 };

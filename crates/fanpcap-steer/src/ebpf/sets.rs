@@ -3,11 +3,11 @@
 use super::emitter::Emitter;
 use super::maps::Map;
 use super::stack::KEY;
-use super::target::MAP_LOOKUP;
 use super::view::{Bytes, IPV4, IPV6, Origin, View};
 use crate::hash::halves;
 use crate::ir::{Net, Side};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use std::net::IpAddr;
 
 /// Sets of up to this many numbers are compared one by one.
@@ -41,10 +41,10 @@ impl Emitter<'_> {
     /// Compares with a 64-bit number. Clobbers r3.
     pub(super) fn jump_if_number(&mut self, what: If, left: Register, number: u64, to: Label) {
         match i32::try_from(number) {
-            Ok(number) => self.asm.jump_if(what, left, number, to),
+            Ok(number) => self.asm.jump_if(left.compare(what, number), to),
             Err(_) => {
                 self.asm.number(R3, number);
-                self.asm.jump_if(what, left, R3, to);
+                self.asm.jump_if(left.compare(what, R3), to);
             }
         }
     }
@@ -58,13 +58,9 @@ impl Emitter<'_> {
         self.asm.store(Width::Double, R10, KEY + 8, low);
         self.asm.set(R3, i32::try_from(set).unwrap_or(i32::MAX));
         self.asm.store(Width::Double, R10, KEY + 16, R3);
-        let map = self.maps.of(Map::Sets);
-        self.asm.map(R1, map);
-        self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(KEY));
-        self.asm.call(MAP_LOOKUP);
-        self.asm.jump_if(If::NotEqual, R0, 0, yes);
-        self.asm.jump(no);
+        let sets = self.maps.of(Map::Sets);
+        self.asm.call(MAP_LOOKUP, (map(sets), stack(KEY)));
+        self.asm.branch(R0.is_not(0), yes, no);
     }
 
     /// Returns the packet's addresses, each of 4 or 16 bytes, or jumps to `no` for the other IP
@@ -104,8 +100,7 @@ impl Emitter<'_> {
                 if mask != u32::MAX {
                     self.asm.alu32(Op::And, R1, mask.to_be() as i32);
                 }
-                self.asm
-                    .jump32_if(If::NotEqual, R1, first.to_be() as i32, no);
+                self.asm.jump32_if(R1.is_not(first.to_be() as i32), no);
             }
             IpAddr::V6(first) => {
                 let mask = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);

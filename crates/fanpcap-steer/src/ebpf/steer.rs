@@ -4,13 +4,11 @@ use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::stack::{KEY, OUTER, SCRATCH};
-use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
 use super::view::{LATER, LINK, Origin, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
-use fanpcap_bpf::assembler::{
-    If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 /// Offset of a frame's outermost tag, and its length.
 const TAG_AT: u8 = 12;
@@ -26,12 +24,12 @@ impl Emitter<'_> {
             Steer::Vlan => self.by_property(Property::VlanId, drop),
             Steer::RoundRobin => self.in_turn(drop),
             Steer::Random => {
-                self.asm.call(GET_PRANDOM_U32);
+                self.asm.call(GET_PRANDOM_U32, ());
                 self.asm.alu(Op::And, R0, i32::MAX);
                 self.asm.set(R8, R0);
             }
             Steer::Cpu => {
-                self.asm.call(GET_SMP_PROCESSOR_ID);
+                self.asm.call(GET_SMP_PROCESSOR_ID, ());
                 self.asm.set(R8, R0);
                 self.is_number();
             }
@@ -78,19 +76,15 @@ impl Emitter<'_> {
     /// `mix` of `hash.rs`. r5 must be M1. Clobbers r0.
     pub(super) fn mix(&mut self, value: Register) {
         self.asm.alu(Op::Mul, value, R5);
-        self.asm.set(R0, value);
-        self.asm.alu(Op::Right, R0, 32);
+        self.asm.set(R0, value >> 32);
         self.asm.alu(Op::Xor, value, R0);
     }
 
     /// `finish` of `hash.rs`, into r0. Clobbers r5.
     pub(super) fn finish(&mut self, hash: Register) {
         self.asm.number(R5, M2);
-        self.asm.set(R0, hash);
-        self.asm.alu(Op::Right, R0, 29);
-        self.asm.alu(Op::Xor, hash, R0);
-        self.asm.alu(Op::Mul, hash, R5);
-        self.asm.alu(Op::Right, hash, 33);
+        self.asm.set(R0, hash >> 29);
+        self.asm.set(hash, ((hash ^ R0) * R5) >> 33);
         self.asm.set(R0, hash);
     }
 
@@ -137,11 +131,11 @@ impl Emitter<'_> {
 
     /// Computes the hash from the kept headers, unless the packet may quote another packet.
     fn hash_of_kept(&mut self, ends: Ends) {
-        let (error, done) = (self.asm.label(), self.asm.label());
+        let [error, done] = self.asm.labels();
         if matches!(ends, Ends::Flow(_)) {
             self.protocol(R1);
             for icmp in [1, 58] {
-                self.asm.jump_if(If::Equal, R1, icmp, error);
+                self.asm.jump_if(R1.is(icmp), error);
             }
         }
         if ends.by_vlan() {
@@ -161,19 +155,15 @@ impl Emitter<'_> {
     fn call_hash(&mut self, ends: Ends) {
         self.asm.set(R2, R7);
         if matches!(ends, Ends::Flow(_)) {
-            self.asm.set(R1, R6);
-            self.asm.set(R3, 0);
-            self.routine(Routine::Quoted);
+            self.routine(Routine::Quoted, (R6, R2, 0));
             self.asm.set(R2, R0);
         }
-        self.asm.set(R1, R6);
-        self.asm.set(R3, R7);
-        self.routine(Routine::Hash(ends));
+        self.routine(Routine::Hash(ends), (R6, R2, R7));
     }
 
     fn by_rss(&mut self) {
-        let (none, not_ip, done) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.target.hash(&mut self.asm, none);
+        let [none, not_ip, done] = self.asm.labels();
+        self.hash_beside(none);
         self.asm.alu(Op::And, R1, i32::MAX);
         self.asm.set(R8, R1);
         self.asm.jump(done);
@@ -213,21 +203,16 @@ impl Emitter<'_> {
 
     /// Loads the address of this CPU's [`Map::Turns`] into r0.
     fn turns(&mut self, drop: Label) {
-        let map = self.maps.of(Map::Turns);
+        let turns = self.maps.of(Map::Turns);
         self.asm.store(Width::Double, R10, KEY, 0);
-        self.asm.map(R1, map);
-        self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(KEY));
-        self.asm.call(MAP_LOOKUP);
-        self.asm.jump_if(If::Equal, R0, 0, drop);
+        self.asm.call(MAP_LOOKUP, (map(turns), stack(KEY)));
+        self.asm.jump_if(R0.is(0), drop);
     }
 
     fn in_turn(&mut self, drop: Label) {
         self.turns(drop);
         self.asm.load(Width::Word, R8, R0, 0);
-        self.asm.set(R1, R8);
-        self.asm.alu(Op::Add, R1, 1);
-        self.asm.alu(Op::And, R1, i32::MAX);
+        self.asm.set(R1, (R8 + 1) & i32::MAX);
         self.asm.store(Width::Word, R0, 0, R1);
         self.is_number();
     }
@@ -238,15 +223,14 @@ impl Emitter<'_> {
         let within = self.asm.label();
         self.turns(drop);
         self.asm.load(Width::Word, R1, R0, at);
-        self.asm.set(R2, R1);
-        self.asm.alu(Op::Add, R2, 1);
+        self.asm.set(R2, R1 + 1);
         self.asm.number(R3, u64::from(of));
-        self.asm.jump_if(If::Less, R2, R3, within);
+        self.asm.jump_if(R2.below(R3), within);
         self.asm.set(R2, 0);
         self.asm.bind(within);
         self.asm.store(Width::Word, R0, at, R2);
         self.asm.number(R3, u64::from(keep));
-        self.asm.jump_if(If::GreaterEqual, R1, R3, drop);
+        self.asm.jump_if(R1.at_least(R3), drop);
     }
 
     /// Loads bytes of the frame as a number into r1. Keeps r9. Offsets do not count the outermost
@@ -254,18 +238,17 @@ impl Emitter<'_> {
     fn field(&mut self, field: Field, drop: Label) {
         let to = SCRATCH;
         let (offset, len) = (field.offset, field.len);
-        let (bytes, tagged) = (self.asm.label(), self.asm.label());
-        let (untagged, loaded) = (self.asm.label(), self.asm.label());
+        let [bytes, tagged, untagged, loaded] = self.asm.labels();
         let before_tag = u8::try_from(offset).map_or(0, |at| TAG_AT.saturating_sub(at).min(len));
         if before_tag < len && !self.view.is_plain() {
-            self.target.tag(&mut self.asm, bytes);
+            self.tag_beside(bytes);
             self.asm.jump(untagged);
             self.asm.bind(bytes);
             // The kernel removes a tag from the frame only if the next type is there.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
-            self.asm.jump_if(If::Equal, R1, 0x8100, tagged);
-            self.asm.jump_if(If::NotEqual, R1, 0x88a8, untagged);
+            self.asm.jump_if(R1.is(0x8100), tagged);
+            self.asm.jump_if(R1.is_not(0x88a8), untagged);
             self.asm.bind(tagged);
             if before_tag > 0 {
                 self.load(Origin::Frame, offset, before_tag, to, drop);
@@ -282,8 +265,7 @@ impl Emitter<'_> {
         self.asm.set(R1, 0);
         for at in 0..i16::from(field.len) {
             self.asm.load(Width::Byte, R2, R10, to + at);
-            self.asm.alu(Op::Left, R1, 8);
-            self.asm.alu(Op::Or, R1, R2);
+            self.asm.set(R1, (R1 << 8) | R2);
         }
     }
 
@@ -303,7 +285,7 @@ impl Emitter<'_> {
 
     /// Falls through for RTP, RTCP and their fragments, else jumps to `drop`.
     fn media(&mut self, drop: Label) {
-        let (not_rtp, whole, yes) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [not_rtp, whole, yes] = self.asm.labels();
         if !self.view.is_plain() {
             self.require(LATER, whole);
             self.require_protocol(&[17], drop);
@@ -330,21 +312,19 @@ impl Emitter<'_> {
         ports.at(2).half(&mut self.asm, R4);
         if !self.view.is_plain() && !self.nested {
             let user = self.asm.label();
-            self.asm.jump_if(If::Equal, R3, i32::from(GTP_U), user);
-            self.asm
-                .jump_if(If::NotEqual, R4, i32::from(GTP_U), control);
+            self.asm.jump_if(R3.is(i32::from(GTP_U)), user);
+            self.asm.jump_if(R4.is_not(i32::from(GTP_U)), control);
             self.asm.bind(user);
             self.recall_carried();
-            self.asm.jump_if(If::NotEqual, R1, 0, carried);
+            self.asm.jump_if(R1.is_not(0), carried);
         }
         self.asm.bind(control);
-        self.asm.jump_if(If::Equal, R3, i32::from(GTP_C), outer);
-        self.asm.jump_if(If::Equal, R4, i32::from(GTP_C), outer);
-        self.asm.jump(drop);
+        self.asm.jump_if(R3.is(i32::from(GTP_C)), outer);
+        self.asm.branch(R4.is(i32::from(GTP_C)), outer, drop);
     }
 
     fn by_gtp(&mut self, drop: Label) {
-        let (carried, outer, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [carried, outer, done] = self.asm.labels();
         let addresses = Ends::Flow(Flow::ADDRESSES);
         self.gtp(carried, outer, drop);
         self.asm.bind(carried);

@@ -29,7 +29,7 @@ fn program(main: Function) -> Tree {
     }
 }
 
-fn object(tree: &Tree, target: &dyn Target, drop: u32, plain: bool) -> Object {
+fn object(tree: &Tree, target: Target, drop: u32, plain: bool) -> Object {
     let plain = if plain { Plain::Bodies } else { Plain::Walked };
     emit(tree, target, Role::Steer { drop }, plain).unwrap()
 }
@@ -62,13 +62,13 @@ const DROP: u32 = u32::MAX;
 
 impl All {
     fn of(program: &Tree) -> Self {
-        let fanout = Skb::Fanout;
-        let ways: [(&str, &dyn Target, Plain); 5] = [
-            ("plain socket", &fanout, Plain::Bodies),
-            ("socket", &fanout, Plain::Walked),
-            ("plain xdp", &Xdp, Plain::Bodies),
-            ("plain xdp by views", &Xdp, Plain::Views),
-            ("xdp", &Xdp, Plain::Walked),
+        let fanout = Target::Fanout;
+        let ways: [(&str, Target, Plain); 5] = [
+            ("plain socket", fanout, Plain::Bodies),
+            ("socket", fanout, Plain::Walked),
+            ("plain xdp", Target::Xdp, Plain::Bodies),
+            ("plain xdp by views", Target::Xdp, Plain::Views),
+            ("xdp", Target::Xdp, Plain::Walked),
         ];
         Self(
             ways.into_iter()

@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Routine};
 use super::stack::{OUTER, SUMMED, WALKED_SCRATCH};
 use super::view::{Bytes, CHECKED, INNER, IPV4, IPV6, TRANSPORT_SHIFT};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Continues with untyped payload, if the walk of the frame has ended there. r8 becomes the
@@ -31,33 +31,29 @@ impl Emitter<'_> {
 
     /// Jumps to `none` unless the view in r7 has the offset of untyped payload. Clobbers r1.
     fn has_untyped(&mut self, none: Label) {
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, none);
-        self.asm.set(R1, R7);
-        self.asm.alu(Op::Right, R1, TRANSPORT_SHIFT);
-        self.asm.jump_if(If::Equal, R1, 0, none);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), none);
+        self.asm.set(R1, R7 >> TRANSPORT_SHIFT);
+        self.asm.jump_if(R1.is(0), none);
     }
 
     fn call_untyped(&mut self) {
-        self.asm.set(R1, R6);
-        self.asm.set(R2, R7);
-        self.asm.set(R3, 0);
-        self.routine(Routine::Untyped);
+        self.routine(Routine::Untyped, (R6, R7, 0));
         self.asm.set(R7, R0);
     }
 
     fn forget_untyped(&mut self, view: fanpcap_bpf::assembler::Register) {
-        self.asm.alu(Op::Left, view, 64 - TRANSPORT_SHIFT);
-        self.asm.alu(Op::Right, view, 64 - TRANSPORT_SHIFT);
+        self.asm.set(
+            view,
+            (view << (64 - TRANSPORT_SHIFT)) >> (64 - TRANSPORT_SHIFT),
+        );
     }
 
     /// [`Routine::Untyped`].
     pub(super) fn untyped_routine(&mut self) {
-        let (at_once, again, six) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let (none, found) = (self.asm.label(), self.asm.label());
+        let [at_once, again, six, none, found] = self.asm.labels();
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
         self.asm.set(R7, R2);
-        self.asm.set(R8, R7);
-        self.asm.alu(Op::Right, R8, TRANSPORT_SHIFT);
+        self.asm.set(R8, R7 >> TRANSPORT_SHIFT);
         self.forget_untyped(R7);
         self.forget(OUTER);
         let first = self.here(0, 1, none);
@@ -65,17 +61,16 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R9, 4);
         self.restart_view(INNER | CHECKED);
         let stages = self.stages();
-        self.asm.jump_if(If::NotEqual, R9, 0, at_once);
+        self.asm.jump_if(R9.is_not(0), at_once);
         self.asm.alu(Op::Add, R8, 4);
         self.asm.bind(at_once);
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, found);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), found);
         self.recall(OUTER);
         let stages = self.stages();
-        self.asm.jump_if(If::Equal, R9, 6, six);
-        self.asm.jump_if(If::Equal, R9, 0, again);
-        self.asm.jump(none);
+        self.asm.jump_if(R9.is(6), six);
+        self.asm.branch(R9.is(0), again, none);
         self.asm.bind(six);
         self.asm.alu(Op::Or, R7, CHECKED);
         self.asm.jump(stages.ipv6);
@@ -84,20 +79,19 @@ impl Emitter<'_> {
         self.restart_view(INNER | CHECKED);
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, found);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), found);
         self.asm.bind(none);
         self.recall(OUTER);
         self.asm.bind(found);
-        self.asm.set(R0, R7);
-        self.asm.exit();
+        self.asm.exit_with(R7);
         self.scratch = scratch;
     }
 
     /// Jumps to `no` if r9 exceeds the length of the frame from r8 on. Clobbers r0 to r5.
     pub(super) fn require_fit(&mut self, no: Label) {
-        self.target.length(&mut self.asm);
+        self.length();
         self.asm.alu(Op::Sub, R1, R8);
-        self.asm.jump_if(If::Greater, R9, R1, no);
+        self.asm.jump_if(R9.above(R1), no);
     }
 
     /// Jumps to `no` if the walk checks headers and this IPv4 header is wrong. Loads the header's
@@ -108,13 +102,10 @@ impl Emitter<'_> {
         header.at(2).half(&mut self.asm, R9);
         self.require_fit(no);
         self.words(header);
-        self.asm.set(R3, R1);
-        self.asm.alu(Op::Left, R3, 2);
-        self.asm.jump_if(If::Less, R9, R3, no);
-        self.asm.set(R1, R6);
-        self.asm.set(R2, R8);
-        self.routine(Routine::Checksum);
-        self.asm.jump_if(If::Equal, R0, 0, no);
+        self.asm.set(R3, R1 << 2);
+        self.asm.jump_if(R9.below(R3), no);
+        self.routine(Routine::Checksum, (R6, R8));
+        self.asm.jump_if(R0.is(0), no);
         self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.bind(typed);
         self.words(header);
@@ -132,30 +123,23 @@ impl Emitter<'_> {
         self.asm.set(R8, R3);
         // The verifier must see that the length is 1 to 60.
         self.asm.alu(Op::And, R8, 60);
-        self.asm.jump_if(If::Less, R8, 20, wrong);
+        self.asm.jump_if(R8.below(20), wrong);
         for at in 0..8 {
             self.asm.store(Width::Double, R10, SUMMED + 8 * at, 0);
         }
-        let again = |asm: &mut fanpcap_bpf::assembler::Assembler| asm.set(R2, R7);
-        again(&mut self.asm);
-        self.target
-            .load(&mut self.asm, &again, false, R8.into(), SUMMED, wrong);
+        self.copy(R7, R8, SUMMED, wrong);
         self.asm.set(R0, 0);
         for at in 0..15 {
             self.asm.load(Width::Word, R1, R10, SUMMED + 4 * at);
             self.asm.alu(Op::Add, R0, R1);
         }
         for bits in [32, 16, 16] {
-            self.asm.set(R1, R0);
-            self.asm.alu(Op::Right, R1, bits);
-            self.asm.alu(Op::Left, R0, 64 - bits);
-            self.asm.alu(Op::Right, R0, 64 - bits);
-            self.asm.alu(Op::Add, R0, R1);
+            self.asm.set(R1, R0 >> bits);
+            self.asm.set(R0, ((R0 << (64 - bits)) >> (64 - bits)) + R1);
         }
-        self.asm.jump_if(If::NotEqual, R0, 0xffff, wrong);
+        self.asm.jump_if(R0.is_not(0xffff), wrong);
         self.asm.exit();
         self.asm.bind(wrong);
-        self.asm.set(R0, 0);
-        self.asm.exit();
+        self.asm.exit_with(0);
     }
 }

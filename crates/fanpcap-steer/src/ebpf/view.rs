@@ -21,7 +21,7 @@
 //! right behind the Ethernet header. Their headers have fixed offsets, so plain packets need no
 //! walk (`plain.rs`).
 
-use fanpcap_bpf::assembler::{Assembler, Op, R7, R10, Register, Width};
+use fanpcap_bpf::assembler::*;
 
 pub(super) const IPV4: i32 = 1 << 8;
 pub(super) const IPV6: i32 = 1 << 9;
@@ -145,8 +145,7 @@ impl Bytes {
             self.at(4).half(asm, other);
             16
         };
-        asm.alu(Op::Left, target, bits);
-        asm.alu(Op::Or, target, other);
+        asm.set(target, (target << bits) | other);
     }
 }
 
@@ -163,7 +162,5 @@ pub(super) fn plain_len(ipv6: bool) -> u8 {
 }
 
 pub(super) fn distance(asm: &mut Assembler, target: Register, shift: i32) {
-    asm.set(target, R7);
-    asm.alu(Op::Right, target, shift);
-    asm.alu(Op::And, target, DISTANCE_MASK);
+    asm.set(target, (R7 >> shift) & DISTANCE_MASK);
 }

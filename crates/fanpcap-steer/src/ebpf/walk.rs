@@ -10,7 +10,7 @@ use super::view::{
     BACK_SHIFT, Bytes, CHECKED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER,
     LINK, LINK_LEN, NETWORK_SHIFT, Origin, TAG, TRANSPORT_SHIFT, UNTYPED,
 };
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
+use fanpcap_bpf::assembler::*;
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, NSH_MAX, TAGS_BEHIND_MAX, TAGS_MAX};
 
 /// Stages at which a walk can begin. r8 is then set, and r7 as far as it is known.
@@ -48,7 +48,7 @@ impl Emitter<'_> {
     pub(super) fn walk(&mut self, needs: &Needs) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
-        self.target.begin_view(&mut self.asm);
+        self.begin_view();
         self.asm.set(R8, 0);
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
@@ -66,7 +66,7 @@ impl Emitter<'_> {
     fn carried(&mut self) {
         let (stages, none, done) = (self.stages(), self.asm.label(), self.asm.label());
         let framed = self.asm.label();
-        self.asm.jump_if(If::NotEqual, R8, 0, framed);
+        self.asm.jump_if(R8.is_not(0), framed);
         self.inside(stages, none);
         self.walk_from(stages);
         self.untyped();
@@ -74,7 +74,7 @@ impl Emitter<'_> {
         self.asm.bind(framed);
         self.asm.set(R7, R8);
         self.forget(CARRIED);
-        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, done);
+        self.asm.jump_if(R7.has_any(IPV4 | IPV6), done);
         self.asm.bind(none);
         self.asm.set(R7, 0);
         self.forget(CARRIED);
@@ -93,7 +93,7 @@ impl Emitter<'_> {
         self.asm.set(R1, R6);
         self.asm.set(R2, R7);
         self.asm.alu(Op::Or, R3, R8);
-        self.routine(Routine::Walk);
+        self.routine(Routine::Walk, ());
         self.asm.set(R7, R0);
         self.erase(&[R7]);
     }
@@ -103,19 +103,17 @@ impl Emitter<'_> {
         let (stages, end) = (self.stages(), self.asm.label());
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
         self.asm.set(R7, R2);
-        self.asm.set(R8, R3);
-        self.asm.alu(Op::And, R8, (1 << STAGE_SHIFT) - 1);
+        self.asm.set(R8, R3 & ((1 << STAGE_SHIFT) - 1));
         self.asm.alu(Op::Right, R3, STAGE_SHIFT);
         for (number, stage) in (0..).zip(stages.all()).skip(1) {
-            self.asm.jump_if(If::Equal, R3, number, stage);
+            self.asm.jump_if(R3.is(number), stage);
         }
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
         // A header that is cut off leaves this bit set. From here on the bit has another meaning.
         self.asm.alu(Op::And, R7, !CHECKED);
-        self.asm.set(R0, R7);
-        self.asm.exit();
+        self.asm.exit_with(R7);
         self.scratch = scratch;
     }
 
@@ -137,11 +135,9 @@ impl Emitter<'_> {
 
     /// Ethernet, tags, PPPoE, MPLS and NSH.
     fn link(&mut self, stages: Stages, end: Label) {
-        let (typed, cut, pppoe) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [typed, cut, pppoe] = self.asm.labels();
         self.asm.bind(stages.ethernet);
-        self.asm.set(R1, R8);
-        self.asm.alu(Op::Add, R1, LINK_LEN);
-        self.asm.alu(Op::Left, R1, NETWORK_SHIFT);
+        self.asm.set(R1, (R8 + LINK_LEN) << NETWORK_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
         let kind = self.here(12, 2, end);
         kind.half(&mut self.asm, R9);
@@ -176,22 +172,22 @@ impl Emitter<'_> {
             (0x8864, pppoe),
             (0x894f, stages.nsh),
         ] {
-            self.asm.jump_if(If::Equal, R9, kind, stage);
+            self.asm.jump_if(R9.is(kind), stage);
         }
     }
 
     /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`
     /// tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
-        let (tag, alone) = (self.asm.label(), self.asm.label());
+        let [tag, alone] = self.asm.labels();
         for kind in TAGS {
-            self.asm.jump_if(If::Equal, R9, kind, tag);
+            self.asm.jump_if(R9.is(kind), tag);
         }
         self.asm.jump(typed);
         self.asm.bind(tag);
         if last {
-            self.asm.jump_if(If::AnyBit, R7, INNER, alone);
-            self.target.tag(&mut self.asm, alone);
+            self.asm.jump_if(R7.has_any(INNER), alone);
+            self.tag_beside(alone);
             self.asm.jump(end);
         }
         self.asm.bind(alone);
@@ -203,26 +199,25 @@ impl Emitter<'_> {
 
     /// Skips the tag of a switch vendor, whose type is in r9, and the tags behind it.
     fn makers_tag(&mut self, end: Label) {
-        let (arista, passed, typed) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [arista, passed, typed] = self.asm.labels();
         for (kind, len) in [(0x8926, 4), (0x8988, 6)] {
             let other = self.asm.label();
-            self.asm.jump_if(If::NotEqual, R9, kind, other);
+            self.asm.jump_if(R9.is_not(kind), other);
             self.asm.alu(Op::Add, R8, len);
             self.asm.jump(passed);
             self.asm.bind(other);
         }
-        self.asm.jump_if(If::Equal, R9, 0xd28b, arista);
-        self.asm.jump(end);
+        self.asm.branch(R9.is(0xd28b), arista, end);
         self.asm.bind(arista);
         let version = self.here(0, 4, end);
         version.half(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 1, end);
+        self.asm.jump_if(R1.is_not(1), end);
         version.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
         self.asm.alu(Op::Add, R8, 4 + 6);
-        self.asm.jump_if(If::Equal, R1, 2, passed);
+        self.asm.jump_if(R1.is(2), passed);
         self.asm.alu(Op::Add, R8, 2);
-        self.asm.jump_if(If::NotEqual, R1, 1, end);
+        self.asm.jump_if(R1.is_not(1), end);
         self.asm.bind(passed);
         let kind = self.here(0, 2, end);
         kind.half(&mut self.asm, R9);
@@ -230,7 +225,7 @@ impl Emitter<'_> {
         for _ in 0..TAGS_BEHIND_MAX {
             let tag = self.asm.label();
             for kind in TAGS {
-                self.asm.jump_if(If::Equal, R9, kind, tag);
+                self.asm.jump_if(R9.is(kind), tag);
             }
             self.asm.jump(typed);
             self.asm.bind(tag);
@@ -245,13 +240,12 @@ impl Emitter<'_> {
     fn pppoe(&mut self, stages: Stages, end: Label) {
         let start = self.here(0, 2, end);
         start.half(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 0x1100, end);
+        self.asm.jump_if(R1.is_not(0x1100), end);
         let protocol = self.here(6, 2, end);
         protocol.half(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump_if(If::Equal, R1, 0x0021, stages.ipv4);
-        self.asm.jump_if(If::Equal, R1, 0x0057, stages.ipv6);
-        self.asm.jump(end);
+        self.asm.jump_if(R1.is(0x0021), stages.ipv4);
+        self.asm.branch(R1.is(0x0057), stages.ipv6, end);
     }
 
     /// RFC 3032.
@@ -261,7 +255,7 @@ impl Emitter<'_> {
             let label = self.here(0, 4, end);
             label.at(2).byte(&mut self.asm, R1);
             self.asm.alu(Op::Add, R8, 4);
-            self.asm.jump_if(If::AnyBit, R1, 1, stages.untyped);
+            self.asm.jump_if(R1.has_any(1), stages.untyped);
         }
         self.asm.jump(end);
     }
@@ -272,37 +266,33 @@ impl Emitter<'_> {
         let header = self.first_four(Origin::Current, 0, 8, end);
         header.half(&mut self.asm, R1);
         header.at(3).byte(&mut self.asm, R2);
-        self.asm.jump_if(If::AnyBit, R1, 0xe000, end);
-        self.asm.alu(Op::And, R1, 0x3f);
-        self.asm.alu(Op::Left, R1, 2);
-        self.asm.jump_if(If::Less, R1, 8, end);
-        self.asm.jump_if(If::Greater, R1, NSH_LEN_MAX, end);
+        self.asm.jump_if(R1.has_any(0xe000), end);
+        self.asm.set(R1, (R1 & 0x3f) << 2);
+        self.asm.jump_if(R1.below(8), end);
+        self.asm.jump_if(R1.above(NSH_LEN_MAX), end);
         self.asm.alu(Op::Add, R8, R1);
-        self.asm.jump_if(If::Equal, R2, 1, stages.ipv4);
-        self.asm.jump_if(If::Equal, R2, 2, stages.ipv6);
-        self.asm.jump_if(If::NotEqual, R2, 3, end);
-        self.asm.jump(stages.untyped);
+        self.asm.jump_if(R2.is(1), stages.ipv4);
+        self.asm.jump_if(R2.is(2), stages.ipv6);
+        self.asm.branch(R2.is_not(3), end, stages.untyped);
     }
 
     /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. For any other
     /// untyped payload the view gets its offset.
     fn network(&mut self, stages: Stages, end: Label) {
-        let (unread, not_ip) = (self.asm.label(), self.asm.label());
+        let [unread, not_ip] = self.asm.labels();
         self.asm.bind(stages.untyped);
-        self.asm.jump_if(If::AnyBit, R7, CHECKED, end);
+        self.asm.jump_if(R7.has_any(CHECKED), end);
         let first = self.here(0, 1, end);
         first.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
-        self.asm.jump_if(If::NotEqual, R1, 4, unread);
+        self.asm.jump_if(R1.is_not(4), unread);
         self.asm.alu(Op::Or, R7, CHECKED);
         self.ipv4(stages, not_ip, end);
         self.asm.bind(not_ip);
-        self.asm.jump_if(If::AnyBit, R7, CHECKED, unread);
-        self.asm.jump(end);
+        self.asm.branch(R7.has_any(CHECKED), unread, end);
         self.asm.bind(unread);
         self.asm.alu(Op::And, R7, !CHECKED);
-        self.asm.set(R1, R8);
-        self.asm.alu(Op::Left, R1, TRANSPORT_SHIFT);
+        self.asm.set(R1, R8 << TRANSPORT_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
         self.asm.jump(end);
         self.ipv6(stages, end);
@@ -311,12 +301,9 @@ impl Emitter<'_> {
     /// Sets the network header's offset. Clobbers r2 and r3.
     fn placed(&mut self, flag: i32) {
         let bare = self.asm.label();
-        self.asm.set(R2, R7);
-        self.asm.alu(Op::Right, R2, NETWORK_SHIFT);
-        self.asm.set(R3, R8);
-        self.asm.alu(Op::Sub, R3, R2);
-        self.asm.set(R2, R3);
-        self.asm.alu(Op::Left, R2, NETWORK_SHIFT);
+        self.asm.set(R2, R7 >> NETWORK_SHIFT);
+        self.asm.set(R3, R8 - R2);
+        self.asm.set(R2, R3 << NETWORK_SHIFT);
         self.asm.alu(Op::Add, R7, R2);
         self.require(LINK, bare);
         self.asm.alu(Op::Left, R3, BACK_SHIFT - 1);
@@ -332,21 +319,20 @@ impl Emitter<'_> {
         self.forget(WALKED);
         let header = self.here(0, 20, end);
         header.byte(&mut self.asm, R1);
-        self.asm.set(R2, R1);
-        self.asm.alu(Op::Right, R2, 4);
-        self.asm.jump_if(If::NotEqual, R2, 4, end);
+        self.asm.set(R2, R1 >> 4);
+        self.asm.jump_if(R2.is_not(4), end);
         self.asm.alu(Op::And, R1, 15);
-        self.asm.jump_if(If::Less, R1, 5, not_ip);
+        self.asm.jump_if(R1.below(5), not_ip);
         self.require_agreement(header, not_ip);
         self.placed(IPV4);
         header.at(9).byte(&mut self.asm, R2);
         self.asm.alu(Op::Or, R7, R2);
         header.at(6).half(&mut self.asm, R2);
         self.asm.alu(Op::And, R2, 0x3fff);
-        self.asm.jump_if(If::Equal, R2, 0, whole);
+        self.asm.jump_if(R2.is(0), whole);
         self.asm.alu(Op::Or, R7, FRAGMENT);
         self.asm.alu(Op::And, R2, 0x1fff);
-        self.asm.jump_if(If::Equal, R2, 0, whole);
+        self.asm.jump_if(R2.is(0), whole);
         self.asm.alu(Op::Or, R7, LATER);
         self.asm.jump(end);
         self.asm.bind(whole);
@@ -357,13 +343,13 @@ impl Emitter<'_> {
 
     /// RFC 8200.
     fn ipv6(&mut self, stages: Stages, end: Label) {
-        let (last, transport, typed) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [last, transport, typed] = self.asm.labels();
         self.asm.bind(stages.ipv6);
         self.forget(WALKED);
         let header = self.here(0, 40, end);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
-        self.asm.jump_if(If::NotEqual, R1, 6, end);
+        self.asm.jump_if(R1.is_not(6), end);
         self.require(CHECKED, typed);
         header.at(4).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R9, 40);
@@ -387,21 +373,19 @@ impl Emitter<'_> {
 
     /// Reads an extension header; jumps to `last` if the next header is unknown.
     fn extension(&mut self, transport: Label, last: Label) {
-        let (by_eight, fragment, next) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [by_eight, fragment, next] = self.asm.labels();
         self.require_one_of(R9, &EXTENSIONS, transport);
         let header = self.first_four(Origin::Current, 0, 8, last);
         self.asm.set(R3, R9);
         header.byte(&mut self.asm, R9);
-        self.asm.jump_if(If::Equal, R3, 44, fragment);
+        self.asm.jump_if(R3.is(44), fragment);
         header.at(1).byte(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R3, 51, by_eight);
-        self.asm.alu(Op::Add, R1, 2);
-        self.asm.alu(Op::Left, R1, 2);
+        self.asm.jump_if(R3.is_not(51), by_eight);
+        self.asm.set(R1, (R1 + 2) << 2);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump(next);
         self.asm.bind(by_eight);
-        self.asm.alu(Op::Add, R1, 1);
-        self.asm.alu(Op::Left, R1, 3);
+        self.asm.set(R1, (R1 + 1) << 3);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump(next);
         self.asm.bind(fragment);
@@ -411,21 +395,22 @@ impl Emitter<'_> {
 
     /// Reads the fragment header at r8. If there are several, the last one counts.
     fn fragment(&mut self, header: Bytes, last: Label) {
-        let (begins, whole) = (self.asm.label(), self.asm.label());
-        self.asm.alu(Op::Left, R7, 64 - FRAGMENT_SHIFT);
-        self.asm.alu(Op::Right, R7, 64 - FRAGMENT_SHIFT);
-        self.asm.alu(Op::And, R7, !FRAGMENT);
+        let [begins, whole] = self.asm.labels();
+        self.asm.set(
+            R7,
+            ((R7 << (64 - FRAGMENT_SHIFT)) >> (64 - FRAGMENT_SHIFT)) & !FRAGMENT,
+        );
         self.words_behind_network();
         self.asm.alu(Op::Left, R1, FRAGMENT_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
         self.asm.alu(Op::Add, R8, 8);
         header.at(2).half(&mut self.asm, R1);
-        self.asm.jump_if(If::Less, R1, 8, begins);
+        self.asm.jump_if(R1.below(8), begins);
         self.asm.alu(Op::Or, R7, FRAGMENT | LATER);
         self.asm.jump(last);
         self.asm.bind(begins);
         self.asm.alu(Op::And, R1, 1);
-        self.asm.jump_if(If::Equal, R1, 0, whole);
+        self.asm.jump_if(R1.is(0), whole);
         self.asm.alu(Op::Or, R7, FRAGMENT);
         self.asm.bind(whole);
     }
@@ -433,17 +418,13 @@ impl Emitter<'_> {
     /// Loads the distance from the network header to r8, divided by 4, into r1. Clobbers r2.
     fn words_behind_network(&mut self) {
         self.asm.set(R1, R8);
-        self.asm.set(R2, R7);
-        self.asm.alu(Op::Right, R2, NETWORK_SHIFT);
-        self.asm.alu(Op::And, R2, 0x7fff);
-        self.asm.alu(Op::Sub, R1, R2);
-        self.asm.alu(Op::Right, R1, 2);
+        self.asm.set(R2, (R7 >> NETWORK_SHIFT) & 0x7fff);
+        self.asm.set(R1, (R1 - R2) >> 2);
     }
 
     /// Begins a view with only these flags.
     pub(super) fn restart_view(&mut self, flags: i32) {
-        self.asm.alu(Op::And, R7, LATE_START);
-        self.asm.alu(Op::Or, R7, flags);
+        self.asm.set(R7, (R7 & LATE_START) | flags);
     }
 
     /// Sets r8 to the offset of the transport header. Clobbers r2 and r3.

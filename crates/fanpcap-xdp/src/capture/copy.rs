@@ -1,8 +1,8 @@
 //! Copies a frame's first bytes into a record.
 
-use super::{XDP_DATA, XDP_DATA_END};
 use crate::layout::record::DATA;
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R8, R9, Width};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 
 /// The length of the shortest frames without checksum: most packets of a flood have it.
 const SHORTEST: i16 = 60;
@@ -18,19 +18,18 @@ const BEGIN: i16 = 56;
 /// record are long enough. If the helper fails, which can't happen, discards the record and jumps
 /// to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
-    let (helper, done) = (asm.label(), asm.label());
-    let (long, whole) = (asm.label(), asm.label());
-    asm.load(Width::Word, R1, R6, XDP_DATA);
-    asm.load(Width::Word, R2, R6, XDP_DATA_END);
-    asm.jump_if(If::Greater, R8, i32::from(SHORTEST), long);
+    let [helper, done, long, whole] = asm.labels();
+    asm.load(Width::Word, R1, R6, xdp::DATA);
+    asm.load(Width::Word, R2, R6, xdp::DATA_END);
+    asm.jump_if(R8.above(i32::from(SHORTEST)), long);
     reach(asm, SHORTEST, helper);
     words(asm, 0, SHORTEST);
     asm.jump(done);
     asm.bind(long);
-    asm.jump_if(If::Greater, R8, i32::from(LONGEST), helper);
+    asm.jump_if(R8.above(i32::from(LONGEST)), helper);
     for step in STEPS {
         let longer = asm.label();
-        asm.jump_if(If::Greater, R8, i32::from(step), longer);
+        asm.jump_if(R8.above(i32::from(step)), longer);
         reach(asm, step, whole);
         words(asm, 0, step);
         asm.jump(done);
@@ -47,19 +46,18 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
 /// four.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
     // A test of r8 itself would make the verifier lose its bounds.
-    asm.set(R3, R8);
-    asm.alu(Op::And, R3, 1);
-    asm.jump_if(If::NotEqual, R3, 0, helper);
+    asm.set(R3, R8 & 1);
+    asm.jump_if(R3.is_not(0), helper);
     reach(asm, BEGIN, helper);
     words(asm, 0, BEGIN);
     for at in (BEGIN..LONGEST).step_by(8) {
-        let (more, two) = (asm.label(), asm.label());
-        asm.jump_if(If::GreaterEqual, R8, i32::from(at) + 8, more);
-        asm.jump_if(If::Equal, R8, i32::from(at), done);
-        asm.jump_if(If::Equal, R8, i32::from(at) + 2, two);
+        let [more, two] = asm.labels();
+        asm.jump_if(R8.at_least(i32::from(at) + 8), more);
+        asm.jump_if(R8.is(i32::from(at)), done);
+        asm.jump_if(R8.is(i32::from(at) + 2), two);
         reach(asm, at + 4, helper);
         one(asm, Width::Word, at);
-        asm.jump_if(If::Equal, R8, i32::from(at) + 4, done);
+        asm.jump_if(R8.is(i32::from(at) + 4), done);
         reach(asm, at + 6, helper);
         one(asm, Width::Half, at + 4);
         asm.jump(done);
@@ -76,9 +74,8 @@ fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
 
 /// Jumps unless the frame's linear part has `end` bytes.
 fn reach(asm: &mut Assembler, end: i16, beyond: Label) {
-    asm.set(R3, R1);
-    asm.alu(Op::Add, R3, i32::from(end));
-    asm.jump_if(If::Greater, R3, R2, beyond);
+    asm.set(R3, R1 + i32::from(end));
+    asm.jump_if(R3.above(R2), beyond);
 }
 
 /// Copies bytes `from` to `to` of the frame.
@@ -108,19 +105,8 @@ pub(super) fn copy_by_helper(asm: &mut Assembler, failed: Label) {
 }
 
 fn by_helper(asm: &mut Assembler, done: Label, failed: Label) {
-    asm.set(R1, R6);
-    asm.set(R2, 0);
-    asm.set(R3, R9);
-    asm.alu(Op::Add, R3, i32::from(DATA));
-    asm.set(R4, R8);
-    asm.call(XDP_LOAD_BYTES);
-    asm.jump_if(If::Equal, R0, 0, done);
-    asm.set(R1, R9);
-    asm.set(R2, 0);
-    asm.call(RINGBUF_DISCARD);
+    asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(DATA), R8));
+    asm.jump_if(R0.is(0), done);
+    asm.call(RINGBUF_DISCARD, (R9, 0));
     asm.jump(failed);
 }
-
-// linux/bpf.h, enum bpf_func_id.
-const RINGBUF_DISCARD: i32 = 133;
-const XDP_LOAD_BYTES: i32 = 189;

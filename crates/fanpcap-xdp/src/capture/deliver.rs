@@ -2,12 +2,11 @@
 
 use super::copy::{copy, copy_by_helper};
 use super::sent;
-use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, XDP_QUEUE, look_up};
+use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
 use crate::layout::{LONGEST, RECEIVED_LONGEST, ledger, record, row};
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
 
 /// What to emit the code for: the capture, and the function that runs a slot's filter.
@@ -70,19 +69,19 @@ impl Delivering {
         let fits = asm.label();
         asm.set(R6, R1);
         if self.may_copy() {
-            asm.set(R1, R2);
-            asm.alu(Op::And, R1, IS_COPY);
-            asm.alu(Op::Right, R1, IS_COPY.trailing_zeros() as i32 - COPY_BIT);
+            asm.set(
+                R1,
+                (R2 & IS_COPY) >> (IS_COPY.trailing_zeros() as i32 - COPY_BIT),
+            );
             asm.store(Width::Word, R10, FLAGS, R1);
         }
-        asm.alu(Op::And, R2, 255);
-        asm.alu(Op::Left, R2, self.shift());
+        asm.set(R2, (R2 & 255) << self.shift());
         self.capture.lane(asm, R1);
         asm.alu(Op::Or, R2, R1);
         asm.store(Width::Word, R10, PLACE, R2);
         asm.store(Width::Double, R10, STAMP, R3);
         look_up(asm, ROWS, PLACE);
-        asm.jump_if(If::Equal, R0, 0, ends.missed);
+        asm.jump_if(R0.is(0), ends.missed);
         asm.set(R7, R0);
         if self.capture.side == Side::Sent {
             sent::refuse_own(asm, ends.unwanted);
@@ -93,19 +92,16 @@ impl Delivering {
             // A member without a ring for sent packets wants none.
             Side::Sent => ends.unwanted,
         };
-        asm.jump_if(If::Equal, R0, 0, no_ring);
+        asm.jump_if(R0.is(0), no_ring);
         asm.set(R9, R0);
         match self.capture.side {
-            Side::Received => {
-                asm.set(R1, R6);
-                asm.call(XDP_GET_BUFF_LEN);
-            }
+            Side::Received => asm.call(XDP_GET_BUFF_LEN, (R6,)),
             Side::Sent => sent::length(asm),
         }
         asm.store(Width::Word, R10, LEN, R0);
         asm.load(Width::Word, R8, R7, row::SNAPLEN);
-        asm.jump_if(If::Equal, R8, 0, ends.missed);
-        asm.jump_if(If::LessEqual, R8, R0, fits);
+        asm.jump_if(R8.is(0), ends.missed);
+        asm.jump_if(R8.at_most(R0), fits);
         asm.set(R8, R0);
         asm.bind(fits);
     }
@@ -121,19 +117,18 @@ impl Delivering {
 
     /// Runs the slot's filter, if it has one, and notes which one has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
-        let (none, done) = (asm.label(), asm.label());
+        let [none, done] = asm.labels();
         asm.load(Width::Word, R1, R7, row::FILTER);
         asm.store(Width::Word, R10, RAN, R1);
-        asm.jump_if(If::Equal, R1, 0, done);
+        asm.jump_if(R1.is(0), done);
         asm.set(R1, R6);
         asm.load(Width::Word, R2, R10, PLACE);
         asm.alu(Op::Right, R2, self.shift());
-        asm.set(R3, 0);
-        asm.call_function(filter);
-        asm.jump_if(If::Equal, R0, NOT_RUN, none);
+        asm.call_function(filter, (R1, R2, 0));
+        asm.jump_if(R0.is(NOT_RUN), none);
         asm.alu32(Op::Move, R0, R0);
-        asm.jump_if(If::Equal, R0, 0, ends.unwanted);
-        asm.jump_if(If::LessEqual, R8, R0, done);
+        asm.jump_if(R0.is(0), ends.unwanted);
+        asm.jump_if(R8.at_most(R0), done);
         asm.set(R8, R0);
         asm.jump(done);
         asm.bind(none);
@@ -149,7 +144,7 @@ impl Delivering {
         asm.store(Width::Word, R9, record::LEN, R1);
         match self.capture.side {
             Side::Received => {
-                asm.load(Width::Word, R1, R6, XDP_QUEUE);
+                asm.load(Width::Word, R1, R6, xdp::RX_QUEUE_INDEX);
                 asm.store(Width::Half, R9, record::QUEUE, R1);
                 asm.set(R1, 0);
             }
@@ -184,10 +179,7 @@ impl Delivering {
     fn leave(&self, asm: &mut Assembler) {
         match self.done {
             Some(done) => asm.jump(done),
-            None => {
-                asm.set(R0, 0);
-                asm.exit();
-            }
+            None => asm.exit_with(0),
         }
     }
 }
@@ -197,21 +189,19 @@ fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
     // Rows and filters give at least 1, but the verifier must see it. Before Linux 6.8 it learns no
     // bound from a comparison with 0.
-    asm.jump_if(If::Less, R8, 1, ends.dropped);
+    asm.jump_if(R8.below(1), ends.dropped);
     let long: &[i32] = match side {
         Side::Received => &RECEIVED_CLASSES,
         Side::Sent => &SENT_CLASSES,
     };
     for &class in CLASSES.iter().chain(long) {
         asm.set(R2, i32::from(record::DATA) + class);
-        asm.jump_if(If::LessEqual, R8, class, reserve);
+        asm.jump_if(R8.at_most(class), reserve);
     }
     asm.set(R8, long[long.len() - 1]);
     asm.bind(reserve);
-    asm.set(R1, R9);
-    asm.set(R3, 0);
-    asm.call(RINGBUF_RESERVE);
-    asm.jump_if(If::Equal, R0, 0, ends.dropped);
+    asm.call(RINGBUF_RESERVE, (R9, R2, 0));
+    asm.jump_if(R0.is(0), ends.dropped);
     asm.set(R9, R0);
 }
 
@@ -228,32 +218,19 @@ fn submit(asm: &mut Assembler) {
     asm.alu(Op::Add, R1, 1);
     asm.load(Width::Double, R3, R7, row::WAKE_AT);
     asm.set(R2, RB_NO_WAKEUP);
-    asm.jump_if(If::NotEqual, R1, R3, submit);
+    asm.jump_if(R1.is_not(R3), submit);
     asm.set(R2, RB_FORCE_WAKEUP);
     asm.bind(submit);
-    asm.set(R1, R9);
-    asm.call(RINGBUF_SUBMIT);
+    asm.call(RINGBUF_SUBMIT, (R9,));
 }
 
 /// The BPF function that runs a slot's filter: r1 is the context, r2 the slot. Returns how many
 /// bytes to keep, or [`NOT_RUN`].
 pub(super) fn emit_filter(asm: &mut Assembler) {
     asm.set(R3, R2);
-    asm.map(R2, FILTERS);
-    asm.call(TAIL_CALL);
-    asm.set(R0, NOT_RUN);
-    asm.exit();
+    asm.call(TAIL_CALL, (R1, map(FILTERS)));
+    asm.exit_with(NOT_RUN);
 }
 
 /// The result of a filter that could not be run.
 const NOT_RUN: i32 = -1;
-
-// linux/bpf.h, enum bpf_func_id.
-const TAIL_CALL: i32 = 12;
-const RINGBUF_RESERVE: i32 = 131;
-const RINGBUF_SUBMIT: i32 = 132;
-const XDP_GET_BUFF_LEN: i32 = 188;
-
-// linux/bpf.h.
-const RB_NO_WAKEUP: i32 = 1;
-const RB_FORCE_WAKEUP: i32 = 2;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, Width};
+use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, Width};
 use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
 use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::packet::{self, Address, ETH_P_ALL};
@@ -199,10 +199,10 @@ impl Shape {
         let reject = asm.label();
         asm.set(R6, R1);
         asm.load(Width::Word, R0, R6, PKT_TYPE);
-        asm.jump_if(If::Equal, R0, PACKET_OUTGOING, reject);
+        asm.jump_if(R0.is(PACKET_OUTGOING), reject);
         let single = asm.label();
         asm.load(Width::Word, R7, R6, GSO_SEGS);
-        asm.jump_if(If::NotEqual, R7, 0, single);
+        asm.jump_if(R7.is_not(0), single);
         asm.set(R7, 1);
         asm.bind(single);
         self.count_queue(&mut asm);
@@ -210,12 +210,10 @@ impl Shape {
         asm.value(R1, 1, 0);
         asm.load(Width::Double, R0, R1, 0);
         asm.alu(Op::Add, R9, 1);
-        asm.jump_if(If::NotEqual, R0, R9, reject);
-        asm.set(R0, i32::try_from(SNAPLEN)?);
-        asm.exit();
+        asm.jump_if(R0.is_not(R9), reject);
+        asm.exit_with(i32::try_from(SNAPLEN)?);
         asm.bind(reject);
-        asm.set(R0, 0);
-        asm.exit();
+        asm.exit_with(0);
         let row = |name, words: usize| -> Result<MapSpec> {
             let len = u32::try_from(8 * words)?;
             Ok(MapSpec::new(name, MapKind::Array, 4, len, 1))
@@ -226,11 +224,11 @@ impl Shape {
 
     /// The field is the queue's number plus one; 0 means that the driver recorded none.
     fn count_queue(self, asm: &mut Assembler) {
-        let (known, done) = (asm.label(), asm.label());
+        let [known, done] = asm.labels();
         asm.load(Width::Word, R2, R6, QUEUE_MAPPING);
-        asm.jump_if(If::Equal, R2, 0, done);
+        asm.jump_if(R2.is(0), done);
         asm.alu(Op::Sub, R2, 1);
-        asm.jump_if(If::Less, R2, self.queues, known);
+        asm.jump_if(R2.below(self.queues), known);
         asm.set(R2, self.queues);
         asm.bind(known);
         asm.alu(Op::Left, R2, 3);
@@ -241,7 +239,7 @@ impl Shape {
     fn count_entry(self, asm: &mut Assembler, reject: Label) {
         let hashed = asm.label();
         asm.load(Width::Word, R8, R6, HASH);
-        asm.jump_if(If::NotEqual, R8, 0, hashed);
+        asm.jump_if(R8.is_not(0), hashed);
         self.add(asm, self.entries + self.queues + 1, false);
         asm.jump(reject);
         asm.bind(hashed);
@@ -249,9 +247,8 @@ impl Shape {
         asm.alu32(Op::Mod, R8, self.entries);
         asm.set(R9, R8);
         // Never happens, but the verifier does not know the range of a remainder.
-        asm.jump_if(If::GreaterEqual, R8, self.entries, reject);
-        asm.set(R2, R8);
-        asm.alu(Op::Left, R2, 3);
+        asm.jump_if(R8.at_least(self.entries), reject);
+        asm.set(R2, R8 << 3);
         self.add(asm, 0, true);
     }
 

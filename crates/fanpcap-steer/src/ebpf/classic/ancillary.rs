@@ -3,13 +3,10 @@
 
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
-use super::super::target::{
-    GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, HASH, IFINDEX, MARK, PACKET_TYPE, PROTOCOL,
-    QUEUE_MAPPING, SKB_LOAD_BYTES_RELATIVE, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI,
-};
 use super::{Made, Making};
-use fanpcap_bpf::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Width};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::kernel::*;
 
 const SKF_NET_OFF: u32 = 0xfff0_0000;
 const SKF_LL_OFF: u32 = 0xffe0_0000;
@@ -30,58 +27,44 @@ impl Emitter<'_> {
     }
 
     fn behind_header(&mut self, filter: &Making<'_>, offset: u32, size: u8, start: i32) {
-        self.asm.set(R1, R6);
-        self.asm.set(R2, offset as i32);
-        self.asm.set(R3, R10);
-        self.asm.alu(Op::Add, R3, i32::from(LOADED));
-        self.asm.set(R4, i32::from(size));
-        self.asm.set(R5, start);
-        self.asm.call(SKB_LOAD_BYTES_RELATIVE);
-        self.asm.jump_if(If::NotEqual, R0, 0, filter.out);
+        self.asm.call(
+            SKB_LOAD_BYTES_RELATIVE,
+            (R6, offset as i32, stack(LOADED), i32::from(size), start),
+        );
+        self.asm.jump_if(R0.is_not(0), filter.out);
         self.loaded(size);
     }
 
     fn ancillary(&mut self, filter: &Making<'_>, what: u32) -> Made {
         match what {
-            SKF_AD_PROTOCOL => self.big_endian_context(PROTOCOL),
-            SKF_AD_PKTTYPE => self.context(PACKET_TYPE),
+            SKF_AD_PROTOCOL => self.big_endian_context(skb::PROTOCOL),
+            SKF_AD_PKTTYPE => self.context(R1, skb::PKT_TYPE),
             SKF_AD_IFINDEX => {
-                self.context(IFINDEX);
-                self.asm.jump_if(If::Equal, R1, 0, filter.out);
+                self.context(R1, skb::IFINDEX);
+                self.asm.jump_if(R1.is(0), filter.out);
             }
-            SKF_AD_MARK => self.context(MARK),
-            SKF_AD_QUEUE => self.context(QUEUE_MAPPING),
+            SKF_AD_MARK => self.context(R1, skb::MARK),
+            SKF_AD_QUEUE => self.context(R1, skb::QUEUE_MAPPING),
             SKF_AD_HATYPE => self.asm.set(R1, ARPHRD_ETHER),
-            SKF_AD_RXHASH => self.context(HASH),
+            SKF_AD_RXHASH => self.context(R1, skb::HASH),
             SKF_AD_CPU => self.helper(GET_SMP_PROCESSOR_ID),
-            SKF_AD_ALU_XOR_X => {
-                self.asm.set(R1, R7);
-                self.asm.alu(Op::Xor, R1, R8);
-            }
-            SKF_AD_VLAN_TAG => self.context(VLAN_TCI),
-            SKF_AD_VLAN_TAG_PRESENT => self.context(VLAN_PRESENT),
+            SKF_AD_ALU_XOR_X => self.asm.set(R1, R7 ^ R8),
+            SKF_AD_VLAN_TAG => self.context(R1, skb::VLAN_TCI),
+            SKF_AD_VLAN_TAG_PRESENT => self.context(R1, skb::VLAN_PRESENT),
             SKF_AD_RANDOM => self.helper(GET_PRANDOM_U32),
-            SKF_AD_VLAN_TPID => self.big_endian_context(VLAN_PROTO),
+            SKF_AD_VLAN_TPID => self.big_endian_context(skb::VLAN_PROTO),
             _ => return Err(filter.refuse("an eBPF program can't ask the kernel for that")),
         }
         Ok(())
     }
 
-    fn context(&mut self, field: i16) {
-        self.asm.load(Width::Word, R1, R6, field);
-    }
-
     fn big_endian_context(&mut self, field: i16) {
-        self.context(field);
+        self.context(R1, field);
         self.asm.big_endian(R1, 16);
     }
 
     fn helper(&mut self, helper: i32) {
-        self.asm.call(helper);
+        self.asm.call(helper, ());
         self.asm.set(R1, R0);
     }
 }
-
-/// linux/bpf.h, enum bpf_hdr_start_off.
-const START_MAC: i32 = 0;
-const START_NETWORK: i32 = 1;

@@ -6,15 +6,12 @@ use super::super::emitter::Emitter;
 use super::super::stack::TWO_PARTS;
 use super::{Made, Making, Source, TAG_LEN};
 use fanpcap_bpf::Classic;
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, Operand, R0, R1, R2, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::kernel::*;
 
 /// linux/if_arp.h.
 const ARPHRD_ETHER: i32 = 1;
-/// linux/if_packet.h.
-const PACKET_HOST: i32 = 0;
 
 /// The offset of a tag, and the offset behind it.
 const TAG: u16 = 12;
@@ -28,7 +25,7 @@ const ETH_P_802_2: i32 = 4;
 impl Emitter<'_> {
     /// Translates a filter twice: for frames with a tag and for frames without.
     pub(super) fn device_filter(&mut self, code: &[Classic], text: &str) -> Made {
-        let (untagged, tagged) = (self.asm.label(), self.asm.label());
+        let [untagged, tagged] = self.asm.labels();
         let labels = Vec::new();
         let first = Making {
             text,
@@ -42,7 +39,7 @@ impl Emitter<'_> {
         self.asm.set(R9, R1);
         self.asm.alu(Op::Right, R1, 16);
         for kind in [0x8100, 0x88a8] {
-            self.asm.jump_if(If::Equal, R1, kind, tagged);
+            self.asm.jump_if(R1.is(kind), tagged);
         }
         self.asm.jump(untagged);
         self.asm.bind(tagged);
@@ -56,9 +53,9 @@ impl Emitter<'_> {
     /// Adds the tag's length to r0, the number of bytes to keep, unless r0 is 0.
     pub(super) fn keep_tag(&mut self) {
         let done = self.asm.label();
-        self.asm.jump_if(If::Equal, R0, 0, done);
+        self.asm.jump_if(R0.is(0), done);
         // The number is already larger than any frame.
-        self.asm.jump_if(If::Greater, R0, 0xffff, done);
+        self.asm.jump_if(R0.above(0xffff), done);
         self.asm.alu(Op::Add, R0, TAG_LEN);
         self.asm.bind(done);
     }
@@ -77,24 +74,14 @@ impl Emitter<'_> {
 
     /// Loads up to 4 bytes into r1: some before the tag, the others behind it.
     fn on_both_sides(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
-        self.asm.set(R2, i32::from(offset));
         let all = i32::from(len) + TAG_LEN;
-        let again = |_: &mut Assembler| {};
-        self.target.load(
-            &mut self.asm,
-            &again,
-            false,
-            Operand::Number(all),
-            TWO_PARTS,
-            filter.out,
-        );
+        self.copy(i32::from(offset), all, TWO_PARTS, filter.out);
         self.asm.set(R1, 0);
         for at in offset..offset + len {
             let at = if at < TAG { at } else { at + 4 };
             let place = TWO_PARTS + i16::try_from(at - offset).unwrap_or(0);
             self.asm.load(Width::Byte, R2, R10, place);
-            self.asm.alu(Op::Left, R1, 8);
-            self.asm.alu(Op::Or, R1, R2);
+            self.asm.set(R1, (R1 << 8) | R2);
         }
     }
 
@@ -109,21 +96,15 @@ impl Emitter<'_> {
     ) {
         let behind = self.asm.label();
         let len = u16::from(size);
-        self.asm
-            .jump_if(If::GreaterEqual, R2, i32::from(TAG), behind);
+        self.asm.jump_if(R2.at_least(i32::from(TAG)), behind);
         for offset in TAG + 1 - len..TAG {
             let other = self.asm.label();
-            self.asm.jump_if(If::NotEqual, R2, i32::from(offset), other);
+            self.asm.jump_if(R2.is_not(i32::from(offset)), other);
             self.on_both_sides(filter, offset, len);
             self.asm.jump(done);
             self.asm.bind(other);
         }
-        let before = move |asm: &mut Assembler| {
-            asm.set(R2, R8);
-            asm.alu(Op::Add, R2, number);
-        };
-        self.load_bytes(filter, &before, size);
-        self.loaded(size);
+        self.load_placed(filter, R8 + number, size);
         self.asm.jump(done);
         self.asm.bind(behind);
         self.asm.alu(Op::Add, R2, TAG_LEN);
@@ -139,24 +120,15 @@ impl Emitter<'_> {
         match (what, tag) {
             (SKF_AD_PROTOCOL, _) => self.protocol_of_frame(filter),
             (SKF_AD_PKTTYPE, _) => self.asm.set(R1, PACKET_HOST),
-            (SKF_AD_IFINDEX, _) => self.target.interface(&mut self.asm),
+            (SKF_AD_IFINDEX, _) => self.interface(),
             (SKF_AD_HATYPE, _) => self.asm.set(R1, ARPHRD_ETHER),
-            (SKF_AD_ALU_XOR_X, _) => {
-                self.asm.set(R1, R7);
-                self.asm.alu(Op::Xor, R1, R8);
-            }
+            (SKF_AD_ALU_XOR_X, _) => self.asm.set(R1, R7 ^ R8),
             (SKF_AD_VLAN_TAG | SKF_AD_VLAN_TAG_PRESENT | SKF_AD_VLAN_TPID, None) => {
                 self.asm.set(R1, 0)
             }
-            (SKF_AD_VLAN_TAG, Some(tag)) => {
-                self.asm.set(R1, tag);
-                self.asm.alu(Op::And, R1, 0xffff);
-            }
+            (SKF_AD_VLAN_TAG, Some(tag)) => self.asm.set(R1, tag & 0xffff),
             (SKF_AD_VLAN_TAG_PRESENT, Some(_)) => self.asm.set(R1, 1),
-            (SKF_AD_VLAN_TPID, Some(tag)) => {
-                self.asm.set(R1, tag);
-                self.asm.alu(Op::Right, R1, 16);
-            }
+            (SKF_AD_VLAN_TPID, Some(tag)) => self.asm.set(R1, tag >> 16),
             _ => return Err(filter.refuse("only the kernel's own path knows that")),
         }
         Ok(())
@@ -165,16 +137,15 @@ impl Emitter<'_> {
     /// Loads the frame's protocol into r1, as the receive path determines it (net/ethernet/eth.c,
     /// `eth_type_trans`).
     fn protocol_of_frame(&mut self, filter: &Making<'_>) {
-        let (known, novell, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [known, novell, done] = self.asm.labels();
         let type_at = match filter.source {
             Source::Untagged => BEHIND_TAG,
             Source::Frame | Source::Tagged | Source::Socket | Source::Device => TAG,
         };
         self.bytes(filter, type_at, 2);
-        self.asm
-            .jump_if(If::GreaterEqual, R1, ETH_P_802_3_MIN, known);
+        self.asm.jump_if(R1.at_least(ETH_P_802_3_MIN), known);
         self.bytes(filter, type_at + 2, 2);
-        self.asm.jump_if(If::Equal, R1, 0xffff, novell);
+        self.asm.jump_if(R1.is(0xffff), novell);
         self.asm.set(R1, ETH_P_802_2);
         self.asm.jump(done);
         self.asm.bind(novell);

@@ -1,9 +1,10 @@
 //! Loads from the frame, as if its VLAN tag were in the bytes.
 
 use super::super::emitter::Emitter;
+use super::super::frame::width;
 use super::super::stack::LOADED;
 use super::{Made, Making, Source, TAG_LEN};
-use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Loads bytes at a constant offset into r1, as a number.
@@ -28,35 +29,23 @@ impl Emitter<'_> {
     }
 
     pub(super) fn bytes(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
-        let (far, done) = (self.asm.label(), self.asm.label());
+        let [far, done] = self.asm.labels();
         if self.target.is_near(offset, size) {
-            self.target.near(&mut self.asm, offset, width(size), far);
+            self.near(offset, size, far);
             self.in_host_order(size);
             self.asm.jump(done);
             self.asm.bind(far);
         }
-        self.constant(filter, offset, size);
+        self.copy(i32::from(offset), i32::from(size), LOADED, filter.out);
         self.loaded(size);
         self.asm.bind(done);
     }
 
-    /// Copies bytes at a constant offset to the stack. Clobbers r0 to r5. r7 is A here, not a view.
-    fn constant(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
-        let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
-        position(&mut self.asm);
-        self.load_bytes(filter, &position, size);
-    }
-
-    /// Copies bytes at the offset in r2 to the stack. `again` recomputes the offset in r2.
-    pub(super) fn load_bytes(
-        &mut self,
-        filter: &Making<'_>,
-        again: &dyn Fn(&mut Assembler),
-        size: u8,
-    ) {
-        let len = i32::from(size).into();
-        self.target
-            .load(&mut self.asm, again, false, len, LOADED, filter.out);
+    /// Loads bytes at the offset in r2 into r1, as a number. `offset` is what r2 has.
+    pub(super) fn load_placed(&mut self, filter: &Making<'_>, offset: impl Value + Copy, size: u8) {
+        let again = |asm: &mut Assembler| asm.set(R2, offset);
+        self.copy_placed(&again, false, i32::from(size).into(), LOADED, filter.out);
+        self.loaded(size);
     }
 
     /// Loads the copied number into r1.
@@ -92,11 +81,8 @@ impl Emitter<'_> {
             self.several(filter, 12, behind);
         }
         let bits = |bytes: u16| 8 * i32::from(bytes);
-        self.asm.set(R1, R9);
-        self.asm
-            .alu(Op::Left, R1, 32 + bits(offset.saturating_sub(12)));
-        self.asm
-            .alu(Op::Right, R1, 32 + bits(offset.saturating_sub(12)));
+        let others = 32 + bits(offset.saturating_sub(12));
+        self.asm.set(R1, (R9 << others) >> others);
         if behind > 0 {
             self.asm.alu(Op::Left, R1, bits(behind));
         } else {
@@ -109,12 +95,11 @@ impl Emitter<'_> {
     /// Loads one to three bytes as a number into r0.
     fn several(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
         let size = u8::try_from(len).unwrap_or(3);
-        self.constant(filter, offset, size);
+        self.copy(i32::from(offset), i32::from(size), LOADED, filter.out);
         self.asm.set(R0, 0);
         for at in 0..i16::from(size) {
             self.asm.load(Width::Byte, R1, R10, LOADED + at);
-            self.asm.alu(Op::Left, R0, 8);
-            self.asm.alu(Op::Or, R0, R1);
+            self.asm.set(R0, (R0 << 8) | R1);
         }
     }
 
@@ -125,20 +110,15 @@ impl Emitter<'_> {
         }
         let number = k as i32;
         let done = self.asm.label();
-        let position = move |asm: &mut Assembler| {
-            asm.set(R2, R8);
-            asm.alu(Op::Add, R2, number);
-        };
         self.behind_ipv4(filter, number, size, done);
-        position(&mut self.asm);
-        self.asm.jump_if(If::Greater, R2, 0xffff, filter.out);
+        self.asm.set(R2, R8 + number);
+        self.asm.jump_if(R2.above(0xffff), filter.out);
         match filter.source {
             Source::Tagged => self.indirect_tagged(filter, size, number, done),
             Source::Untagged => self.indirect_untagged(filter, size, number, done),
             Source::Frame | Source::Socket | Source::Device => {}
         }
-        self.load_bytes(filter, &position, size);
-        self.loaded(size);
+        self.load_placed(filter, R8 + number, size);
         self.asm.bind(done);
         Ok(())
     }
@@ -157,8 +137,8 @@ impl Emitter<'_> {
             return;
         }
         let other = self.asm.label();
-        self.asm.jump_if(If::NotEqual, R8, IPV4_LEN, other);
-        self.target.near(&mut self.asm, offset, width(size), other);
+        self.asm.jump_if(R8.is_not(IPV4_LEN), other);
+        self.near(offset, size, other);
         self.in_host_order(size);
         self.asm.jump(done);
         self.asm.bind(other);
@@ -167,13 +147,12 @@ impl Emitter<'_> {
     /// Handles offsets within or after the tag. Falls through for bytes before the tag; r2 then has
     /// their offset.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
-        let (before, behind) = (self.asm.label(), self.asm.label());
-        self.asm.jump_if(If::GreaterEqual, R2, 16, behind);
-        self.asm
-            .jump_if(If::LessEqual, R2, 12 - i32::from(size), before);
+        let [before, behind] = self.asm.labels();
+        self.asm.jump_if(R2.at_least(16), behind);
+        self.asm.jump_if(R2.at_most(12 - i32::from(size)), before);
         for offset in 13 - u16::from(size)..16 {
             let other = self.asm.label();
-            self.asm.jump_if(If::NotEqual, R2, i32::from(offset), other);
+            self.asm.jump_if(R2.is_not(i32::from(offset)), other);
             self.tagged(filter, offset, size);
             self.asm.jump(done);
             self.asm.bind(other);
@@ -182,23 +161,9 @@ impl Emitter<'_> {
         self.asm.jump(filter.out);
         self.asm.bind(behind);
         self.asm.alu(Op::Sub, R2, 4);
-        let again = move |asm: &mut Assembler| {
-            asm.set(R2, R8);
-            asm.alu(Op::Add, R2, number);
-            asm.alu(Op::Sub, R2, 4);
-        };
-        self.load_bytes(filter, &again, size);
-        self.loaded(size);
+        self.load_placed(filter, (R8 + number) - 4, size);
         self.asm.jump(done);
         self.asm.bind(before);
-    }
-}
-
-fn width(size: u8) -> Width {
-    match size {
-        1 => Width::Byte,
-        2 => Width::Half,
-        _ => Width::Word,
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::frames::*;
 use super::*;
-use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
-};
+use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapKind, MapSpec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -56,11 +54,8 @@ impl Delivery for Recording {
         let none = asm.label();
         asm.set(R7, R3);
         asm.store(Width::Word, R10, -4, R2);
-        asm.map(R1, 1);
-        asm.set(R2, R10);
-        asm.alu(Op::Add, R2, -4);
-        asm.call(LOOK_UP);
-        asm.jump_if(If::Equal, R0, 0, none);
+        asm.call(LOOK_UP, (map(1), R10 + -4));
+        asm.jump_if(R0.is(0), none);
         asm.set(R1, 1);
         asm.atomic_add(R0, 0, R1);
         asm.store(Width::Double, R0, 8, R7);
@@ -87,10 +82,7 @@ impl Delivery for Recording {
     /// Shows that r6 and r9 are kept, and returns r8.
     fn leave(&self, asm: &mut Assembler) {
         asm.load(Width::Word, R1, R6, 0);
-        asm.set(R0, R9);
-        asm.alu(Op::Left, R0, 4);
-        asm.alu(Op::Or, R0, R8);
-        asm.exit();
+        asm.exit_with((R9 << 4) | R8);
     }
 }
 

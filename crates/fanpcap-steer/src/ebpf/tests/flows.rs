@@ -198,7 +198,7 @@ fn fragments_go_with_their_datagram() {
     let whole = [hash4(1111, 2222), finish(sum6(1111, 2222))];
     let bare = [hash4(0, 0), finish(sum6(0, 0))];
     for (version, first, later) in [(0, four(0x2000), four(0x2003)), (1, six(1), six(6 << 3))] {
-        for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
+        for (name, target) in [("socket", Target::Fanout), ("xdp", Target::Xdp)] {
             let loaded =
                 Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
             // The fragments come in order.
@@ -233,7 +233,7 @@ fn a_datagram_on_two_vlans_is_two() {
         vlan: true,
         ..Flow::WHOLE
     }));
-    for target in [&Skb::Fanout as &dyn Target, &Xdp] {
+    for target in [Target::Fanout, Target::Xdp] {
         let loaded = object(&program(by_vlan.clone()), target, DROP, true);
         let loaded = Loaded::load(&loaded, "test").unwrap();
         let firsts = [7, 8].map(|id| loaded.run(&on(id, 0x2000)).unwrap());
@@ -263,7 +263,7 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
         (inner(by_flow()), &first, &later, sum6(1111, 2222)),
         (inner(by_addresses), &first, &later, sum6(0, 0)),
     ] {
-        for target in [&Skb::Fanout as &dyn Target, &Xdp] {
+        for target in [Target::Fanout, Target::Xdp] {
             let loaded =
                 Loaded::load(&object(&program(main.clone()), target, DROP, true), "test").unwrap();
             assert_eq!(loaded.run(first).unwrap(), finish(whole), "{main:?}");

@@ -4,7 +4,7 @@ use super::frames::*;
 use super::*;
 use crate::ir::Side;
 use fanpcap_bpf::ProgramKind;
-use fanpcap_bpf::assembler::{Assembler, R0};
+use fanpcap_bpf::assembler::*;
 
 /// A program that does nothing: it shows the time of a trial run itself.
 fn nothing() -> Function {
@@ -25,7 +25,7 @@ fn the_usual_packet_costs_one_call() {
         ("vxlan", vxlan.map(|(_, frame)| frame.clone()).unwrap()),
         ("icmp", ethernet(0x0800, &v4(1, 0, &[8; 40]))),
     ];
-    for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
+    for (name, target) in [("socket", Target::Fanout), ("xdp", Target::Xdp)] {
         let empty = Loaded::load(&object(&program(nothing()), target, DROP, true), "test").unwrap();
         let flow = object(&program(flow_mode()), target, DROP, true);
         let instructions = flow.instructions.len();
@@ -55,8 +55,7 @@ fn the_usual_packet_costs_one_call() {
 
 fn bare() -> Object {
     let mut asm = Assembler::new();
-    asm.set(R0, 1);
-    asm.exit();
+    asm.exit_with(1);
     asm.finish(ProgramKind::Xdp, Vec::new()).unwrap()
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 use crate::behind::Selection;
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, R0, R2, R3};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::TAIL_CALL;
 use std::fs::File;
 
 /// A node's part of a device: a BPF program that gives all packets to the next one, or to the host.
@@ -18,11 +19,8 @@ impl Node {
     fn new(index: u32, hook: Hook) -> Self {
         let next = ObjectArray::create("next", MapKind::ProgArray, 1).unwrap();
         let mut asm = Assembler::new();
-        asm.map(R2, 0);
-        asm.set(R3, 0);
-        asm.call(12); // bpf_tail_call
-        asm.set(R0, 2);
-        asm.exit();
+        asm.call(TAIL_CALL, (R1, map(0), 0));
+        asm.exit_with(2);
         let spec = MapSpec::given_rows("next", MapKind::ProgArray, 4, 1);
         let object = asm.finish(ProgramKind::Xdp, vec![spec]).unwrap();
         let given = [("next", next.as_fd())];
