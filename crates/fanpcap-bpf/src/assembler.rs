@@ -211,6 +211,14 @@ impl Assembler {
         self.push(Instruction::new(code, target.0, base.0, at, 0));
     }
 
+    /// Loads a number in network byte order from memory at `base` + `at`.
+    pub fn load_big_endian(&mut self, width: Width, target: Register, base: Register, at: i16) {
+        self.load(width, target, base, at);
+        if width.bytes() > 1 {
+            self.big_endian(target, 8 * i32::from(width.bytes()));
+        }
+    }
+
     /// Stores to memory at `base` + `at`.
     pub fn store(&mut self, width: Width, base: Register, at: i16, source: impl Into<Operand>) {
         let instruction = match source.into() {

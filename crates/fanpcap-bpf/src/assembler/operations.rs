@@ -62,6 +62,18 @@ pub enum Width {
     Double = 0x18,
 }
 
+impl Width {
+    /// The number of bytes.
+    pub fn bytes(self) -> u8 {
+        match self {
+            Self::Byte => 1,
+            Self::Half => 2,
+            Self::Word => 4,
+            Self::Double => 8,
+        }
+    }
+}
+
 /// BPF_OP of the arithmetic classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {

@@ -55,15 +55,13 @@ impl<'a> Emitter<'a> {
         let saved = self.save();
         self.function(function, dropped);
         self.asm.jump(passed);
-        self.asm.bind(passed);
-        if self.asm.is_live() {
-            self.put_back(saved);
-            self.asm.jump(drop);
-        }
-        self.asm.bind(dropped);
-        if self.asm.is_live() {
-            self.put_back(saved);
-        }
+        self.bind_and(passed, |this| {
+            this.put_back(saved);
+            this.asm.jump(drop);
+        });
+        self.bind_and(dropped, |this| {
+            this.put_back(saved);
+        });
         self.give_back(saved);
     }
 

@@ -34,17 +34,17 @@ impl<'a> Emitter<'a> {
 
     /// Replaces the view in r7 by the registers that [`Keyed::key`] expects.
     fn place_headers(&mut self) {
-        let [ip, done] = self.asm.labels();
+        let done = self.asm.label();
         self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
-        self.asm.jump_if(R7.has_any(IPV4 | IPV6), ip);
-        // Without an IP packet the view has the end of the Ethernet header.
-        self.asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
-        self.asm.set(R8, (R8 + R7) - 2);
-        self.asm.set(R7, 0);
-        self.asm.set(R9, 0);
-        self.asm.jump(done);
-        self.asm.bind(ip);
+        self.asm.unless(R7.has_any(IPV4 | IPV6), |asm| {
+            // Without an IP packet the view has the end of the Ethernet header.
+            asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
+            asm.set(R8, (R8 + R7) - 2);
+            asm.set(R7, 0);
+            asm.set(R9, 0);
+            asm.jump(done);
+        });
         self.asm.alu(Op::And, R7, IPV4 | IPV6 | PROTOCOL_MASK);
         self.asm.set(R9, (R9 >> TRANSPORT_SHIFT) & DISTANCE_MASK);
         self.asm.jump_if(R9.is(0), done);

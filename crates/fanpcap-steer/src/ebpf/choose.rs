@@ -31,10 +31,9 @@ impl Emitter<'_> {
     pub(super) fn return_decision(&mut self, drop: Label) {
         let done = self.asm.label();
         self.asm.jump(done);
-        self.asm.bind(drop);
-        if self.asm.is_live() {
-            self.kind(DROP);
-        }
+        self.bind_and(drop, |this| {
+            this.kind(DROP);
+        });
         self.asm.bind(done);
         if self.choices.classes || self.choices.host {
             self.asm.load(Width::Word, R1, R10, CHOICE);
@@ -83,14 +82,14 @@ impl Emitter<'_> {
     /// Loads the steering program's mark, or else the packet's, into r1. Jumps to `none` if there
     /// is neither.
     pub(super) fn load_mark(&mut self, none: Label) {
-        let [unset, done] = self.asm.labels();
+        let done = self.asm.label();
         if self.choices.marks {
             self.asm.load(Width::Word, R1, R10, CHOICE);
             self.asm.alu(Op::And, R1, MARKED);
-            self.asm.jump_if(R1.is(0), unset);
-            self.asm.load(Width::Word, R1, R10, MARK);
-            self.asm.jump(done);
-            self.asm.bind(unset);
+            self.asm.unless(R1.is(0), |asm| {
+                asm.load(Width::Word, R1, R10, MARK);
+                asm.jump(done);
+            });
         }
         self.mark_beside(none);
         self.asm.bind(done);

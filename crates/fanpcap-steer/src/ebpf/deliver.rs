@@ -73,22 +73,19 @@ impl<'a> Emitter<'a> {
         self.begin(by, decide, needs, plain);
         self.spots = OF_DELIVERY;
         self.deliver_decided(by, options, ways);
-        self.asm.bind(ways.to_some);
-        if self.asm.is_live() {
-            self.asm.note("to some members of a class");
-            self.send_to_some(by, ways);
-        }
+        self.bind_and(ways.to_some, |this| {
+            this.asm.note("to some members of a class");
+            this.send_to_some(by, ways);
+        });
         self.spots = OF_GROUP;
-        self.asm.bind(ways.deliver);
-        if self.asm.is_live() {
-            self.asm.note("deliver to a slot");
-            by.deliver(&mut self.asm, ways.filter, None);
-        }
-        self.asm.bind(ways.filter);
-        if self.asm.is_live() {
-            self.asm.note("a member's filter");
-            by.filter(&mut self.asm);
-        }
+        self.bind_and(ways.deliver, |this| {
+            this.asm.note("deliver to a slot");
+            by.deliver(&mut this.asm, ways.filter, None);
+        });
+        self.bind_and(ways.filter, |this| {
+            this.asm.note("a member's filter");
+            by.filter(&mut this.asm);
+        });
         if self.decided.is_none() {
             self.asm.bind(decide);
             self.asm.note("decide");
@@ -123,40 +120,33 @@ impl<'a> Emitter<'a> {
 
     /// Stores the first row of the table's part for the decision's class.
     fn part_of_class(&mut self) {
-        let store = self.asm.label();
         self.asm.set(R1, (R8 >> CLASS_SHIFT) & CLASS_MASK);
-        self.asm.jump_if(R1.is(0), store);
-        self.asm.set(R1, (R1 * PART_ROWS) + PARTS_ROW);
-        self.asm.bind(store);
+        self.asm
+            .unless(R1.is(0), |asm| asm.set(R1, (R1 * PART_ROWS) + PARTS_ROW));
         self.asm.store(Width::Double, R10, PART, R1);
     }
 
     fn deliver_decided(&mut self, by: &dyn Delivery, options: GroupOptions, ways: Ways) {
         self.by_kind(ways);
         self.send_to_one(by, options, ways);
-        self.asm.bind(ways.to_two);
-        if self.asm.is_live() {
-            self.send_to_two(by, ways);
-        }
-        self.asm.bind(ways.to_everybody);
-        if self.asm.is_live() {
-            self.asm.store(Width::Double, R10, PART, EVERYBODY_ROW);
-        }
-        self.asm.bind(ways.to_class);
-        if self.asm.is_live() {
-            self.send_to_all(by, ways);
-        }
-        self.asm.bind(ways.nobody);
-        if self.asm.is_live() {
-            self.asm.note("no member");
-            by.miss(&mut self.asm);
-            self.asm.jump(ways.done);
-        }
-        self.asm.bind(ways.dropped);
-        if self.asm.is_live() {
-            self.asm.note("dropped");
-            by.drop(&mut self.asm);
-        }
+        self.bind_and(ways.to_two, |this| {
+            this.send_to_two(by, ways);
+        });
+        self.bind_and(ways.to_everybody, |this| {
+            this.asm.store(Width::Double, R10, PART, EVERYBODY_ROW);
+        });
+        self.bind_and(ways.to_class, |this| {
+            this.send_to_all(by, ways);
+        });
+        self.bind_and(ways.nobody, |this| {
+            this.asm.note("no member");
+            by.miss(&mut this.asm);
+            this.asm.jump(ways.done);
+        });
+        self.bind_and(ways.dropped, |this| {
+            this.asm.note("dropped");
+            by.drop(&mut this.asm);
+        });
         self.asm.bind(ways.done);
         self.asm.note("leave");
         self.asm.set(R8, 0);
@@ -250,11 +240,10 @@ impl<'a> Emitter<'a> {
         self.stamp(by);
         self.asm.set(R3, R0);
         self.asm.load(Width::Double, R7, R10, RANKS);
-        let one = self.asm.label();
-        self.asm.jump_if(R7.is(R8), one);
-        self.asm.alu(Op::Or, R7, IS_COPY);
-        self.asm.alu(Op::Or, R8, IS_COPY);
-        self.asm.bind(one);
+        self.asm.unless(R7.is(R8), |asm| {
+            asm.alu(Op::Or, R7, IS_COPY);
+            asm.alu(Op::Or, R8, IS_COPY);
+        });
         self.call_deliver(R7, ways);
         self.asm.jump_if(R7.is(R8), ways.done);
         by.again(&mut self.asm);
@@ -267,12 +256,10 @@ impl<'a> Emitter<'a> {
     /// over all ranks.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
-        let fits = self.asm.label();
         self.ranks(ways.nobody);
         // Members write the number of ranks, so it may be too large.
-        self.asm.jump_if(R0.at_most(RANKS_MAX), fits);
-        self.asm.set(R0, RANKS_MAX);
-        self.asm.bind(fits);
+        self.asm
+            .when(R0.above(RANKS_MAX), |asm| asm.set(R0, RANKS_MAX));
         self.asm.set(R7, R0);
         if self.choices.classes {
             self.asm.load(Width::Double, R1, R10, PART);
@@ -309,10 +296,7 @@ impl<'a> Emitter<'a> {
             .set(R8, ((R9 >> FIRST_SHIFT) & (RANKS_MAX - 1)) + R7);
         self.asm.set(R1, R9 & ((1 << FIRST_SHIFT) - 1));
         self.asm.jump_if(R8.at_least(R1), done);
-        let first = self.asm.label();
-        self.asm.jump_if(R8.is(0), first);
-        by.again(&mut self.asm);
-        self.asm.bind(first);
+        self.unless(R8.is(0), |this| by.again(&mut this.asm));
         self.rank_slot(done);
         // If there are two to 256 ranks, each delivery is a copy.
         self.asm.set(

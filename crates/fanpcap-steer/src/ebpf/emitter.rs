@@ -391,12 +391,23 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Falls through for IPv4 and jumps to `six` for IPv6. The packet must be IP. Clobbers r2.
-    pub(super) fn by_version(&mut self, six: Label) {
+    /// Emits code for each IP version that the packet can have. The packet must be IP. Clobbers r2.
+    pub(super) fn by_version(
+        &mut self,
+        ipv4: impl FnOnce(&mut Self),
+        ipv6: impl FnOnce(&mut Self),
+    ) {
+        let [six, done] = self.asm.labels();
         match self.view {
             View::Packed | View::Kept => self.jump_if_any(IPV6, six),
             View::Plain { ipv6: true, .. } => self.asm.jump(six),
             View::Plain { .. } => {}
         }
+        if self.asm.is_live() {
+            ipv4(self);
+            self.asm.jump(done);
+        }
+        self.bind_and(six, ipv6);
+        self.asm.bind(done);
     }
 }

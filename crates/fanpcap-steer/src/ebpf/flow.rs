@@ -85,19 +85,16 @@ impl Emitter<'_> {
 
     /// Puts both ends of an IP packet into r1 and r2. The ports are in r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
-        let [six, both] = self.asm.labels();
-        self.by_version(six);
-        if self.asm.is_live() {
-            let addresses = self.fetch(Origin::Network, 12, 8, none);
-            self.ends4(addresses);
-            self.asm.jump(both);
-        }
-        self.asm.bind(six);
-        if self.asm.is_live() {
-            let addresses = self.fetch(Origin::Network, 8, 32, none);
-            self.ends6(addresses);
-        }
-        self.asm.bind(both);
+        self.by_version(
+            |this| {
+                let addresses = this.fetch(Origin::Network, 12, 8, none);
+                this.ends4(addresses);
+            },
+            |this| {
+                let addresses = this.fetch(Origin::Network, 8, 32, none);
+                this.ends6(addresses);
+            },
+        );
     }
 
     /// Puts both ends into r1 and r2. Sets r5 to M1.
@@ -176,7 +173,7 @@ impl Emitter<'_> {
 
     /// [`super::emitter::Routine::Fragments`].
     pub(super) fn fragments_routine(&mut self) {
-        let [unknown, done, known] = self.asm.labels();
+        let [unknown, done] = self.asm.labels();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
         self.vlan_or_none();
@@ -193,13 +190,13 @@ impl Emitter<'_> {
         self.asm.number(R2, FRAGMENT_AGE_NS);
         self.asm.alu(Op::Add, R1, R2);
         self.asm.jump_if(R9.above(R1), unknown);
-        self.asm.jump_if(R7.has_any(LATER), known);
-        // The first fragment follows fragments that came before it, but only once.
-        self.asm.load(Width::Word, R1, R0, EARLY);
-        self.asm.jump_if(R1.is(0), unknown);
-        self.asm.set(R1, 0);
-        self.asm.store(Width::Word, R0, EARLY, R1);
-        self.asm.bind(known);
+        self.asm.unless(R7.has_any(LATER), |asm| {
+            // The first fragment follows fragments that came before it, but only once.
+            asm.load(Width::Word, R1, R0, EARLY);
+            asm.jump_if(R1.is(0), unknown);
+            asm.set(R1, 0);
+            asm.store(Width::Word, R0, EARLY, R1);
+        });
         self.asm.load(Width::Word, R0, R0, HASH);
         self.asm.exit();
         self.asm.bind(unknown);
@@ -232,8 +229,7 @@ impl Emitter<'_> {
         self.asm.jump(done);
         self.asm.bind(six);
         self.load(Origin::Network, 8, 32, KEY, missing);
-        let id = self.fetch(Origin::Fragment, 4, 4, missing);
-        id.word(&mut self.asm, R1);
+        self.read(R1, Width::Word, Origin::Fragment, 4, missing);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
         // The upper protocol is not in the key, because only the first fragment may contain it (RFC
         // 8200 section 4.5).

@@ -39,8 +39,7 @@ impl Emitter<'_> {
         self.asm.jump_if(R1.is(143), stages.ethernet);
         self.asm.branch(R1.is(115), l2tp, none);
         self.asm.bind(l2tp);
-        let session = self.here(0, 4, none);
-        session.word(&mut self.asm, R1);
+        self.read(R1, Width::Word, Origin::Current, 0, none);
         self.asm.alu(Op::Add, R8, 4);
         self.asm.branch(R1.is_not(0), stages.untyped, none);
         self.asm.bind(gre);
@@ -57,11 +56,8 @@ impl Emitter<'_> {
         self.asm.jump_if(R0.has_any(0x4007), none);
         self.asm.alu(Op::Add, R8, 4);
         for flag in [0x8000, 0x2000, 0x1000] {
-            let without = self.asm.label();
             self.asm.set(R1, R0 & flag);
-            self.asm.jump_if(R1.is(0), without);
-            self.asm.alu(Op::Add, R8, 4);
-            self.asm.bind(without);
+            self.asm.unless(R1.is(0), |asm| asm.alu(Op::Add, R8, 4));
         }
         self.asm.jump_if(R9.is(0x0800), stages.ipv4);
         self.asm.jump_if(R9.is(0x86dd), stages.ipv6);
@@ -73,16 +69,14 @@ impl Emitter<'_> {
 
     /// draft-foschiano-erspan; r0 has GRE's flags, r9 its protocol.
     fn erspan(&mut self, stages: Stages, none: Label) {
-        let third = self.asm.label();
-        self.asm.jump_if(R9.is(0x22eb), third);
-        self.asm.jump_if(R9.is_not(0x88be), none);
-        self.asm.alu(Op::And, R0, 0x1000);
-        self.asm.jump_if(R0.is(0), stages.ethernet);
-        self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump(stages.ethernet);
-        self.asm.bind(third);
-        let header = self.here(11, 1, none);
-        header.byte(&mut self.asm, R1);
+        self.asm.unless(R9.is(0x22eb), |asm| {
+            asm.jump_if(R9.is_not(0x88be), none);
+            asm.alu(Op::And, R0, 0x1000);
+            asm.jump_if(R0.is(0), stages.ethernet);
+            asm.alu(Op::Add, R8, 8);
+            asm.jump(stages.ethernet);
+        });
+        self.read(R1, Width::Byte, Origin::Current, 11, none);
         self.asm.alu(Op::Add, R8, 12);
         self.asm.set(R1, (R1 & 1) << 3);
         self.asm.alu(Op::Add, R8, R1);
@@ -142,26 +136,21 @@ impl Emitter<'_> {
     /// TZSP of version 1, with an Ethernet frame.
     fn tzsp(&mut self, stages: Stages, none: Label) {
         let end = self.asm.label();
-        let header = self.here(0, 4, none);
-        header.word(&mut self.asm, R1);
+        self.read(R1, Width::Word, Origin::Current, 0, none);
         // TZSP type 0 or 1.
         self.asm.alu(Op::And, R1, !0x0001_0000);
         self.asm.jump_if(R1.is_not(0x0100_0001), none);
         self.asm.alu(Op::Add, R8, 4);
         for _ in 0..TZSP_FIELDS_MAX {
-            let next = self.asm.label();
-            let kind = self.here(0, 1, none);
-            kind.byte(&mut self.asm, R1);
+            self.read(R1, Width::Byte, Origin::Current, 0, none);
             self.asm.jump_if(R1.is(1), end);
             self.asm.alu(Op::Add, R8, 1);
-            self.asm.jump_if(R1.is(0), next);
-            let len = self.here(0, 1, none);
-            len.byte(&mut self.asm, R1);
-            self.asm.set(R8, (R8 + R1) + 1);
-            self.asm.bind(next);
+            self.unless(R1.is(0), |this| {
+                this.read(R1, Width::Byte, Origin::Current, 0, none);
+                this.asm.set(R8, (R8 + R1) + 1);
+            });
         }
-        let kind = self.here(0, 1, none);
-        kind.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Current, 0, none);
         self.asm.jump_if(R1.is_not(1), none);
         self.asm.bind(end);
         self.asm.alu(Op::Add, R8, 1);
@@ -170,8 +159,7 @@ impl Emitter<'_> {
 
     /// RFC 5415, with an Ethernet frame.
     fn capwap(&mut self, stages: Stages, none: Label) {
-        let header = self.here(0, 4, none);
-        header.word(&mut self.asm, R1);
+        self.read(R1, Width::Word, Origin::Current, 0, none);
         // Tests version and type, T, F and K.
         self.asm.number(R2, 0xff00_0188);
         self.asm.jump_if(R1.has_any(R2), none);
@@ -182,36 +170,30 @@ impl Emitter<'_> {
 
     /// RFC 2661, RFC 3931.
     fn l2tp(&mut self, stages: Stages, none: Label) {
-        let [second, short, odd] = self.asm.labels();
-        let flags = self.here(0, 2, none);
-        flags.half(&mut self.asm, R1);
+        let short = self.asm.label();
+        self.read(R1, Width::Half, Origin::Current, 0, none);
         self.asm.set(R2, R1 & 0x820f);
-        self.asm.jump_if(R2.is(2), second);
-        self.asm.jump_if(R2.is_not(3), none);
-        self.asm.alu(Op::Add, R8, 8);
-        self.asm.jump(stages.untyped);
-        self.asm.bind(second);
+        self.asm.unless(R2.is(2), |asm| {
+            asm.jump_if(R2.is_not(3), none);
+            asm.alu(Op::Add, R8, 8);
+            asm.jump(stages.untyped);
+        });
         self.asm.alu(Op::Add, R8, 6);
         for (flag, len) in [(0x4000, 2), (0x0800, 4)] {
-            let without = self.asm.label();
             self.asm.set(R2, R1 & flag);
-            self.asm.jump_if(R2.is(0), without);
-            self.asm.alu(Op::Add, R8, len);
-            self.asm.bind(without);
+            self.asm.unless(R2.is(0), |asm| asm.alu(Op::Add, R8, len));
         }
-        let protocol = self.here(0, 2, none);
-        protocol.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Current, 0, none);
         self.asm.jump_if(R1.is_not(0xff03), short);
         self.asm.alu(Op::Add, R8, 2);
-        let protocol = self.here(0, 2, none);
-        protocol.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Current, 0, none);
         self.asm.bind(short);
         // A PPP protocol number below 256 may take one byte. That byte is odd.
         self.asm.alu(Op::Add, R8, 1);
-        self.asm.jump_if(R1.has_any(0x0100), odd);
-        self.asm.alu(Op::Add, R8, 1);
-        self.asm.alu(Op::Left, R1, 8);
-        self.asm.bind(odd);
+        self.asm.unless(R1.has_any(0x0100), |asm| {
+            asm.alu(Op::Add, R8, 1);
+            asm.alu(Op::Left, R1, 8);
+        });
         self.asm.alu(Op::Right, R1, 8);
         self.asm.jump_if(R1.is(0x21), stages.ipv4);
         self.asm.branch(R1.is(0x57), stages.ipv6, none);
@@ -264,13 +246,11 @@ impl Emitter<'_> {
     /// 4 bytes, its last byte is the type of the next header.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
         self.asm.jump_if(R1.is(0), stages.untyped);
-        let len = self.here(0, 1, none);
-        len.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Current, 0, none);
         self.asm.jump_if(R1.is(0), none);
         self.asm.alu(Op::Left, R1, 2);
         self.asm.set(R8, (R8 + R1) - 1);
-        let next = self.fetch(Origin::Current, 0, 1, none);
-        next.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Current, 0, none);
         self.asm.alu(Op::Add, R8, 1);
     }
 }

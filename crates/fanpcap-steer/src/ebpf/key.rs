@@ -66,26 +66,22 @@ impl Emitter<'_> {
     }
 
     fn fold_address(&mut self, side: Side, missing: Label) {
-        let [six, done] = self.asm.labels();
         self.require_ip(missing);
-        self.by_version(six);
-        if self.asm.is_live() {
-            let offset = if side == Side::Source { 0 } else { 4 };
-            let address = self.fetch(Origin::Network, 12 + offset, 4, missing);
-            address.word(&mut self.asm, R1);
-            self.fold_in();
-            self.asm.jump(done);
-        }
-        self.asm.bind(six);
-        if self.asm.is_live() {
-            let offset = if side == Side::Source { 0 } else { 16 };
-            let address = self.fetch(Origin::Network, 8 + offset, 16, missing);
-            address.double(&mut self.asm, R1);
-            self.fold_in();
-            address.at(8).double(&mut self.asm, R1);
-            self.fold_in();
-        }
-        self.asm.bind(done);
+        self.by_version(
+            |this| {
+                let offset = if side == Side::Source { 12 } else { 16 };
+                this.read(R1, Width::Word, Origin::Network, offset, missing);
+                this.fold_in();
+            },
+            |this| {
+                let offset = if side == Side::Source { 8 } else { 24 };
+                let address = this.fetch(Origin::Network, offset, 16, missing);
+                address.double(&mut this.asm, R1);
+                this.fold_in();
+                address.at(8).double(&mut this.asm, R1);
+                this.fold_in();
+            },
+        );
     }
 }
 

@@ -121,7 +121,7 @@ impl Emitter<'_> {
     /// Puts the slot of the last member that had the hash in r8 into r0, or the slot of the hash's
     /// bucket if that member is gone. Remembers the member. Clobbers r7.
     fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
-        let [moved, done] = self.asm.labels();
+        let moved = self.asm.label();
         let key = self.spots.key;
         self.store_flow();
         self.flow(flows);
@@ -138,11 +138,11 @@ impl Emitter<'_> {
         self.slot_at(none);
         self.asm.set(R7, R0);
         self.word_of(R7, SEATS_ROW, none);
-        self.asm.jump_if(R0.is(0), done);
-        self.asm.store(Width::Double, R10, key, R0);
-        self.flow(flows);
-        self.asm.call(MAP_UPDATE, (R1, R2, stack(key), 0));
-        self.asm.bind(done);
+        self.unless(R0.is(0), |this| {
+            this.asm.store(Width::Double, R10, key, R0);
+            this.flow(flows);
+            this.asm.call(MAP_UPDATE, (R1, R2, stack(key), 0));
+        });
         self.asm.set(R0, R7);
         self.found(found);
     }

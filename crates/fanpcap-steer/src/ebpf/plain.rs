@@ -20,14 +20,14 @@ const LINK_LEN: u8 = 14;
 impl Emitter<'_> {
     /// Emits the bodies for plain packets. The first bytes of the frame identify such packets.
     pub(super) fn plain_bodies(&mut self, needs: &Needs) {
-        let [six, general] = self.asm.labels();
+        let general = self.asm.label();
         self.asm.note("plain IPv4?");
         let head = self.head(0, plain_len(false), general);
         self.raw_half(head.at(12));
-        self.asm.jump_if(R1.is(network_order(0x86dd)), six);
-        self.asm.jump_if(R1.is_not(network_order(0x0800)), general);
-        self.plain_body(needs, false, head, general);
-        self.asm.bind(six);
+        self.unless(R1.is(network_order(0x86dd)), |this| {
+            this.asm.jump_if(R1.is_not(network_order(0x0800)), general);
+            this.plain_body(needs, false, head, general);
+        });
         self.asm.note("plain IPv6?");
         let (from, to) = (plain_len(false), plain_len(true));
         let head = self.head(from, to, general);

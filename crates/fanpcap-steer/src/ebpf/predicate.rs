@@ -212,29 +212,25 @@ impl<'a> Emitter<'a> {
     }
 
     fn ip_group(&mut self, header: Header, yes: Label, no: Label) {
-        let six = self.asm.label();
+        let multicast = header == Header::IpMulticast;
         self.require_ip(no);
-        self.by_version(six);
-        if self.asm.is_live() {
-            let address = self.fetch(Origin::Network, 16, 4, no);
-            address.word(&mut self.asm, R1);
-            let all = if header == Header::IpBroadcast {
-                u32::MAX
-            } else {
-                0xe
-            };
-            if header == Header::IpMulticast {
-                self.asm.alu(Op::Right, R1, 28);
-            }
-            self.asm.jump32_if(R1.is(all as i32), yes);
-            self.asm.jump(no);
-        }
-        self.asm.bind(six);
-        if self.asm.is_live() && header == Header::IpMulticast {
-            let address = self.fetch(Origin::Network, 24, 1, no);
-            address.byte(&mut self.asm, R1);
-            self.asm.jump_if(R1.is(0xff), yes);
-        }
+        self.by_version(
+            |this| {
+                this.read(R1, Width::Word, Origin::Network, 16, no);
+                if multicast {
+                    this.asm.alu(Op::Right, R1, 28);
+                }
+                let all = if multicast { 0xe } else { -1 };
+                this.asm.jump32_if(R1.is(all), yes);
+                this.asm.jump(no);
+            },
+            |this| {
+                if multicast {
+                    this.read(R1, Width::Byte, Origin::Network, 24, no);
+                    this.asm.jump_if(R1.is(0xff), yes);
+                }
+            },
+        );
         self.asm.jump(no);
     }
 

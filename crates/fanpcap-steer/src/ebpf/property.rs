@@ -19,11 +19,11 @@ impl Emitter<'_> {
                 self.require_ip(absent);
                 self.protocol(R1);
             }
-            Property::Tos => self.ip_property((1, 1), Self::ipv6_tos, absent),
-            Property::IpLength => self.ip_property((2, 2), Self::ipv6_length, absent),
-            Property::IpId => self.ip_property((4, 2), Self::ipv6_id, absent),
-            Property::IpFragment => self.ip_property((6, 2), Self::ipv6_fragment, absent),
-            Property::Ttl => self.ip_property((8, 1), Self::ipv6_hop_limit, absent),
+            Property::Tos => self.ip_property((1, Width::Byte), Self::ipv6_tos, absent),
+            Property::IpLength => self.ip_property((2, Width::Half), Self::ipv6_length, absent),
+            Property::IpId => self.ip_property((4, Width::Half), Self::ipv6_id, absent),
+            Property::IpFragment => self.ip_property((6, Width::Half), Self::ipv6_fragment, absent),
+            Property::Ttl => self.ip_property((8, Width::Byte), Self::ipv6_hop_limit, absent),
             Property::TcpSource => self.tcp(0, absent),
             Property::TcpDestination => self.tcp(2, absent),
             Property::TcpHeaderLength => {
@@ -46,8 +46,7 @@ impl Emitter<'_> {
         if !self.view.is_plain() {
             self.jump_if_any(UNTYPED, absent);
         }
-        let kind = self.fetch(Origin::Type, 0, 2, absent);
-        kind.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Type, 0, absent);
     }
 
     /// Loads the id of the outermost tag: the tag beside the frame, else the first tag in the
@@ -65,60 +64,43 @@ impl Emitter<'_> {
             self.asm.jump(absent);
         } else {
             self.require(7 * TAG, absent);
-            let tag = self.fetch(Origin::Link, 14, 2, absent);
-            tag.half(&mut self.asm, R1);
+            self.read(R1, Width::Half, Origin::Link, 14, absent);
         }
         self.asm.bind(found);
         self.asm.alu(Op::And, R1, 0xfff);
     }
 
-    /// IPv4's field of one or two bytes, or IPv6's counterpart.
+    /// IPv4's field, or IPv6's counterpart.
     fn ip_property(
         &mut self,
-        (offset, len): (u8, u8),
+        (offset, width): (u8, Width),
         ipv6: impl FnOnce(&mut Self, Label),
         absent: Label,
     ) {
-        let [six, done] = self.asm.labels();
         self.require_ip(absent);
-        self.by_version(six);
-        if self.asm.is_live() {
-            let field = self.fetch(Origin::Network, offset, len, absent);
-            if len == 1 {
-                field.byte(&mut self.asm, R1);
-            } else {
-                field.half(&mut self.asm, R1);
-            }
-            self.asm.jump(done);
-        }
-        self.asm.bind(six);
-        if self.asm.is_live() {
-            ipv6(self, absent);
-        }
-        self.asm.bind(done);
+        self.by_version(
+            |this| this.read(R1, width, Origin::Network, offset, absent),
+            |this| ipv6(this, absent),
+        );
     }
 
     fn ipv6_tos(&mut self, absent: Label) {
-        let field = self.fetch(Origin::Network, 0, 2, absent);
-        field.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Network, 0, absent);
         self.asm.set(R1, (R1 >> 4) & 0xff);
     }
 
     fn ipv6_length(&mut self, absent: Label) {
-        let field = self.fetch(Origin::Network, 4, 2, absent);
-        field.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Network, 4, absent);
         self.asm.alu(Op::Add, R1, 40);
     }
 
     fn ipv6_id(&mut self, absent: Label) {
         self.require_fragment_header(absent);
-        let field = self.fetch(Origin::Fragment, 4, 4, absent);
-        field.word(&mut self.asm, R1);
+        self.read(R1, Width::Word, Origin::Fragment, 4, absent);
     }
 
     fn ipv6_hop_limit(&mut self, absent: Label) {
-        let field = self.fetch(Origin::Network, 7, 1, absent);
-        field.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Network, 7, absent);
     }
 
     /// Loads IPv6's fragment flags and offset, in IPv4's format.
@@ -126,8 +108,7 @@ impl Emitter<'_> {
         let [none, done] = self.asm.labels();
         self.require_fragment_header(none);
         if self.asm.is_live() {
-            let field = self.fetch(Origin::Fragment, 2, 2, absent);
-            field.half(&mut self.asm, R1);
+            self.read(R1, Width::Half, Origin::Fragment, 2, absent);
             self.asm.set(R2, (R1 & 1) << 13);
             self.asm.set(R1, (R1 >> 3) | R2);
             self.asm.jump(done);

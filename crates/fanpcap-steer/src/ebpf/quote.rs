@@ -8,16 +8,16 @@ use fanpcap_bpf::assembler::*;
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
     pub(super) fn quoted_routine(&mut self) {
-        let [six, keep] = self.asm.labels();
+        let keep = self.asm.label();
         let stages = self.stages();
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
         self.asm.set(R7, R2);
         self.asm.set(R0, R7 & PROTOCOL_MASK);
         self.require_transport(keep);
-        self.asm.jump_if(R7.has_any(IPV6), six);
-        self.asm.jump_if(R0.is_not(1), keep);
-        self.quote(&[3, 4, 5, 11, 12], stages.ipv4, keep);
-        self.asm.bind(six);
+        self.unless(R7.has_any(IPV6), |this| {
+            this.asm.jump_if(R0.is_not(1), keep);
+            this.quote(&[3, 4, 5, 11, 12], stages.ipv4, keep);
+        });
         self.asm.jump_if(R0.is_not(58), keep);
         self.quote(&[1, 2, 3, 4], stages.ipv6, keep);
         self.walk_from(stages);
@@ -30,8 +30,7 @@ impl Emitter<'_> {
     }
 
     fn quote(&mut self, types: &[u8], to: Label, keep: Label) {
-        let kind = self.fetch(Origin::Transport, 0, 1, keep);
-        kind.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Transport, 0, keep);
         self.require_one_of(R1, types, keep);
         self.transport_to_current();
         self.asm.alu(Op::Add, R8, 8);

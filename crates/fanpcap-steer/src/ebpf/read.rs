@@ -22,6 +22,19 @@ impl Emitter<'_> {
         })
     }
 
+    /// Loads a number in network byte order. Clobbers as [`Self::fetch`].
+    pub(super) fn read(
+        &mut self,
+        target: Register,
+        width: Width,
+        place: Origin,
+        offset: u8,
+        missing: Label,
+    ) {
+        let number = self.fetch(place, offset, width.bytes(), missing);
+        number.load(&mut self.asm, width, target);
+    }
+
     /// Makes the first four of up to 8 bytes readable. The frame must have all these bytes.
     /// Clobbers as [`Self::fetch`].
     pub(super) fn first_four(

@@ -45,11 +45,8 @@ impl Emitter<'_> {
             return;
         }
         if self.nested && self.asks_inside {
-            let carried = self.asm.label();
             self.recall(CARRIED);
-            self.asm.jump_if(R7.is_not(0), carried);
-            self.recall(OUTER);
-            self.asm.bind(carried);
+            self.when(R7.is(0), |this| this.recall(OUTER));
         } else {
             self.recall(OUTER);
         }

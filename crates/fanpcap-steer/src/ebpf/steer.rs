@@ -143,11 +143,10 @@ impl Emitter<'_> {
         }
         self.hash(ends);
         self.asm.jump(done);
-        self.asm.bind(error);
-        if self.asm.is_live() {
-            self.recall(OUTER);
-            self.call_hash(ends);
-        }
+        self.bind_and(error, |this| {
+            this.recall(OUTER);
+            this.call_hash(ends);
+        });
         self.asm.bind(done);
     }
 
@@ -220,14 +219,11 @@ impl Emitter<'_> {
     /// Passes `keep` of every `of` packets, with a counter that runs from 0 to `of`.
     pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
         let at = 4 * (1 + i16::from(index));
-        let within = self.asm.label();
         self.turns(drop);
         self.asm.load(Width::Word, R1, R0, at);
         self.asm.set(R2, R1 + 1);
         self.asm.number(R3, u64::from(of));
-        self.asm.jump_if(R2.below(R3), within);
-        self.asm.set(R2, 0);
-        self.asm.bind(within);
+        self.asm.when(R2.at_least(R3), |asm| asm.set(R2, 0));
         self.asm.store(Width::Word, R0, at, R2);
         self.asm.number(R3, u64::from(keep));
         self.asm.jump_if(R1.at_least(R3), drop);
@@ -238,7 +234,7 @@ impl Emitter<'_> {
     fn field(&mut self, field: Field, drop: Label) {
         let to = SCRATCH;
         let (offset, len) = (field.offset, field.len);
-        let [bytes, tagged, untagged, loaded] = self.asm.labels();
+        let [bytes, untagged, loaded] = self.asm.labels();
         let before_tag = u8::try_from(offset).map_or(0, |at| TAG_AT.saturating_sub(at).min(len));
         if before_tag < len && !self.view.is_plain() {
             self.tag_beside(bytes);
@@ -247,9 +243,9 @@ impl Emitter<'_> {
             // The kernel removes a tag from the frame only if the next type is there.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
-            self.asm.jump_if(R1.is(0x8100), tagged);
-            self.asm.jump_if(R1.is_not(0x88a8), untagged);
-            self.asm.bind(tagged);
+            self.asm.unless(R1.is(0x8100), |asm| {
+                asm.jump_if(R1.is_not(0x88a8), untagged)
+            });
             if before_tag > 0 {
                 self.load(Origin::Frame, offset, before_tag, to, drop);
             }
@@ -311,10 +307,9 @@ impl Emitter<'_> {
         ports.half(&mut self.asm, R3);
         ports.at(2).half(&mut self.asm, R4);
         if !self.view.is_plain() && !self.nested {
-            let user = self.asm.label();
-            self.asm.jump_if(R3.is(i32::from(GTP_U)), user);
-            self.asm.jump_if(R4.is_not(i32::from(GTP_U)), control);
-            self.asm.bind(user);
+            self.asm.unless(R3.is(i32::from(GTP_U)), |asm| {
+                asm.jump_if(R4.is_not(i32::from(GTP_U)), control);
+            });
             self.recall_carried();
             self.asm.jump_if(R1.is_not(0), carried);
         }

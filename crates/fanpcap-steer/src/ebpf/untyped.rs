@@ -2,7 +2,7 @@
 
 use super::emitter::{Emitter, Routine};
 use super::stack::{OUTER, SUMMED, WALKED_SCRATCH};
-use super::view::{Bytes, CHECKED, INNER, IPV4, IPV6, TRANSPORT_SHIFT};
+use super::view::{Bytes, CHECKED, INNER, IPV4, IPV6, Origin, TRANSPORT_SHIFT};
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
@@ -50,28 +50,24 @@ impl Emitter<'_> {
 
     /// [`Routine::Untyped`].
     pub(super) fn untyped_routine(&mut self) {
-        let [at_once, again, six, none, found] = self.asm.labels();
+        let [again, none, found] = self.asm.labels();
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
         self.asm.set(R7, R2);
         self.asm.set(R8, R7 >> TRANSPORT_SHIFT);
         self.forget_untyped(R7);
         self.forget(OUTER);
-        let first = self.here(0, 1, none);
-        first.byte(&mut self.asm, R9);
+        self.read(R9, Width::Byte, Origin::Current, 0, none);
         self.asm.alu(Op::Right, R9, 4);
         self.restart_view(INNER | CHECKED);
         let stages = self.stages();
-        self.asm.jump_if(R9.is_not(0), at_once);
-        self.asm.alu(Op::Add, R8, 4);
-        self.asm.bind(at_once);
+        self.asm.when(R9.is(0), |asm| asm.alu(Op::Add, R8, 4));
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
         self.asm.jump_if(R7.has_any(IPV4 | IPV6), found);
         self.recall(OUTER);
         let stages = self.stages();
-        self.asm.jump_if(R9.is(6), six);
-        self.asm.branch(R9.is(0), again, none);
-        self.asm.bind(six);
+        self.asm
+            .unless(R9.is(6), |asm| asm.branch(R9.is(0), again, none));
         self.asm.alu(Op::Or, R7, CHECKED);
         self.asm.jump(stages.ipv6);
         self.asm.bind(again);

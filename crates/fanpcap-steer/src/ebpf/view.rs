@@ -112,23 +112,25 @@ impl Bytes {
         asm.load(width, target, self.base, self.at);
     }
 
+    /// Loads a number in network byte order.
+    pub(super) fn load(self, asm: &mut Assembler, width: Width, target: Register) {
+        asm.load_big_endian(width, target, self.base, self.at);
+    }
+
     pub(super) fn byte(self, asm: &mut Assembler, target: Register) {
-        asm.load(Width::Byte, target, self.base, self.at);
+        self.load(asm, Width::Byte, target);
     }
 
     pub(super) fn half(self, asm: &mut Assembler, target: Register) {
-        asm.load(Width::Half, target, self.base, self.at);
-        asm.big_endian(target, 16);
+        self.load(asm, Width::Half, target);
     }
 
     pub(super) fn word(self, asm: &mut Assembler, target: Register) {
-        asm.load(Width::Word, target, self.base, self.at);
-        asm.big_endian(target, 32);
+        self.load(asm, Width::Word, target);
     }
 
     pub(super) fn double(self, asm: &mut Assembler, target: Register) {
-        asm.load(Width::Double, target, self.base, self.at);
-        asm.big_endian(target, 64);
+        self.load(asm, Width::Double, target);
     }
 
     /// Loads an Ethernet address; clobbers `other`.

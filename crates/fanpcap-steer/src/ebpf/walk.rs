@@ -65,13 +65,12 @@ impl Emitter<'_> {
 
     fn carried(&mut self) {
         let (stages, none, done) = (self.stages(), self.asm.label(), self.asm.label());
-        let framed = self.asm.label();
-        self.asm.jump_if(R8.is_not(0), framed);
-        self.inside(stages, none);
-        self.walk_from(stages);
-        self.untyped();
-        self.asm.set(R8, R7);
-        self.asm.bind(framed);
+        self.when(R8.is(0), |this| {
+            this.inside(stages, none);
+            this.walk_from(stages);
+            this.untyped();
+            this.asm.set(R8, R7);
+        });
         self.asm.set(R7, R8);
         self.forget(CARRIED);
         self.asm.jump_if(R7.has_any(IPV4 | IPV6), done);
@@ -139,8 +138,7 @@ impl Emitter<'_> {
         self.asm.bind(stages.ethernet);
         self.asm.set(R1, (R8 + LINK_LEN) << NETWORK_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
-        let kind = self.here(12, 2, end);
-        kind.half(&mut self.asm, R9);
+        self.read(R9, Width::Half, Origin::Current, 12, end);
         self.asm.alu(Op::Or, R7, LINK);
         self.asm.alu(Op::Add, R8, LINK_LEN);
         for number in 1..=TAGS_MAX {
@@ -201,11 +199,10 @@ impl Emitter<'_> {
     fn makers_tag(&mut self, end: Label) {
         let [arista, passed, typed] = self.asm.labels();
         for (kind, len) in [(0x8926, 4), (0x8988, 6)] {
-            let other = self.asm.label();
-            self.asm.jump_if(R9.is_not(kind), other);
-            self.asm.alu(Op::Add, R8, len);
-            self.asm.jump(passed);
-            self.asm.bind(other);
+            self.asm.when(R9.is(kind), |asm| {
+                asm.alu(Op::Add, R8, len);
+                asm.jump(passed);
+            });
         }
         self.asm.branch(R9.is(0xd28b), arista, end);
         self.asm.bind(arista);
@@ -229,8 +226,7 @@ impl Emitter<'_> {
             }
             self.asm.jump(typed);
             self.asm.bind(tag);
-            let kind = self.here(2, 2, end);
-            kind.half(&mut self.asm, R9);
+            self.read(R9, Width::Half, Origin::Current, 2, end);
             self.asm.alu(Op::Add, R8, 4);
         }
         self.asm.bind(typed);
@@ -238,11 +234,9 @@ impl Emitter<'_> {
 
     /// RFC 2516.
     fn pppoe(&mut self, stages: Stages, end: Label) {
-        let start = self.here(0, 2, end);
-        start.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Current, 0, end);
         self.asm.jump_if(R1.is_not(0x1100), end);
-        let protocol = self.here(6, 2, end);
-        protocol.half(&mut self.asm, R1);
+        self.read(R1, Width::Half, Origin::Current, 6, end);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(R1.is(0x0021), stages.ipv4);
         self.asm.branch(R1.is(0x0057), stages.ipv6, end);
@@ -282,8 +276,7 @@ impl Emitter<'_> {
         let [unread, not_ip] = self.asm.labels();
         self.asm.bind(stages.untyped);
         self.asm.jump_if(R7.has_any(CHECKED), end);
-        let first = self.here(0, 1, end);
-        first.byte(&mut self.asm, R1);
+        self.read(R1, Width::Byte, Origin::Current, 0, end);
         self.asm.alu(Op::Right, R1, 4);
         self.asm.jump_if(R1.is_not(4), unread);
         self.asm.alu(Op::Or, R7, CHECKED);
@@ -373,18 +366,18 @@ impl Emitter<'_> {
 
     /// Reads an extension header; jumps to `last` if the next header is unknown.
     fn extension(&mut self, transport: Label, last: Label) {
-        let [by_eight, fragment, next] = self.asm.labels();
+        let [fragment, next] = self.asm.labels();
         self.require_one_of(R9, &EXTENSIONS, transport);
         let header = self.first_four(Origin::Current, 0, 8, last);
         self.asm.set(R3, R9);
         header.byte(&mut self.asm, R9);
         self.asm.jump_if(R3.is(44), fragment);
         header.at(1).byte(&mut self.asm, R1);
-        self.asm.jump_if(R3.is_not(51), by_eight);
-        self.asm.set(R1, (R1 + 2) << 2);
-        self.asm.alu(Op::Add, R8, R1);
-        self.asm.jump(next);
-        self.asm.bind(by_eight);
+        self.asm.when(R3.is(51), |asm| {
+            asm.set(R1, (R1 + 2) << 2);
+            asm.alu(Op::Add, R8, R1);
+            asm.jump(next);
+        });
         self.asm.set(R1, (R1 + 1) << 3);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.jump(next);
@@ -395,7 +388,6 @@ impl Emitter<'_> {
 
     /// Reads the fragment header at r8. If there are several, the last one counts.
     fn fragment(&mut self, header: Bytes, last: Label) {
-        let [begins, whole] = self.asm.labels();
         self.asm.set(
             R7,
             ((R7 << (64 - FRAGMENT_SHIFT)) >> (64 - FRAGMENT_SHIFT)) & !FRAGMENT,
@@ -405,14 +397,13 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
         self.asm.alu(Op::Add, R8, 8);
         header.at(2).half(&mut self.asm, R1);
-        self.asm.jump_if(R1.below(8), begins);
-        self.asm.alu(Op::Or, R7, FRAGMENT | LATER);
-        self.asm.jump(last);
-        self.asm.bind(begins);
+        self.asm.when(R1.at_least(8), |asm| {
+            asm.alu(Op::Or, R7, FRAGMENT | LATER);
+            asm.jump(last);
+        });
         self.asm.alu(Op::And, R1, 1);
-        self.asm.jump_if(R1.is(0), whole);
-        self.asm.alu(Op::Or, R7, FRAGMENT);
-        self.asm.bind(whole);
+        self.asm
+            .unless(R1.is(0), |asm| asm.alu(Op::Or, R7, FRAGMENT));
     }
 
     /// Loads the distance from the network header to r8, divided by 4, into r1. Clobbers r2.

@@ -94,19 +94,17 @@ impl Emitter<'_> {
         number: i32,
         done: Label,
     ) {
-        let behind = self.asm.label();
         let len = u16::from(size);
-        self.asm.jump_if(R2.at_least(i32::from(TAG)), behind);
-        for offset in TAG + 1 - len..TAG {
-            let other = self.asm.label();
-            self.asm.jump_if(R2.is_not(i32::from(offset)), other);
-            self.on_both_sides(filter, offset, len);
-            self.asm.jump(done);
-            self.asm.bind(other);
-        }
-        self.load_placed(filter, R8 + number, size);
-        self.asm.jump(done);
-        self.asm.bind(behind);
+        self.when(R2.below(i32::from(TAG)), |this| {
+            for offset in TAG + 1 - len..TAG {
+                this.when(R2.is(i32::from(offset)), |this| {
+                    this.on_both_sides(filter, offset, len);
+                    this.asm.jump(done);
+                });
+            }
+            this.load_placed(filter, R8 + number, size);
+            this.asm.jump(done);
+        });
         self.asm.alu(Op::Add, R2, TAG_LEN);
     }
 
@@ -137,20 +135,20 @@ impl Emitter<'_> {
     /// Loads the frame's protocol into r1, as the receive path determines it (net/ethernet/eth.c,
     /// `eth_type_trans`).
     fn protocol_of_frame(&mut self, filter: &Making<'_>) {
-        let [known, novell, done] = self.asm.labels();
+        let done = self.asm.label();
         let type_at = match filter.source {
             Source::Untagged => BEHIND_TAG,
             Source::Frame | Source::Tagged | Source::Socket | Source::Device => TAG,
         };
         self.bytes(filter, type_at, 2);
-        self.asm.jump_if(R1.at_least(ETH_P_802_3_MIN), known);
-        self.bytes(filter, type_at + 2, 2);
-        self.asm.jump_if(R1.is(0xffff), novell);
-        self.asm.set(R1, ETH_P_802_2);
-        self.asm.jump(done);
-        self.asm.bind(novell);
-        self.asm.set(R1, ETH_P_802_3);
-        self.asm.bind(known);
+        self.when(R1.below(ETH_P_802_3_MIN), |this| {
+            this.bytes(filter, type_at + 2, 2);
+            this.asm.unless(R1.is(0xffff), |asm| {
+                asm.set(R1, ETH_P_802_2);
+                asm.jump(done);
+            });
+            this.asm.set(R1, ETH_P_802_3);
+        });
         self.asm.bind(done);
     }
 }

@@ -147,19 +147,18 @@ impl Emitter<'_> {
     /// Handles offsets within or after the tag. Falls through for bytes before the tag; r2 then has
     /// their offset.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
-        let [before, behind] = self.asm.labels();
-        self.asm.jump_if(R2.at_least(16), behind);
-        self.asm.jump_if(R2.at_most(12 - i32::from(size)), before);
-        for offset in 13 - u16::from(size)..16 {
-            let other = self.asm.label();
-            self.asm.jump_if(R2.is_not(i32::from(offset)), other);
-            self.tagged(filter, offset, size);
-            self.asm.jump(done);
-            self.asm.bind(other);
-        }
-        // Never reached: the loop tries all offsets.
-        self.asm.jump(filter.out);
-        self.asm.bind(behind);
+        let before = self.asm.label();
+        self.when(R2.below(16), |this| {
+            this.asm.jump_if(R2.at_most(12 - i32::from(size)), before);
+            for offset in 13 - u16::from(size)..16 {
+                this.when(R2.is(i32::from(offset)), |this| {
+                    this.tagged(filter, offset, size);
+                    this.asm.jump(done);
+                });
+            }
+            // Never reached: the loop tries all offsets.
+            this.asm.jump(filter.out);
+        });
         self.asm.alu(Op::Sub, R2, 4);
         self.load_placed(filter, (R8 + number) - 4, size);
         self.asm.jump(done);
