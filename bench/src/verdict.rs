@@ -78,8 +78,7 @@ fn hash(asm: &mut Assembler, other: Label) {
     asm.load(Width::Word, R3, R1, 4);
     asm.set(R4, R2 + i32::from(PORTS));
     asm.jump_if(R4.above(R3), other);
-    asm.load(Width::Half, R5, R2, ETHER_TYPE);
-    asm.big_endian(R5, 16);
+    asm.load_big_endian(Width::Half, R5, R2, ETHER_TYPE);
     asm.jump_if(R5.is_not(0x0800), other);
     let known = asm.label();
     asm.load(Width::Byte, R5, R2, PROTOCOL);
@@ -103,8 +102,7 @@ fn add_ports(asm: &mut Assembler) {
     let without = asm.label();
     asm.load(Width::Byte, R8, R2, IPV4);
     asm.jump_if(R8.is_not(0x45), without);
-    asm.load(Width::Half, R8, R2, FRAGMENT);
-    asm.big_endian(R8, 16);
+    asm.load_big_endian(Width::Half, R8, R2, FRAGMENT);
     asm.alu(Op::And, R8, 0x3fff);
     asm.jump_if(R8.is_not(0), without);
     asm.alu(Op::Add, R4, PORTS_LEN);

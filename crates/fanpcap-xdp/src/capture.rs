@@ -84,14 +84,13 @@ impl Capture {
 
     /// Increments a group's counter in the packet's lane. Stores the lane on the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
-        let done = asm.label();
         self.lane(asm, R1);
         asm.store(Width::Word, R10, key, R1);
         look_up(asm, LEDGER, key);
-        asm.jump_if(R0.is(0), done);
-        asm.set(R1, 1);
-        asm.atomic_add(R0, counter, R1);
-        asm.bind(done);
+        asm.unless(R0.is(0), |asm| {
+            asm.set(R1, 1);
+            asm.atomic_add(R0, counter, R1);
+        });
     }
 }
 
@@ -143,11 +142,8 @@ impl Delivery for Capture {
     }
 
     fn stamp(&self, asm: &mut Assembler) {
-        let done = asm.label();
         asm.set(R0, R9);
-        asm.jump_if(R0.is_not(0), done);
-        asm.call(KTIME_GET_NS, ());
-        asm.bind(done);
+        asm.when(R0.is(0), |asm| asm.call(KTIME_GET_NS, ()));
     }
 
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>) {
@@ -180,15 +176,12 @@ impl Delivery for Capture {
         if self.side == Side::Sent {
             return sent::leave(asm);
         }
-        let [rooted, unsaid] = asm.labels();
-        asm.jump_if(R9.is_not(0), rooted);
-        asm.jump_if(R8.is(0), unsaid);
-        asm.exit_with(XDP_PASS);
-        asm.bind(unsaid);
-        asm.value(R1, SETTINGS, settings::VERDICT.into());
-        asm.load(Width::Word, R0, R1, 0);
-        asm.exit();
-        asm.bind(rooted);
+        asm.when(R9.is(0), |asm| {
+            asm.unless(R8.is(0), |asm| asm.exit_with(XDP_PASS));
+            asm.value(R1, SETTINGS, settings::VERDICT.into());
+            asm.load(Width::Word, R0, R1, 0);
+            asm.exit();
+        });
         asm.exit_with(R8);
     }
 }

@@ -79,20 +79,19 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
 /// Runs all groups and collects their results in r7. The stamp is set only meanwhile: without a
 /// stamp a group's BPF program returns a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
-    let failed = asm.label();
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));
-    asm.jump_if(R0.is(0), failed);
-    asm.set(R9, R0);
-    asm.call(KTIME_GET_NS, ());
-    asm.store(Width::Double, R9, 0, R0);
-    for &(_, group) in groups {
-        call(asm, group);
-        asm.alu(Op::Or, R7, R0);
-    }
-    asm.set(R8, 0);
-    asm.store(Width::Double, R9, 0, R8);
-    asm.bind(failed);
+    asm.unless(R0.is(0), |asm| {
+        asm.set(R9, R0);
+        asm.call(KTIME_GET_NS, ());
+        asm.store(Width::Double, R9, 0, R0);
+        for &(_, group) in groups {
+            call(asm, group);
+            asm.alu(Op::Or, R7, R0);
+        }
+        asm.set(R8, 0);
+        asm.store(Width::Double, R9, 0, R8);
+    });
 }
 
 fn call(asm: &mut Assembler, group: Label) {
@@ -105,10 +104,7 @@ fn run(asm: &mut Assembler, group_slot: u32) {
 }
 
 fn verdict(asm: &mut Assembler) {
-    let silent = asm.label();
-    asm.jump_if(R7.is(0), silent);
-    asm.exit_with(XDP_PASS);
-    asm.bind(silent);
+    asm.unless(R7.is(0), |asm| asm.exit_with(XDP_PASS));
     unsaid(asm);
 }
 

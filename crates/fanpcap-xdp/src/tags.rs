@@ -42,8 +42,7 @@ impl Tags {
         move_addresses(asm, TAG_LEN, 0);
         asm.load(Width::Half, R4, R10, TAG);
         asm.store(Width::Half, R1, ADDRESSES_LEN, R4);
-        asm.load(Width::Half, R4, R10, TCI);
-        asm.big_endian(R4, 16);
+        asm.load_big_endian(Width::Half, R4, R10, TCI);
         asm.store(Width::Half, R1, ADDRESSES_LEN + 2, R4);
         let done = asm.label();
         asm.jump(done);

@@ -39,12 +39,9 @@ impl Program {
 
     /// Ends with the packet's passing if no table counts. Clobbers r1.
     pub(super) fn require_table(&self, asm: &mut Assembler) {
-        let active = asm.label();
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R1, R1, 0);
-        asm.jump_if(R1.has_any(i32::from(ACTIVE)), active);
-        end(asm, XDP_PASS);
-        asm.bind(active);
+        asm.unless(R1.has_any(i32::from(ACTIVE)), |asm| end(asm, XDP_PASS));
     }
 }
 

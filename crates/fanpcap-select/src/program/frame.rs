@@ -80,8 +80,7 @@ pub(super) fn head(asm: &mut Assembler, len: usize, beyond: Label) {
 
 /// Jumps unless the length at `at` of the frame is at least `len`.
 fn long_enough(asm: &mut Assembler, at: i16, len: usize, short: Label) {
-    asm.load(Width::Half, R4, R1, at);
-    asm.big_endian(R4, 16);
+    asm.load_big_endian(Width::Half, R4, R1, at);
     asm.jump_if(R4.below(offset(len)), short);
 }
 

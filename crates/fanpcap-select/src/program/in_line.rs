@@ -16,10 +16,8 @@ impl Program {
         let [refused, packet, beacon, update] = asm.labels();
         asm.note("in-line frame?");
         self.find(asm, packet);
-        asm.load(Width::Double, R5, R1, 38);
-        asm.big_endian(R5, 64);
-        asm.load(Width::Double, R7, R1, 22);
-        asm.big_endian(R7, 64);
+        asm.load_big_endian(Width::Double, R5, R1, 38);
+        asm.load_big_endian(Width::Double, R7, R1, 22);
         asm.jump_if(R5.is(0), refused);
         asm.load(Width::Byte, R3, R1, 15);
         asm.jump_if(R3.is(i32::from(Kind::Beacon.number())), beacon);
@@ -37,18 +35,17 @@ impl Program {
 
     /// Puts where a frame of this cluster begins, without its tag, into r1.
     fn find(&self, asm: &mut Assembler, packet: Label) {
-        let [tagged, here] = asm.labels();
         head(asm, USED, packet);
         asm.load(Width::Half, R3, R1, 12);
-        asm.jump_if(R3.is(raw(ETHER_TYPE)), here);
-        asm.jump_if(R3.is(raw(0x8100)), tagged);
-        asm.jump_if(R3.is_not(raw(0x88a8)), packet);
-        asm.bind(tagged);
-        asm.alu(Op::Add, R1, 4);
-        reach(asm, USED, R3, packet);
-        asm.load(Width::Half, R3, R1, 12);
-        asm.jump_if(R3.is_not(raw(ETHER_TYPE)), packet);
-        asm.bind(here);
+        asm.unless(R3.is(raw(ETHER_TYPE)), |asm| {
+            asm.unless(R3.is(raw(0x8100)), |asm| {
+                asm.jump_if(R3.is_not(raw(0x88a8)), packet)
+            });
+            asm.alu(Op::Add, R1, 4);
+            reach(asm, USED, R3, packet);
+            asm.load(Width::Half, R3, R1, 12);
+            asm.jump_if(R3.is_not(raw(ETHER_TYPE)), packet);
+        });
         asm.load(Width::Byte, R3, R1, 14);
         asm.jump_if(R3.is_not(i32::from(VERSION)), packet);
         asm.load(Width::Word, R3, R1, 18);
@@ -57,8 +54,7 @@ impl Program {
 
     /// Takes a beacon with the number in r5 and the sequence in r7.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
-        asm.load(Width::Double, R8, R1, 30);
-        asm.big_endian(R8, 64);
+        asm.load_big_endian(Width::Double, R8, R1, 30);
         take(asm, control::BEACONS, forged);
         asm.call(KTIME_GET_NS, ());
         asm.value(R9, MAP_CONTROL, offset(control::LAST));
@@ -71,17 +67,16 @@ impl Program {
 
     /// Takes a topology update with the number in r5 and the sequence in r7.
     fn update(&self, asm: &mut Assembler, forged: Label) {
-        let same = asm.label();
         take(asm, control::UPDATES, forged);
         asm.value(R3, MAP_CONTROL, offset(control::TURNS));
         asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::NEXT));
         asm.load(Width::Double, R4, R3, 0);
-        asm.jump_if(R4.is(0), same);
-        asm.store(Width::Double, R3, 0, 0);
-        asm.value(R3, MAP_CONTROL, offset(control::WORD));
-        asm.store(Width::Double, R3, 0, R4);
-        asm.bind(same);
+        asm.unless(R4.is(0), |asm| {
+            asm.store(Width::Double, R3, 0, 0);
+            asm.value(R3, MAP_CONTROL, offset(control::WORD));
+            asm.store(Width::Double, R3, 0, R4);
+        });
         self.count(asm, counts::UPDATES);
         end(asm, XDP_DROP);
     }

@@ -52,33 +52,27 @@ impl Program {
 
 /// Goes to `keyed` with the sequence number of GRE around ERSPAN.
 fn sequence(asm: &mut Assembler, keyed: Label, none: Label) {
-    let erspan = asm.label();
     asm.set(R1, R7 & 0xff);
     asm.jump_if(R1.is_not(47), none);
     asm.jump_if(R9.is(0), none);
     asm.set(R2, R9);
     load(asm, 4, HEADER, none);
     asm.load(Width::Half, R1, R10, HEADER + 2);
-    asm.jump_if(R1.is(raw(ERSPAN)), erspan);
-    asm.jump_if(R1.is_not(raw(ERSPAN_III)), none);
-    asm.bind(erspan);
-    asm.load(Width::Half, R1, R10, HEADER);
-    asm.big_endian(R1, 16);
+    asm.unless(R1.is(raw(ERSPAN)), |asm| {
+        asm.jump_if(R1.is_not(raw(ERSPAN_III)), none)
+    });
+    asm.load_big_endian(Width::Half, R1, R10, HEADER);
     // Routing, or another version.
     asm.jump_if(R1.has_any(0x4007), none);
     asm.set(R2, R9 + 4);
     for flag in [0x8000, 0x2000] {
-        let without = asm.label();
         asm.set(R3, R1 & flag);
-        asm.jump_if(R3.is(0), without);
-        asm.alu(Op::Add, R2, 4);
-        asm.bind(without);
+        asm.unless(R3.is(0), |asm| asm.alu(Op::Add, R2, 4));
     }
     asm.alu(Op::And, R1, 0x1000);
     asm.jump_if(R1.is(0), none);
     load(asm, 4, HEADER, none);
-    asm.load(Width::Word, R8, R10, HEADER);
-    asm.big_endian(R8, 32);
+    asm.load_big_endian(Width::Word, R8, R10, HEADER);
     asm.jump(keyed);
 }
 
@@ -132,8 +126,7 @@ fn v4(asm: &mut Assembler) {
     asm.load(Width::Byte, R1, R10, HEADER);
     asm.set(R1, (R1 & 15) << 2);
     asm.alu(Op::Add, R8, R1);
-    asm.load(Width::Half, R9, R10, HEADER + 2);
-    asm.big_endian(R9, 16);
+    asm.load_big_endian(Width::Half, R9, R10, HEADER + 2);
     asm.jump_if(R9.at_most(R1), done);
     asm.alu(Op::Sub, R9, R1);
     payload(asm, PAYLOAD, KEY + 12);
@@ -152,8 +145,7 @@ fn v6(asm: &mut Assembler) {
     // The hop limit changes.
     asm.store(Width::Byte, R10, KEY + 3, 0);
     asm.alu(Op::Add, R8, 40);
-    asm.load(Width::Half, R9, R10, HEADER + 4);
-    asm.big_endian(R9, 16);
+    asm.load_big_endian(Width::Half, R9, R10, HEADER + 4);
     payload(asm, PAYLOAD, KEY + 36);
     asm.bind(cut);
 }
@@ -167,16 +159,12 @@ fn copy(asm: &mut Assembler, from: i16, to: i16) {
 /// Copies up to `most` bytes from offset r8 of the frame to the stack: no more than r9, nor than
 /// there are.
 fn payload(asm: &mut Assembler, most: usize, to: i16) {
-    let [none, few, fits] = asm.labels();
+    let none = asm.label();
     asm.load(Width::Double, R4, R10, LEN);
     asm.jump_if(R4.at_most(R8), none);
     asm.alu(Op::Sub, R4, R8);
-    asm.jump_if(R4.at_most(R9), few);
-    asm.set(R4, R9);
-    asm.bind(few);
-    asm.jump_if(R4.at_most(offset(most)), fits);
-    asm.set(R4, offset(most));
-    asm.bind(fits);
+    asm.when(R4.above(R9), |asm| asm.set(R4, R9));
+    asm.when(R4.above(offset(most)), |asm| asm.set(R4, offset(most)));
     asm.jump_if(R4.below(1), none);
     asm.set(R2, R8);
     load_bytes(asm, to);

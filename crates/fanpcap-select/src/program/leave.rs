@@ -37,12 +37,9 @@ impl Program {
 
     /// Counts the packet of the bucket in r8. Puts the control word into r9, and the claim into r3.
     pub(super) fn claim(&self, asm: &mut Assembler) {
-        let active = asm.label();
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
-        asm.jump_if(R9.has_any(i32::from(ACTIVE)), active);
-        end(asm, XDP_PASS);
-        asm.bind(active);
+        asm.unless(R9.has_any(i32::from(ACTIVE)), |asm| end(asm, XDP_PASS));
         asm.set(R2, ((R9 & i32::from(GENERATION)) << CLAIM_SHIFT) | R8);
         asm.value(R1, MAP_CONTROL, offset(control::TABLES));
         asm.alu(Op::Add, R1, R2);
@@ -52,13 +49,10 @@ impl Program {
 
     /// Ends with a packet that is not this node's. Puts the claim above the bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
-        let [mine, alone] = asm.labels();
-        asm.jump_if(R3.is_not(0), mine);
-        end(asm, XDP_DROP);
-        asm.bind(mine);
-        asm.jump_if(R3.is(Claim::Mine as i32), alone);
-        self.count(asm, counts::SHARED);
-        asm.bind(alone);
+        asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
+        asm.unless(R3.is(Claim::Mine as i32), |asm| {
+            self.count(asm, counts::SHARED)
+        });
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
         asm.alu(Op::Or, R8, R3);
     }
@@ -66,10 +60,9 @@ impl Program {
     /// Passes this node's packets on and drops others. Outside a union it does so without a jump,
     /// which no CPU could foretell: the verdict of a claim is the number after it.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {
-        let shared = asm.label();
-        asm.jump_if(R3.above(Claim::Mine as i32), shared);
-        asm.exit_with(R3 + XDP_DROP);
-        asm.bind(shared);
+        asm.when(R3.at_most(Claim::Mine as i32), |asm| {
+            asm.exit_with(R3 + XDP_DROP)
+        });
         self.count(asm, counts::SHARED);
         end(asm, XDP_PASS);
     }
@@ -178,7 +171,7 @@ fn write(asm: &mut Assembler) {
 /// Copies the frame's first bytes into the record: in place, or of a shorter frame, or of one in
 /// several pieces, by the kernel's helper.
 fn copy(asm: &mut Assembler, bytes: u16) {
-    let [helper, fits, done] = asm.labels();
+    let [helper, done] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);
     reach(asm, bytes.into(), R4, helper);
@@ -190,9 +183,9 @@ fn copy(asm: &mut Assembler, bytes: u16) {
     asm.jump(done);
     asm.bind(helper);
     asm.load(Width::Word, R4, R10, LEN);
-    asm.jump_if(R4.at_most(i32::from(bytes)), fits);
-    asm.set(R4, i32::from(bytes));
-    asm.bind(fits);
+    asm.when(R4.above(i32::from(bytes)), |asm| {
+        asm.set(R4, i32::from(bytes))
+    });
     asm.store(Width::Word, R9, record::CAPLEN, R4);
     load(asm, done);
     asm.bind(done);

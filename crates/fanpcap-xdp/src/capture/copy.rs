@@ -18,22 +18,21 @@ const BEGIN: i16 = 56;
 /// record are long enough. If the helper fails, which can't happen, discards the record and jumps
 /// to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
-    let [helper, done, long, whole] = asm.labels();
+    let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);
-    asm.jump_if(R8.above(i32::from(SHORTEST)), long);
-    reach(asm, SHORTEST, helper);
-    words(asm, 0, SHORTEST);
-    asm.jump(done);
-    asm.bind(long);
+    asm.when(R8.at_most(i32::from(SHORTEST)), |asm| {
+        reach(asm, SHORTEST, helper);
+        words(asm, 0, SHORTEST);
+        asm.jump(done);
+    });
     asm.jump_if(R8.above(i32::from(LONGEST)), helper);
     for step in STEPS {
-        let longer = asm.label();
-        asm.jump_if(R8.above(i32::from(step)), longer);
-        reach(asm, step, whole);
-        words(asm, 0, step);
-        asm.jump(done);
-        asm.bind(longer);
+        asm.when(R8.at_most(i32::from(step)), |asm| {
+            reach(asm, step, whole);
+            words(asm, 0, step);
+            asm.jump(done);
+        });
     }
     asm.bind(whole);
     by_length(asm, helper, done);
@@ -51,17 +50,17 @@ fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
     reach(asm, BEGIN, helper);
     words(asm, 0, BEGIN);
     for at in (BEGIN..LONGEST).step_by(8) {
-        let [more, two] = asm.labels();
+        let more = asm.label();
         asm.jump_if(R8.at_least(i32::from(at) + 8), more);
         asm.jump_if(R8.is(i32::from(at)), done);
-        asm.jump_if(R8.is(i32::from(at) + 2), two);
-        reach(asm, at + 4, helper);
-        one(asm, Width::Word, at);
-        asm.jump_if(R8.is(i32::from(at) + 4), done);
-        reach(asm, at + 6, helper);
-        one(asm, Width::Half, at + 4);
-        asm.jump(done);
-        asm.bind(two);
+        asm.unless(R8.is(i32::from(at) + 2), |asm| {
+            reach(asm, at + 4, helper);
+            one(asm, Width::Word, at);
+            asm.jump_if(R8.is(i32::from(at) + 4), done);
+            reach(asm, at + 6, helper);
+            one(asm, Width::Half, at + 4);
+            asm.jump(done);
+        });
         reach(asm, at + 2, helper);
         one(asm, Width::Half, at);
         asm.jump(done);

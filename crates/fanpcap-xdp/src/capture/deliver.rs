@@ -66,7 +66,6 @@ impl Delivering {
 
     /// Finds the row, the ring buffer, and the number of bytes to capture.
     fn find(&self, asm: &mut Assembler, ends: &Ends) {
-        let fits = asm.label();
         asm.set(R6, R1);
         if self.may_copy() {
             asm.set(
@@ -101,9 +100,7 @@ impl Delivering {
         asm.store(Width::Word, R10, LEN, R0);
         asm.load(Width::Word, R8, R7, row::SNAPLEN);
         asm.jump_if(R8.is(0), ends.missed);
-        asm.jump_if(R8.at_most(R0), fits);
-        asm.set(R8, R0);
-        asm.bind(fits);
+        asm.when(R8.above(R0), |asm| asm.set(R8, R0));
     }
 
     /// Whether the packet may go to other members too.
@@ -117,7 +114,7 @@ impl Delivering {
 
     /// Runs the slot's filter, if it has one, and notes which one has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
-        let [none, done] = asm.labels();
+        let done = asm.label();
         asm.load(Width::Word, R1, R7, row::FILTER);
         asm.store(Width::Word, R10, RAN, R1);
         asm.jump_if(R1.is(0), done);
@@ -125,13 +122,13 @@ impl Delivering {
         asm.load(Width::Word, R2, R10, PLACE);
         asm.alu(Op::Right, R2, self.shift());
         asm.call_function(filter, (R1, R2, 0));
-        asm.jump_if(R0.is(NOT_RUN), none);
-        asm.alu32(Op::Move, R0, R0);
-        asm.jump_if(R0.is(0), ends.unwanted);
-        asm.jump_if(R8.at_most(R0), done);
-        asm.set(R8, R0);
-        asm.jump(done);
-        asm.bind(none);
+        asm.unless(R0.is(NOT_RUN), |asm| {
+            asm.alu32(Op::Move, R0, R0);
+            asm.jump_if(R0.is(0), ends.unwanted);
+            asm.jump_if(R8.at_most(R0), done);
+            asm.set(R8, R0);
+            asm.jump(done);
+        });
         asm.store(Width::Word, R10, RAN, 0);
         asm.bind(done);
     }

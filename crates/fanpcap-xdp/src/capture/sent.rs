@@ -13,13 +13,13 @@ const TAG_AT: i16 = 12;
 
 /// Ends the BPF program if no member of the group wants sent packets.
 pub(super) fn arrive(asm: &mut Assembler, lanes: Lanes) {
-    let [wanted, unwanted] = asm.labels();
+    let wanted = asm.label();
     asm.store(Width::Word, R10, KEY, lanes.received() as i32);
     look_up(asm, LEDGER, KEY);
-    asm.jump_if(R0.is(0), unwanted);
-    asm.load(Width::Word, R1, R0, ledger::WANTS_SENT);
-    asm.jump_if(R1.is_not(0), wanted);
-    asm.bind(unwanted);
+    asm.unless(R0.is(0), |asm| {
+        asm.load(Width::Word, R1, R0, ledger::WANTS_SENT);
+        asm.jump_if(R1.is_not(0), wanted);
+    });
     leave(asm);
     asm.bind(wanted);
 }
@@ -31,46 +31,39 @@ pub(super) fn leave(asm: &mut Assembler) {
 
 /// Jumps if the slot's member has sent the packet itself: r6 is the context, r7 the slot's row.
 pub(super) fn refuse_own(asm: &mut Assembler, own: Label) {
-    let others = asm.label();
     asm.call(GET_SOCKET_COOKIE, (R6,));
     // A packet that the host forwards has no socket.
-    asm.jump_if(R0.is(0), others);
-    asm.load(Width::Double, R1, R7, row::SOCKET);
-    asm.jump_if(R0.is(R1), own);
-    asm.bind(others);
+    asm.unless(R0.is(0), |asm| {
+        asm.load(Width::Double, R1, R7, row::SOCKET);
+        asm.jump_if(R0.is(R1), own);
+    });
 }
 
 /// Puts the frame's length on the wire into r0.
 pub(super) fn length(asm: &mut Assembler) {
-    let done = asm.label();
     asm.load(Width::Word, R0, R6, skb::LEN);
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
-    asm.jump_if(R1.is(0), done);
-    asm.alu(Op::Add, R0, TAG_LEN);
-    asm.bind(done);
+    asm.unless(R1.is(0), |asm| asm.alu(Op::Add, R0, TAG_LEN));
 }
 
 /// Writes the record's queue. Puts its flags into r1.
 pub(super) fn flags(asm: &mut Assembler) {
-    let untagged = asm.label();
     asm.store(Width::Half, R9, record::QUEUE, 0);
     asm.load(Width::Word, R2, R6, skb::VLAN_PRESENT);
     asm.set(R1, OUTGOING);
-    asm.jump_if(R2.is(0), untagged);
-    asm.set(R1, OUTGOING | TAGGED);
-    asm.bind(untagged);
+    asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
 }
 
 /// Copies r8 bytes of the frame to the record in r9, with its outermost tag. If the helper fails,
 /// which can't happen, discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
-    let [tagged, discard, done] = asm.labels();
+    let [discard, done] = asm.labels();
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
-    asm.jump_if(R1.is_not(0), tagged);
-    asm.set(R4, R8);
-    part(asm, 0, 0);
-    asm.branch(R0.is(0), done, discard);
-    asm.bind(tagged);
+    asm.when(R1.is(0), |asm| {
+        asm.set(R4, R8);
+        part(asm, 0, 0);
+        asm.branch(R0.is(0), done, discard);
+    });
     asm.set(R4, i32::from(TAG_AT));
     part(asm, 0, 0);
     asm.jump_if(R0.is_not(0), discard);
