@@ -23,8 +23,6 @@ pub(crate) mod fixture;
 mod view;
 mod order;
 mod rates;
-#[cfg(test)]
-mod schema;
 mod table;
 mod state;
 mod headline;
@@ -133,20 +131,19 @@ const WIDE: usize = 132;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_testkit::json_page;
+
+    const PAGE: &str = include_str!("../../../docs/top-json.md");
 
     #[test]
     fn json_has_the_documented_fields_and_no_other() {
         let view = fixture::between(&fixture::before(), &fixture::after_on_xdp());
         let line = json(view, &State::default()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        schema::check(&value).unwrap();
+        let found = json_page::check(PAGE, &value).unwrap();
         // The fixture has an object of each kind, so the JSON must have each documented field.
-        let mut missing = schema::documented();
-        schema::walk(&value, "", &mut |path, _| {
-            missing.remove(path);
-            Ok(())
-        })
-        .unwrap();
+        let mut missing = json_page::documented(PAGE);
+        missing.retain(|path, _| !found.contains(path));
         assert!(missing.is_empty(), "documented and not there: {missing:?}");
     }
 
@@ -157,7 +154,7 @@ mod tests {
         let changed = |change: fn(&mut serde_json::Value)| {
             let mut changed = value.clone();
             change(&mut changed["devices"][0]["groups"][0]);
-            schema::check(&changed)
+            json_page::check(PAGE, &changed)
         };
         changed(|_| {}).unwrap();
         changed(|group| group["group"] = "7".into()).unwrap_err();

@@ -5,12 +5,8 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Program, Scratch, Veth, member, netns};
+use fanpcap_testkit::{Program, Scratch, Veth, json_page, member, netns};
 use serde_json::Value;
-
-#[allow(dead_code, reason = "the page of `top` is not asked for here")]
-#[path = "../src/top/schema.rs"]
-mod schema;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/config-json.md");
@@ -77,7 +73,7 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         ];
         let (status, told) = config_json(&["ux1"], &variables)?;
         ensure!(status == 0, "{told}");
-        schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+        json_page::check(PAGE, &told)?;
         let device = &told["devices"][0];
         let place = |line: u32| Value::from(format!("{file}:{line}"));
         assert_eq!(
@@ -141,7 +137,7 @@ fn the_mode_of_a_member_without_one_is_foretold() {
         let scratch = Scratch::new()?;
         let foretold = |device: &str| {
             let (_, told) = config_json(&[device], &[("PCAP_GROUP", "7")])?;
-            schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+            json_page::check(PAGE, &told)?;
             let device = &told["devices"][0];
             let both = ["mode", "mode_by_default"].map(|name| device[name].as_str());
             anyhow::Ok(both.map(|text| text.unwrap_or_default().to_owned()))

@@ -6,12 +6,8 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::stat;
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, member, netns};
+use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, json_page, member, netns};
 use serde_json::Value;
-
-#[allow(dead_code, reason = "the page of `top` is not asked for here")]
-#[path = "../src/top/schema.rs"]
-mod schema;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/group-json.md");
@@ -25,7 +21,7 @@ fn group(arguments: &[&str]) -> Result<Output> {
 
 fn group_json() -> Result<Value> {
     let told: Value = serde_json::from_slice(&group(&["--json"])?.stdout)?;
-    schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+    json_page::check(PAGE, &told)?;
     Ok(told)
 }
 

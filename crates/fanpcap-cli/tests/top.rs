@@ -9,17 +9,15 @@ use fanpcap_pcap::Library;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{
-    Injector, Member, Program, Scratch, Veth, await_for, library, member, netns,
+    Injector, Member, Program, Scratch, Veth, await_for, json_page, library, member, netns,
 };
 use screen::Screen;
 use serde_json::Value;
 
-#[allow(dead_code, reason = "pages of other JSON are not asked for here")]
-#[path = "../src/top/schema.rs"]
-mod schema;
 #[path = "top/screen.rs"]
 mod screen;
 
+const PAGE: &str = include_str!("../../../docs/top-json.md");
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const GROUP: u16 = 7;
 const FRAMES: u64 = 400;
@@ -133,7 +131,7 @@ fn a_dead_member_of_a_steered_group_is_a_placeholder() {
 fn top_json(arguments: &[&str]) -> Result<Value> {
     let output = top(&[&["--once", "--json", "--interval", "0.1"], arguments].concat())?;
     let view = serde_json::from_slice(&output.stdout)?;
-    schema::check(&view).map_err(anyhow::Error::msg)?;
+    json_page::check(PAGE, &view)?;
     Ok(view)
 }
 
@@ -215,7 +213,7 @@ fn rates_and_shares_come_with_each_interval() {
             wire.read_counters()?;
             let line = lines.next().context("the end of its output")??;
             let view: Value = serde_json::from_str(&line)?;
-            schema::check(&view).map_err(anyhow::Error::msg)?;
+            json_page::check(PAGE, &view)?;
             let group = view["devices"][0]["groups"][0].clone();
             let both = group["members_with_rates"] == 2 && group["skew"].is_number();
             Ok(both.then_some(group))

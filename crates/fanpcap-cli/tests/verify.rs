@@ -5,12 +5,8 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Veth, netns};
+use fanpcap_testkit::{Veth, json_page, netns};
 use serde_json::Value;
-
-#[allow(dead_code, reason = "the page of `top` is not asked for here")]
-#[path = "../src/top/schema.rs"]
-mod schema;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/verify-json.md");
@@ -34,7 +30,7 @@ fn verified(arguments: &[&str]) -> Result<(i32, Value)> {
     let output = verify(&[&["--generate", "fvr0", "--json"], arguments].concat())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let told: Value = serde_json::from_slice(&output.stdout).with_context(|| said)?;
-    schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+    json_page::check(PAGE, &told)?;
     Ok((output.status.code().context("a status")?, told))
 }
 

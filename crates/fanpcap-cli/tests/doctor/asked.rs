@@ -8,12 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::library::library_dir;
-use fanpcap_testkit::{Scratch, Veth, mounts, netns};
+use fanpcap_testkit::{Scratch, Veth, json_page, mounts, netns};
 use serde_json::Value;
-
-#[allow(dead_code, reason = "the page of `top` is not asked for here")]
-#[path = "../../src/top/schema.rs"]
-mod schema;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../../docs/doctor-json.md");
@@ -105,7 +101,7 @@ impl Shell {
         let (status, said) = self.run(&script)?;
         let line = said.lines().last().context("doctor's line")?;
         let told: Value = serde_json::from_str(line).context("doctor's JSON")?;
-        schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+        json_page::check(PAGE, &told)?;
         let loses = told["loses_packets"].as_bool().context("loses_packets")?;
         ensure!(
             status == if loses { LOST } else { 0 },
