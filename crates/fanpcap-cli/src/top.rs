@@ -22,6 +22,9 @@ pub(crate) mod figure;
 pub(crate) mod fixture;
 mod view;
 mod order;
+#[cfg(test)]
+#[path = "../tests/pages/json.rs"]
+mod json_page;
 mod rates;
 mod table;
 mod state;
@@ -131,8 +134,6 @@ const WIDE: usize = 132;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_testkit::json_page;
-
     const PAGE: &str = include_str!("../../../docs/top-json.md");
 
     #[test]

@@ -5,8 +5,11 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Program, Scratch, Veth, json_page, member, netns};
+use fanpcap_testkit::{Program, Scratch, Veth, member, netns};
 use serde_json::Value;
+
+#[path = "pages/json.rs"]
+mod json_page;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/config-json.md");

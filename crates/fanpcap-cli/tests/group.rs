@@ -6,8 +6,11 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::stat;
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, json_page, member, netns};
+use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, member, netns};
 use serde_json::Value;
+
+#[path = "pages/json.rs"]
+mod json_page;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/group-json.md");

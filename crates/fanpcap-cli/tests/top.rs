@@ -9,10 +9,13 @@ use fanpcap_pcap::Library;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{
-    Injector, Member, Program, Scratch, Veth, await_for, json_page, library, member, netns,
+    Injector, Member, Program, Scratch, Veth, await_for, library, member, netns,
 };
 use screen::Screen;
 use serde_json::Value;
+
+#[path = "pages/json.rs"]
+mod json_page;
 
 #[path = "top/screen.rs"]
 mod screen;

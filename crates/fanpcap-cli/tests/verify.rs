@@ -5,8 +5,11 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Veth, json_page, netns};
+use fanpcap_testkit::{Veth, netns};
 use serde_json::Value;
+
+#[path = "pages/json.rs"]
+mod json_page;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../docs/verify-json.md");

@@ -8,8 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::library::library_dir;
-use fanpcap_testkit::{Scratch, Veth, json_page, mounts, netns};
+use fanpcap_testkit::{Scratch, Veth, mounts, netns};
 use serde_json::Value;
+
+#[path = "../pages/json.rs"]
+mod json_page;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../../docs/doctor-json.md");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Documented types, by the fields' paths, such as `devices[].groups[].group`.
-pub fn documented(page: &str) -> BTreeMap<String, String> {
+pub(crate) fn documented(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|');
         let path = cells.next()?.trim().strip_suffix('`')?;
@@ -20,7 +20,7 @@ pub fn documented(page: &str) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// A field is missing or differs from its documentation; the message names the first.
-pub fn check(page: &str, value: &Value) -> Result<BTreeSet<String>> {
+pub(crate) fn check(page: &str, value: &Value) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     check_below(&documented(page), value, "", &mut found)?;
     Ok(found)

@@ -207,6 +207,7 @@ impl Queue {
                 state = self.wait(state);
             } else {
                 state.writing = true;
+                state.moved.get_or_insert_with(Instant::now);
                 return Job::Progress(state.progress.clone());
             }
         }
