@@ -123,7 +123,7 @@ pub(crate) struct Launch {
     /// The CPU to stay on.
     pub(crate) cpu: usize,
     pub(crate) load: Load,
-    /// The reader whose CPU time it tells.
+    /// The reader whose CPU time it reports.
     pub(crate) reader: Option<u32>,
     /// `CLOCK_MONOTONIC` before which it sends no frame.
     pub(crate) at: Option<u64>,

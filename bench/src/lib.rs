@@ -97,7 +97,7 @@ struct Arguments {
     /// Where to write NAME.json and NAME.svg
     #[arg(long, value_name = "DIRECTORY", default_value = "fanpcap-bench")]
     output: PathBuf,
-    /// One frame more than the generator tells, to see that such runs are refused
+    /// Send one frame more than the generator reports, to check that such runs are refused
     #[arg(long, hide = true)]
     stray: bool,
 }

@@ -21,7 +21,7 @@ const PERIOD: u32 = 10_000;
 const LEAVING: Duration = Duration::from_secs(2);
 
 impl Quota {
-    /// A cgroup whose processes together have at most so many thousandths of a CPU.
+    /// A cgroup whose processes together have at most this many thousandths of a CPU.
     pub(crate) fn new(thousandths: u32) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // Relaxed: only the number's uniqueness counts.

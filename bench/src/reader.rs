@@ -44,7 +44,8 @@ pub(crate) enum Work {
     Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
-    /// Sends the first bytes of each packet, of so many packets in a datagram, as DiCAP does.
+    /// Sends the first bytes of each packet, with this number of packets in a datagram, as DiCAP
+    /// does.
     Ship(u32),
     /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,

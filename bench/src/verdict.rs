@@ -46,8 +46,8 @@ fn end(asm: &mut Assembler, action: i32) {
     asm.exit_with(action);
 }
 
-/// Passes frames other than UDP and TCP over IPv4, and those of one hash: without a use of the hash
-/// the kernel might skip the work.
+/// Passes frames other than UDP and TCP over IPv4, and frames with one particular hash: if the hash
+/// were not used, the kernel might skip its computation.
 fn parse(asm: &mut Assembler, stamps: bool) {
     let pass = asm.label();
     hash(asm, pass);

@@ -1,4 +1,4 @@
-//! What the linker must know of the library: its name to the loader, and that it is never unloaded.
+//! Options for the linker: the library's name for the loader, and that it is never unloaded.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -112,7 +112,7 @@ fn outside(ids: &[Option<u16>]) -> f64 {
     100.0 * over.sum::<f64>() / all
 }
 
-/// By how many percent the busiest node has more than its share.
+/// How far the busiest node is above its share, in percent.
 fn imbalance(nodes: impl Iterator<Item = usize>) -> f64 {
     let mut counts = [0_u32; NODES];
     for node in nodes {

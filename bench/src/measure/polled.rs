@@ -276,7 +276,7 @@ const OFF_RATE: f64 = 0.1;
 struct Run {
     /// For each link in turn: a generator on each CPU.
     sent: Vec<Sent>,
-    /// What each generator was to send in a second.
+    /// The packets that each generator should send in a second.
     pps: u64,
     /// Of each link: frames received, and frames for which the device had no room.
     arrived: Vec<Arrived>,

@@ -227,7 +227,7 @@ pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     })
 }
 
-/// Wakes all waiting readers, so that they compute anew when to publish.
+/// Wakes all waiting readers, so that they compute again when to publish.
 pub(crate) fn nudge_readers() {
     ENTRIES.with(|entries| {
         let readers = entries.iter().filter_map(|entry| entry.reader.as_ref());

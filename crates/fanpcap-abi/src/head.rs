@@ -65,11 +65,11 @@ pub(crate) unsafe fn attach(
 /// `own` is what attach() has returned for `p`.
 pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     let (read, state) = (own, null_mut());
-    // SAFETY: the head is the one that the system's library has made.
+    // SAFETY: the system's library has created the head.
     unsafe { put(p, Head { read, state }) };
 }
 
-/// Writes a head. A signal handler that breaks the loop meanwhile finds either a valid reader or
+/// Writes a head. A signal handler that breaks the loop at this time finds either a valid reader or
 /// none.
 ///
 /// # Safety

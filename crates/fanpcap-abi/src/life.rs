@@ -299,7 +299,7 @@ impl Others {
     }
 }
 
-/// What an activated handle asks of the engine that will fill its rings.
+/// An activated handle's requirements for the engine that will fill its rings.
 fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
     let notes = p.notes();
     let (asked, prepared) = notes.on_engine.zip(prepared)?;

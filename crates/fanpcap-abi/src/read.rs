@@ -107,7 +107,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: PcapHandle, program: *mut BpfProgram)
         let (start, len) = (program.instructions, program.len as usize);
         match start.is_null() {
             true => &[],
-            // SAFETY: the caller's promise: the program has so many instructions.
+            // SAFETY: the caller's promise: the program has this number of instructions.
             false => unsafe { std::slice::from_raw_parts(start, len) },
         }
     });

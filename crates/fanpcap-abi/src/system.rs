@@ -55,9 +55,9 @@ fn load() -> System {
 }
 
 /// The system's library, loaded at the first call. Threads that call first at the same time each
-/// load it. No lock is held meanwhile, because the loader has its own lock, and constructors that
-/// run under that lock may call us. If loading fails, for example for lack of descriptors, the next
-/// call tries again.
+/// load it. No lock of ours is held during the loading, because the loader has its own lock, and
+/// constructors that run under that lock may call us. If loading fails, for example for lack of
+/// descriptors, the next call tries again.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
     static MISSING: OnceLock<System> = OnceLock::new();

@@ -170,7 +170,7 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     true
 }
 
-/// The rings that a handle reads: those that an engine fills, or its socket's ring.
+/// The rings that a handle reads: rings that an engine fills, or the ring of its socket.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_engine.is_none() {

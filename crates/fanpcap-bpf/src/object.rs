@@ -137,7 +137,7 @@ impl MapSpec {
 /// (`explore_alu_limits`): 100 times the work for mode `flow`.
 pub const TABLE_ROW: u32 = 8;
 
-/// What an instruction lacks until the object is loaded. A map is named by its index in
+/// The value that an instruction lacks until the object is loaded. A map is named by its index in
 /// [`Object::maps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocation {
@@ -161,7 +161,7 @@ pub struct Object {
     pub functions: Vec<u32>,
     /// The maps.
     pub maps: Vec<MapSpec>,
-    /// By an instruction's index: what that instruction lacks.
+    /// The missing values, by the instruction's index.
     pub relocations: Vec<(usize, Relocation)>,
     /// By an instruction's index, ascending: the purpose of the code from there on.
     pub notes: Vec<(usize, String)>,
@@ -175,7 +175,7 @@ impl Object {
     }
 
     /// The number of instructions if a function's instructions count once for each call. A verifier
-    /// that follows calls visits at least so many.
+    /// that follows calls visits at least this many.
     pub fn steps(&self) -> usize {
         let starts = self.functions.iter();
         let starts = starts.filter_map(|&at| usize::try_from(at).ok());

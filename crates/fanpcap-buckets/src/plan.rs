@@ -48,7 +48,7 @@ pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
         .collect()
 }
 
-/// By how much `counts` exceeds `others`, for each slot; 0 if it does not.
+/// How far `counts` exceeds `others`, for each slot; 0 if it does not.
 fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }

@@ -22,7 +22,8 @@ impl Slot {
     }
 }
 
-/// What part of a group's buckets a slot is due: its weight over the sum of all weights.
+/// A slot's weight. The slot is due this part of the group's buckets: its weight over the sum of
+/// all weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// The slot.

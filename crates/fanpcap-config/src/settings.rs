@@ -70,7 +70,7 @@ impl Settings {
         self.environment.is_empty() && self.file.is_empty()
     }
 
-    /// The group of handles whose device has no group of its own.
+    /// The group of handles for whose device no group is set.
     pub fn default_group(&self) -> Option<u16> {
         self.for_all(Key::Group)
             .and_then(|entry| entry.value.group())

@@ -104,7 +104,7 @@ pub trait TakenDevice: Send + Sync {
     fn begin(&self, group: &NewGroup<'_>) -> Result<Begun, Refusal>;
 }
 
-/// What a new group is made of.
+/// The parts of a new group.
 #[derive(Debug)]
 pub struct NewGroup<'a> {
     /// Its steering program.

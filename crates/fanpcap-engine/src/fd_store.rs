@@ -12,7 +12,7 @@ use fanpcap_linux::unix::{self, message};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the descriptors of an entry are.
+/// The kind of an entry's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredFd {
     /// The group's BPF program, and the file with the text of its steering program if there is one.

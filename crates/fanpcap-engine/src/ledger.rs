@@ -1,6 +1,6 @@
 //! The ledger of a group: what an engine that fills rings by slots has counted for it.
 
-/// What has become of the packets that came to a group since it began. If no packet goes to several
+/// The fate of the packets that came to a group since it began. If no packet goes to several
 /// members, `offered` is the sum of all other fields except `at_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {

@@ -1,4 +1,4 @@
-//! What a member has of its engine: its rings.
+//! A member's part of its engine: its rings.
 
 use fanpcap_bpf::Classic;
 use fanpcap_reader::Input;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a handle asks of its engine.
+/// A handle's requirements for its engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// Bytes of each packet to keep.

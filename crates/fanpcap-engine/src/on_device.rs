@@ -71,7 +71,7 @@ pub trait OnDevice: Send + Sync {
     /// Packets for a slot, dropped ones included; then dropped ones. Both since the group began.
     fn counted(&self, slot: u8) -> [u64; 2];
 
-    /// What has become of the packets that came to the group so far.
+    /// The fate of the packets that came to the group so far.
     fn ledger(&self) -> Ledger;
 
     /// The steering program's counters, and the fragments that may have left their flow.

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// Why an engine does not serve a handle: the engine's own error, and what follows from it.
 pub struct Refusal {
-    /// What is wrong, and what to do. Not an [`Error`], whose derived `Debug` would be in the
-    /// library (decision 13).
+    /// The problem, and what to do. Not an [`Error`], whose derived `Debug` would be in the library
+    /// (decision 13).
     pub reason: Box<dyn fmt::Display + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,

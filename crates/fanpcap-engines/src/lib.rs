@@ -39,7 +39,7 @@ pub fn of_socket(socket: BorrowedFd<'static>) -> io::Result<Input> {
     fanpcap_tpacket::open(socket)
 }
 
-/// What is unread in the ring of a member's packet socket. `told` is the socket in packet diag.
+/// The unread packets in the ring of a member's packet socket. `told` is the socket in packet diag.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::take_over`].

@@ -44,11 +44,11 @@ const fn of_cluster(verb: &'static str) -> ExternalCommand {
     }
 }
 
-/// The words for a program of its own.
+/// The arguments of a separate program.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// What the program's own manual page tells of
+    /// The arguments, which the program's own manual page describes
     #[arg(
         value_name = "ARG",
         trailing_var_arg = true,

@@ -73,7 +73,7 @@ impl Handle {
 /// # Safety
 /// Only libpcap calls it, with a [`Reading`] as `user`.
 unsafe extern "C-unwind" fn callback(user: *mut u8, header: *const Header, bytes: *const u8) {
-    // SAFETY: `dispatch` gave a live Reading, which no other code uses meanwhile.
+    // SAFETY: `dispatch` gave a live Reading, which no other code uses during the call.
     let reading = unsafe { &mut *user.cast::<Reading<'_>>() };
     if reading.panicked.is_some() {
         return;

@@ -109,7 +109,7 @@ impl FanoutStat {
     }
 }
 
-/// What pcap_fanout_stats(3PCAP) returns about a member and its group.
+/// The result of pcap_fanout_stats(3PCAP) for a member and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FanoutStats {
     /// The group's number.

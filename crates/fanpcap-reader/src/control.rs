@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What the reading thread shares with other threads.
+/// The state that the reading thread shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,

@@ -37,7 +37,7 @@ impl fmt::Debug for dyn GroupTasks {
     }
 }
 
-/// What the group's tasks leave to the reader.
+/// The work that the group's tasks leave to the reader.
 #[derive(Debug, Default)]
 pub struct TaskResult {
     /// Rings of members that are dead or do not read. This reader reads them to the end from now

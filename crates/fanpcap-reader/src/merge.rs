@@ -25,8 +25,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
-/// Where all rings have records, an engine wakes the reader early for so many packets in one ring.
-/// With 1500 bytes each, they fill an eighth of the smallest default ring for whole packets.
+/// If all rings have records, the engine wakes the reader early when one ring has this many
+/// packets. With 1500 bytes each, they fill an eighth of the smallest default ring for whole
+/// packets.
 const MANY: u64 = 256;
 
 /// The shortest wait for earlier packets in rings of records. Otherwise the reader would wake for

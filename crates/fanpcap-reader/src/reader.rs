@@ -191,8 +191,8 @@ impl Reader {
     /// The reason why the read ends without a packet.
     ///
     /// # Safety
-    /// No other thread is in this function meanwhile. A thread that left it by longjmp(3) does not
-    /// count.
+    /// No other thread is in this function at the same time. A thread that left it by longjmp(3)
+    /// does not count.
     #[inline]
     #[expect(
         unsafe_code,

@@ -158,7 +158,7 @@ impl Pace {
     }
 
     /// Returns how long the reader of a ring of records may rest, at most `limit`. `None`: it must
-    /// not rest, because fewer than `least` records would fill meanwhile.
+    /// not rest, because fewer than `least` records would come in that time.
     #[cold]
     #[inline(never)]
     fn rest_of_records(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
@@ -176,7 +176,7 @@ impl Pace {
     }
 
     /// How long an application that waits by itself may wait, at most `longest`, and how many
-    /// records will come meanwhile. `None`: the application waits for the next record.
+    /// records will come in that time. `None`: the application waits for the next record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {

@@ -59,7 +59,7 @@ pub struct Vlan {
     pub tci: u16,
 }
 
-/// What the kernel's `sockaddr_ll` says about a packet.
+/// A packet's properties from the kernel's `sockaddr_ll`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Protocol in host byte order, `ETH_P_*`.
@@ -98,7 +98,7 @@ pub struct Frame<'ring> {
     ring: PhantomData<&'ring mut [u8]>,
 }
 
-/// What a TPACKET_V2 or V3 header says about its frame.
+/// A frame's properties from its TPACKET_V2 or V3 header.
 pub(crate) struct FrameHeader {
     /// Where the packet begins, from the frame's start.
     pub(crate) mac: u16,
@@ -110,7 +110,7 @@ pub(crate) struct FrameHeader {
     pub(crate) tpid: u16,
 }
 
-/// What a BPF program's record says about its frame.
+/// A frame's properties from a BPF program's record.
 pub(crate) struct FrameRecord {
     /// A `sockaddr_ll` whose protocol field has no meaning.
     pub(crate) link: NonNull<u8>,

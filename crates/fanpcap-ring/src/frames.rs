@@ -161,7 +161,7 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
-    /// Continues after a reader that had `taken` so many frames. Returns how many are unread.
+    /// Continues after a reader that had taken `taken` frames. Returns how many are unread.
     pub(crate) fn resume(&mut self, taken: u64) -> usize {
         self.taken = taken;
         self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);

@@ -47,8 +47,8 @@ pub struct Records {
     before: u64,
     /// The stamp of the last record.
     last: u64,
-    /// When so many bytes of a lane were read, their room goes back to the kernel. [`NEVER`] for a
-    /// dead reader's ring buffers, of which there is only one snapshot.
+    /// After this many bytes of a lane were read, their room is given back to the kernel. [`NEVER`]
+    /// for a dead reader's ring buffers, of which there is only one snapshot.
     give_after: u64,
 }
 
@@ -105,7 +105,7 @@ impl Records {
         })
     }
 
-    /// The records that a dead reader of these ring buffers has left unread. It had `taken` so many
+    /// The records that a dead reader of these ring buffers has left unread. It had taken `taken`
     /// records. The BPF program adds no more. Nothing goes back to the kernel: a further reader
     /// begins where this one ends.
     pub(crate) fn remains(mut self, taken: u64) -> Self {

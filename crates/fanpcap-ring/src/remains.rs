@@ -114,7 +114,7 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
-    /// The unread part of the ring buffers of a reader of [`Records`] that had `taken` so many
+    /// The unread part of the ring buffers of a reader of [`Records`] that had taken `taken`
     /// records.
     pub fn of_records(records: Records, taken: u64) -> Self {
         Self(Layout::Records {

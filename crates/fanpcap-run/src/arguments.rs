@@ -30,8 +30,8 @@ pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that the arguments may tell copy `number` to write. For each numbered argument: the
-/// whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
+/// The files that copy `number` may write, according to the arguments. For each numbered argument:
+/// the whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -56,8 +56,8 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
 /// The device that a command line names. For a known program, reads the options as that program
 /// does. Otherwise takes the value of `-i` or `--interface`. Otherwise takes the value of `-d` or
 /// `--pcap` (Suricata), or of a bundle of options that ends with `i`, if `exists` finds such a
-/// device: these options may mean something else. Of several devices, returns the first, as the
-/// plain name (of `xdp:eth0`, `eth0:1` or `eth0^eth1`).
+/// device: these options may mean something else. If there are several devices, returns the first,
+/// as the plain name (of `xdp:eth0`, `eth0:1` or `eth0^eth1`).
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let known = options::known_program(command);
     let named = known.and_then(|(known, arguments)| {

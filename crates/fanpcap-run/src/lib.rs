@@ -133,7 +133,7 @@ pub struct Arguments {
 /// Runs `fanpcap run`, to the end of its copies.
 ///
 /// # Errors
-/// What was asked for is wrong, or the copies can't be started, watched or summed up.
+/// The arguments are wrong, or the copies can't be started, watched or summed up.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.guard {
         return Ok(guard::stand());

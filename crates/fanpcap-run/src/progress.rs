@@ -36,7 +36,7 @@ impl Progress {
     }
 }
 
-/// The sum, then the copies in order. If not all fit, those that lose most or get least.
+/// The sum, then the copies in order. If not all fit: the copies that lose most or get least.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);

@@ -1,4 +1,4 @@
-//! What `fanpcap run` has to run, and the results. `watch` supervises the copies.
+//! The input of `fanpcap run`, and its results. `watch` supervises the copies.
 
 mod watch;
 

@@ -272,7 +272,7 @@ pub enum Property {
     Queue,
 }
 
-/// What selects the member. "Without a group" means an evaluator of
+/// The way to select the member. "Without a group" means an evaluator of
 /// [`crate::native::Evaluator::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {

@@ -15,7 +15,7 @@ pub const FILES: &str = ":files";
 /// Prints what the last word may be, a line for each
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The words behind the command's name, up to the one that is being written
+    /// The words after the command's name, up to the word that is being written
     #[arg(last = true)]
     pub words: Vec<String>,
 }

@@ -1,5 +1,4 @@
-//! What fanpcap's programs share for their users: standard streams, the completion of command
-//! lines, metrics for Prometheus.
+//! The user interface that fanpcap's programs share: standard streams, completion, metrics.
 #![forbid(unsafe_code)]
 
 pub mod streams;

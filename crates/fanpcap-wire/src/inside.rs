@@ -17,7 +17,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The layers of an Ethernet frame inside another packet. If the frame has no IP packet but
-    /// carries a frame, those of the carried frame.
+    /// carries a frame, the layers of the carried frame.
     pub(crate) fn of_ethernet(bytes: &'a [u8], cut: usize) -> Self {
         let layers = Self::from_link(Link::of(bytes, None), cut);
         layers.framed().unwrap_or(layers)

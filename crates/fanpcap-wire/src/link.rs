@@ -114,7 +114,7 @@ impl<'a> Link<'a> {
         matches!(ether_type, ETHER_MPLS | ETHER_MPLS_MULTICAST).then(|| Labels::of(payload))
     }
 
-    /// What the frame carries after all tags, PPPoE, labels or a service header.
+    /// The frame's payload after all tags, PPPoE, labels or a service header.
     pub(crate) fn carried(&self) -> Option<Carried<'a>> {
         let (ether_type, payload) = self.behind_tags()?;
         match ether_type {

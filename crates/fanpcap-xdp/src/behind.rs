@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What a node leaves for the engine.
+/// The objects that a node provides for the engine.
 #[derive(Debug)]
 pub struct Selection {
     /// The link of the node's BPF program.

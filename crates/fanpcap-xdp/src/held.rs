@@ -54,7 +54,7 @@ impl HeldCounters {
         is_of(&self.rows, slot, socket)
     }
 
-    /// What was counted for a slot since the group began.
+    /// The counts for a slot since the group began.
     pub(crate) fn slot_counts(&self, slot: u8) -> SlotCounts {
         self.rows.counts(slot)
     }

@@ -1,4 +1,4 @@
-//! What BPF programs and processes agree on: names and sizes of maps, and offsets in them.
+//! The layout that BPF programs and processes share: names and sizes of maps, and offsets in them.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 

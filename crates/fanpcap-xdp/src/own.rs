@@ -1,4 +1,4 @@
-//! What a device's BPF programs share: settings, stamp, and the array of the groups' programs.
+//! The maps that a device's BPF programs share: settings, stamp, and the groups' programs.
 
 use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,

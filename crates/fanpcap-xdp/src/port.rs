@@ -56,7 +56,7 @@ struct RingsPort {
     rows: Rows,
     slot: u8,
     link: Option<Attached>,
-    /// What has been reported: records, and packets for which there was no room.
+    /// The counts reported so far: records, and packets for which there was no room.
     produced: AtomicU64,
     dropped: AtomicU64,
 }

@@ -36,8 +36,8 @@ pub struct GroupProgram {
 /// Descriptors of a group beside its BPF program.
 pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// What the registry gives to a group's BPF program: descriptors of maps that all groups on the
-/// device share.
+/// The registry's part for a group's BPF program: descriptors of maps that all groups on the device
+/// share.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMaps<'a> {
     /// The device's index; 0: it is gone.
@@ -275,12 +275,12 @@ impl GroupProgram {
         }
     }
 
-    /// What was counted for the slot.
+    /// The counts for the slot.
     pub fn slot_counts(&self, slot: u8) -> SlotCounts {
         self.rows.counts(slot)
     }
 
-    /// What was counted for the group.
+    /// The counts for the group.
     pub fn group_counts(&self) -> GroupCounts {
         let slots = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
         self.ledger.counts(slots.fold(0, u64::wrapping_add))

@@ -18,7 +18,8 @@ use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the registry needs of a device. A trait, so that tests need no BPF programs.
+/// The operations that the registry needs from a device. A trait, so that tests need no BPF
+/// programs.
 pub trait ServedDevice: Sized {
     /// The device behind these descriptors, in the order of [`ServedDevice::descriptors`].
     ///

@@ -119,7 +119,7 @@ impl MemberRings {
         let _ = self.before.set(counts);
     }
 
-    /// What was counted for the slot before it got these ring buffers, if it has got them.
+    /// The slot's counts from before it got these ring buffers, if it has got them.
     pub(crate) fn before(&self) -> Option<SlotCounts> {
         self.before.get().copied()
     }

@@ -76,8 +76,8 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     verdict(asm);
 }
 
-/// Runs all groups and collects their results in r7. The stamp is set only meanwhile: without a
-/// stamp a group's BPF program returns a verdict for the kernel.
+/// Runs all groups and collects their results in r7. The stamp is set only during these calls:
+/// without a stamp a group's BPF program returns a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));

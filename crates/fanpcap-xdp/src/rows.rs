@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What the BPF program has counted for a slot since the group began. A new member notes what was
-/// counted before it.
+/// The BPF program's counts for a slot since the group began. A new member notes what was counted
+/// before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Records written to the slot's rings.
@@ -18,7 +18,7 @@ pub struct SlotCounts {
     pub unwanted: u64,
 }
 
-/// What the BPF program has counted for the group.
+/// The BPF program's counts for the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupCounts {
     /// Packets that came to the group.

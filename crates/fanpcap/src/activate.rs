@@ -224,7 +224,7 @@ fn go_live<H: Handle>(p: H, plan: &Plan, groups: &[OneGroup<H>]) -> c_int {
     let whole = groups.iter().find(|it| it.parts.contains(&p));
     let parts = whole.map_or(&[][..], |it| &it.parts);
     let together = if parts.len() > 1 { parts } else { &[] };
-    // Unless a call of pcap_fanout(3PCAP) has joined meanwhile.
+    // Unless a call of pcap_fanout(3PCAP) has already joined.
     let joined = match p.group() {
         Some(_) => Ok(()),
         None => default_mode::join(p, choice, together),

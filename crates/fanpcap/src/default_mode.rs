@@ -69,7 +69,7 @@ pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinE
     with_mode(p, choice, &|p, choice| p.foresee(choice))
 }
 
-/// Whether the group's mode or steering program is not the one that was looked up.
+/// Whether the group's mode or steering program differs from the one that was looked up.
 fn is_other(error: &JoinError) -> bool {
     matches!(
         error,
@@ -137,8 +137,8 @@ fn with_options<H: Handle>(
     first
 }
 
-/// Finds the group's steering program: the default one, the one that the title names, or the text
-/// that the members publish.
+/// Finds the group's steering program: the default, the one named by the title, or the text that
+/// the members publish.
 fn of_group<H: Handle>(p: H, asked: &GroupChoice, running: &Titled) -> Option<Arc<Steering>> {
     let is_it = |steering: &Arc<Steering>| steering.digest() == running.digest;
     let default = asked.steering.clone().filter(is_it);

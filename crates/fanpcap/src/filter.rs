@@ -43,8 +43,8 @@ pub fn set_filter<H: Handle>(
     result.unwrap_or_else(|text| p.fail(&text))
 }
 
-/// Runs `set`, and records on the member's page that the member rejects all packets meanwhile. To
-/// empty the ring, the system's library attaches a reject-all filter before the new one.
+/// Runs `set`, and records on the member's page that the member rejects all packets during this
+/// time. To empty the ring, the system's library attaches a reject-all filter before the new one.
 fn while_rejecting<H: Handle>(p: H, set: impl Fn(H) -> c_int) -> c_int {
     let rejections = p.rejections();
     if let Some(rejections) = &rejections {

@@ -1,5 +1,5 @@
-//! What a handle needs from the system's library, the reader and the group: traits, so that tests
-//! can use a fake.
+//! The traits through which a handle uses the system's library, the reader and its group. Tests
+//! implement them with fakes.
 
 use crate::request::Request;
 use fanpcap_bpf::Classic;
@@ -41,7 +41,7 @@ pub enum Setting {
     Protocol(u16),
 }
 
-/// What the system's library and the kernel do for a handle.
+/// The operations of the system's library and the kernel for a handle.
 pub trait System: Copy + PartialEq {
     /// The system library's pcap_activate(3PCAP).
     fn activate(self) -> c_int;
@@ -83,7 +83,7 @@ pub trait System: Copy + PartialEq {
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 }
 
-/// What the library knows about a handle beyond the system's library, and the handle's reader.
+/// Our library's state of a handle, in addition to the system library's, and the handle's reader.
 pub trait Life: Copy {
     /// The requests for the handle; `None` if there are none.
     fn request(self) -> Option<Arc<Request>>;
@@ -136,7 +136,7 @@ pub trait Life: Copy {
     ) -> Result<Filtering, SteerError>;
 }
 
-/// What a handle does in its group.
+/// The operations of a handle in its group.
 pub trait Member: Copy {
     /// Prepares a handle that is not activated yet to join a group on an engine: every step that
     /// the engine may refuse.
@@ -204,7 +204,7 @@ pub struct Joined {
     pub class: u8,
 }
 
-/// What the library remembers about a handle from one call of the application to the next.
+/// The state of a handle between calls of the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The application's pcap_set_snaplen().
@@ -217,7 +217,8 @@ pub struct Notes {
     pub timeout: Option<c_int>,
     /// The application's pcap_set_immediate_mode().
     pub is_immediate: bool,
-    /// What an activated handle asks of the engine that fills its rings; `None` on packet sockets.
+    /// An activated handle's requirements for the engine that fills its rings; `None` on packet
+    /// sockets.
     pub on_engine: Option<AskedOfEngine>,
     /// The handle asked for no group, and has a private group on its engine.
     pub is_alone: bool,
@@ -227,7 +228,7 @@ pub struct Notes {
     pub part: PartState,
 }
 
-/// What a handle asks of the engine that fills its rings.
+/// A handle's requirements for the engine that fills its rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedOfEngine {
     /// The engine.

@@ -71,7 +71,8 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     }
     handles::refresh_beside(p, &identity);
     let membership = handles::membership(p);
-    // Read this first: a member that leaves meanwhile is missing in the sums, not counted twice.
+    // Read this first: then a member that leaves between the readings is missing in the sums, and
+    // not counted twice.
     let departed = membership
         .map(|membership| membership.departed())
         .unwrap_or_default();

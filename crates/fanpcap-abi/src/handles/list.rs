@@ -1,5 +1,5 @@
 //! The list of entries, each in its own allocation. No function of the list allocates or frees,
-//! because the list's lock is held meanwhile.
+//! because callers hold the list's lock.
 
 use super::Entry;
 use std::iter;

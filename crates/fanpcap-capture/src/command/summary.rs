@@ -219,7 +219,7 @@ impl Summary {
     }
 }
 
-/// Compares the link's received packets with those of the threads.
+/// Compares the link's received packets with the threads' packets.
 fn against(link: u64, received: u64) -> String {
     match link.checked_sub(received) {
         Some(0) => format!("link received {link} = received by filter {received}: adds up"),

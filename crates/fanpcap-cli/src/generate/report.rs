@@ -34,7 +34,8 @@ pub(super) struct Report {
     asked: Option<String>,
     /// Whether the requested pace was kept, to 1 %.
     kept: bool,
-    /// Packets that left the device meanwhile, by its counters; `None` if the device is gone.
+    /// Packets that left the device in that time, according to its counters; `None` if the device
+    /// is gone.
     device_sent: Option<u64>,
     /// Packets that the device dropped, by its counters.
     device_dropped: Option<u64>,

@@ -159,7 +159,7 @@ fn stolen(device: &Device, width: usize) -> Option<Row> {
     })
 }
 
-/// What a steered group keeps of members that are gone.
+/// The placeholders and sums of a steered group's members that are gone.
 fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
     let mut rows = Vec::new();
     if group.placeholders_total > 0 {

@@ -11,7 +11,7 @@ use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What settings depend on in a process.
+/// The properties of a process on which settings depend.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Names and values of the variables.
@@ -24,7 +24,7 @@ pub struct Environment {
 
 impl Environment {
     /// The variables of the process that are or look like settings. getenv(3) for each known name
-    /// would not find those that only look like one.
+    /// would not find variables that only look like a setting.
     pub fn of_process(secure: bool) -> Environment {
         let matters = |name: &OsStr| {
             let name = name.as_encoded_bytes();

@@ -1,4 +1,4 @@
-//! What concerns all devices: the kernel, its clock, its CPUs, and the directory of member pages.
+//! Findings for all devices: the kernel, its clock, its CPUs, and the directory of member pages.
 
 use std::fs;
 use std::io;

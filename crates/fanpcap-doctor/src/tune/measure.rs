@@ -14,11 +14,11 @@ pub(super) struct Measured {
     time: Duration,
 }
 
-/// By how much the loss may rise by chance, in packets of a thousand.
+/// How much the loss may rise by chance, in packets of a thousand.
 const BY_CHANCE: u64 = 1;
 
 impl Measured {
-    /// Runs a shell command and counts packets meanwhile.
+    /// Runs a shell command and counts packets during the run.
     ///
     /// # Errors
     /// The command failed.

@@ -13,7 +13,7 @@ pub(crate) struct Absent {
     pub(crate) times: u32,
     /// Their length.
     pub(crate) seconds: f64,
-    /// Packets that the devices received meanwhile; `None` if a device's counters are unknown.
+    /// Packets that the devices received in this time; `None` if a device's counters are unknown.
     pub(crate) packets: Option<u64>,
 }
 

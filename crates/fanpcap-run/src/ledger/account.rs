@@ -17,9 +17,9 @@ pub(crate) struct Account {
     pub(crate) unread: Option<u64>,
     /// Packets that the kernel gave to the ended member's socket until the socket left the group.
     pub(crate) refused: Option<u64>,
-    /// Upper bound of packets in no other figure: those that came while a member joined or changed
-    /// its filter, or to a member that ended before its socket was held. The bound is the increase
-    /// of the device's counter meanwhile.
+    /// Upper bound of packets in no other figure: packets that came while a member joined or
+    /// changed its filter, or to a member that ended before its socket was held. The bound is the
+    /// increase of the device's counter in that time.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 

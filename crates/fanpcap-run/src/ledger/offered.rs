@@ -64,7 +64,7 @@ impl Ledger {
             }
             let (record, id) = (&member.record, member.id);
             // A newcomer may have no slot yet, and a process that can't be traced shows nothing.
-            // The bound includes the packets that reach the group meanwhile.
+            // The bound includes the packets that reach the group in that time.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
                 continue;
             };
@@ -126,7 +126,7 @@ impl Ledger {
 
     /// Packets that no member counted, after members have left the group on a device. They came
     /// before the group was empty (`counted` is the device's count then), or before the first
-    /// newcomer began the group anew. 0 if the group goes on, is not on XDP, or if its counters
+    /// newcomer created the group again. 0 if the group goes on, is not on XDP, or if its counters
     /// were not held.
     pub(super) fn missed_at_the_end(
         &mut self,

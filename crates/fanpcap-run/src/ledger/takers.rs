@@ -1,8 +1,8 @@
 //! Members of steered groups that have ended. The group's other members read their rings to the end
 //! and write the final counters on their pages.
 //!
-//! The ledger holds the socket of such a member meanwhile: if no other member is left, only the
-//! ledger can find out what was in its ring. But the kernel frees a socket only with its last
+//! Until then the ledger holds the socket of such a member: if no other member is left, only the
+//! ledger can count the packets in its ring. But the kernel frees a socket only with its last
 //! descriptor, and the group waits for that when it needs the slot. So the ledger releases the
 //! socket as soon as the takeover is complete.
 

@@ -51,7 +51,7 @@ impl From<Kind> for Want {
 }
 
 impl Want {
-    /// What parameter `at` of an entry expects.
+    /// The kind of value that parameter `at` of an entry expects.
     pub(super) fn parameter(entry: &'static Entry, at: usize) -> Option<Want> {
         let parameter = entry.takes.get(at)?;
         Some(Want {

@@ -1,4 +1,4 @@
-//! What an evaluator keeps between packets.
+//! The state of an evaluator between packets.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct State {
 #[derive(Clone, Debug, Default)]
 struct Turns {
     round: u32,
-    /// By the sampler's index: how many packets of the current period have come.
+    /// How many packets of the current period have come, by the sampler's index.
     samples: BTreeMap<u8, u32>,
 }
 

@@ -18,7 +18,7 @@ pub struct Table<'t> {
     pub holders: &'t [u64; SLOTS],
 }
 
-/// What the BPF program of a sticky group remembers, if it forgets nothing: the last member of each
+/// The memory of a sticky group's BPF program, as if it forgot nothing: the last member of each
 /// hash.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(HashMap<u32, u64>);

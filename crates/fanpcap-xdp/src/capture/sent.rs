@@ -1,4 +1,4 @@
-//! What differs for packets that the host sends. The context is `struct __sk_buff`, and the
+//! The differences for packets that the host sends. The context is `struct __sk_buff`, and the
 //! outermost VLAN tag may be beside the frame.
 
 use super::{KEY, LEDGER, look_up};

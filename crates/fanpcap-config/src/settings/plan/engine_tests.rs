@@ -5,7 +5,7 @@ use super::*;
 use crate::settings::Steal;
 use crate::source::Source;
 
-/// What a handle asks of the XDP engine.
+/// A handle's requirements for the XDP engine.
 fn on_engine(variables: &[(&str, &str)], config: &str, device: &str) -> Option<OnEngine> {
     let settings = settings(variables, config);
     plan_with(&settings, device, None).unwrap().on_engine

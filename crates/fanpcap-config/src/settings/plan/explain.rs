@@ -16,7 +16,7 @@ use fanpcap_steer::nearest::nearest;
 pub struct Explained {
     /// The device's name in settings.
     pub device: String,
-    /// What the library does with the handle, or why it refuses the handle.
+    /// The library's action for the handle, or the reason why it refuses the handle.
     pub plan: Result<Plan, Report>,
     /// The origins of the values.
     pub origins: Origins,

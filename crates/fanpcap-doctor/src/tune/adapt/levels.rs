@@ -12,7 +12,7 @@ use super::counter::Counts;
 pub(super) struct Decision {
     /// The queue of each entry after this round.
     pub(super) table: Vec<u32>,
-    /// By how much the busiest queue exceeds its share, in parts of 1000.
+    /// How far the busiest queue exceeds its share, in parts of 1000.
     pub(super) before: u64,
     /// The same for the new table.
     pub(super) after: u64,
@@ -33,7 +33,7 @@ pub(super) enum Hindrance {
     Few,
     /// This many of 1000 packets have no hash.
     NoHash(u64),
-    /// This many of 1000 packets were received by other queues than those of their entries.
+    /// This many of 1000 packets were received by queues other than those of their entries.
     Elsewhere(u64),
 }
 
