@@ -61,7 +61,7 @@ impl Behaviour {
         self.name.split_once('/').map_or("", |(family, _)| family)
     }
 
-    /// What the program shows: the comment on its first line.
+    /// The behaviour that the program shows: the comment on its first line.
     ///
     /// # Errors
     /// When it has none.

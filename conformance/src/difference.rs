@@ -2,7 +2,7 @@
 
 use std::cmp::max;
 
-/// What is shown of a difference: so many lines, and so many characters of each.
+/// The size of a printed difference: lines, and characters of each line.
 const LINES: usize = 40;
 const WIDTH: usize = 160;
 

@@ -102,8 +102,7 @@ pub fn reason(name: &str, variant: Variant) -> Option<&'static str> {
     listed.map(|&(_, _, why)| why)
 }
 
-/// What is wrong with a comparison: a difference without a reason, or a reason without a
-/// difference.
+/// An error of a comparison: a difference without a reason, or a reason without a difference.
 pub fn objection(name: &str, variant: Variant, difference: Option<&str>) -> Option<String> {
     let on = variant.name();
     match (difference, reason(name, variant)) {

@@ -13,9 +13,9 @@ use fanpcap_testkit::{Scratch, Veth, netns};
 use crate::difference::difference;
 use crate::{Behaviour, Variant, parallel, reasons};
 
-/// What programs send on, and what they capture on.
+/// The devices on which programs send and capture.
 const DEVICES: [&str; 2] = ["va", "vb"];
-/// What follows the system's own string in `pcap_lib_version()`.
+/// The suffix of the system's own string in `pcap_lib_version()`.
 pub const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
 
 /// How variants differ from the system's library, those that do.
@@ -112,5 +112,5 @@ pub fn run_watched(scratch: &Scratch, watcher: &[&str], program: &Path) -> Resul
     Ok(())
 }
 
-/// How the reports of sanitizers and of valgrind can be told from what libpcap itself warns of.
+/// Marks that distinguish reports of sanitizers and valgrind from libpcap's own warnings.
 const REPORTS: [&str; 2] = ["Sanitizer", "=="];

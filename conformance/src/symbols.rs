@@ -1,4 +1,4 @@
-//! What the system's library exports, and which of it a program uses.
+//! The symbols that the system's library exports, and those that a program uses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub fn exported() -> Result<BTreeSet<String>> {
     Ok(symbols)
 }
 
-/// Those of them that a program uses: undefined there, or data that it copies at its start.
+/// The symbols that a program uses: undefined symbols, or data that it copies at its start.
 ///
 /// # Errors
 /// When there is no `nm`.

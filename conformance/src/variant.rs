@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 use fanpcap_loading::{on_ours, on_system};
 
-/// A library, and what the environment tells it.
+/// A library, and its environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// The system's library.
@@ -22,7 +22,7 @@ pub enum Variant {
     Xdp,
 }
 
-/// What is compared with the system's, in the order of the matrix's columns.
+/// The variants that are compared with the system's library, in the order of the matrix's columns.
 pub const COMPARED: [Variant; 4] = [
     Variant::Staged,
     Variant::Tpacket,
@@ -74,8 +74,7 @@ impl Variant {
     }
 }
 
-/// Those that `CONFORMANCE_ONLY` names, with commas between them, or all: to look at one of them
-/// alone.
+/// The variants in `CONFORMANCE_ONLY`, separated by commas, or all.
 pub fn compared() -> Vec<Variant> {
     let Ok(only) = env::var("CONFORMANCE_ONLY") else {
         return COMPARED.to_vec();

@@ -109,7 +109,7 @@ fn try_out(distribution: &Distribution, tally: &mut Tally) -> Result<()> {
     root.remove()
 }
 
-/// What the tests said one by one of those that were skipped or failed.
+/// The messages of the tests that were skipped or failed.
 fn print_tests(log: &Path) -> Result<()> {
     for line in read(log)?.lines() {
         if line.starts_with("  skip  ") || line.starts_with("  FAIL  ") {

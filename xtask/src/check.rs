@@ -56,7 +56,7 @@ fn tool(
     Ok(())
 }
 
-/// What programs load brings no crate with it but libc.
+/// The library that programs load depends on no crate except libc.
 fn library_dependencies() -> Result<String> {
     let mut foreign = linked(&["fanpcap-abi"])?;
     foreign.retain(|name| !name.starts_with("fanpcap"));

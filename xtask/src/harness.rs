@@ -41,7 +41,8 @@ pub(crate) fn run(program: &Program, how: How<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Whether a test passes that runs alone. A run that ended early or skipped it does not tell.
+/// Whether a test passes that runs alone. A run that ended early or skipped the test does not
+/// count.
 pub(crate) fn passes_alone(program: &Program, test: &str, how: How<'_>) -> Result<bool> {
     let arguments: Vec<&str> = ["--exact", test]
         .into_iter()
@@ -101,8 +102,8 @@ pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Re
     Ok(judge(&what, &output, &complaints, done.status.success()))
 }
 
-/// Counts what test programs printed. What failed is shown with what it said, what was skipped with
-/// its reason. What programs complained of on their own is shown if one ended early.
+/// Counts what test programs printed. Failed tests are shown with their output, skipped tests with
+/// their reason. The programs' own error output is shown if one ended early.
 pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool) -> Tally {
     let (tally, told, has_crashed) = verdict(what, output, succeeded);
     let complaints = if has_crashed { complaints } else { "" };
@@ -139,7 +140,7 @@ fn is_whole(output: &str) -> bool {
     lines("running ") == lines("test result: ")
 }
 
-/// What a failed test printed, under the harness' heading.
+/// The output of a failed test, under the harness' heading.
 fn said(output: &str, test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let mut lines = output.lines().skip_while(|line| *line != heading);

@@ -29,7 +29,7 @@ impl Program {
         &self.dir
     }
 
-    /// What it is called where results are shown.
+    /// Its name in the results.
     pub(crate) fn label(&self) -> String {
         let package = self.package.trim_start_matches("fanpcap-");
         if self.name.replace('_', "-") == self.package {

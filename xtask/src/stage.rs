@@ -57,8 +57,8 @@ pub(crate) fn run(build: fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Builds and stages what most users need: the library and the command. What else was staged before
-/// is built anew too, as programs of different builds refuse each other.
+/// Builds and stages what most users need: the library and the command. Other programs that were
+/// staged before are built again too, because programs of different builds refuse each other.
 pub(crate) fn build() -> Result<()> {
     let libexec = tree::staged()?.join("libexec");
     if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {

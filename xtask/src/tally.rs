@@ -11,7 +11,7 @@ pub(crate) struct Tally {
     pub(crate) skipped: usize,
     /// What failed, by name.
     pub(crate) failures: Vec<String>,
-    /// What failed once and passed when it ran again, alone.
+    /// Tests that failed once and passed when they ran again, alone.
     pub(crate) unsteady: Vec<String>,
 }
 

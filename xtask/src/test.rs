@@ -81,8 +81,8 @@ fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The workspace's test programs are built at once, so that nothing is built twice. What has faults
-/// for tests is another library, and is built apart.
+/// The workspace's test programs are built at once, so that nothing is built twice. The library
+/// with faults for tests is another one, and is built separately.
 fn built(tiers: &[&'static Tier]) -> Result<Vec<Program>> {
     const FAULTS: &str = "fanpcap-faults";
     let apart = ["--exclude", FAULTS, "--exclude", "fanpcap-fuzz"];

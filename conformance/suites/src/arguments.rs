@@ -43,7 +43,7 @@ impl Arguments {
         })
     }
 
-    /// A run on some variants only is for whoever looks into a difference.
+    /// A run on some variants only helps to investigate a difference.
     pub(crate) fn keeps_results(&self) -> bool {
         self.variants == Variant::ALL
     }

@@ -1,4 +1,4 @@
-//! What a run of a suite came to.
+//! The result of a run of a suite.
 
 use std::collections::BTreeSet;
 use std::fmt;

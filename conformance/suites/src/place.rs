@@ -39,7 +39,7 @@ impl Place {
         self.dir(name)
     }
 
-    /// A directory that `make` has filled, now or earlier. What it left unfinished is made anew.
+    /// A directory that `make` has filled, now or earlier. Its unfinished parts are made again.
     pub(crate) fn made(
         &self,
         name: &str,

@@ -92,7 +92,7 @@ impl Row {
         format!("| {name} | {what} | {version} | {cells} | {verdict} | {day} |")
     }
 
-    /// What the numbers don't tell: a line for each variant, or one for all.
+    /// Remarks beside the numbers: a line for each variant, or one for all.
     fn notes(&self) -> Vec<String> {
         let name = self.suite.name;
         if let Some(reason) = &self.skipped {

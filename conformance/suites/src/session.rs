@@ -16,7 +16,7 @@ use crate::variant::Variant;
 pub(crate) struct Session {
     pub(crate) variant: Variant,
     pub(crate) staged: PathBuf,
-    /// What the loader says, a file for each process.
+    /// The loader's messages, a file for each process.
     pub(crate) loads: PathBuf,
     /// For the files of the suite's programs; empty at first.
     pub(crate) scratch: PathBuf,

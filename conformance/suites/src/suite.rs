@@ -1,4 +1,4 @@
-//! What there is to know of a suite.
+//! The description of a suite.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use crate::session::Session;
 pub(crate) struct Suite {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it is, for the results.
+    /// Its description, for the results.
     pub(crate) what: &'static str,
-    /// What is on the wire meanwhile.
+    /// The traffic on the wire during the run.
     pub(crate) traffic: Traffic,
     /// Fetches and builds it; an error is the reason why it can't be had here.
     pub(crate) prepare: fn(&Place) -> Result<Built>,
@@ -32,7 +32,7 @@ pub(crate) struct Built {
     pub(crate) version: String,
 }
 
-/// What arrives on the device while a suite runs.
+/// The traffic that arrives on the device while a suite runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     /// Nothing.

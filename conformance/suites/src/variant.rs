@@ -1,4 +1,4 @@
-//! What a suite runs on: the system's libpcap, ours, ours with each of its engines.
+//! The library under a suite: the system's libpcap, ours, or ours with one of its engines.
 
 use std::env;
 use std::path::Path;

@@ -71,7 +71,7 @@ pub struct Loop {
     pub library: Library,
     /// Whether the handle is a member of [`GROUP`].
     pub member: bool,
-    /// What is set in the environment.
+    /// The environment variables.
     pub environment: &'static [(&'static str, &'static str)],
     /// The device's name.
     pub device: &'static str,
@@ -210,7 +210,7 @@ pub struct Failure {
     pub errno: String,
     /// What the operation returned.
     pub status: i32,
-    /// What is wrong with that, in the words of c/operations.c.
+    /// The error in the result, in the words of c/operations.c.
     pub wrong: BTreeSet<String>,
     /// The message that came with it.
     pub message: String,

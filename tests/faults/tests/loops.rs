@@ -11,7 +11,7 @@ use fanpcap_testkit::mounts;
 /// The ways to read a plain handle's ring; every loop on an open handle is done with each.
 const DRIVERS: [&[(&str, &str)]; 2] = [&[], &[("PCAP_DRIVER", "tpacket")]];
 
-/// What the system's library does wrong by itself. Excused where that library, run alone, shows it.
+/// Errors of the system's library itself. Excused where that library, run alone, shows it.
 struct Systems {
     operation: &'static str,
     wrong: &'static str,
@@ -147,7 +147,7 @@ fn is_hindered() -> Result<bool> {
 
 struct Scene {
     programs: Programs,
-    /// What the system's library alone makes of the operations in [`SYSTEMS`].
+    /// The results of the system's library alone for the operations in [`SYSTEMS`].
     systems: OnceCell<Vec<Failure>>,
 }
 

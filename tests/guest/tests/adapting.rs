@@ -106,7 +106,8 @@ impl Bench {
         Ok(toeplitz(&key, &input) as usize % self.table.len())
     }
 
-    /// Frames of many flows, of which the large ones come to queue 0, in proportion in each part.
+    /// Frames of many flows. The large flows come to queue 0, with the same proportions in each
+    /// part.
     fn skewed(&self) -> Result<Vec<Frame>> {
         let mut flows = traffic::flows(16, 100);
         let mut is_elsewhere = Vec::new();
@@ -211,7 +212,7 @@ fn finish(mut child: Child) -> Result<String> {
     Ok(said)
 }
 
-/// By how many percent the busiest queue was above its share in each round.
+/// How far the busiest queue was above its share in each round, in percent.
 fn excesses(said: &str) -> Result<Vec<f64>> {
     let figures = said.lines().filter_map(|line| {
         let (_, rest) = line.split_once("busiest queue ")?;

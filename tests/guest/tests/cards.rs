@@ -153,7 +153,7 @@ fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
     set_channels(&cards.far, 2)?;
     let scratch = Scratch::new()?;
     let frames = Cards::frames()?;
-    // What the host sends needs Linux 6.6.
+    // Capturing packets that the host sends needs Linux 6.6.
     let config = scratch.new_file("pcap.conf");
     let device = &cards.far.name;
     fs::write(

@@ -17,7 +17,7 @@ fn settings(cards: &Cards, scratch: &Scratch) -> Result<PathBuf> {
     scratch.write("pcap.conf", &text)
 }
 
-/// How many channels ethtool tells of.
+/// The number of channels according to ethtool.
 fn channels(cards: &Cards) -> Result<String> {
     let said = ethtool(&["-l", &cards.far.name])?;
     let now = said.lines().rfind(|line| line.starts_with("Combined:"));
@@ -79,7 +79,7 @@ fn the_papers_snippets_bring_each_channel_to_its_cpu() -> Result<()> {
     let expected = "2 channels\nchannel 0 on CPU 0\nchannel 1 on CPU 1\n";
     ensure!(ended.said == expected, "{}", ended.said);
     ensure_placed(&cards)?;
-    // What calls have set stays until the user asks for what was before.
+    // Settings made by calls stay until the user restores the old values.
     tune(&["--restore"])?;
     ensure_as_before(&cards.far, &before)
 }

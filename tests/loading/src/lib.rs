@@ -15,7 +15,7 @@ pub use fanpcap_testkit::library::library_dir;
 /// The file that programs load.
 pub const LIBRARY: &str = "libpcap.so.0.8";
 
-/// What a program said and how it ended.
+/// A program's output and exit status.
 #[derive(Debug)]
 pub struct Ended {
     /// Standard output.

@@ -37,7 +37,7 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
     let dropins = scratch.file("fanpcap-example.service.d");
     fs::create_dir(&dropins)?;
     fs::write(dropins.join("group.conf"), text("fanpcap-group.conf")?)?;
-    // What it doesn't understand it leaves out, with a warning.
+    // It ignores unknown settings, with a warning.
     is_judged(&scratch, &mut verify).map(drop)
 }
 
@@ -171,7 +171,7 @@ fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> 
     })
 }
 
-/// What the unit starts, as systemd does it for the device, with files in `directory`.
+/// Runs the unit's command, as systemd does for the device, with files in `directory`.
 fn command_of_unit(directory: &Path) -> Result<String> {
     let unit = text(UNIT)?.replace("\\\n", " ");
     let lines = unit.lines();

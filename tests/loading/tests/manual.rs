@@ -333,7 +333,7 @@ fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// What `make install` leaves behind, in a directory of the test's own.
+/// The files that `make install` creates, in a directory of the test.
 struct Tree {
     scratch: Scratch,
 }
@@ -469,7 +469,7 @@ fn the_examples_of_the_commands_pages_work() -> Result<()> {
         scratch.write("steer.pfq", "main = tcp >-> steer_flow\n")?;
         let directory = scratch.file("steer.pfq");
         let directory = directory.parent().context("a directory")?.to_owned();
-        // What the others read: a capture of what is sent.
+        // The input of the other examples: a capture of the traffic that is sent.
         let bin = tree.prefix().join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
         let try_line = |line: &str| -> Result<()> {

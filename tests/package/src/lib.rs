@@ -13,7 +13,7 @@ use fanpcap_testkit::{Scratch, mounts};
 
 pub use listing::Listing;
 
-/// What a minimal Debian lacks of what the tests run; the package itself needs none of it.
+/// Packages for the tests that a minimal Debian lacks; the package itself needs none of them.
 const TOOLS: &str = "tcpdump apparmor";
 /// Runs a command in a root directory with its own /proc and /sys, which end with the command.
 const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount -t sysfs -o ro sysfs \"$0/sys\" \

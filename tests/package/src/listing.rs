@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// What a package manager writes about its own work, and what belongs to no package.
+/// Files that a package manager writes for itself, and files of no package.
 const LEFT_OUT: [&str; 8] = [
     "proc",
     "sys",
@@ -37,7 +37,7 @@ impl Listing {
         Ok(Self(entries))
     }
 
-    /// What differs: a line for each path that came, went or changed.
+    /// The differences: a line for each path that was added, removed or changed.
     pub fn differences(&self, later: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for (path, entry) in &self.0 {

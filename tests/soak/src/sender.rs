@@ -38,7 +38,7 @@ impl Sender {
         }
     }
 
-    /// Sends until it is told to stop.
+    /// Sends until it is asked to stop.
     pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let mut numbers = [0_u64; COLORS as usize];

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 /// The heading of the table's first column.
 const TABLE: &str = "| CPU time of the reader, ns for a packet |";
-/// What tells where the figures are from: the paragraph that begins so.
+/// The beginning of the paragraph that names the origin of the figures.
 const CAPTION: &str = "Measured ";
 const WIDTH: f64 = 860.0;
 /// Where bars begin and how long the longest is.

@@ -35,7 +35,7 @@ const NO_TYPES: [(&str, &str); 9] = [
     ("mourner", "who takes over"),
 ];
 
-/// What is of clusters has other words yet.
+/// The code of clusters still has other words.
 const LATER: [&str; 8] = [
     "crates/fanpcap-cluster/",
     "crates/fanpcap-clusterd/",
@@ -50,7 +50,7 @@ const LATER: [&str; 8] = [
 /// Keys of JSON, which stay.
 const KEYS: [&str; 1] = ["heir_slot"];
 
-/// What a text or an identifier says otherwise, each with its place.
+/// Words in texts and identifiers that the glossary has replaced, each with its place.
 ///
 /// # Errors
 /// When the repository's files can't be listed or read.

@@ -70,8 +70,8 @@ impl Crate {
         })
     }
 
-    /// The texts that the licence requires us to distribute. Of alternative licences, MIT is
-    /// preferred.
+    /// The texts that the licence requires us to distribute. If there are alternative licences, MIT
+    /// is preferred.
     fn texts(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let directory = &self.directory;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::kernel::Kernel;
 
-/// What mounts the root; runs on busybox.
+/// The script that mounts the root; runs on busybox.
 const INIT: &str = include_str!("init.sh");
 /// The kernel loads what these need.
 const MODULES: [&str; 4] = ["virtio_pci", "9p", "9pnet_virtio", "overlay"];

@@ -83,7 +83,7 @@ impl Kernel {
     }
 }
 
-/// The files in modprobe's `insmod FILE OPTIONS`. What is built in has none.
+/// The files in modprobe's `insmod FILE OPTIONS`. A built-in driver has no module.
 fn inserted(listing: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
         line.strip_prefix("insmod ")?

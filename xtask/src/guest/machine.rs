@@ -12,9 +12,9 @@ use super::initrd;
 use super::kernel::Kernel;
 use crate::tree;
 
-/// What runs the command; it runs on this machine's shell.
+/// The script that runs the command; it runs on this machine's shell.
 const START: &str = include_str!("start.sh");
-/// What starts the emulator on this machine, in a network namespace.
+/// The command that starts the emulator on this machine, in a network namespace.
 const TAPS: &str = include_str!("taps.sh");
 /// As many CPUs as its network cards have channels.
 const CPUS: u32 = 4;
@@ -39,9 +39,9 @@ pub(super) struct Ended {
     pub(super) output: String,
 }
 
-/// Runs a command of the shell in a guest to its end, or for so long. A guest that dies before its
-/// command is booted again: kernels change their own code then, and the emulator, with a thread for
-/// each CPU, was seen to run an instruction that was half old and half new.
+/// Runs a shell command in a guest to its end, or until the time limit. A guest that dies before
+/// its command is booted again: kernels change their own code then, and the emulator, with a thread
+/// for each CPU, was seen to run an instruction that was half old and half new.
 pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<Ended> {
     for _ in 1..BOOTS {
         if let Some(ended) = boot(kernel, command, limit)? {

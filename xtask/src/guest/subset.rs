@@ -14,7 +14,7 @@ struct Tests {
     needs: Option<&'static Feature>,
 }
 
-/// What keeps tests from kernels before a version.
+/// A feature that tests need and that kernels before a version lack.
 #[derive(Debug)]
 pub(super) struct Feature {
     since: (u32, u32),
@@ -134,7 +134,7 @@ impl Program {
         (version(series) < needs.since).then_some(needs.without)
     }
 
-    /// What the tests are called where they are skipped.
+    /// The names of the tests in the list of skipped ones.
     pub(super) fn labels(&self) -> Vec<&str> {
         match self.tests.names {
             [] => vec![&self.built.name],

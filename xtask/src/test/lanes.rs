@@ -17,7 +17,7 @@ const COMPUTING: usize = 2;
 /// Test programs that mostly wait, at a time.
 const WAITING: usize = 2;
 
-/// Up to so many failed tests of a tier run once more. With more of them the tree is at fault.
+/// Up to this many failed tests of a tier run once more. With more of them the tree is at fault.
 const TRIED_AGAIN: usize = 3;
 
 /// One thing to run.
@@ -141,7 +141,7 @@ fn forgive(done: &mut [Done], choice: &[&str]) {
         let What::Program(program) = &job.what else {
             continue;
         };
-        // Who crashed has failures without a test's name.
+        // A program that crashed has failures without a test's name.
         if !few || tally.failures.len() != tally.failed {
             continue;
         }

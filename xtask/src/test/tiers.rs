@@ -16,7 +16,7 @@ pub(super) struct Tier {
     /// Of its test programs.
     pub(super) arguments: &'static [&'static str],
     pub(super) environment: &'static [(&'static str, &'static str)],
-    /// What its tests need beside the staged files.
+    /// The requirements of its tests besides the staged files.
     pub(super) prepare: fn() -> Result<()>,
 }
 
@@ -200,7 +200,7 @@ fn package() -> Result<()> {
     }
 }
 
-/// What `make test-long` runs beside the long tests of the programs above.
+/// The tiers that `make test-long` runs besides the long tests of the programs above.
 pub(super) const LONG_TIERS: &[Tier] = &[
     Tier {
         name: "parquet",
@@ -220,7 +220,7 @@ pub(super) const LONG_TIERS: &[Tier] = &[
     },
 ];
 
-/// What is behind a feature of its own, which brings many crates.
+/// Tests of a separate feature, which needs many crates.
 fn parquet() -> Result<Tally> {
     let words = "-p fanpcap-clusterd --features fanpcap-clusterd/parquet --lib";
     let words: Vec<&str> = words.split(' ').collect();

@@ -67,8 +67,8 @@ fn parse(said: &str) -> Result<Outcome> {
             if directive.contains("SKIP") {
                 outcome.skipped += 1;
             } else {
-                // What the suite expects to fail counts as prove counts it. The descriptions have
-                // addresses and numbers of the run in them, so they are no names.
+                // Expected failures count as prove(1) counts them. The descriptions have addresses
+                // and numbers of the run in them, so they are no names.
                 let name = format!("{file} #{number}");
                 outcome.add(&name, passed || directive.contains("TODO"));
             }

@@ -24,10 +24,10 @@ use fanpcap_testkit::{await_for, member, traffic};
 const GROUP: u16 = 7;
 /// Another group on the same device.
 pub(crate) const OTHER_GROUP: u16 = 8;
-/// What the group runs; a change may replace the one by the other.
+/// The group's steering programs; a change may replace one by the other.
 pub(crate) const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobin"];
 
-/// Of the many steps that are each the same move of one more bucket, every so many is tried.
+/// Many steps are the same move of one more bucket. Only every Nth of these is tried.
 const STRIDE: u64 = 307;
 
 /// Bytes of a ring, which has some hundred frames at most. The kernel clears the ring of each of a
@@ -67,12 +67,12 @@ fn library() -> Result<&'static Path> {
     built.context("the library with faults can't be built")
 }
 
-/// A group whose members act only when they are told to.
+/// A group whose members act only on command.
 pub(crate) struct Stage<'a> {
     wire: &'a Wire,
     library: &'a Path,
     ifindex: u32,
-    /// Those who repair what the victims leave.
+    /// The members that repair the state after a victim's death.
     survivors: Vec<Dialog>,
     /// A member of another group, which gets all packets too.
     beside: Option<Dialog>,
@@ -85,7 +85,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) runs: Cell<usize>,
 }
 
-/// What the victim does, and who else is there for it.
+/// The victim's action, and the other members that it needs.
 pub(crate) struct Change {
     /// Members that stay.
     pub(crate) survivors: usize,

@@ -10,7 +10,7 @@ use crate::ways::{MARK, compare};
 
 #[test]
 fn address_sanitizer() -> Result<()> {
-    // What the system's library keeps for itself is no leak of ours.
+    // Memory that the system's library keeps is not our leak.
     sanitized("address", "ASAN_OPTIONS", "detect_leaks=0")
 }
 

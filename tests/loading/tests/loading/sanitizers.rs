@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run, skip};
 use fanpcap_testkit::{Scratch, Veth, netns};
 
-/// What `c/fourfold.c` says where each thread reads all packets, and where they share them.
+/// The output of `c/fourfold.c` if each thread reads all packets, and if the threads share them.
 const ALL: &str = "1600 packets\n1600 packets\n1600 packets\n1600 packets\n";
 const SHARED: &str = "400 packets\n400 packets\n400 packets\n400 packets\n";
 
@@ -12,7 +12,7 @@ const SHARED: &str = "400 packets\n400 packets\n400 packets\n400 packets\n";
 type Sanitizer = (&'static str, &'static str, &'static str);
 
 const THREAD: Sanitizer = ("thread", "TSAN_OPTIONS", "exitcode=66");
-// What the system's library keeps for itself is no leak of ours.
+// Memory that the system's library keeps is not our leak.
 const ADDRESS: Sanitizer = ("address", "ASAN_OPTIONS", "detect_leaks=0");
 const UNDEFINED: Sanitizer = ("undefined", "UBSAN_OPTIONS", "halt_on_error=1");
 

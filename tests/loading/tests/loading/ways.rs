@@ -7,7 +7,7 @@ use fanpcap_loading::{
 };
 use fanpcap_testkit::Scratch;
 
-/// What follows the system's own string in pcap_lib_version().
+/// The suffix of the system's own string in pcap_lib_version().
 pub(crate) const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
 
 #[test]

@@ -8,7 +8,7 @@ use crate::two_wires::{Wires, on_two_wires};
 
 const HOW: [&str; 2] = ["plain", "immediate"];
 
-/// What a program says that succeeds.
+/// The output of a program that succeeds.
 fn said(wires: &Wires, name: &str, arguments: &[&str]) -> Result<String> {
     let Ended { said, status, .. } = wires.run(name, arguments)?;
     ensure!(status.success(), "{name} {arguments:?}: {status}\n{said}");

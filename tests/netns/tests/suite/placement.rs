@@ -11,7 +11,7 @@ use fanpcap_nic::device::Device;
 use fanpcap_nic::{channels, napi};
 use fanpcap_testkit::{Member, Program, veth};
 
-/// The device has so many channels before.
+/// The device's number of channels before the test.
 const CHANNELS: u32 = 4;
 const TWO: &str = "rx_channels@vb = 2\n";
 
@@ -59,7 +59,7 @@ fn channels_are_read_and_set_by_calls() -> Result<()> {
         let program = Program::new(wire.compile("channels")?, "")?;
         let ended = program.arg(DEVICE).run(&wire.scratch)?;
         ensure!(ended.said.contains("all checks passed"), "{}", ended.said);
-        // What a call has set stays.
+        // Settings made by a call stay.
         ensure!(receiving()? == 2);
         Ok(())
     })

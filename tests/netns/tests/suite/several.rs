@@ -135,7 +135,7 @@ fn a_device_that_goes_ends_the_read() -> Result<()> {
             .program("several", &["f1^f2", "plain", "10"])?
             .start(&wires.scratch)?;
         wires.send(0, 1)?;
-        // What the kernel has not handed over yet is lost with the read.
+        // Packets that the kernel has not handed over yet are lost with the read.
         member.wait_until_says("packet 0 1")?;
         veth::ip("link delete n2")?;
         let ended = member.wait()?;

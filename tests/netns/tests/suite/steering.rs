@@ -145,7 +145,7 @@ fn another_program_is_refused_and_one_that_means_the_same_is_not() -> Result<()>
         let said = other.ask("open hash")?;
         let named = "runs the steering program 'main = tcp >-> steer_rrobin', not hash";
         ensure!(said.contains(named), "{said}");
-        // Who was refused is in nobody's way.
+        // A refused newcomer does not disturb others.
         let (frames, tcp) = mixed(6, Transport::Tcp)?;
         wire.send(&frames)?;
         let counts = [one.count(0)?, other.count(0)?];
@@ -212,7 +212,7 @@ fn a_group_of_several_processes_changes_its_steering_alone() -> Result<()> {
         wire.send(&frames)?;
         let counts = (one.count(0)?, other.count(0)?);
         ensure!(counts == (0, tcp.len()), "{counts:?}");
-        // Whoever comes now is told, also when the one that has replaced it is gone.
+        // A later newcomer gets the error, even if the member that replaced the program is gone.
         drop(other);
         one.expect("count 0", "0 has 0 packets")?;
         member::wait_for_members(7, 1)?;
@@ -242,7 +242,7 @@ fn the_counters_of_all_members_add_up() -> Result<()> {
         other.expect(PROGRAM, "opened 1")?;
         let (frames, tcp) = mixed(9, Transport::Tcp)?;
         wire.send(&frames)?;
-        // What a filter counted stays when another takes its place.
+        // The counts of a filter stay when another filter replaces it.
         one.expect("filter 0 tcp", "done")?;
         wire.send(&frames)?;
         let mut dialogs = [one, other];

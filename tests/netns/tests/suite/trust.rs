@@ -28,7 +28,7 @@ fn a_strangers_lock_makes_no_dead_member_live() -> Result<()> {
         dead.expect("open main = tcp >-> steer_flow", "opened 0")?;
         let page = format!("has {}.", dead.pid());
         drop(dead);
-        // As soon as nobody else has it.
+        // As soon as no other process has it.
         hog.wait_until_says(&page)?;
         let mut other = Dialog::start(wire, 7)?;
         other.expect("open main = udp >-> steer_flow", "opened 0")

@@ -27,7 +27,7 @@ const WAYS: [&str; 8] = [
 const FLOWS: u16 = 60;
 const FRAMES: u64 = 1200;
 
-/// Each has looked for packets by then, and whoever is to notice something has.
+/// By then each has looked for packets, and has noticed any change.
 const NOTICED: Duration = Duration::from_millis(3000);
 
 /// A member that does not read loses its share within this time.
@@ -69,7 +69,7 @@ impl Pair {
         files.map(|file| Capture::read_so_far(file)).collect()
     }
 
-    /// Waits until the copies have so many frames together. Returns how many each has.
+    /// Waits until the copies together have this many frames. Returns how many each has.
     fn await_frames(&self, frames: usize) -> Result<Vec<usize>> {
         let counts = || -> Vec<usize> {
             let files = self.files.iter();
@@ -169,7 +169,7 @@ fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
         sent.extend(others);
         for (pair, before) in pairs.iter().zip(before) {
             let counts = pair.check(&sent)?;
-            // What was in its ring, and nothing of what came after the ten seconds.
+            // The packets that were in its ring, and none that came after the ten seconds.
             let own = counts[0] - before;
             ensure!(own < sent.len() / 4, "{}: {own} of {counts:?}", pair.name);
         }

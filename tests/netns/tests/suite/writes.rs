@@ -12,8 +12,9 @@ use fanpcap_testkit::{Capture, Direction, Member, Program, capture, member, traf
 
 use crate::two_wires::on_two_wires;
 
-/// The engine, and what `c/writes.c` is told. In a ring of blocks the byte behind a packet may be
-/// the next one's header: who writes there is told of a corrupted ring, by libpcap too.
+/// The engine, and the arguments of `c/writes.c`. In a ring of blocks the byte after a packet may
+/// be the next packet's header: an application that writes there gets the error of a corrupted
+/// ring, from libpcap too.
 const WAYS: [(&str, &[&str]); 8] = [
     ("tpacket", &[]),
     ("tpacket", &["immediate"]),

@@ -13,7 +13,7 @@ fn frames(count: u64) -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 60), 0..count)
 }
 
-/// Starts so many members of a group and waits until each has its share. Without a mode they take
+/// Starts this many members of a group and waits until each has its share. Without a mode they take
 /// the default.
 fn group(wire: &Wire, number: u16, mode: Option<&str>, count: usize) -> Result<Vec<Member>> {
     let start = |_| {
@@ -86,7 +86,7 @@ fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
         killed.signal("KILL")?;
         let mut captures = vec![killed.capture_so_far()];
         killed.wait()?;
-        // What comes for the dead one meanwhile is for who takes it over.
+        // Packets that come for the dead member go to the member that takes it over.
         wire.send_as_tap(after)?;
         let left = frames.len() - captures[0].packets.len();
         member::wait_for_packets(&members, left)?;

@@ -1,4 +1,4 @@
-//! What the host gets of the packets that are captured, and what it sends.
+//! Captured packets that the host gets, and packets that it sends.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -73,7 +73,7 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
     })
 }
 
-/// What makes a device the host's, or a container's.
+/// Signs that the host or a container uses a device.
 struct Use {
     /// Why the device is not stolen.
     reason: &'static str,

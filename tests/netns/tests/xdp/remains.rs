@@ -1,4 +1,4 @@
-//! What is left of applications on the XDP engine: nothing.
+//! Applications on the XDP engine leave nothing behind.
 
 use anyhow::Result;
 use fanpcap_netns::on_wire;

@@ -28,7 +28,7 @@ pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
     Ok(member)
 }
 
-/// What is to be preloaded into applications: a source in `c`, compiled.
+/// The library to preload into applications: a source in `c`, compiled.
 pub(crate) fn preload(wire: &Wire, name: &str) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
     let object = wire.scratch.file(&format!("{name}.so"));
@@ -48,7 +48,7 @@ pub(crate) fn await_free_device() -> Result<()> {
     })
 }
 
-/// Checks that docs/errors.md has what an application is told.
+/// Checks that docs/errors.md has an application's message.
 pub(crate) fn ensure_on_page(text: &str) -> Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
     let page = fs::read_to_string(page)?;

@@ -1,4 +1,4 @@
-//! What the host sends: packets that the application's filter rejects, and long ones.
+//! Packets that the host sends: packets that the application's filter rejects, and long ones.
 
 use std::io::{self, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};

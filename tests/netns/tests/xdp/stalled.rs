@@ -63,7 +63,7 @@ fn a_member_that_is_stopped_loses_its_own_packets_only() -> Result<()> {
             "others lost {others_lost:?}"
         );
         println!("{lost} of {COUNT} packets lost");
-        // What was not lost was captured, by the stopped one too.
+        // All packets that were not lost were captured, also by the stopped member.
         wait_for_packets(&members, usize::try_from(COUNT - lost)?)?;
         let stopped = members.into_iter().map(|it| it.stop()?.capture());
         let captures = stopped.collect::<Result<Vec<_>>>()?;

@@ -51,7 +51,7 @@ fn tcpdump(wire: &Wire, file: &str, engine: &str) -> Result<Program> {
     Ok(program.set("PCAP_DRIVER", engine))
 }
 
-/// The frames in these files, when the members have written so many.
+/// The frames in these files, once the members have written this many.
 fn finish(wire: &Wire, members: Vec<Member>, count: usize, files: &[&str]) -> Result<Vec<Vec<u8>>> {
     wait_for_packets(&members, count).with_context(|| format!("{files:?}"))?;
     for member in members {

@@ -10,7 +10,7 @@ pub(super) struct Case {
     pub(super) code: i32,
     /// What it must print.
     pub(super) says: &'static str,
-    /// What instead where it asks for XDP, if that warns.
+    /// The expected text if the variant sets XDP and gets a warning.
     pub(super) warns_on_xdp: Option<&'static str>,
     pub(super) wants: Wants,
 }
@@ -19,13 +19,13 @@ pub(super) struct Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     ByItself,
-    /// By itself, when the minute is over that the program waits for.
+    /// It ends by itself, when the program has waited for a full minute.
     AfterAMinute,
     /// It would run for ever: the interrupt comes after some seconds.
     Interrupted,
 }
 
-/// What must be true beside exit code and text.
+/// A further condition, besides exit code and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     Nothing,
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-/// What valgrind is told to exit with when it has complained.
+/// The exit status of valgrind when it has reported errors.
 pub(super) const COMPLAINED: i32 = 99;
 /// 128 and the number of SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -54,7 +54,8 @@ impl Change {
         ensure!(moved.of_others == 0, "{what}: {moved:?}");
         ensure!(moved.flows == moved.concerned, "{what}: {moved:?}");
         if self.is_sticky {
-            // Who comes moves none. Who goes may have flows of buckets that were another's already.
+            // Who comes moves none. A member that leaves may still have flows of buckets that
+            // already belonged to another.
             let before = self.phase - 1;
             let had = self.member.map_or(0, |member| story.flows(before, member));
             ensure!(moved.flows == had, "{what}: {moved:?}, it had {had}");
@@ -74,14 +75,14 @@ impl Change {
         Ok(())
     }
 
-    /// As many flows as the buckets tell. Flows are spread over buckets by chance.
+    /// As many flows as the number of its buckets implies. Flows are spread over buckets by chance.
     fn most(&self) -> f64 {
         let share = self.buckets as f64 / BUCKETS as f64;
         let flows = f64::from(FLOWS);
         flows * share + 3.0 * (flows * share * (1.0 - share)).sqrt()
     }
 
-    /// What the member may have had in its hands when it was killed.
+    /// The packets that the member may have been handling when it was killed.
     pub(super) fn in_hand(&self, story: &Story) -> Option<u32> {
         match self.end? {
             (End::Leaves | End::LeavesMuch, _) => None,

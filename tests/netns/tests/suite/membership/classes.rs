@@ -51,7 +51,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until the members that live have these classes, and so many buckets of them.
+    /// Waits until the living members have these classes, and these numbers of buckets in them.
     fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
         await_for("each member's share", LIMIT, || {
             let places = table::view(GROUP)?.places.into_iter();
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Waits until a member has told of so many packets, and returns how many there was nobody for.
+/// Waits until a member has published this many packets, and returns how many had no member.
 fn await_ledger(offered: u64) -> Result<u64> {
     await_for("the ledger", LIMIT, || {
         let Some(ledger) = table::view(GROUP)?

@@ -114,7 +114,7 @@ fn who_is_read_late_gets_all_that_came_for_it() -> Result<()> {
     })
 }
 
-/// Of three members one ends under load. Each survivor gets no packet twice, and each packet if
+/// One of three members ends under load. Each survivor gets no packet twice, and each packet if
 /// `all` go to everybody; the counters on its page say the same. Returns how many packets of the
 /// one that ended count as unread.
 fn one_of_three_ends(wire: &Wire, program: &str, how: End, all: bool) -> Result<u64> {

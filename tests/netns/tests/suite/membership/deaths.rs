@@ -61,8 +61,8 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &["nobody"])
 }
 
-/// Of four members the first ends, which has set the group's program, then one of the middle, and
-/// the last.
+/// Of four members, the first one ends, which attached the group's BPF program; then one in the
+/// middle, and the last.
 pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;

@@ -1,5 +1,5 @@
-//! One group over two devices, of which each has one direction: both directions of a flow are at
-//! one member, whoever comes and goes.
+//! One group over two devices, one for each direction: both directions of a flow stay at one member
+//! while members come and go.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::leaves_nothing;

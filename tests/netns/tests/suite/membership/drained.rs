@@ -86,7 +86,7 @@ fn the_last_member_is_not_drained() -> Result<()> {
         scene.drain(0)?;
         let refused = scene.drain(1).unwrap_err().to_string();
         ensure!(refused.contains("no other member"), "{refused}");
-        // Who is left when the other dies has all, drained or not.
+        // When the other member dies, the remaining member has everything, even if it was drained.
         scene.end_drained(1, End::Killed)?;
         scene.await_share_of(0)
     })

@@ -19,8 +19,8 @@ pub(super) const FLOWS: u32 = 4096;
 
 const RATE: &str = "60kpps";
 
-/// Frames of so many nanoseconds may be sent together: a sender that wakes for each few of them
-/// takes half a CPU.
+/// Frames within this many nanoseconds may be sent together: a sender that wakes for every few
+/// frames uses half a CPU.
 const BURST: u64 = 500_000;
 
 /// Frames, sent by a thread of their own.
@@ -40,7 +40,7 @@ struct Sending {
     received_before: u64,
 }
 
-/// What was sent: parts, between which there was a pause.
+/// The frames sent, in parts with pauses between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent(Vec<Part>);
 
@@ -108,7 +108,7 @@ impl Load {
         Ok(())
     }
 
-    /// What was sent until the last pause.
+    /// The frames sent until the last pause.
     pub(super) fn sent(&self) -> &Sent {
         &self.sent
     }

@@ -19,7 +19,7 @@ use super::records::now_us;
 /// How a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is told to, and closes its handle.
+    /// It closes its handle on command.
     Leaves,
     /// The same after it has hung for a while: its ring has packets that it does not read.
     LeavesMuch,
@@ -35,7 +35,7 @@ pub(super) enum End {
 pub(super) struct Recorder {
     /// Until it ends.
     process: Option<Member>,
-    /// What goes on when that has ended.
+    /// The part that continues when the recorder has ended.
     child: Option<Child>,
     /// What it has recorded.
     pub(super) file: PathBuf,
@@ -116,7 +116,7 @@ impl Recorder {
         Ok(child::signal(self.pid()?, child::SIGUSR1)?)
     }
 
-    /// Has it set its filter anew, for the `nth` time.
+    /// Makes the recorder set its filter again, for the `nth` time.
     pub(super) fn set_filter(&mut self, nth: usize) -> Result<()> {
         let process = self.process.as_mut().context("it has ended")?;
         process.signal("USR2")?;

@@ -1,4 +1,4 @@
-//! What a member has recorded (`c/records.c`).
+//! A member's records (`c/records.c`).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! The device goes down and up: the kernel links the group's sockets anew, and no flow moves.
+//! The device goes down and up: the kernel links the group's sockets again, and no flow moves.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
@@ -56,7 +56,7 @@ fn a_newcomer_sees_to_a_device_that_was_down_while_all_others_were_busy() -> Res
     })
 }
 
-/// What comes after the device was down moves what it must, and nothing else.
+/// A change after the device was down moves only the flows that it must.
 fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 5, members)?;

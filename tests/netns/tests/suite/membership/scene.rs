@@ -33,7 +33,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How often a busy machine may keep successors from coming in time.
 const ATTEMPTS: usize = 5;
 
-/// What makes a recorder's handle one of the XDP engine.
+/// Settings that put a recorder's handle on the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
 /// Runs a test with a wire. Nothing is left of members on the XDP engine.
@@ -195,8 +195,8 @@ impl<'a> Scene<'a> {
         Ok(moved.len())
     }
 
-    /// A member that has a name ends, and comes back: who succeeds it gets its buckets, and nothing
-    /// else moves, not even meanwhile. False if a busy machine let it come after the grace period.
+    /// A named member ends and comes back: its successor gets its buckets, and no other flow moves,
+    /// not even in between. False if a busy machine let it come after the grace period.
     pub(super) fn end_and_succeed(&mut self, member: usize, how: End, name: &str) -> Result<bool> {
         let old = self.slot(member)?;
         let before = self.owners.clone();
@@ -297,7 +297,7 @@ impl<'a> Scene<'a> {
         self.how.iter().any(|word| word.contains("+sticky"))
     }
 
-    /// Nobody comes or goes before a phase.
+    /// No member comes or goes before a phase.
     fn note_nothing(&mut self, what: &str, phase: usize) {
         self.changes.push(Change {
             what: what.to_owned(),
@@ -338,7 +338,7 @@ impl<'a> Scene<'a> {
                 Ok((count >= wanted as u64).then_some(()))
             })
         };
-        // Who was killed may have had one in its hands. The story tells how many there are.
+        // A killed member may have been handling a packet. The story tells how many there are.
         let _ = await_count(sent.count().saturating_sub(self.members.len()), LIMIT);
         let _ = await_count(sent.count(), Duration::from_secs(3));
         self.members.iter_mut().try_for_each(Recorder::stop)?;

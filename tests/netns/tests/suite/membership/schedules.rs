@@ -38,7 +38,7 @@ const GROUP: u16 = 7;
 /// So that a machine with two CPUs keeps up with seven members.
 const RATE: &str = "100kpps";
 
-/// What comes later than this is lost.
+/// A packet that comes later than this is lost.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
 /// A group that goes through a schedule.
@@ -47,11 +47,11 @@ struct Schedule<'a> {
     driver: &'static [&'static str],
     members: Vec<Recorder>,
     ids: Vec<MemberId>,
-    /// Of each member, its weight until it ends.
+    /// The weight of each member until it ends.
     weights: Vec<Option<u16>>,
     /// How often each has set its filter.
     filters: Vec<usize>,
-    /// Of each bucket, the member that owns it.
+    /// The owner of each bucket.
     owners: Vec<usize>,
     phases: Vec<Range<u64>>,
     steps: Vec<Step>,
@@ -320,14 +320,14 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// A process does nothing for so many milliseconds. One that has ended meanwhile does not either.
+/// A process does nothing for this many milliseconds. One that has ended meanwhile does not either.
 fn stop_for(pid: u32, ms: u64) {
     let _ = signal(pid, "STOP");
     thread::sleep(Duration::from_millis(ms));
     let _ = signal(pid, "CONT");
 }
 
-/// Runs schedules one after the other. All that fail are told, with their seeds.
+/// Runs schedules one after the other. Reports all failures with their seeds.
 fn run(driver: &'static [&'static str]) -> Result<()> {
     let mut failed = Vec::new();
     for seed in seeds()? {

@@ -32,7 +32,7 @@ const GROUP: u16 = 7;
 const RUNS: u32 = 30;
 const RUNS_BESIDE_ON_XDP: u32 = 100;
 
-/// Who has not joined by then has waited for the one that is stopped.
+/// A newcomer that has not joined by then has waited for the stopped member.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Newcomers that are stopped, on one engine.
@@ -105,7 +105,7 @@ impl Trial<'_> {
         Ok(counts)
     }
 
-    /// Stops a newcomer so long after its start, and has another join.
+    /// Stops a newcomer this long after its start, and lets another join.
     fn stop_one(&self, after: Duration, counts: &mut Counts) -> Result<()> {
         let newcomer = self.newcomer()?.spawn(&self.wire.scratch)?;
         thread::sleep(after);
@@ -134,7 +134,7 @@ impl Trial<'_> {
                 Ok(has_xdp(DEVICE)?.then_some(()))
             })?;
             stop(&newcomer)?;
-            // Who has joined shows the taken device on its page.
+            // A member that has joined shows the taken device on its page.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
@@ -232,7 +232,7 @@ fn who_is_stopped_with_the_lock_is_named() -> Result<()> {
     Ok(())
 }
 
-/// What a newcomer says for which a process that is stopped is in the way.
+/// The message of a newcomer that waited for a stopped process.
 fn named(pid: u32) -> String {
     format!("process {pid}, which is stopped, is changing it: continue or end that process")
 }

@@ -1,4 +1,4 @@
-//! What became of every frame and of every flow.
+//! The fate of every frame and of every flow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,11 +16,11 @@ enum Owner {
     Several,
 }
 
-/// What the members of a group have recorded, after all.
+/// The records of all members of a group, at the end.
 pub(super) struct Story {
     sent: Sent,
     members: Vec<Vec<Got>>,
-    /// Of each phase, the owner of each flow.
+    /// For each phase, the owner of each flow.
     owners: Vec<Vec<Owner>>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Story {
 pub(super) struct Moved {
     /// Flows that other members have.
     pub(super) flows: usize,
-    /// Of these, flows that the one member concerned had neither before nor has now.
+    /// Of these, flows that the changed member neither had before nor has now.
     pub(super) of_others: usize,
     /// Flows that the one member had before or has now.
     pub(super) concerned: usize,
@@ -144,7 +144,7 @@ impl Story {
         late
     }
 
-    /// Of each flow that another member has in a phase than in the one before, both members.
+    /// For each flow whose member changed from the previous phase to this one: both members.
     pub(super) fn moves(&self, phase: usize) -> impl Iterator<Item = (usize, usize)> {
         let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
         both.filter_map(|pair| match pair {

@@ -12,7 +12,7 @@ use fanpcap_linux::{bpf, interface};
 use fanpcap_netns::DEVICE;
 use fanpcap_testkit::await_for::LIMIT;
 
-/// What a group's table on the tests' device says.
+/// The contents of a group's table on the tests' device.
 pub(super) fn view(group: u16) -> Result<View> {
     let ifindex = interface::index(DEVICE).context("no device")?;
     let table = GroupTable::find(ifindex, group, LIMIT).map_err(anyhow::Error::msg)?;
@@ -97,7 +97,7 @@ impl Owners {
         Self(self.0.iter().map(number).collect())
     }
 
-    /// Of each bucket that another slot owns now, both slots.
+    /// For each bucket that another slot owns now: both slots.
     pub(super) fn moved(&self, now: &Self) -> Vec<(u8, u8)> {
         let both = self.0.iter().copied().zip(now.0.iter().copied());
         both.filter(|(before, now)| before != now).collect()

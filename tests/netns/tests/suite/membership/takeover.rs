@@ -45,7 +45,7 @@ fn without_a_successor_others_have_it_all_after_the_grace_period() -> Result<()>
         scene.phase()?;
         scene.end(3, End::Killed)?;
         scene.phase()?;
-        // Who comes later is a newcomer like any other.
+        // A member that comes later is a newcomer like any other.
         scene.join_as("name=one")?;
         scene.phase()?;
         scene.finish(load)

@@ -34,7 +34,8 @@ fn members_have_shares_by_their_weights() -> Result<()> {
     })
 }
 
-/// Waits until the slots own so many buckets. Of two that round equally, either may have one more.
+/// Waits until the slots own these numbers of buckets. If two round equally, either may have one
+/// more.
 fn await_shares(table: &Table, shares: &[usize]) -> Result<Owners> {
     let slots = (0..=u8::MAX).zip(shares.iter().copied());
     let wanted: BTreeMap<u8, usize> = slots.collect();
@@ -49,8 +50,8 @@ fn await_shares(table: &Table, shares: &[usize]) -> Result<Owners> {
     })
 }
 
-/// Sends frames of all flows: each flow has one member, and each member as many as its buckets
-/// tell.
+/// Sends frames of all flows: each flow has one member, and each member's number of flows matches
+/// its buckets.
 fn ensure_flows_are_shared(members: &[Recorder], shares: &[usize]) -> Result<()> {
     let counts = || -> Result<Vec<u64>> {
         let all = members.iter().map(|member| records::count(&member.file));

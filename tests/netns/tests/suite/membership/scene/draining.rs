@@ -85,7 +85,7 @@ impl Scene<'_> {
 }
 
 fn ifindex(device: &str) -> Result<u32> {
-    // Of several devices the first one's group is asked.
+    // If there are several devices, the first device's group is asked.
     let first = device.split('^').next().unwrap_or(device);
     interface::find(first)?.context("no device")
 }

@@ -34,7 +34,7 @@ impl Scene<'_> {
     }
 
     /// The device goes down, gets another name, and comes up again. The kernel links the group's
-    /// sockets anew, in the order in which their members came, and each bucket's owner is the same
+    /// sockets again, in the order in which their members came, and each bucket's owner is the same
     /// socket as before. Returns how many members have another slot.
     pub(in super::super) fn relink(
         &mut self,

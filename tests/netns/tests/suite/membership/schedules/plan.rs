@@ -1,4 +1,4 @@
-//! What a schedule does, drawn from its seed.
+//! The actions of a schedule, drawn from its seed.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::RngCore;
@@ -24,11 +24,11 @@ pub(super) enum Action {
     End { member: usize, how: End },
     /// A member gets another weight; 0 drains it.
     Weigh { member: usize, weight: u16 },
-    /// A member does nothing for so many milliseconds.
+    /// A member does nothing for this many milliseconds.
     Stop { member: usize, ms: u64 },
     /// No member does anything.
     Freeze { ms: u64 },
-    /// A member sets its filter, while nothing is sent: what comes meanwhile would be lost.
+    /// A member sets its filter while nothing is sent: packets that come during this would be lost.
     Filter { member: usize },
 }
 

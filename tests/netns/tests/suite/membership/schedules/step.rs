@@ -1,4 +1,4 @@
-//! What a step of a schedule may do to packets and flows, and whether it did more.
+//! The allowed effects of a step on packets and flows, and a check that there were no others.
 
 use std::ops::Range;
 
