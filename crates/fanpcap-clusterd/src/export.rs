@@ -49,8 +49,8 @@ impl Collector {
     /// each connection begins with the templates.
     ///
     /// # Errors
-    /// The settings allow no messages, or a socket can't be opened. A collector that is not there yet
-    /// is none.
+    /// The settings allow no messages, or a socket can't be opened. A collector that is not there
+    /// yet is none.
     pub fn open(
         transport: Transport,
         address: SocketAddr,

@@ -124,8 +124,8 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// What the engine has loaded for received packets, which the group's descriptor store keeps. On
-    /// XDP the BPF program.
+    /// What the engine has loaded for received packets, which the group's descriptor store keeps.
+    /// On XDP the BPF program.
     pub program: OwnedFd,
     /// Whether the engine counts for the steering program.
     pub counts: bool,

@@ -28,8 +28,8 @@ pub struct Prepared {
     pub(super) device: Box<dyn TakenDevice>,
     /// Whether no other process can have the device before a page shows it.
     is_private: bool,
-    /// What a new group with the steering program of this digest shares; `None` for a group that has
-    /// members.
+    /// What a new group with the steering program of this digest shares; `None` for a group that
+    /// has members.
     shared: Mutex<Option<(Shared, u64)>>,
     lock: GroupLock,
     /// Kept until the first attempt to join.
@@ -114,8 +114,8 @@ impl Prepared {
     }
 
     /// What the members of a new group share, in the first attempt to join. The group gets no
-    /// packets yet. `None` for another steering program than was prepared: the application has asked
-    /// for another group since, or the group ran another one until now.
+    /// packets yet. `None` for another steering program than was prepared: the application has
+    /// asked for another group since, or the group ran another one until now.
     pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
         let (shared, digest) = self.shared.lock().ok()?.take()?;
         if digest != steering.digest() {
