@@ -142,6 +142,17 @@ fn copies_that_were_never_in_the_group_are_no_success() {
 }
 
 #[test]
+fn copies_that_ended_while_the_command_was_stopped_ran_long_enough() {
+    let running = Running::start(&["-n", "1"], &["sleep", "4"]).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    running.signal("STOP").unwrap();
+    thread::sleep(Duration::from_secs(4));
+    running.signal("CONT").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
+}
+
+#[test]
 fn what_is_ignored_stays_ignored() {
     let text = "echo $$ >pid; while :; do sleep 0.05; done";
     let line = ["-n", "1", "--", "sh", "-c", text];

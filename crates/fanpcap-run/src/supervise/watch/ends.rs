@@ -38,12 +38,15 @@ impl Watch<'_> {
     fn note(&mut self, number: usize, end: End) {
         // Settle the copy's members first: the kernel still gives packets to them.
         self.ledger.settle(true);
-        let copy = &self.copies[number];
+        let copy = &mut self.copies[number];
         let never_joined = self.ledger.members(number) == copy.members_before;
         if never_joined && !(copy.questioned && end.status.success()) {
             // An examined copy has been reported already as capturing elsewhere.
             self.ledger.never_joined(number, !copy.questioned);
         }
+        // It ran long enough to be examined, but ended before this process could do so.
+        copy.questioned |= copy.age() >= YOUNG;
+        let copy = &self.copies[number];
         if copy.given_up {
             self.say(&format!(
                 "copy {number} ends again and again ({}): it is not started any more",
