@@ -47,7 +47,7 @@ unsafe trait Attributes {}
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
     let size = mem::size_of::<A>();
     // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are
-    // valid. `Attributes` guarantees that, and the addresses in it.
+    // valid. `Attributes` guarantees that, and that the struct's addresses are valid.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size) };
     if rc < 0 {
         Err(io::Error::last_os_error())
@@ -64,7 +64,7 @@ fn len<T>(slice: &[T]) -> u32 {
     u32::try_from(slice.len()).unwrap_or(u32::MAX)
 }
 
-/// A name in the kernel's form: 15 bytes of letters, digits, dots and underscores.
+/// A name in the kernel's form: at most 15 letters, digits, dots and underscores.
 fn short(name: &str) -> [u8; 16] {
     let mut short = [0; 16];
     for (to, from) in short[..15].iter_mut().zip(name.bytes()) {

@@ -93,7 +93,7 @@ pub fn names() -> Vec<String> {
 /// `ENODEV` or `ENXIO` when the interface is gone.
 pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     let mut request = named(socket, index)?;
-    // SAFETY: as above; the call fills its flags.
+    // SAFETY: the request is live for the call, which fills its flags.
     let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
     if !unless_renamed(check(asked))? {
         return Ok(false);
@@ -110,7 +110,7 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
 /// `ENODEV` when the interface is gone, `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) -> io::Result<bool> {
     let mut request = named(socket, index)?;
-    // SAFETY: as above; the call fills its flags.
+    // SAFETY: the request is live for the call, which fills its flags.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
     // SAFETY: the call has written the flags, and any bits are valid.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
@@ -140,8 +140,8 @@ fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
 }
 
 /// Returns false if no interface has the name that was read just before. Either the interface is
-/// being renamed, for which it is down (net/core/dev.c, `dev_change_name`); or it is gone, which
-/// the next call reports.
+/// being renamed, and is down meanwhile (net/core/dev.c, `dev_change_name`). Or the interface is
+/// gone, which the next call reports.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),

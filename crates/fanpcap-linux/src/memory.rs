@@ -20,7 +20,7 @@ unsafe impl Sync for Memory {}
 /// Atomic integers.
 ///
 /// # Safety
-/// Any bytes are a value of the type, and its references allow changes by others.
+/// Any bytes are a value of the type, and others may change the value behind a reference to it.
 pub unsafe trait Atomic {}
 // SAFETY: it is an atomic integer.
 unsafe impl Atomic for AtomicU8 {}
@@ -32,7 +32,7 @@ unsafe impl Atomic for AtomicU32 {}
 unsafe impl Atomic for AtomicU64 {}
 
 impl Memory {
-    /// Maps the first `len` bytes behind `fd`, which must stay as long as that.
+    /// Maps the first `len` bytes behind `fd`, whose file must never become shorter than that.
     pub(crate) fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::shared(fd.as_raw_fd(), len)?;

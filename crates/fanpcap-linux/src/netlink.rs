@@ -17,10 +17,10 @@ const NLM_F_REQUEST: u16 = 0x0001;
 const NLM_F_DUMP: u16 = 0x0300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// Bits of an attribute's type that are flags (`NLA_TYPE_MASK`).
+/// Bits of an attribute's type that are not flags (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 const HEADER_LEN: usize = 16;
-/// Larger than any datagram from the kernel: those of a dump have at most 32 KiB.
+/// Larger than any datagram from the kernel: the datagrams of a dump have at most 32 KiB.
 const ANSWER_LEN: usize = 64 * 1024;
 
 /// A type of request, with the type of the messages that answer it.
@@ -67,7 +67,7 @@ impl Question {
         let mut answer = vec![0; ANSWER_LEN];
         let listed = self.answered(netlink, &mut answer, each);
         if listed.is_err() {
-            // The rest of this answer would precede the next one's.
+            // The rest of this answer would otherwise precede the answer to the next request.
             while receive(netlink, &mut answer, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
         }
         listed
@@ -87,7 +87,7 @@ impl Question {
         }
     }
 
-    /// nlmsghdr (length, type, flags, sequence, port), then the body.
+    /// Builds nlmsghdr (length, type, flags, sequence, port) and the body after it.
     fn request(self, flags: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());
         let len = u32::try_from(HEADER_LEN + body.len()).unwrap_or(u32::MAX);

@@ -203,14 +203,14 @@ impl Filter {
         Self::keep(0)
     }
 
-    /// A filter that accepts all packets and keeps their first `snaplen` bytes, so that the kernel
-    /// copies no more than these.
+    /// A filter that accepts all packets and keeps only their first `snaplen` bytes, so that the
+    /// kernel copies no more bytes.
     pub fn keep(snaplen: u32) -> Self {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, whose lengths are numbers
-    /// of instructions).
+    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, which counts lengths in
+    /// instructions).
     ///
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
@@ -263,8 +263,8 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
 }
 
 /// Sets the BPF program of a fan-out group of mode `PACKET_FANOUT_EBPF` (`PACKET_FANOUT_DATA`;
-/// af_packet.c, `fanout_set_data_ebpf`). Its result modulo the number of members is the number of
-/// the member that gets the packet. Any member may set it.
+/// af_packet.c, `fanout_set_data_ebpf`). The BPF program's result, modulo the number of members, is
+/// the number of the member that gets the packet. Any member may set the BPF program.
 ///
 /// # Errors
 /// `EINVAL` when the socket's group has another mode or the BPF program another type, `EPERM` when
@@ -276,7 +276,7 @@ pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
 
 /// Reads and clears the socket's counters.
 pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
-    // TPACKET_V3 adds a third word. For older rings two are filled.
+    // TPACKET_V3 adds a third word. For older rings the kernel fills only two.
     let [packets, drops, _freezes]: [u32; 3] = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(Statistics { packets, drops })
 }

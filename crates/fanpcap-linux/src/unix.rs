@@ -38,8 +38,8 @@ fn open(kind: c_int) -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// The process at the other end (`SO_PEERCRED`): it connected, or listened when this end connected.
-/// For a pair, the process that made the pair.
+/// The process at the other end (`SO_PEERCRED`): the one that connected to this end, or that
+/// listened when this end connected. For a pair, the process that made the pair.
 ///
 /// # Errors
 /// The error of getsockopt(2).

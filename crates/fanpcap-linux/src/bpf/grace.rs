@@ -5,9 +5,10 @@ use std::io;
 use std::time::Duration;
 
 /// Waits until all BPF programs that run now, in a driver's receive path or at a socket, have
-/// ended. From then on, no BPF program uses a value that it read from a map before this call, and
-/// every packet that a socket's filter handles now, or that is on its way into the ring, has
-/// arrived: the kernel handles each packet within one RCU read-side section. Needs no capability.
+/// ended. After that, no BPF program uses a value that it read from a map before this call. Every
+/// packet that a socket's filter handles now, or that is on its way into the ring, has then
+/// arrived, because the kernel handles each packet within one RCU read-side section. Needs no
+/// capability.
 ///
 /// The system call waits for an RCU grace period (kernel/sched/membarrier.c). It fails if CPUs have
 /// no timer tick (nohz_full). Then this function sleeps longer than any BPF program runs.

@@ -21,8 +21,8 @@ pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     Ok(described)
 }
 
-/// Fills `described`, in which the caller may have set addresses. Each must be that of memory as
-/// large as the struct says, which lives through the call.
+/// Fills `described`, in which the caller may have set addresses. Each address must be that of
+/// memory which is as large as the struct says and lives through the call.
 pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
@@ -66,7 +66,8 @@ impl Shape {
     /// `EINVAL` when `fd` is no BPF object.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let map: MapInfo = match of(fd) {
-            // Before Linux 5.19 the kernel refuses, if kernel.unprivileged_bpf_disabled is set.
+            // Before Linux 5.19 the kernel refuses this command if kernel.unprivileged_bpf_disabled
+            // is set.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Self::from_proc(fd),
             map => map?,
         };

@@ -31,9 +31,10 @@ impl LoadedProgram {
     /// Attaches the BPF program to a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` when the device has an XDP program by a link, `EEXIST` when it has one without a
-    /// link, `EOPNOTSUPP` when its driver lacks XDP, `EINVAL` and `ERANGE` when the device's
-    /// settings do not allow XDP (`EINVAL` also if the kernel lacks the hook).
+    /// `EBUSY` when the device has an XDP program that a link attached, `EEXIST` when it has one
+    /// that was attached without a link, `EOPNOTSUPP` when its driver lacks XDP, `EINVAL` and
+    /// `ERANGE` when the device's settings do not allow XDP (`EINVAL` also if the kernel lacks the
+    /// hook).
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         let (kind, flags) = match hook {
             Hook::Generic => (ATTACH_XDP, 1 << 1), // XDP_FLAGS_SKB_MODE
@@ -53,7 +54,8 @@ impl LoadedProgram {
 }
 
 impl Attached {
-    /// The link behind `fd`, which comes from another process, of a BPF program at this hook.
+    /// The link behind `fd`, which comes from another process. The link must be of a BPF program at
+    /// this hook.
     ///
     /// # Errors
     /// `InvalidData` when `fd` is no such link.
@@ -172,13 +174,14 @@ struct LinkCreate {
     ifindex: u32,
     kind: u32,
     flags: u32,
-    /// For tcx: before or after which program (0: last), and a revision (0: any).
+    /// For tcx: the BPF program before or after which this one runs (0: it runs last), and a
+    /// revision (0: any).
     beside: u32,
     padding: u32,
     revision: u64,
 }
 
-/// Ends with the revision, which the kernel writes too.
+/// The struct ends with the revision, because the kernel writes to that field too.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramQuery {
@@ -245,7 +248,7 @@ mod tests {
     #[ignore = "needs root: eBPF, a network namespace"]
     fn a_link_is_known_without_the_files_of_proc() {
         let own_namespace = || {
-            // SAFETY: takes plain numbers; both are this thread's alone.
+            // SAFETY: takes plain numbers; both attributes are this thread's alone.
             let rc = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_FS) };
             assert_eq!(rc, 0);
             let index = crate::interface::index("lo").unwrap();

@@ -16,8 +16,8 @@ pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The variant for socket buffers that begin with the network header, as in a test run; `None`
-    /// if it equals the BPF program.
+    /// The variant of the BPF program for socket buffers that begin with the network header, as in
+    /// a test run; `None` if the variant would equal the BPF program.
     trial: Option<Trial>,
 }
 
@@ -39,7 +39,8 @@ pub enum LoadError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The object needs more locked memory than the process may have. Kernels before 5.11 count it.
+    /// The object needs more locked memory than the process may have. Only kernels before 5.11
+    /// count a BPF object's memory as locked.
     Locked {
         /// Bytes of locked memory that the process may have.
         limit: u64,
@@ -192,7 +193,7 @@ impl Loaded {
         })
     }
 
-    /// The BPF program without its maps, which the kernel keeps for it.
+    /// Returns the BPF program alone. The kernel keeps the BPF program's maps.
     pub fn into_program(self) -> LoadedProgram {
         self.program
     }
@@ -211,8 +212,8 @@ impl Loaded {
         self.program.verified()
     }
 
-    /// Runs the BPF program once on a frame without VLAN tag in the metadata, mark, queue or hash.
-    /// Returns its result.
+    /// Runs the BPF program once on a frame whose metadata has no VLAN tag, mark, queue or hash.
+    /// Returns the BPF program's result.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].

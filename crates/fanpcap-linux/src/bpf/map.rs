@@ -114,8 +114,8 @@ impl Map {
     /// their elements one after the other.
     ///
     /// # Errors
-    /// `InvalidInput` when a key or value is cut off, when their numbers differ, or when each CPU
-    /// has its own values; `E2BIG` when the map has no room.
+    /// `InvalidInput` when a key or value is cut off, when there are not as many values as keys, or
+    /// for a per-CPU map; `E2BIG` when the map has no room.
     pub fn insert(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
         let count = keys.len() / self.key_len;
         let whole = count * self.key_len == keys.len() && count * self.value_len == values.len();

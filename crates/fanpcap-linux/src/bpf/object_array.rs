@@ -56,7 +56,8 @@ impl ObjectArray {
             .iter()
             .map(|fd| fd.as_raw_fd().unsigned_abs())
             .collect();
-        // An array of BPF programs has no batch command. For ring buffers, a batch waits only once.
+        // An array of BPF programs has no batch command. For a batch of ring buffers, the kernel
+        // waits only once.
         if self.kind == MapKind::RingArray && !objects.is_empty() {
             let mut attr = MapBatch {
                 keys: keys.as_ptr().expose_provenance() as u64,

@@ -93,7 +93,8 @@ impl ObjectId {
     ///
     /// Does not open the object. A descriptor of an array of BPF programs that is about to be freed
     /// could make the kernel keep the array for ever: `prog_array_map_clear`
-    /// (kernel/bpf/arraymap.c) takes a reference even if its work is already pending.
+    /// (kernel/bpf/arraymap.c) takes a reference even if the work that clears the array is already
+    /// pending.
     ///
     /// # Errors
     /// `EPERM` without the capability.

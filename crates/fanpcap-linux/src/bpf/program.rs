@@ -36,12 +36,12 @@ impl LoadedProgram {
         Self::load_functions(kind, name, code, &[], 0)
     }
 
-    /// Loads `code` with functions. `functions` are the indices of their first instructions,
-    /// ascending. Each function takes the context and two numbers, and returns a number. With type
-    /// information (`CONFIG_DEBUG_INFO_BTF`) the kernel verifies each function once, otherwise with
-    /// every call. If `device` is not 0, the XDP program is for that device only. It may ask the
-    /// driver about frames (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3), but can't be in a program
-    /// array.
+    /// Loads `code` with functions. `functions` are the indices of the functions' first
+    /// instructions, in ascending order. Each function takes the context and two numbers, and
+    /// returns a number. With type information (`CONFIG_DEBUG_INFO_BTF`) the kernel verifies each
+    /// function once, otherwise at every call. If `device` is not 0, it is the index of the only
+    /// device that may run the XDP program. Such a BPF program may ask the driver about frames
+    /// (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3), but can't be in a program array.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -107,8 +107,8 @@ impl LoadedProgram {
     /// xdp_md` with the fields that the kernel lets a caller set.
     ///
     /// # Errors
-    /// `EINVAL` for a frame that is too long, or too short for Ethernet or its IP version, and for
-    /// a context with other fields. `EINTR` when a signal came.
+    /// `EINVAL` for a frame that is too long, or too short for Ethernet or for the IP version that
+    /// it names, and for a context with other fields. `EINTR` when a signal came.
     pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -129,8 +129,8 @@ impl LoadedProgram {
         })
     }
 
-    /// Instructions that the verifier has walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`, since
-    /// Linux 5.16; 0 before). The verifier's limit is a million.
+    /// How many instructions the verifier has walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`,
+    /// since Linux 5.16; 0 before). The verifier's limit is a million.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -337,8 +337,8 @@ const BPF_PROG_TEST_RUN: libc::c_long = 10;
 
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program also handles frames in several buffers.
-/// If frames may need several, the driver refuses other BPF programs. Tail calls need BPF programs
-/// with the same value of this flag.
+/// If a device's frames may need several buffers, its driver refuses BPF programs without this
+/// flag. Tail calls need BPF programs with the same value of this flag.
 const HAS_FRAGS: u32 = 1 << 5;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
 const DEVICE_BOUND_ONLY: u32 = 1 << 6;
@@ -352,8 +352,9 @@ const CALL: u8 = 0x85;
 
 /// Some helpers are only for BPF programs under the GPL. The kernel compares this text.
 const LICENSE: &CStr = c"Dual BSD/GPL";
-/// Bytes of the verifier's log. A long BPF program's log does not fit into the first size. Errors
-/// show the last `LOG_SHOWN` bytes.
+/// Bytes of the buffer for the verifier's log. The log of a long BPF program does not fit into
+/// `LOG_LEN`, and is read again with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes of the
+/// log.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;
@@ -367,7 +368,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn a_program_that_is_wrong_is_refused_with_the_verifiers_words() {
-        // BPF_JMP | BPF_EXIT while r0 was never set.
+        // The exit instruction (BPF_JMP | BPF_EXIT), although r0 was never set.
         let code = [Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let refused = LoadedProgram::load(kind, "wrong", &code).unwrap_err();

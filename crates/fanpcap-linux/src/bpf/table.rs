@@ -35,8 +35,8 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps a map of [`Table::create_rows`], with any number of entries, that comes from another
-    /// process. Needs no capability.
+    /// Maps the memory of a map of [`Table::create_rows`] that comes from another process, with any
+    /// number of entries. Needs no capability.
     ///
     /// # Errors
     /// As [`Table::open`].
@@ -46,10 +46,10 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps a map that comes from another process. Needs no capability.
+    /// Maps the memory of a map that comes from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map is not one of [`Table::create`] of this length;
+    /// `InvalidData` with both shapes when [`Table::create`] would make another map for `len`;
     /// `EINVAL` when `fd` is no BPF object; `EPERM` when the descriptor does not allow reading and
     /// writing, or the map is frozen.
     pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {

@@ -1,5 +1,5 @@
 //! Type information for a BPF program's functions (BTF, Documentation/bpf/btf.rst). With it the
-//! kernel verifies each function once, not with every call.
+//! kernel verifies each function once, not at every call.
 
 use super::{Attributes, bpf, len};
 use crate::errno::owned;

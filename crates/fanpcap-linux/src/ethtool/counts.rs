@@ -112,7 +112,7 @@ impl Device {
         unsafe { self.ask(&mut [ETHTOOL_SPAUSEPARAM, autoneg, rx, tx]) }.map(drop)
     }
 
-    /// Channels and rings are structs of nine words.
+    /// Asks for channels or rings, which are structs of nine words.
     fn nine(&self, command: u32) -> io::Result<[u32; 9]> {
         let mut words = [command, 0, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: struct ethtool_channels and struct ethtool_ringparam have nine words each.

@@ -31,7 +31,7 @@ impl Device {
             let block = all.get(2 + 4 * (bit / 32) + word);
             block.is_some_and(|block| (block >> (bit % 32)) & 1 == 1)
         };
-        // The words of a block: changeable, requested, on, and never changed features.
+        // A block has four words: changeable, requested, active and never changed features.
         let feature = |(bit, name): (usize, String)| Feature {
             name,
             is_on: has(bit, 2),

@@ -86,7 +86,7 @@ impl Directory {
         Ok(Some((OsString::from_vec(target).into(), about)))
     }
 
-    /// A descriptor of the file with this name, which only names a place (`O_PATH`). Does not
+    /// Opens the file with this name by `O_PATH`: the descriptor only names a place. Does not
     /// follow a link.
     pub(crate) fn place(&self, name: &OsStr) -> io::Result<File> {
         open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
@@ -99,8 +99,8 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
-    /// A path to this name in the directory, for calls that take only paths. It is valid as long as
-    /// `self`. Only the last part may be a link.
+    /// A path to this name in the directory, for calls that take only paths. The path is valid as
+    /// long as `self`. Only its last part may be a link.
     ///
     /// # Errors
     /// `InvalidInput` for a name with a `/`, and for an empty name.
@@ -127,7 +127,7 @@ impl Directory {
     /// Creates a file for writing.
     ///
     /// # Errors
-    /// `EEXIST` when the name exists, also as a link; and the error of openat(2).
+    /// `EEXIST` when the name exists, even as a link; and the error of openat(2).
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
         open_at(self.fd(), single(name)?, flags, mode)
@@ -296,7 +296,7 @@ const O_PLACE: i32 = libc::O_PATH;
 /// linux/magic.h.
 const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 
-/// linux/limits.h: bytes of a link's target.
+/// linux/limits.h: the most bytes in a link's target.
 const PATH_MAX: usize = 4096;
 
 /// Checks that a name is not empty and has no `/`.

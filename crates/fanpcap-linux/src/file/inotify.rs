@@ -58,7 +58,7 @@ impl Changes {
     }
 
     /// The changes since the last call, in order. `None` when the kernel's queue overflowed: the
-    /// caller lists the directory itself.
+    /// caller must then list the directories itself.
     ///
     /// # Errors
     /// The error of read(2).
@@ -77,8 +77,8 @@ impl Changes {
         Ok(complete.then_some(changes))
     }
 
-    /// struct inotify_event: watch, mask, cookie, length, then `length` bytes of name, padded with
-    /// zeros.
+    /// Parses struct inotify_event: watch, mask, cookie, length, then `length` bytes of name,
+    /// padded with zeros.
     fn parse(&mut self, mut bytes: &[u8], changes: &mut Vec<Change>) -> bool {
         let mut complete = true;
         while let Some((head, rest)) = bytes.split_at_checked(HEAD_LEN) {

@@ -20,7 +20,7 @@ pub fn try_take(file: &File) -> io::Result<bool> {
     try_take_byte(file, 0)
 }
 
-/// Takes the lock of one byte of a file without waiting. So a file has many locks.
+/// Takes the lock of one byte of a file without waiting. Each byte has a lock of its own.
 ///
 /// # Errors
 /// As [`try_take`].
@@ -72,7 +72,7 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
 }
 
 /// Whether another open file description has an exclusive or shared lock of one byte. No other user
-/// may open the file: a process that may read it may take a shared lock.
+/// may open the file, because a process that may read the file may take a shared lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -172,7 +172,8 @@ mod tests {
         assert_eq!(flock, 0);
         let watcher = File::open(&scene.0).unwrap();
         assert!(!is_taken(&watcher).unwrap(), "a stranger's locks count");
-        // Not dropped: a child of another test may have a copy, with the lock.
+        // Releases the lock, and does not only drop the file: a child of another test may have a
+        // copy, with the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }

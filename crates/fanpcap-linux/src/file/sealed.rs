@@ -35,7 +35,7 @@ pub fn create_memory(name: &CStr, len: u32) -> io::Result<Memory> {
     Memory::map(file.into(), len)
 }
 
-/// Maps a file of [`create_memory`] with this length that comes from another process.
+/// Maps a memory file of `len` bytes that another process made by [`create_memory`].
 ///
 /// # Errors
 /// `InvalidData` when the file has another length, or a process could change its length; `EINVAL`
@@ -61,7 +61,7 @@ fn new(name: &CStr) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// The seals of a file whose length, and seals, no process can change.
+/// The seals that keep every process from changing a file's length, and its seals.
 const FIXED: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 fn seal(file: &File, seals: c_int) -> io::Result<()> {
@@ -152,7 +152,7 @@ mod tests {
         let mut limited = std::process::Command::new("prlimit");
         limited.args(["--fsize=0", "--core=0"]).arg(own);
         limited.args(["--exact", NAME]).env("FANPCAP_NO_FILES", "1");
-        // A test's output may go to a file.
+        // A pipe takes the output: a test's output may go to a file, which the limit forbids.
         let done = limited.output().unwrap();
         assert!(done.status.success(), "{done:?}");
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));

@@ -74,7 +74,8 @@ pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     list(&netlink::open(QUESTION.protocol)?)
 }
 
-/// Packet diag of the network namespace in which it was opened, even if threads change theirs.
+/// A socket of packet diag. It shows the network namespace in which it was opened, even if threads
+/// have changed to another one.
 #[derive(Debug)]
 pub struct Diag {
     netlink: Lock<OwnedFd>,
@@ -99,7 +100,8 @@ impl Diag {
         self.pid == std::process::id()
     }
 
-    /// The packet sockets of this network namespace; in a forked child, of the calling thread's.
+    /// The packet sockets of this network namespace. In a forked child, the packet sockets of the
+    /// calling thread's namespace.
     ///
     /// # Errors
     /// As [`packet_sockets`].
@@ -126,7 +128,7 @@ fn list(netlink: &OwnedFd) -> io::Result<Vec<PacketSocket>> {
     Ok(sockets)
 }
 
-/// packet_diag_req.
+/// Builds packet_diag_req.
 fn request() -> Vec<u8> {
     let mut bytes = vec![17, 0, 0, 0]; // AF_PACKET, any protocol
     bytes.extend(0_u32.to_ne_bytes()); // any inode
@@ -136,7 +138,7 @@ fn request() -> Vec<u8> {
     bytes
 }
 
-/// packet_diag_msg (family, type, protocol, inode, cookie), then attributes.
+/// Parses packet_diag_msg (family, type, protocol, inode, cookie) and the attributes after it.
 fn socket(payload: &[u8]) -> Option<PacketSocket> {
     let mut socket = PacketSocket {
         protocol: u16_at(payload, 2)?,
@@ -172,7 +174,7 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// packet_diag_ring: block size and number, frame size and number, and more.
+/// Parses packet_diag_ring: block size and number, frame size and number, and more.
 fn ring(value: &[u8]) -> Option<Geometry> {
     Some(Geometry {
         block_size: u32_at(value, 0)?,

@@ -77,15 +77,16 @@ fn has_ingress(ifindex: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether a PPPoE session of the network namespace uses the device. The ppp device does not say.
+/// Whether a PPPoE session of the network namespace uses the device. The ppp device does not say
+/// which device its session uses.
 fn has_pppoe(name: &str) -> bool {
     // Without the kernel's module there is no such file.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
     is_listed(&sessions, name)
 }
 
-/// `sessions` has a title, and a line for each session: number, address, device
-/// (drivers/net/ppp/pppoe.c, `pppoe_seq_show`).
+/// Whether a session uses the device `name`. `sessions` has a title, and a line for each session:
+/// number, address, device (drivers/net/ppp/pppoe.c, `pppoe_seq_show`).
 fn is_listed(sessions: &str, name: &str) -> bool {
     let mut sessions = sessions.lines().skip(1);
     sessions.any(|line| line.split_whitespace().last() == Some(name))

@@ -47,8 +47,8 @@ pub struct Link {
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// The kernel's number of the BPF program. If the device has several, the number of the
-    /// driver's.
+    /// The kernel's number of the BPF program. If the device has several, the number of the one in
+    /// the driver.
     pub program: u32,
     /// Where the device runs the BPF program.
     pub mode: u8,
@@ -163,7 +163,7 @@ pub fn packets(ifindex: u32) -> io::Result<u64> {
     }
 }
 
-/// The number of another namespace in the calling thread's namespace, if it has a number.
+/// The number by which the calling thread's namespace knows another namespace, if it has one.
 ///
 /// # Errors
 /// The errors of the socket calls.
@@ -182,7 +182,7 @@ pub fn namespace_number(namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     Ok(number.filter(|&number| number >= 0))
 }
 
-/// ifinfomsg (family, type, index, flags, change), then attributes.
+/// Parses ifinfomsg (family, type, index, flags, change) and the attributes after it.
 fn link(payload: &[u8]) -> Option<Link> {
     let mut link = Link {
         hardware: u16_at(payload, 2)?,
@@ -199,7 +199,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
         IFLA_LINKINFO => for_each_attribute(value, |kind, value| match kind {
             IFLA_INFO_KIND => link.kind = text(value),
-            // Only here VXLAN reports it.
+            // VXLAN reports its lower device only here.
             IFLA_INFO_DATA if link.kind == "vxlan" => for_each_attribute(value, |kind, value| {
                 if kind == IFLA_VXLAN_LINK {
                     link.peer = u32_at(value, 0).filter(|&peer| peer != 0);
@@ -221,7 +221,7 @@ fn xdp(value: &[u8]) -> Option<XdpProgram> {
     for_each_attribute(value, |kind, value| match kind {
         IFLA_XDP_ATTACHED => found.mode = value.first().copied().unwrap_or(0),
         IFLA_XDP_PROG_ID => found.program = u32_at(value, 0).unwrap_or(0),
-        // If there are several, the driver's comes first.
+        // If there are several BPF programs, the driver's comes first.
         IFLA_XDP_DRV_PROG_ID | IFLA_XDP_SKB_PROG_ID | IFLA_XDP_HW_PROG_ID if found.program == 0 => {
             found.program = u32_at(value, 0).unwrap_or(0);
         }

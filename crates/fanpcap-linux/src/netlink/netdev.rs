@@ -12,8 +12,8 @@ pub struct Napi {
     pub id: u32,
     /// The number of its interrupt, if the driver reports it.
     pub irq: Option<u32>,
-    /// The thread that polls, if the device has threaded NAPI. Its number in the first PID
-    /// namespace.
+    /// The number, in the first PID namespace, of the thread that polls; `None` if the device has
+    /// no threaded NAPI.
     pub thread: Option<u32>,
 }
 
@@ -42,8 +42,8 @@ pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
     Ok(found)
 }
 
-/// The NAPI instance of each receive queue of a device: queue, instance. Leaves out queues for
-/// which the driver does not report it.
+/// Pairs of a device's receive queues and their NAPI instances. Leaves out queues whose NAPI
+/// instance the driver does not report.
 ///
 /// # Errors
 /// As [`napis`].
@@ -69,7 +69,7 @@ pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
-/// Whether a device's driver provides to XDP programs the VLAN tag that the device has removed from
+/// Whether XDP programs can ask a device's driver for the VLAN tag that the device has removed from
 /// a frame.
 ///
 /// # Errors
@@ -124,7 +124,7 @@ fn family(name: &[u8]) -> io::Result<u16> {
     number.ok_or_else(malformed)
 }
 
-/// genlmsghdr (command, version, two bytes), then one attribute.
+/// Builds genlmsghdr (command, version, two bytes) and one attribute after it.
 fn request(command: u8, key: u16, value: &[u8]) -> Vec<u8> {
     let mut body = vec![command, 1, 0, 0];
     let len = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);

@@ -58,8 +58,8 @@ fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
     Ok(found.devices)
 }
 
-/// Whether the frames of a default route may pass through the device `ifindex`: it is the route's
-/// device, or a device below that, such as a bridge's port.
+/// Whether the frames of a default route may pass through the device `ifindex`: it is the device of
+/// the route, or is below that device, as a bridge's port is.
 ///
 /// # Errors
 /// The kernel's error.
@@ -78,8 +78,8 @@ struct Found {
 }
 
 impl Found {
-    /// rtmsg (family, lengths of destination and source, service, table, protocol, scope, type,
-    /// flags), then attributes.
+    /// Parses rtmsg (family, lengths of destination and source, service, table, protocol, scope,
+    /// type, flags) and the attributes after it.
     fn route(&mut self, payload: &[u8]) -> Option<()> {
         let family = i32::from(*payload.first()?);
         let longest = match family {
@@ -106,7 +106,7 @@ impl Found {
         Some(())
     }
 
-    /// rtnexthop (length, flags, weight, device), each with attributes.
+    /// Parses the rtnexthops (length, flags, weight, device), each with attributes.
     fn hops(&mut self, mut rest: &[u8]) {
         while let (Some(len), Some(device)) = (u16_at(rest, 0), u32_at(rest, 4)) {
             self.devices.insert(device);
@@ -124,12 +124,12 @@ struct Nexthops {
 }
 
 impl Nexthops {
-    /// nhmsg (family, scope, protocol, flags), then attributes.
+    /// Parses nhmsg (family, scope, protocol, flags) and the attributes after it.
     fn add(&mut self, payload: &[u8]) -> Option<()> {
         let (mut id, mut device, mut group) = (None, None, Vec::new());
         for_each_attribute(payload.get(8..)?, |kind, value| match kind {
             NHA_ID => id = u32_at(value, 0),
-            // Eight bytes each: the next-hop object and its weight.
+            // Each member has eight bytes: the number of the next-hop object, and a weight.
             NHA_GROUP => group.extend(value.chunks_exact(8).filter_map(|one| u32_at(one, 0))),
             NHA_OIF => device = u32_at(value, 0),
             _ => {}

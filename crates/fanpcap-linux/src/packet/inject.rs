@@ -60,9 +60,9 @@ impl Injector {
     }
 
     /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`).
-    /// The transmit queue is then the sending CPU, modulo the number of queues
-    /// (`packet_pick_tx_queue`), so [`crate::process::cpu::pin`] chooses it. Packet sockets on the
-    /// device do not see these frames.
+    /// The number of the transmit queue is then the number of the sending CPU, modulo the number of
+    /// queues (`packet_pick_tx_queue`), so [`crate::process::cpu::pin`] chooses the queue. Packet
+    /// sockets on the device do not see these frames.
     ///
     /// # Errors
     /// As [`Injector::open`].

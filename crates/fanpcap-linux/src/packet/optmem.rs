@@ -56,8 +56,8 @@ impl NoRoom {
         Self::within(bytes, limit().ok())
     }
 
-    /// The error for a compiled filter that is longer than the limit. The kernel may make it even
-    /// longer.
+    /// The error for a compiled filter that is longer than the limit, otherwise `None`. The kernel
+    /// may make the filter even longer.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))
@@ -85,10 +85,10 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// The kernel's default since Linux 6.8; before it was 20480.
+/// The kernel's default since Linux 6.8; until then it was 20480.
 const USUAL: u64 = 131_072;
 
-/// Messages round larger values up to a multiple of this.
+/// Messages round values above [`USUAL`] up to a multiple of this.
 const STEP: u64 = 65_536;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use crate::bpf::LoadedProgram;
     use fanpcap_bpf::{Instruction, ProgramKind};
 
-    /// `count` instructions, and the last one that ends the BPF program.
+    /// A BPF program of `count` instructions and an exit.
     fn program(count: usize) -> LoadedProgram {
         let mut code = vec![Instruction::set(0, 0); count];
         code.push(Instruction::exit());

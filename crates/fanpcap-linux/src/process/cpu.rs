@@ -84,7 +84,7 @@ pub fn list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// CPUs in ascending order as a list such as `0,2-3`.
+/// Writes CPUs, given in ascending order, as a list such as `0,2-3`.
 pub fn list_text(cpus: &[usize]) -> String {
     let mut text = String::new();
     let mut rest = cpus;
@@ -119,7 +119,7 @@ pub fn mask(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Writes CPUs as such a mask.
+/// Writes CPUs as a mask that [`mask`] can parse.
 pub fn mask_text(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
     let word = |word: usize| {

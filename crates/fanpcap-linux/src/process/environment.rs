@@ -2,7 +2,7 @@
 //!
 //! Other threads of the application may change the environment at the same time with setenv(3).
 //! POSIX forbids that, and before glibc 2.41 setenv(3) may free the text that is being read.
-//! libpcap's own getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and its
+//! libpcap's own getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and std's
 //! `vars_os()` copies every variable during its pass. So this module copies only the variables that
 //! matter. One pass has the same risk as one getenv(3).
 
@@ -32,11 +32,11 @@ pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> 
 /// The array's first element; null if the application has cleared the environment (clearenv(3)).
 fn first() -> *const *const c_char {
     unsafe extern "C" {
-        // environ(7): the C library's name for it.
+        // The C library's name for the array (environ(7)).
         static mut environ: *const *const c_char;
     }
     let place = &raw const environ;
-    // SAFETY: the C library defines it. It is read once.
+    // SAFETY: the C library defines `environ`. It is read once.
     unsafe { place.read() }
 }
 

@@ -50,8 +50,8 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has the lock. In a forked child that may be
-    /// a thread of the parent, which does not exist in the child.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child, the lock
+    /// may be held by a thread of the parent, which does not exist in the child.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.

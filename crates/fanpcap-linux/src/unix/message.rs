@@ -21,9 +21,9 @@ pub struct Message {
 /// Sends a message with duplicates of `descriptors`, without waiting.
 ///
 /// # Errors
-/// `InvalidInput` for a message without bytes, which would look like the end of a connection, or
-/// with more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
-/// `QuotaExceeded` when as many of the user's descriptors are in transit as a process may open
+/// `InvalidInput` for a message without bytes, because it would look like the end of a connection,
+/// and for more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
+/// `QuotaExceeded` when the user has as many descriptors in transit as a process may open
 /// (`RLIMIT_NOFILE`). `EPIPE` when the other end is closed. `EMSGSIZE` when the message is larger
 /// than the send buffer.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -53,8 +53,8 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
-/// Takes the next message out of the queue, without waiting. `room` is the most descriptors that it
-/// may have. Returns `None` when the other end is closed.
+/// Takes the next message out of the queue, without waiting. The message may have at most `room`
+/// descriptors. Returns `None` when the other end is closed.
 ///
 /// # Errors
 /// `EAGAIN` when there is no message. `InvalidInput` when `room` is above [`DESCRIPTORS_MAX`] or
@@ -66,8 +66,8 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result
 }
 
 /// Looks at the message at byte `offset` of the queue, and duplicates its descriptors. The queue
-/// does not change. The offset is the sum of the lengths of the messages before. Returns `None` at
-/// the end of the queue.
+/// does not change. `offset` is the sum of the lengths of all earlier messages in the queue.
+/// Returns `None` at the end of the queue.
 ///
 /// The offset is a state of the socket (`SO_PEEK_OFF`), not of the descriptor. So processes that
 /// share the socket must not call this function at the same time.
@@ -112,7 +112,7 @@ fn take(
             len => break len?,
         }
     };
-    // If the message is not whole, these are dropped, and so closed.
+    // If the message is not whole, the descriptors are dropped, and so closed.
     let descriptors = control.take(header.msg_controllen);
     if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
         return Err(cut(header.msg_flags));
@@ -134,7 +134,7 @@ fn cut(flags: c_int) -> io::Error {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Bytes of length, level and type.
+/// Bytes of struct cmsghdr: length, level and type.
 const HEADER_LEN: usize = 16;
 const DESCRIPTOR_LEN: usize = size_of::<RawFd>();
 const CONTROL_LEN: usize = HEADER_LEN + DESCRIPTORS_MAX * DESCRIPTOR_LEN;
@@ -162,7 +162,8 @@ impl Control {
         let mut rest = self.0.get(..len).unwrap_or(&self.0);
         while let Some((len, data)) = first(rest) {
             all.extend(data.into_iter().flatten().map(|number| {
-                // SAFETY: the kernel has opened it for this message, and no one else owns it.
+                // SAFETY: the kernel has opened the descriptor for this message, and no one else
+                // owns it.
                 unsafe { OwnedFd::from_raw_fd(number) }
             }));
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
@@ -186,7 +187,7 @@ fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     Some((len, has_descriptors.then(|| numbers.collect())))
 }
 
-/// A header for one part and this many descriptors. It is valid as long as both live.
+/// A header for one part and this many descriptors. It is valid as long as `part` and `control`.
 fn header(part: &mut libc::iovec, control: &mut Control, descriptors: usize) -> libc::msghdr {
     // SAFETY: zeros are a valid value of this struct: null addresses and no lengths.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -194,7 +195,8 @@ fn header(part: &mut libc::iovec, control: &mut Control, descriptors: usize) -> 
     header.msg_iovlen = 1;
     if descriptors > 0 {
         header.msg_control = (&raw mut *control).cast();
-        // Excludes the padding at the end, into which the kernel would put one more descriptor.
+        // This length excludes the padding at the end, into which the kernel would put one more
+        // descriptor.
         header.msg_controllen = HEADER_LEN + descriptors * DESCRIPTOR_LEN;
     }
     header
@@ -262,7 +264,8 @@ mod tests {
                     .is_none()
             );
         }
-        // The middle one, twice, and then all in order: peeking has taken no message.
+        // Peeks at the middle message a second time, then takes all in order: peeking has taken no
+        // message.
         let middle = peek_at(to.as_fd(), 5, &mut buffer, 1).unwrap().unwrap();
         assert_eq!((middle.len, buffer[0]), (1, b'2'));
         for text in texts {

@@ -51,7 +51,8 @@ pub fn listen(
     backlog: i32,
 ) -> io::Result<()> {
     let fd = socket.as_raw_fd();
-    // SAFETY: takes plain numbers. The name gets the socket's mode (af_unix.c, `unix_bind_bsd`).
+    // SAFETY: takes plain numbers. The file that bind(2) makes gets the socket's mode (af_unix.c,
+    // `unix_bind_bsd`).
     check(unsafe { libc::fchmod(fd, mode) })?;
     let mut path = place(directory.fd());
     path.push(b'/');
@@ -125,8 +126,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). Only so does the kernel wait for room
-/// at the listener; poll(2) does not report it.
+/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). poll(2) can't wait instead of it,
+/// because poll(2) does not report that the listener has room.
 fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
     // Zero would mean no limit.
     let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);

@@ -28,8 +28,8 @@ fn namespace_ns() -> i64 {
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
 }
 
-/// Reads the offset. The file shows it for the process's children, which may have another
-/// namespace.
+/// Reads the offset. The file shows the offset for the process's children, whose namespace may be
+/// another.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;
@@ -37,7 +37,7 @@ fn namespace_offset() -> Option<i64> {
     monotonic_of(&offsets).filter(|_| own == childrens)
 }
 
-/// The offset in the monotonic clock's line of /proc/PID/timens_offsets: name, seconds,
+/// The offset of the monotonic clock in /proc/PID/timens_offsets. Each line has a name, seconds and
 /// nanoseconds.
 fn monotonic_of(offsets: &str) -> Option<i64> {
     let line = offsets
@@ -53,8 +53,8 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. If no one has set the kernel's TAI
-/// offset, it equals the time of day.
+/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. `CLOCK_TAI` equals the time of day if no
+/// one has set the kernel's TAI offset.
 pub fn tai_ns() -> u64 {
     clock_ns(libc::CLOCK_TAI)
 }

@@ -12,8 +12,9 @@ use super::timespec;
 /// A descriptor that is readable while one of the descriptors that it watches is ready. Another
 /// [`Epoll`] can watch it in turn.
 ///
-/// The kernel identifies a watched descriptor by its open file and its number. An entry ends by
-/// itself only when all descriptors of that file are closed, including those of other processes.
+/// The kernel identifies a watched descriptor by its open file and its number. The kernel stops
+/// watching by itself only when all descriptors of that file are closed, including those of other
+/// processes.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
@@ -31,12 +32,12 @@ impl Epoll {
     ///
     /// # Errors
     /// `EEXIST` when `fd` is watched, `EPERM` when it can't be, `ENOSPC` above the user's limit,
-    /// and others of epoll_ctl(2).
+    /// and other errors of epoll_ctl(2).
     pub fn add(&self, fd: BorrowedFd<'_>, readable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
-    /// Watches edges (`EPOLLET`): the instance is readable from an event that made `fd` readable
+    /// Watches edges (`EPOLLET`): an event that makes `fd` readable makes the instance readable,
     /// until [`Epoll::clear`].
     ///
     /// # Errors
@@ -60,7 +61,7 @@ impl Epoll {
         }
     }
 
-    /// Changes for what `fd` is watched.
+    /// Changes what `fd` is watched for; see [`Epoll::add`].
     ///
     /// # Errors
     /// `ENOENT` when `fd` is not watched.
@@ -96,8 +97,8 @@ impl Epoll {
     }
 }
 
-/// An instance from another process. If the descriptor is no epoll instance, watching fails with
-/// `EINVAL`.
+/// An instance from another process. If the descriptor is no epoll instance, [`Epoll::add`] fails
+/// with `EINVAL`.
 impl From<OwnedFd> for Epoll {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -125,7 +126,7 @@ pub struct AnyOf {
 }
 
 impl AnyOf {
-    /// Whether it is readable.
+    /// Whether the descriptor is readable.
     ///
     /// # Errors
     /// As [`Epoll::is_ready`].
@@ -133,7 +134,7 @@ impl AnyOf {
         self.epoll.is_ready()
     }
 
-    /// Watches `sockets`, which must be closed after this value.
+    /// Watches `sockets`. They must not be closed before this value is dropped.
     ///
     /// # Errors
     /// The errors of epoll and timerfd.
@@ -149,7 +150,7 @@ impl AnyOf {
         Ok(Self { epoll, timer })
     }
 
-    /// Watches one more descriptor, which must be closed after this value.
+    /// Watches one more descriptor, which must not be closed before this value is dropped.
     ///
     /// # Errors
     /// The error of epoll.
@@ -162,8 +163,8 @@ impl AnyOf {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets which of the given descriptors are watched from now on, and the time after which `self`
-    /// is readable anyway. They must be from [`AnyOf::new`] or [`AnyOf::add`].
+    /// Sets which of the given descriptors are watched from now on, and the time `after` which
+    /// `self` is readable anyway. The descriptors must be from [`AnyOf::new`] or [`AnyOf::add`].
     ///
     /// # Errors
     /// The errors of epoll and timerfd. If one descriptor can't be set, the others and the time are

@@ -10,8 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or has lost its other end; without a `limit`, for
-/// ever. Returns which ones; none after a time-out, or when a signal handler has run.
+/// Waits until one of the descriptors is readable or its other end is closed; without a `limit`,
+/// for ever. Returns for each descriptor whether this is so. It is so for none after a time-out, or
+/// when a signal handler has run.
 ///
 /// # Errors
 /// Other errors of ppoll(2).
@@ -35,7 +36,7 @@ pub struct Signals {
 pub struct Arrived {
     /// The signal's number.
     pub signal: c_int,
-    /// The kernel sent the signal (as for a terminal), not a process.
+    /// Whether the kernel sent the signal, as for a terminal, and not a process.
     pub from_kernel: bool,
 }
 
@@ -121,7 +122,7 @@ impl AsFd for Signals {
     }
 }
 
-/// asm-generic/siginfo.h: sent by the kernel.
+/// asm-generic/siginfo.h: the kernel sent the signal.
 const SI_KERNEL: c_int = 0x80;
 
 #[cfg(test)]
@@ -130,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_signal_comes_once_with_its_origin() {
-        // Uses a new thread, whose mask ends with it.
+        // Uses a new thread, because a signal mask ends with its thread.
         let body = || {
             let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
             assert_eq!(signals.next().unwrap(), None);
-            // SAFETY: the signal is blocked on this thread, where it is sent.
+            // SAFETY: the signal is sent to this thread, which has blocked it.
             unsafe { libc::raise(libc::SIGUSR1) };
             assert_eq!(poll(&[signals.as_fd()], None).unwrap(), [true]);
             let arrived = Arrived {
