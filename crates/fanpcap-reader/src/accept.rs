@@ -77,8 +77,8 @@ impl Wanted {
     }
 
     /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
-    /// The packet's bytes stay valid until the frame goes back to the kernel; those in `copied`,
-    /// until the next packet.
+    /// The packet's bytes stay valid until the frame goes back to the kernel. Bytes in `copied`
+    /// stay valid until the next packet.
     #[inline]
     pub(crate) fn accept(
         &self,

@@ -76,8 +76,8 @@ pub(crate) enum Wait {
     Rest(Duration),
     /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),
-    /// Wait until a device whose bit is set has got this many packets, but no longer than this
-    /// time.
+    /// Wait until a device whose bit is set in the first number has got as many packets as the last
+    /// number says, but no longer than the time.
     Any(u64, Option<Duration>, u64),
 }
 

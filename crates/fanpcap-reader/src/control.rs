@@ -19,7 +19,8 @@ pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
-    /// Another thread handed something over after the reader last looked, or needs the reader.
+    /// Whether another thread handed something over after the reader last looked, or needs the
+    /// reader.
     has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
@@ -30,7 +31,7 @@ pub(crate) struct Control {
     /// only port's descriptor.
     selectable: OnceLock<AnyOf>,
     is_asked: AtomicBool,
-    /// The descriptor is readable, because packets are unread.
+    /// Whether the descriptor is readable because packets are unread.
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
     rejected: AtomicU64,
@@ -68,8 +69,8 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the descriptor to wait on, if it is not the only port's. From the first call on it
-    /// is readable only when a read would deliver packets or run group tasks.
+    /// Returns the descriptor to wait on, if it is not the descriptor of the only port. From the
+    /// first call on it is readable only when a read would deliver packets or run group tasks.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
@@ -117,7 +118,7 @@ impl Control {
         }
     }
 
-    /// Like [`Control::announce`], but the descriptor waits for `after` packets of a device.
+    /// Like [`Control::announce`], but the descriptor waits until a device has got `after` packets.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -138,8 +139,9 @@ impl Control {
         }
     }
 
-    /// Asks the engine to wake the reader when `after` packets have come to a device whose bit is
-    /// set. Returns false when packets are there already: then the reader must not wait.
+    /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got
+    /// `after` packets. Returns false when packets are there already: then the reader must not
+    /// wait.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
@@ -174,7 +176,8 @@ impl Control {
         self.timers().next().is_some()
     }
 
-    /// Makes the reader run its group tasks next: a ring that it inherited is read to the end.
+    /// Makes the reader run its group tasks next, because a ring that it inherited is read to the
+    /// end.
     #[cold]
     #[inline(never)]
     pub(crate) fn call_groups(&self) {

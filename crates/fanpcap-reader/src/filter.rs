@@ -15,8 +15,8 @@ pub struct View<'a> {
     /// The captured bytes, from the link-layer header on, without the VLAN tag that the kernel
     /// removed.
     pub data: &'a [u8],
-    /// The VLAN tag is among the captured bytes, after the addresses. The filter does not see it
-    /// there: it reads the packet as if the kernel had removed the tag.
+    /// Whether the VLAN tag is among the captured bytes, after the addresses. The filter does not
+    /// see it there: it reads the packet as if the kernel had removed the tag.
     pub is_tag_inside: bool,
     /// The packet's length on the wire, without that tag.
     pub wire_len: u32,

@@ -98,7 +98,7 @@ impl Inherited {
             ..
         } = self;
         let taken = remains.taken().saturating_sub(before);
-        // A mapping keeps the socket alive.
+        // The ring ends first, because its mapping keeps the socket alive.
         drop(remains);
         done(taken);
     }

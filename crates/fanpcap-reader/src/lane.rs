@@ -30,7 +30,7 @@ pub(crate) struct Intake {
     refilter: Option<Refilter>,
     /// The published number of frames taken from the ring.
     shown: Option<Word>,
-    /// Where other processes read which block is being read.
+    /// The word that tells other processes which block is being read.
     shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher looks at the clock.
@@ -61,8 +61,8 @@ impl Refilter {
         has_passed || View::of(&frame).filtered(&self.filter) != 0
     }
 
-    /// Whether a rejected packet must be subtracted from the received ones: it must if the kernel
-    /// does not run the filter, which it never does on outgoing packets. If the kernel runs it, a
+    /// Whether a rejected packet must be subtracted from the received ones. It must if the kernel
+    /// does not run the filter, as on all outgoing packets. If the kernel runs the filter, a
     /// rejected packet came before the filter was set.
     #[inline(never)]
     fn takes_back(&self, frame: Frame<'_>) -> bool {
@@ -115,7 +115,7 @@ impl Lane {
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
         if let Ring::Records(records) = &mut self.ring {
-            // Ring buffers record themselves how far they were read.
+            // Ring buffers themselves record how far they were read.
             records.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;
@@ -206,8 +206,8 @@ impl Intake {
                 return;
             }
             shown.set(mark.word());
-            // If the thread is killed, what remains are its stores in the order in which it made
-            // them.
+            // If the thread is killed, its last stores are missing. The fence keeps the order in
+            // which the thread makes its stores.
             compiler_fence(Ordering::Release);
         }
     }

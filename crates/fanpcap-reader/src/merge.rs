@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
-//! The merge delivers a packet when no other device can still have an earlier packet: each has a
-//! later one, or its time-out is over, within which the kernel hands over packets. So the order
-//! costs a bounded delay. It costs no packets: the reader empties a ring that fills up without
-//! waiting.
+//! The merge delivers a packet when no other device can still have an earlier one. A device can't
+//! if it has a later packet, or if its time-out is over, because the kernel hands over packets
+//! within the time-out. So the order costs a bounded delay. It costs no packets: when a ring fills
+//! up, the reader empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -34,7 +34,8 @@ const MANY: u64 = 256;
 /// each packet that becomes old enough.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// An application with at least this time-out may get packets later by the waits above.
+/// An application with at least this time-out may get packets later, because of [`MANY`] and
+/// [`SHORTEST`].
 const PATIENT: Duration = Duration::from_millis(10);
 
 /// How far a packet's time stamp may be ahead of the system's clock. Beyond that, the stamp is of
@@ -56,7 +57,7 @@ pub(crate) struct Merge {
     delay: Duration,
     /// Packets older than this time, since 1970, may be delivered.
     horizon: Duration,
-    /// Deliver the next packet without waiting for other devices.
+    /// Whether to deliver the next packet without waiting for other devices.
     hurried: bool,
     clock: fn() -> Duration,
 }
@@ -230,7 +231,8 @@ impl Merge {
         }
     }
 
-    /// Does the same for dead members' rings. Removes each ring that is read to its end.
+    /// Reads the arrival times of the next packets in dead members' rings. Removes each ring that
+    /// is read to its end.
     #[cold]
     #[inline(never)]
     fn look_at_inherited(&mut self, control: &Control) {
@@ -258,8 +260,8 @@ impl Merge {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;
         };
-        // An application that waits only for packets is not woken for a dead member's packet held
-        // back.
+        // A packet held back in a dead member's ring wakes no application that waits only for
+        // packets of the device.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried
             || is_deaf
@@ -269,7 +271,7 @@ impl Merge {
             None => Due::Now(lane),
             Some(Duration::ZERO) => {
                 // The kernel may have handed over earlier packets after the lanes were read and
-                // before the clock was.
+                // before the clock was read.
                 self.look(control);
                 self.earliest().map_or(Due::Never, |it| Due::Now(it.0))
             }
@@ -293,7 +295,8 @@ impl Merge {
         Some(time.saturating_sub(self.horizon))
     }
 
-    /// How to wait for packets that are earlier than a packet that is due after `longest`.
+    /// How to wait for packets that are earlier than a packet which is due after the time
+    /// `longest`.
     fn wait_for_earlier(&self, control: &Control, longest: Duration) -> Wait {
         let is_patient = control.timeout.is_none_or(|timeout| timeout >= PATIENT);
         match is_patient && !control.is_asked() {

@@ -20,7 +20,8 @@ use std::time::Duration;
 pub struct PublishedCounters {
     /// How far the reader has come in the ring.
     pub position: PublishedPosition,
-    /// Packets received, by the kernel's counters. The reader adds to it at each read of those.
+    /// Packets received, by the kernel's counters. The reader adds to this sum each time it reads
+    /// those.
     pub received: Word,
     /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
@@ -35,7 +36,7 @@ pub struct PublishedCounters {
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
     /// while it waits for them.
     pub looked_ns: Word,
-    /// Further counters, published each time the kernel's counters are.
+    /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Publisher {
     /// Time of the last look at the clock, and the frames until the next one.
     looked_ns: u64,
     stride: u64,
-    /// It has published since the last call of `take_has_told`.
+    /// Whether the publisher has published since the last call of `take_has_told`.
     has_told: bool,
 }
 
@@ -178,8 +179,9 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // Between the read and the page, packets are counted nowhere. During that time no
-            // signal handler may run: it could ask for counters, or leave by siglongjmp(3).
+            // Between the read and the update of the member page, packets are counted nowhere.
+            // During that time no signal handler may run: it could ask for counters, or leave by
+            // siglongjmp(3).
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {

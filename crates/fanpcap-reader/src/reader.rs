@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// From now on also reads dead members' rings. `timeout`: the device's.
+    /// From now on also reads dead members' rings. `timeout` is the time-out of the device.
     #[cold]
     #[inline(never)]
     fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
@@ -267,7 +267,8 @@ impl Reader {
     }
 
     /// Runs group tasks, if a group has any. Returns false when no group has tasks. Runs the tasks
-    /// of all devices, in the order of the devices: the first one's tasks may concern the others.
+    /// of all devices, in the order of the devices: the first device's tasks may concern the
+    /// others.
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
@@ -301,16 +302,17 @@ impl Reader {
         self.control.announce(u64::MAX, None);
     }
 
-    /// Replaces the filter. `in_kernel`: the engines run the filter already, and engines that write
-    /// records name it by this number, which is not 0. Without a number, the reader runs the filter
-    /// on each record.
+    /// Replaces the filter. If the engines run the filter already, `in_kernel` is the number, not
+    /// 0, by which records name the filter. Without a number, the reader runs the filter on each
+    /// record.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: Option<u32>) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.control.give_news();
     }
 
-    /// From the next read on, publishes the counters of the member that this device has just
-    /// become. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
+    /// From the next read on, publishes the counters of the member that the handle has just become
+    /// with this device. From then on the reader reads the kernel's counters; see
+    /// [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -321,12 +323,12 @@ impl Reader {
         }
     }
 
-    /// From the next read on, runs the group tasks of the member that the device with this index
-    /// has just become. Called once for each device. A reader that never waits runs them only if it
-    /// also [`keep`](Reader::keep)s counters.
+    /// From the next read on, runs the group tasks of the member that the handle has just become
+    /// with this device. Called once for each device. A reader that never waits runs the tasks only
+    /// if it also [`keep`](Reader::keep)s counters.
     ///
     /// Returns false when the application has already got the port's own descriptor to wait on. The
-    /// application keeps that descriptor, so it reads, and the reader runs the tasks, only when
+    /// application keeps that descriptor. So it reads, and the reader runs the tasks, only when
     /// packets come.
     pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         self.control.attend_to(device, tasks)
@@ -363,8 +365,8 @@ impl Reader {
         self.control.is_net_down()
     }
 
-    /// The descriptor to wait on, if it is not the only port's. From the first call on it is
-    /// readable only when a read would deliver packets or run group tasks.
+    /// The descriptor to wait on, if it is not the descriptor of the only port. From the first call
+    /// on it is readable only when a read would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
@@ -376,7 +378,7 @@ impl Reader {
     }
 
     /// Whether the packets come by the handle's packet socket, so that the application can wait for
-    /// them on its descriptor.
+    /// packets on the socket's descriptor.
     pub fn is_socket(&self) -> bool {
         self.control
             .devices
@@ -385,7 +387,8 @@ impl Reader {
     }
 }
 
-/// Ends a read with `end`, unless the merge holds packets back: then it delivers those first.
+/// Ends a read with `end`, unless the merge holds packets back: then the read delivers those
+/// packets first.
 #[cold]
 #[inline(never)]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// still fits.
 const SHARE: u64 = 8;
 
-/// The same for a ring of [`LARGE`] blocks (8 MiB) or more. The part that stays free during a rest
+/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The part that stays free during a rest
 /// is three times the whole ring of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
@@ -26,17 +26,19 @@ const LONGEST: Duration = Duration::from_millis(20);
 /// packets come fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
-/// The same for a reader of records, for which frequent wake-ups are cheap. The kernel adds some 50
-/// microseconds (`PR_SET_TIMERSLACK`), so a packet is late by less than 100.
+/// The longest rest in immediate mode for a reader of records, for which frequent wake-ups are
+/// cheap. The kernel adds some 50 microseconds (`PR_SET_TIMERSLACK`), so a packet is late by less
+/// than 100 microseconds.
 const LONGEST_FOR_RECORD: Duration = Duration::from_micros(30);
 
-/// The longest time that an application that waits by itself waits for many records.
+/// The longest time for which an application that waits by itself waits for several records.
 pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 
-/// The least frames or records of a rest.
+/// The reader rests only if at least this many frames or records will come during the rest.
 const LEAST: u64 = 16;
 
-/// The fewest records for which an application that waits by itself waits.
+/// An application that waits by itself waits for several records only if at least this many will
+/// come.
 const LEAST_TOLD: u64 = 4;
 
 /// A ring of records is large if it has at least this many bytes.
@@ -45,7 +47,7 @@ const LARGE_LEN: usize = 8 << 20;
 /// The rate at which a ring fills, in blocks, frames or records.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The most that may fill during a rest.
+    /// The most blocks, frames or records that may fill during a rest.
     most: u64,
     /// A rest during which fewer than this many would fill is not worth its cost.
     least: u64,
@@ -55,7 +57,7 @@ pub(crate) struct Pace {
     passed: u64,
     first: Stamp,
     last: Stamp,
-    /// The last block was closed because it was full.
+    /// Whether the last block was closed because it was full.
     busy: bool,
     records: Option<Box<Fill>>,
 }

@@ -21,8 +21,8 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// The block that is being read, or comes next, if the layout has blocks. Ring buffers record
-    /// themselves how far they were read.
+    /// The block that is being read, or comes next, if the layout has blocks. Ring buffers
+    /// themselves record how far they were read.
     #[inline]
     fn mark(&self) -> Option<Mark> {
         None
@@ -110,7 +110,7 @@ impl Layout for Records {
     }
 }
 
-/// Nothing goes back to the kernel.
+/// The remains of a ring, of which nothing goes back to the kernel.
 impl Layout for Remains {
     fn taken(&self) -> u64 {
         self.taken()
@@ -176,8 +176,8 @@ impl Layout for Ring {
 }
 
 impl Ring {
-    /// The blocks or frames whose packets may have passed a filter that has just been replaced.
-    /// `None` if each packet says which filter it has passed.
+    /// How many blocks or frames may hold packets that have passed a filter which has just been
+    /// replaced. `None` if each packet says which filter it has passed.
     pub(crate) fn pending(&self) -> Option<usize> {
         match self {
             Self::V2(frames) => Some(frames.pending()),

@@ -48,7 +48,7 @@ fn next_of_blocks(
             }
             continue;
         }
-        // At the end of a block, or of the read.
+        // The block is at its end, or the read is.
         if is_spent {
             intake.release(blocks);
         }
@@ -80,8 +80,8 @@ fn next_of_frames(
     }
 }
 
-/// Ends a read at the end of the snapshot that it has read. Otherwise the read would not end if
-/// packets come faster than the application takes them.
+/// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise it
+/// would not end if packets come faster than the application takes them.
 #[inline(never)]
 fn next_of_records(
     records: &mut Records,
@@ -169,7 +169,7 @@ fn announce(intake: &mut Intake, control: &Control) {
     }
 }
 
-/// The same after a read that may have left packets unread.
+/// Makes the descriptor readable after a read that may have left packets unread.
 #[cold]
 #[inline(never)]
 fn announce_unread(control: &Control) {

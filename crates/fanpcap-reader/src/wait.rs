@@ -86,7 +86,8 @@ impl Control {
         }
     }
 
-    /// Waits until a device whose bit is set may have got `after` packets, or `longest` is over.
+    /// Waits until a device whose bit is set in `devices` may have got as many packets as `after`
+    /// says, or until `longest` has passed.
     fn wait_for_any(
         &self,
         devices: u64,
@@ -97,7 +98,7 @@ impl Control {
         if blocking && !self.arm(devices, after) {
             return Ok(self.is_called(false));
         }
-        // Only watched devices: the descriptor of a device whose lane has a packet is always
+        // Polls only watched devices: the descriptor of a device whose lane has a packet is always
         // readable.
         let watched = self.devices.iter().enumerate().map(|(index, device)| {
             let is_watched = (devices >> index) & 1 == 1;

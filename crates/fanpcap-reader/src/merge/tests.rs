@@ -38,7 +38,8 @@ thread_local! {
     static LATE: RefCell<Option<Memory>> = const { RefCell::new(None) };
 }
 
-/// Returns 7.5 seconds. Stands for a thread that lost its CPU just before.
+/// Returns 7.5 seconds. Before that, the kernel hands over a packet, as if the thread had lost its
+/// CPU.
 fn clock() -> Duration {
     if let Some(memory) = LATE.take() {
         memory.put_numbered_block(0, 1, &[packet(100)]);

@@ -103,7 +103,7 @@ fn a_break_before_the_read_ends_it_once() {
 
 #[test]
 fn in_immediate_mode_a_break_is_seen_after_a_packet() {
-    // As pcap_read_linux_mmap_v2() does.
+    // pcap_read_linux_mmap_v2() does the same.
     let (mut device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[packet(1, 60), packet(2, 60)]);
@@ -181,7 +181,7 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.port.then(Ok(LinkState::Down));
-    // Enough answers until the reader has noticed.
+    // Enough answers to last until the reader has noticed that the device is down.
     let links = iter::repeat_n(Ok(LinkState::Down), 100_000);
     device.port.links.lock().unwrap().extend(links);
     let seen = times_until_later(&reader, device, |device| {

@@ -265,7 +265,7 @@ pub(crate) fn await_down(reader: &Reader, is_down: bool) {
     }
 }
 
-/// Reads while a packet of microsecond 1 arrives, [`LATER`] after `wait` has ended.
+/// Reads. A packet with the time of 1 microsecond arrives [`LATER`] after `wait` has ended.
 pub(crate) fn times_until_later(
     reader: &Reader,
     mut device: FakeDevice,

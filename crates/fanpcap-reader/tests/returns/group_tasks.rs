@@ -30,13 +30,13 @@ pub(crate) struct FakeGroup {
     attended: AtomicU32,
     /// The rings that the next runs hand over.
     pub(crate) inherited: Mutex<VecDeque<Vec<Takeover>>>,
-    /// How often another member holds the group's lock.
+    /// For how many more runs of the tasks another member holds the group's lock.
     locked: AtomicU32,
     downs: AtomicU32,
-    /// After how long it has tasks in any case, in milliseconds; 0: never.
+    /// After how long the group has tasks in any case, in milliseconds; 0: never.
     latest: AtomicU32,
     is_lost: AtomicBool,
-    /// How many frames others have read, by the next run's result; 0: no statement.
+    /// How many frames others have read, as the next run's result says; 0: the result does not say.
     pub(crate) skipped: AtomicU64,
 }
 
@@ -378,8 +378,8 @@ fn a_descriptor_that_was_handed_out_stays() {
 
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
-    // Although the read would wait: the group has woken the application, which does not know the
-    // reason.
+    // The read returns although it would wait: the group has woken the application, which does not
+    // know the reason.
     for timeout in [TIMEOUT, None] {
         let (_device, input) = FakeDevice::new(true, timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();

@@ -1,5 +1,5 @@
-//! A dead member's ring in the reads of its successor: in time order, as if all packets were its
-//! own, and each packet once, wherever a reader stops.
+//! A dead member's ring in the reads of its successor: the packets come in time order, as if they
+//! were the successor's own, and each packet comes once, wherever a reader stops.
 
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::{FakeGroup, keep};
@@ -146,7 +146,7 @@ fn the_takers_own_filter_direction_and_length_hold() {
     };
     let (mut device, reader, _company) = taker(&[&dead], true, &options);
     reader.set_direction(Direction::In);
-    // More than 55 bytes.
+    // Accepts packets of more than 55 bytes.
     let filter = vec![
         Classic::new(LD_W_LEN, 0),
         Classic::jump(JMP_JGT_K, 55, 0, 1),
@@ -187,7 +187,7 @@ fn who_stops_in_the_middle_is_taken_over_in_turn() {
             let mut call = Call::new(-1);
             for _ in 0..stopped_at {
                 let mut packet = fanpcap_reader::Packet::NONE;
-                // SAFETY: one thread reads. It never comes back, like a killed thread.
+                // SAFETY: one thread reads. Like a killed thread, it never comes back.
                 unsafe { reader.next(&mut call, &mut packet) }.unwrap();
                 seen.lock().unwrap().push(packet.fraction);
             }

@@ -1,5 +1,5 @@
-//! Records of a BPF program: what a read delivers, when it waits, and what it asks of the engine
-//! before.
+//! Records of a BPF program: what a read delivers, when it waits, and what the reader asks of the
+//! engine before the wait.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::FakeGroup;
@@ -82,7 +82,7 @@ fn an_empty_ring_is_waited_for() {
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
 
-/// The call before has read all packets, up to the last one.
+/// The call before has read all packets that had come.
 #[test]
 fn a_call_after_one_that_had_its_number_waits() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -98,7 +98,7 @@ fn a_call_after_one_that_had_its_number_waits() {
     });
 }
 
-/// No wake-up comes for a packet that comes between the reader's look and its wait.
+/// No wake-up comes for a packet that comes between the reader's look at the ring and its wait.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
     let (device, input) = FakeProgram::new(None);
@@ -136,7 +136,7 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert!(device.armed.lock().unwrap().is_empty());
 }
 
-/// The descriptor may be readable because its time is over, without a packet.
+/// The descriptor may be readable without a packet, because the time that it waits for is over.
 #[test]
 fn whom_the_descriptor_has_woken_does_not_wait() {
     for timeout in [None, TIMEOUT] {
@@ -178,7 +178,8 @@ fn longer_than(length: u32) -> Vec<Classic> {
 
 #[test]
 fn the_reader_filters_what_the_newest_filter_has_not_seen() {
-    // The number of the filter that let two packets in, and how many of them the reader lets pass.
+    // The number of the application's filter in the kernel, the number of the filter that let two
+    // packets in, and how many of the two the reader lets pass.
     let cases = [
         (Some(7), 7, 2),
         (Some(7), 6, 1),
@@ -206,7 +207,8 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
     }
 }
 
-/// The filter as libpcap compiles it for a live handle, on which the kernel has removed the tag.
+/// The filter as libpcap compiles it for a live handle, where the kernel has removed the tag from
+/// the frame.
 #[test]
 fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
     let tagged_ipv4 = vec![
@@ -382,7 +384,7 @@ fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
     }
 }
 
-/// Packets of other engines may be late by a time-out, records are not.
+/// Other engines may hand packets over later by a time-out; records come at once.
 #[test]
 fn a_packet_waits_for_other_devices_no_longer_than_it_must() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -407,8 +409,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
         let (device, one) = FakeProgram::new(timeout);
         let (idle, two) = FakeProgram::new(timeout);
         let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
-        // A stamp in the future: the reader may lose its CPU first, and does not hold old packets
-        // back.
+        // The stamp is in the future, because the reader does not hold old packets back, and may
+        // lose its CPU first.
         let stamp = now() + Duration::from_millis(500);
         let stamp = u64::try_from(stamp.as_nanos()).unwrap() - offset();
         device.arrive(&[written(stamp)]);
