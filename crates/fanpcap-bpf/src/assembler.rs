@@ -47,7 +47,7 @@ pub struct Assembler {
     relocations: Vec<(usize, Relocation)>,
     notes: Vec<(usize, String)>,
     conditions: usize,
-    /// The next instruction is reachable.
+    /// Whether the next instruction is reachable.
     live: bool,
 }
 
@@ -61,14 +61,14 @@ struct Binding {
 /// Maximum number of instructions: 16-bit offsets suffice for all jumps.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
 /// Maximum number of conditional jumps. The verifier keeps a state to return to for each jump, and
-/// one more for a jump that it simulates as mispredicted. It keeps at most 8192
+/// one more for a jump that it simulates as mispredicted. It keeps at most 8192 states
 /// (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Maximum number of instructions if a function counts once for each call. A verifier that follows
-/// every call visits each instruction once or twice, at worst 7 times, and gives up at a million
-/// visits. A verifier that checks each function once is limited by [`INSTRUCTIONS_MAX`]: it visits
-/// each instruction up to 14 times without `CAP_PERFMON`.
+/// Maximum number of instructions if the instructions of a function count once for each call. A
+/// verifier that follows every call visits each instruction once or twice, at worst 7 times, and
+/// gives up at a million visits. A verifier that checks each function once is limited by
+/// [`INSTRUCTIONS_MAX`]: it visits each instruction up to 14 times without `CAP_PERFMON`.
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
@@ -99,8 +99,9 @@ impl Assembler {
     }
 
     /// Binds a label here. Omits a last instruction that only jumps to the label: the kernel
-    /// removes such a jump too, but slowly. If a condition jumps to the label over a jump
-    /// elsewhere, inverts the condition and makes it jump elsewhere.
+    /// removes such a jump too, but slowly. If the code ends with a conditional jump to the label
+    /// and a jump to another label, makes one jump of both: the inverse condition jumps to the
+    /// other label.
     pub fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();
@@ -261,12 +262,12 @@ impl Assembler {
         }
     }
 
-    /// Jumps to a label that is not bound yet if the condition holds.
+    /// Jumps, if the condition holds, to a label that is not bound yet.
     pub fn jump_if(&mut self, condition: Condition, to: Label) {
         self.condition(JUMP64, condition, to);
     }
 
-    /// The same, for a condition on the lower 32 bits.
+    /// Like [`Assembler::jump_if`], for a condition on the lower 32 bits.
     pub fn jump32_if(&mut self, condition: Condition, to: Label) {
         self.condition(JUMP32, condition, to);
     }
@@ -277,8 +278,8 @@ impl Assembler {
         self.jump(no);
     }
 
-    /// Jumps back to a bound label, if the condition holds. Since Linux 5.3 the verifier accepts
-    /// loops that it sees end.
+    /// Jumps back to a bound label, if the condition holds. Since Linux 5.3 the verifier accepts a
+    /// loop if it sees that the loop ends.
     pub fn repeat_if(&mut self, condition: Condition, to: Label) {
         if self.live {
             self.conditions += 1;
@@ -359,7 +360,7 @@ const JUMP32: u8 = 0x06;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const FROM_REGISTER: u8 = 0x08;
-/// In an atomic operation: the register gets the former value.
+/// In an atomic operation: the source register gets the former value.
 const FETCH: i32 = 0x01;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;

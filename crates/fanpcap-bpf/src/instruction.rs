@@ -74,7 +74,7 @@ impl Instruction {
         self.code
     }
 
-    /// The register that is written, compared, or a store's base.
+    /// The register that is written or compared, or that is the base of a store.
     pub const fn target(self) -> u8 {
         let [low, high] = [self.registers & 15, self.registers >> 4];
         if cfg!(target_endian = "little") {

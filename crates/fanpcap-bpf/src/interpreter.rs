@@ -161,7 +161,7 @@ impl<P: Packet> Machine<'_, P> {
         self.packet.bytes::<N>(at).map(number)
     }
 
-    /// Never an ancillary load, however large the sum.
+    /// Loads from the packet at X + k. This is never an ancillary load, however large the sum is.
     #[inline]
     fn indirect<const N: usize>(&self, k: u32) -> Option<u32> {
         let at = self.x.checked_add(k).filter(|&at| at < SKF_AD_OFF)?;

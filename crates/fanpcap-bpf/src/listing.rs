@@ -131,7 +131,7 @@ fn condition(instruction: Instruction) -> String {
     format!("if {letter}{} {op} {operand}", instruction.target())
 }
 
-/// linux/bpf.h, enum bpf_func_id.
+/// The name of a helper (linux/bpf.h, enum bpf_func_id).
 fn helper(number: i32) -> String {
     let name = match number {
         1 => "bpf_map_lookup_elem",

@@ -76,7 +76,8 @@ impl MapKind {
 /// A map that a BPF program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
-    /// The name by which the map's maker and its readers find it. The kernel does not get it.
+    /// The name by which the creator and the readers of the map find it. The kernel does not get
+    /// the name.
     pub name: &'static str,
     /// How the map stores its values.
     pub kind: MapKind,
@@ -84,7 +85,7 @@ pub struct MapSpec {
     pub key_len: u32,
     /// Bytes of a value.
     pub value_len: u32,
-    /// The most values.
+    /// The number of values for which the map has room.
     pub entries: u32,
     /// Keys of the initial values, one after the other.
     pub keys: Vec<u8>,
@@ -133,8 +134,8 @@ impl MapSpec {
 
 /// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
 /// selects bytes of it by shifts. It could add the offset to the table's address instead. But
-/// without `CAP_PERFMON` the verifier then walks paths separately that differ in any number
-/// (`explore_alu_limits`): 100 times the work for mode `flow`.
+/// without `CAP_PERFMON` the verifier would then walk each path separately that differs in any
+/// number (`explore_alu_limits`): 100 times the work for mode `flow`.
 pub const TABLE_ROW: u32 = 8;
 
 /// The value that an instruction lacks until the object is loaded. A map is named by its index in
@@ -144,7 +145,7 @@ pub enum Relocation {
     /// The map: the first instruction of [`Instruction::map`].
     Map(usize),
     /// An address in the array's entry 0: the first instruction of [`Instruction::map_value`]. The
-    /// second one's immediate is the offset in the entry.
+    /// immediate of the second instruction is the offset in the entry.
     Value(usize),
     /// The number of frame bytes before the socket buffer's first byte.
     Start,
@@ -163,7 +164,7 @@ pub struct Object {
     pub maps: Vec<MapSpec>,
     /// The missing values, by the instruction's index.
     pub relocations: Vec<(usize, Relocation)>,
-    /// By an instruction's index, ascending: the purpose of the code from there on.
+    /// The purpose of the code from an instruction on, by the instruction's index, ascending.
     pub notes: Vec<(usize, String)>,
 }
 

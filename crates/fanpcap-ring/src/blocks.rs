@@ -67,9 +67,9 @@ const SEQUENCE: usize = 24;
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_BLK_TMO: u32 = 1 << 5;
 
-/// How many packets ahead the reader prefetches. The kernel wrote them on another core, so each
-/// cache line comes from far. 24 and 32 measured best, 16 a tenth slower. Without prefetching, a
-/// prototype took half as long again (docs/decisions, 7).
+/// How many packets ahead the reader prefetches. The kernel wrote the packets on another core, so
+/// each cache line comes from far. In measurements, 24 and 32 were best, and 16 was a tenth slower.
+/// Without prefetching, a prototype took half as long again (docs/decisions, 7).
 const AHEAD: usize = 32;
 
 /// A cache line.
@@ -83,7 +83,7 @@ pub struct Blocks {
     count: usize,
     current: usize,
     open: Option<Open>,
-    /// Packets of all begun blocks.
+    /// The number of packets in all begun blocks.
     begun: u64,
     mark: Mark,
 }
@@ -103,7 +103,7 @@ pub struct Closed {
     pub first: Stamp,
     /// When the kernel closed the block.
     pub last: Stamp,
-    /// Full; otherwise its time was over.
+    /// Whether the block was full; otherwise its time was over.
     pub full: bool,
 }
 
@@ -209,7 +209,7 @@ impl Blocks {
             tci: low_half(header.tci),
             tpid: header.tpid,
         };
-        // SAFETY: from `start` to the block's end it is ours; HEAD fits there.
+        // SAFETY: the block is ours from `start` to its end, and `HEAD` bytes fit there.
         let frame = unsafe { Frame::new(base, HEAD, size - start, &told) };
         frame.map(Some)
     }
@@ -297,8 +297,8 @@ impl Blocks {
 
 /// For a reader of a dead member's ring (`remains`): nothing goes back to the kernel.
 impl Blocks {
-    /// The kernel's number of the block at `index`: it numbers blocks from 1 on as it opens them
-    /// (`prb_open_block`). 0 for a block that it has never opened.
+    /// The kernel's number of the block at `index`. The kernel numbers blocks from 1 on as it opens
+    /// them (`prb_open_block`). 0 for a block that the kernel has never opened.
     pub(crate) fn sequence(&self, index: usize) -> u64 {
         debug_assert!(index < self.count);
         // SAFETY: within the block's descriptor.
@@ -317,7 +317,7 @@ impl Blocks {
     pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
         self.current = index % self.count;
         let descriptor = self.descriptor();
-        // So garbage has an end.
+        // Garbage can announce no more packets than this.
         let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
         let packets = descriptor.packets.min(room);
         let skipped = skipped.min(packets);

@@ -12,7 +12,7 @@ pub struct Corrupt {
     pub mac: u32,
     /// The captured bytes.
     pub captured: u32,
-    /// Bytes that the block or frame has from there on.
+    /// Bytes of the frame, or of the block from the frame's start on.
     pub room: u32,
 }
 
@@ -130,7 +130,7 @@ const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 const VLAN_TAG_LEN: u32 = 4;
-/// A smaller value is a length.
+/// A smaller value is a length in place of a protocol.
 const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;
 
@@ -204,7 +204,7 @@ impl Frame<'_> {
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first tag of a frame that holds it in its bytes, at byte 12.
+    /// The first tag of a record's frame, which holds its tags in its bytes, from byte 12 on.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -224,7 +224,7 @@ impl Frame<'_> {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
         match self.word_inside(ADDRESSES_LEN + tag_len) {
             Some(protocol @ ETH_P_802_3_MIN..) => protocol,
-            // `eth_type_trans` uses this protocol for a length.
+            // `eth_type_trans` returns this protocol for frames that have a length instead.
             Some(_) => ETH_P_802_2,
             None => 0,
         }
@@ -261,7 +261,7 @@ impl Frame<'_> {
         self.vlan
     }
 
-    /// Its interface, direction and protocol.
+    /// The packet's interface, direction and protocol.
     #[inline]
     pub fn link(&self) -> LinkInfo {
         LinkInfo {
@@ -285,8 +285,8 @@ impl Frame<'_> {
     }
 
     /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet, as the system's
-    /// libpcap does: the bytes before it move down into the ring's own room. Leaves shorter packets
-    /// as they are.
+    /// libpcap does: the first `at` bytes move down into room that the ring has before the packet.
+    /// Leaves shorter packets as they are.
     ///
     /// # Errors
     /// The frame has no such room, which `PACKET_RESERVE` makes.

@@ -1,4 +1,5 @@
-//! How far a reader has come in its ring: another process needs this to read on after its death.
+//! How far a reader has come in its ring: another process reads on from there after the reader's
+//! death.
 
 /// How far a reader has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -178,7 +178,7 @@ impl Records {
         self.begin()
     }
 
-    /// Begins with the lanes' parts of a snapshot.
+    /// Begins to read the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
         if !self.choose(None) {
             // There may be discarded records: their room goes back too.
@@ -204,7 +204,8 @@ impl Records {
     }
 
     /// Like `next_frame`, with the last two fields of the BPF program's header. BPF programs of
-    /// another kind give them a meaning of their own. Bit 0 of the flags marks an outgoing frame.
+    /// another kind give these fields a meaning of their own. Bit 0 of the flags marks an outgoing
+    /// frame.
     ///
     /// # Errors
     /// As [`Records::next_frame`].
@@ -321,7 +322,7 @@ impl Records {
     }
 
     /// Chooses the lane with the oldest record. `next` is the current lane's record, if it is
-    /// known. False when the snapshot has none.
+    /// known. False when the snapshot has no record.
     #[inline(never)]
     fn choose(&mut self, next: Option<Next>) -> bool {
         let current = &mut self.current;

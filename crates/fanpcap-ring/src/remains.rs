@@ -12,16 +12,16 @@
 //! changes the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet.
 //! This reader uses none of these, so the retire timer may close the open block at any time.
 //!
-//! Blocks before that of the position's mark were read, whatever their status: a block that went
-//! back to the kernel keeps its number and `num_pkts` until it is opened again. The blocks from the
-//! mark on are unread. The last of them may be open.
+//! The blocks before the one that the position's mark names were read, whatever their status: a
+//! block that went back to the kernel keeps its number and `num_pkts` until it is opened again. The
+//! blocks from the mark on are unread. The last of them may be open.
 //!
-//! When the timer has closed a block, it opens the next one if that block is the kernel's. In
-//! between, the next block has its new number and its old `num_pkts`. So [`Remains::of_blocks`]
-//! notes the last number, and `num_pkts` is read when the reader begins the block. The caller polls
-//! the socket between the two. poll(2) waits for a running timer, because both hold
-//! `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A block that the
-//! timer opens later has a number after the last one, and stays empty.
+//! When the timer has closed a block, it opens the next one if that block is the kernel's. While it
+//! opens the block, the block has its new number and still its old `num_pkts`. So
+//! [`Remains::of_blocks`] notes the last number, and `num_pkts` is read when the reader begins the
+//! block. The caller polls the socket between these two steps. poll(2) waits for a running timer,
+//! because both hold `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A
+//! block that the timer opens later has a number after the last one, and stays empty.
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
 //! position says which frame comes next. Readers mark the frames that they deliver
@@ -29,8 +29,9 @@
 //! reader died.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
-//! word that the kernel does not use. It sets the word before it delivers each packet. A process
-//! that maps the ring buffer reads on from there, and moves that position.
+//! word that the kernel does not use. The reader sets this word before it delivers each packet. A
+//! process that maps the ring buffer reads on from the position in the word, and changes the word
+//! too.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
@@ -61,7 +62,7 @@ enum Layout {
     },
     Records {
         records: Records,
-        /// Does not read packets that other members get too.
+        /// Whether packets that other members get too are left out.
         skips_copies: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Rings written as the kernel writes them are read back; rings full of garbage do no harm.
+//! Reads rings that are written as the kernel writes them; rings full of garbage do no harm.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"
@@ -182,8 +182,7 @@ fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     assert_eq!(blocks.pending(), 4);
 }
 
-/// The reader's and the kernel's side in a thread each: what one side hands over, the other finds
-/// whole.
+/// The reader and the kernel run in one thread each: what one hands over, the other finds whole.
 #[test]
 fn blocks_go_to_and_fro_between_threads() {
     use std::sync::atomic::Ordering;

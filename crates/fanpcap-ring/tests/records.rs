@@ -1,5 +1,5 @@
-//! BPF ring buffers written as the kernel and a BPF program write them are read back in time order.
-//! The records that a dead reader has left come once. Garbage does no harm.
+//! Reads BPF ring buffers that are written as the kernel and a BPF program write them: records come
+//! in time order, and records that a dead reader has left come once. Garbage does no harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn time_of(stamp: u64) -> Stamp {
     }
 }
 
-/// Reads a snapshot to its end. Returns its stamps.
+/// Reads a snapshot to its end. Returns the stamps of its records.
 fn drain(records: &mut Records) -> Vec<Stamp> {
     let mut stamps = Vec::new();
     if records.open() {
@@ -62,7 +62,7 @@ fn copies_that_a_dead_reader_has_left_are_passed_and_stay_unread() {
         let position = program.reserve(room_of(&written(stamp))).unwrap();
         program.fill(position, &written(stamp));
         if stamp % 4 != 0 {
-            // After the kernel's header and 18 bytes of the BPF program's.
+            // The flags stand after the kernel's header and 18 bytes of the BPF program's header.
             program.put(position + 8 + 18, &4_u16.to_ne_bytes());
         }
         program.commit(position, 0);
@@ -367,14 +367,14 @@ fn the_first_tag_of_a_frame_is_found() {
     assert_eq!(frame_of(&[]), (None, 0));
 }
 
-/// The BPF program's and the reader's side in a thread each: committed records are read whole, and
-/// in the order of the BPF program.
+/// The BPF program and the reader run in one thread each: committed records are read whole, and in
+/// the order in which the BPF program wrote them.
 #[test]
 fn records_go_between_threads() {
     const ROUNDS: u64 = 50_000;
     let (programs, mut records) = device(1);
     std::thread::scope(|scope| {
-        // Dropped at the end, also by a panic: then no reader makes room.
+        // Dropped when the reader ends, also by a panic: from then on no reader makes room.
         let (_reading, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
             let program = &programs[0];

@@ -89,8 +89,8 @@ impl Ring {
         }
     }
 
-    /// The reader reads up to `most` packets. After a block goes back, it publishes its mark,
-    /// unless it dies in between.
+    /// The reader reads up to `most` packets. After a block has gone back, the reader publishes its
+    /// mark, unless the reader dies in between.
     fn read(&mut self, most: usize, dies_between: bool) {
         for _ in 0..most {
             if self.blocks.is_spent() {

@@ -28,12 +28,12 @@
 //!    At least 8 bytes of each must be captured. The last fragment header counts. The walk finds no
 //!    transport header and no further extension header after a header that is cut off, after the
 //!    last allowed header, and in a later fragment. The protocol is then the last number read.
-//! 7. **Transport**: not in a fragment whose offset is not 0. TCP (6), UDP (17), DCCP (33), SCTP
+//! 7. **Transport**: none in a fragment whose offset is not 0. TCP (6), UDP (17), DCCP (33), SCTP
 //!    (132) and UDP-Lite (136) have ports, if 4 bytes were captured.
 //! 8. **Untyped payload**: IPv4, if three things hold: the first nibble is 4; the header's checksum
 //!    is right (the options must be captured too); the total length is not less than the header and
-//!    not more than the frame has on the wire. Otherwise a frame, if steps 1 to 4 lead in it to an
-//!    IP packet for which the same holds. If the first nibble is 0, the walk first looks for the
+//!    not more than the frame has on the wire. Otherwise a frame, if steps 1 to 4 find an IP
+//!    packet in it for which the same holds. If the first nibble is 0, the walk first looks for the
 //!    frame after a control word of 4 bytes. Otherwise IPv6, if the first nibble is 6 and 40 bytes
 //!    plus the payload are not more than the frame has. A frame in a frame is the outer frame's
 //!    content, as in step 9.

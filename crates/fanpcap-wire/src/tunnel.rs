@@ -43,7 +43,8 @@ fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// Tunnels whose answers come from their port.
+/// The layers in tunnels whose answers come from the tunnel's port, so that either UDP port can
+/// name the tunnel.
 fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     let is_at = |port| udp.source() == port || udp.destination() == port;
     if is_at(PORT_CAPWAP) {

@@ -14,8 +14,9 @@ impl Assembler {
         self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
     }
 
-    /// If a condition jumps to `label`, which is about to be bound, over a jump elsewhere: inverts
-    /// the condition, makes it jump elsewhere, and returns true. That jump is then superfluous.
+    /// If the code ends with a conditional jump to `label`, which is about to be bound, and a jump
+    /// to another label: makes the inverse condition jump to the other label, and returns true. The
+    /// last jump is then superfluous.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {

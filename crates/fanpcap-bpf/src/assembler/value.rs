@@ -6,7 +6,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Shl, Shr, Sub};
 /// What a register can be set to: a register, a number, or operations on a register, as in
 /// `(R8 >> 46) & 7`.
 pub trait Value {
-    /// Emits the code that puts the value into `target`. A register in place needs none.
+    /// Emits the code that puts the value into `target`. A register that is `target` needs none.
     fn put(self, asm: &mut Assembler, target: Register, width: Alu);
 }
 

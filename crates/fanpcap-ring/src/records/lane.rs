@@ -115,7 +115,7 @@ impl Lane {
     }
 
     /// Stores the consumer's position again if its word has changed. A process that has the ring
-    /// may have stored any value there, by which the kernel may see no room in an empty ring.
+    /// may have stored any value there, and the kernel may then see no room in an empty ring.
     fn give_again(&self) {
         let consumer = self.ring.consumer();
         let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);

@@ -120,7 +120,7 @@ impl Memory {
         self.status(at).store(1 | status(packet), Ordering::Release);
     }
 
-    /// A copy of the memory, as a process finds it that maps a dead reader's ring.
+    /// A copy of the memory, as a process that maps a dead reader's ring finds it.
     pub fn copy(&self) -> Mapping {
         let copy = Mapping::anonymous(self.len).expect("memory");
         // SAFETY: both have `len` bytes, and no other code uses them meanwhile.
@@ -133,7 +133,7 @@ impl Memory {
         self.put_numbered_block(index, 0, packets)
     }
 
-    /// The same, for a block with the kernel's number `sequence`.
+    /// Like [`Memory::put_block`], for a block with the kernel's number `sequence`.
     pub fn put_numbered_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
         let count = self.put_open_block(index, sequence, packets);
         if count > 0 {
@@ -145,7 +145,7 @@ impl Memory {
         count
     }
 
-    /// The same, for a block that the kernel has not closed.
+    /// Like [`Memory::put_numbered_block`], for a block that the kernel has not closed.
     pub fn put_open_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
         let begin = index * BLOCK;
         let mut at = DESCRIPTOR;

@@ -32,7 +32,7 @@ pub struct Written {
     pub cut: u32,
     pub is_outgoing: bool,
     pub filter: u32,
-    /// Bytes of the size class that were not captured.
+    /// Bytes of the record after the captured ones.
     pub spare: u32,
 }
 
