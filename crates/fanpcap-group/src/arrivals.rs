@@ -56,7 +56,7 @@ impl Arrivals {
             empty: BTreeSet::new(),
         };
         let root = arrivals.netns.parent().unwrap_or(Path::new("/"));
-        // With the mode that the first member would give it.
+        // The root gets the mode that the first member would give it.
         DirBuilder::new().recursive(true).mode(0o755).create(root)?;
         arrivals.changes.watch(root)?;
         if arrivals.netns.exists() {

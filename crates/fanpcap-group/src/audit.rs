@@ -1,5 +1,5 @@
-//! Checks that all that a steered group's members share agrees, for tests that kill members.
-//! Compares the table, the kernel's group, the descriptor store and the pages.
+//! Checks, for tests that kill members, that the parts of what a steered group's members share
+//! agree. Compares the table, the kernel's group, the descriptor store and the pages.
 
 use crate::found;
 use crate::page::MemberId;

@@ -75,7 +75,7 @@ impl std::error::Error for CloseError {
 
 /// Closes the socket of a member whose process has ended, so that the member leaves its group.
 /// `socket` must be the last descriptor, from [`fanpcap_linux::process::pidfd::Process::socket`].
-/// `page` is the member's.
+/// `page` is the member's page.
 ///
 /// # Errors
 /// [`CloseError`], for example when a child still has the member.

@@ -1,10 +1,11 @@
-//! Exchanges a group's BPF program for another while packets come, where an engine runs it. Each
+//! Exchanges a group's BPF program, which an engine runs, for another while packets come. Each
 //! packet meets one of the two. Both use the same maps, so rings and counters stay.
 //!
 //! All that the exchange needs is in the group's descriptor store before it begins. The table's
 //! word [`at::EXCHANGE`] shows its progress: 0, [`BEGUN`], or the digest of the next steering
-//! program. If a process dies during an exchange, the next holder of the group's lock ends it:
-//! undoes it at [`BEGUN`], and completes it if the digest is there.
+//! program. If a process dies during an exchange, the next holder of the group's lock ends the
+//! exchange. If the word is [`BEGUN`], it undoes the exchange; if the word is the digest, it
+//! completes the exchange.
 
 use crate::guard::DeviceGuard;
 use crate::member_descriptors::MemberDescriptors;
@@ -86,7 +87,7 @@ fn set(shared: &Shared, value: u64) {
     faults::step();
 }
 
-/// Removes an exchange that is done or undone.
+/// Removes what is left of an exchange that is done or undone.
 fn clear(shared: &Shared) -> io::Result<()> {
     set(shared, BEGUN);
     shared.fd_store.remove(NEXT)?;
@@ -112,7 +113,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
-    // Best effort: without it errors would show another title.
+    // Best effort: without the title errors would show another one.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
     let title = title.unwrap_or_default();
     let balance = Script::of_title(&title).options().balance;

@@ -1,8 +1,9 @@
 //! How a newcomer finds what the members of its group share.
 //!
-//! A member of the same process has what is shared in memory. The descriptors of another process
-//! are duplicated by pidfd_getfd(2), if the kernel lets the newcomer trace that process. Else a
-//! member that waits or reads hands them out at the group's rendezvous.
+//! If the newcomer's process has another member of the group, the shared objects are in its memory.
+//! Else the newcomer duplicates the descriptors of another process by pidfd_getfd(2), if the kernel
+//! lets it trace that process. Else a member that waits or reads hands out descriptors at the
+//! group's rendezvous.
 
 use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
@@ -43,10 +44,10 @@ pub(crate) const STEP: Duration = Duration::from_millis(10);
 /// Why a newcomer can't get what a group's members share.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// No living member's page shows it. This many sockets are being closed, or belong to another
-    /// library. Why, in words.
+    /// No living member's page shows the shared objects. The number counts the sockets that are
+    /// being closed, or that belong to another library. The text says why.
     Pageless(usize, String),
-    /// The members don't hand it out. Why, in words.
+    /// The members don't hand out the shared objects. The text says why.
     Refused(String),
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for FindError {
 pub(crate) type Found = Result<Option<Arc<Shared>>, FindError>;
 
 /// Sockets that are being closed. The kernel closes the sockets of a process one after the other,
-/// and waits for all CPUs before each is gone (net/packet/af_packet.c, `packet_release()`).
+/// and waits for all CPUs before each socket is gone (net/packet/af_packet.c, `packet_release()`).
 #[derive(Debug)]
 pub(crate) struct Leaving {
     begin: Instant,
@@ -104,12 +105,13 @@ impl Leaving {
 /// namespace.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
-/// Remembers what a member of this process shares, for its other members.
+/// Remembers what a member of this process shares, for other members of the process.
 pub(crate) fn remember(shared: &Arc<Shared>) {
     let Ok(netns) = netns::inode() else {
         return;
     };
-    // The thread that had it locked may have forked: then others find the group by its pages.
+    // If a thread had the list locked when the process forked, it stays locked in the child. Then
+    // other members find the group by its pages.
     let _ = KNOWN.try_with(|known| {
         known.retain(|(_, shared)| shared.strong_count() > 0);
         known.push((netns, Arc::downgrade(shared)));
@@ -174,8 +176,8 @@ pub(crate) fn take_and_find(
     }
 }
 
-/// The result of [`find`] for other processes' groups. `open` makes the result from the descriptors
-/// and the group's key. Members may take `for_members` to answer.
+/// Searches other processes for what [`find`] returns. `open` makes the result from the descriptors
+/// and the group's key. `for_members` is the time that members may take to answer.
 ///
 /// # Errors
 /// [`FindError`].
@@ -228,7 +230,8 @@ pub(crate) fn search<T>(
     }
 }
 
-/// Nothing shows the processes of these sockets, and so neither their limits.
+/// Nothing shows which processes have the sockets, so the limits of these processes are unknown
+/// too.
 const PAGELESS: &str =
     "no member has a page of this version of fanpcap, which takes a file (LimitFSIZE=)";
 
@@ -258,7 +261,7 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
 /// The number of silent members, whose rings an engine fills, in groups on a device.
 pub(crate) fn count_silent(ifindex: u32) -> usize {
     let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_engine(it);
-    // If unknown, the number counts as not fallen.
+    // An unknown number counts as not fallen, so it is the largest number.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }
 

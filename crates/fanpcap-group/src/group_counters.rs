@@ -1,5 +1,5 @@
-//! The counters of a group on an engine, for a process that is not a member. The process can still
-//! read them when the last member was killed, with which the maps would go.
+//! The counters of a group on an engine, for a process that is not a member. The process keeps the
+//! maps alive, so that it can read the counters even after the last member was killed.
 
 use crate::found;
 use crate::page::MemberId;
@@ -44,8 +44,8 @@ impl GroupCounters {
         Ok(Self { table, counters })
     }
 
-    /// Packets for a member since it came, dropped ones included; then dropped ones. `None` when
-    /// its slot is another member's.
+    /// How many packets came for a member since it joined, dropped ones included, and how many were
+    /// dropped. `None` if another member has the slot.
     pub fn counted(&self, member: MemberId) -> Option<[u64; 2]> {
         let table = shared::table(&self.table);
         let (slot, cookie) = place(table, member)?;

@@ -9,7 +9,7 @@ use fanpcap_steer::ir::COUNTERS;
 /// Statistics of a whole group. A value that is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
-    /// Sockets of living members, of all processes.
+    /// The number of living members in all processes.
     pub members: Option<u64>,
     /// Sums over the members, if each member has published its counters. In a group with a steering
     /// program they include the members that are gone.
@@ -20,7 +20,7 @@ pub struct GroupStats {
     pub counts_age_ns: u64,
     /// Sums over the counters of the steering program, if each member has published its own.
     pub counts: Option<Counts>,
-    /// Later fragments that came before the first fragment of their datagram; `None` if the member
+    /// Fragments that came before the first fragment of the same datagram; `None` if the member
     /// that counts them is gone.
     pub late: Option<u64>,
 }
@@ -35,7 +35,8 @@ pub struct Departed {
 }
 
 impl Default for Departed {
-    /// In a group of another mode no socket outlives its member, and no member counts for others.
+    /// In a group without a steering program no socket outlives its member, and no member counts
+    /// for others.
     fn default() -> Self {
         Self {
             sockets: Vec::new(),

@@ -22,7 +22,7 @@ pub(crate) struct GroupLock(
     Option<(Arc<File>, [u32; 3])>,
 );
 
-/// The indices of these bytes.
+/// The indices of the three bytes of a [`GroupLock`].
 const GROUP: usize = 0;
 const REGISTRY: usize = 1;
 const NEWCOMERS: usize = 2;
@@ -89,8 +89,8 @@ impl GroupLock {
         }
     }
 
-    /// Announces a newcomer to the device, which no page shows yet, until the result is dropped.
-    /// `None` if other processes can't see the lock.
+    /// Announces a newcomer to the device until the result is dropped. No page shows the newcomer
+    /// yet. `None` if other processes can't see the lock.
     pub(crate) fn arrive(&self) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), numbers[NEWCOMERS]);
@@ -196,7 +196,7 @@ pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
         .find_map(|it| holder(numbers[it]))
 }
 
-/// Nearly all changes are faster.
+/// Nearly all changes take less time than this.
 const CHANGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The right to change a device's registry, until it is dropped.
@@ -211,8 +211,9 @@ impl Drop for DeviceGuard<'_> {
     }
 }
 
-/// A newcomer's claim that no page and no table shows yet: on a device, where other newcomers wait
-/// for it, or on a slot, which they leave alone. It ends with the process.
+/// A newcomer's claim on a device or on a slot, which no page and no table shows yet. Other
+/// newcomers to the device wait for the claimant, and leave a claimed slot alone. The claim ends
+/// with the process.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<File>, u32);
 
@@ -225,8 +226,8 @@ impl Drop for Claim {
 impl Drop for GroupGuard {
     fn drop(&mut self) {
         if let Some((file, numbers)) = &self.lock.0 {
-            // A child that is forked in that time has a copy of the descriptor, which would keep
-            // the lock.
+            // A child that was forked while the guard was held has a copy of the descriptor, which
+            // would keep the lock.
             let _ = lock::release_byte(file, numbers[GROUP]);
         }
     }
@@ -266,7 +267,7 @@ impl Drop for Thread {
     }
 }
 
-/// How long to wait for a lock, and when to look which process holds it.
+/// How long to wait for a lock, and how often to look meanwhile which process holds it.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 pub(crate) const LOOKED_AFTER: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(1);

@@ -49,7 +49,8 @@ impl Identity {
         }
     }
 
-    /// Sets the number of the whole group, if this group is its part on a further device.
+    /// Sets the number of the whole group, if this kernel group is the part of the whole on a
+    /// further device.
     pub(crate) fn known_as(self, whole: Option<u16>) -> Self {
         let known_as = whole.unwrap_or(self.known_as);
         Self { known_as, ..self }

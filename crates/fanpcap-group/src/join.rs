@@ -48,7 +48,7 @@ pub struct JoinRequest<'a> {
     pub protocol: u16,
     /// The counters of the system's library for the socket.
     pub before: MemberCounters,
-    /// The part of its device in the group.
+    /// The part that the handle's device has in the group.
     pub per_device: PerDevice<'a>,
     /// The handle's requirements for the engine that fills its rings; the group then has a steering
     /// program. `None`: its packet socket has the ring.
@@ -235,7 +235,8 @@ impl Newcomer<'_> {
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On an engine the socket gets no packets, and the page shows the join when it is done.
+        // On an engine the socket gets no packets, and the page shows the join only when the join
+        // is done.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
@@ -292,7 +293,7 @@ impl Newcomer<'_> {
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        // Not earlier: bind(2) waits for packets in flight.
+        // This comes only after bind(2), which waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
         let entered = begun.and_then(|()| enter(address));
         if entered.is_err() {
@@ -319,7 +320,8 @@ impl Newcomer<'_> {
 
     /// On the loopback device a packet comes twice, and the reader drops the outgoing copy. Under
     /// `lb` the kernel must drop outgoing copies before it deals packets out in turn: else some
-    /// members get fewer of the others. Not so if the group began without that flag (Linux 5.11).
+    /// members get fewer incoming packets than others. If the group began without the flag that
+    /// does this (Linux 5.11), the newcomer joins without it too.
     fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
         let deals_out = self.fanout.mode == ModeKind::Lb.kernel_type();
         if deals_out && interface::index("lo") == Some(address.ifindex) {
@@ -336,8 +338,8 @@ impl Newcomer<'_> {
         packet::join(self.fd, self.fanout)
     }
 
-    /// Attaches the filtering part, then enters the group, since a socket can't leave its group if
-    /// attaching fails.
+    /// Attaches the filtering part before it enters the group: a socket in a group could not leave
+    /// it if attaching failed.
     fn enter_with(&self, attach: Attach<'_>, enter: Enter<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
         let entered = attach().and_then(|()| enter(self.bound));
@@ -413,7 +415,7 @@ fn wanted(group: Group, mode: Mode) -> PacketFanout {
 }
 
 /// The highest number that no packet socket's group has and that is not in `others`: people choose
-/// low numbers. Without packet diag only the join shows whether it is free.
+/// low numbers. Without packet diag only the join shows whether the number is free.
 fn free_number(others: &[u16]) -> Option<u16> {
     let roster = Roster::look().unwrap_or_default();
     let is_used = |number| roster.members(number).next().is_some();

@@ -81,8 +81,8 @@ impl<'a> Kernel<'a> {
         Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
     }
 
-    /// Attaches the group's BPF program again: the kernel then waits for packets that are in the
-    /// former one (af_packet.c, `__fanout_set_data_bpf()`).
+    /// Attaches the group's BPF program again: the kernel then waits until the former program has
+    /// handled its packets (af_packet.c, `__fanout_set_data_bpf()`).
     fn set_program_again(&self) -> io::Result<()> {
         let mut socket = None;
         let mut program = None;
@@ -129,7 +129,7 @@ impl KernelOps for Kernel<'_> {
             .put(StoredFd::Lifeline(it.cookie), &[it.lifeline])?;
         let socket = [Some(it.socket), it.page];
         let mut socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
-        // Without a page no other member could read them.
+        // Without a page no other member could read the rings.
         socket.extend(it.rings.iter().filter(|_| it.page.is_some()));
         faults::step();
         shared.fd_store.put(StoredFd::Member(it.cookie), &socket)

@@ -1,6 +1,6 @@
-//! The lead: the group that another follows. A group over several devices is a kernel group on
-//! each. The first group's table says which member owns each bucket, and so which slot in the
-//! others.
+//! The lead: the group that another follows. A group over several devices consists of one kernel
+//! group on each device. The table of the first one says which member owns each bucket, and so
+//! which slot has the bucket in the other kernel groups.
 
 use crate::table::{DEVICE_GROUPS_MAX, Journal, Row, Table, at};
 use fanpcap_buckets::Slot;
@@ -70,8 +70,8 @@ impl Lead {
         row.lead != 0 && !self.members.contains(&row.lead)
     }
 
-    /// For each bucket of a class, and for each rank, the slot in `table` of its member. `None` if
-    /// that member has no share here.
+    /// For each bucket of a class, and for each rank, the slot in `table` of the member that has it
+    /// in the lead. `None` if that member has no share in `table`.
     pub(crate) fn owners_in(&self, table: Table<'_>, class: u8) -> Both {
         let mut here = [None; SLOTS];
         for (slot, row) in holders(table) {
@@ -86,7 +86,7 @@ impl Lead {
         both.unwrap_or_default()
     }
 
-    /// Whether a table already has these owners.
+    /// Whether a table already has the owners that the lead has.
     pub(crate) fn is_followed_by(&self, table: Table<'_>) -> bool {
         table.get(at::FOLLOWED) == self.generation
     }

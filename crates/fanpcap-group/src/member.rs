@@ -55,7 +55,7 @@ impl Publish for Steered {
 
 impl Member {
     /// Makes the member, with its page. `before` is what the system's library has counted on the
-    /// socket before it joined. `program` is the group's steering program, if there is one.
+    /// socket before the member joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
         class: u8,
@@ -127,8 +127,8 @@ impl Member {
         self.words()[at::SHARED].set(own);
     }
 
-    /// Opens the rendezvous of the group, whose first member this is. If that fails, as without a
-    /// page, newcomers find the group only by pidfd_getfd(2).
+    /// Opens the group's rendezvous. Only the group's first member does this. If it fails, as it
+    /// does without a page, newcomers find the group only by pidfd_getfd(2).
     pub(crate) fn open_rendezvous(&self, shared: &Shared) {
         if let Ok(page) = &self.page {
             let _ = shared.open_rendezvous(page);
@@ -262,8 +262,8 @@ impl Member {
     }
 }
 
-/// Advances a 64-bit total to a 32-bit count, which equals it modulo 2^32. A count below the total,
-/// which another thread read earlier, leaves the total unchanged.
+/// Advances a 64-bit total until it equals a 32-bit count modulo 2^32. A count below the total was
+/// read earlier by another thread; it leaves the total unchanged.
 fn unwrapped(total: u64, now: u32) -> u64 {
     let low = total & u64::from(u32::MAX);
     let step = (u64::from(now) + (1 << 32) - low) & u64::from(u32::MAX);

@@ -62,7 +62,8 @@ impl MemberDescriptors {
     /// How far the ring has been read.
     fn position(&self) -> Position {
         let position = self.published().get();
-        // If a reader died in between, its claim has the number.
+        // If a reader died after its claim and before it published the number, the claim has the
+        // number.
         let claimed = borrowed::claimed(self.words[at::LOOKED_NS].get());
         let claimed = claimed.filter(|_| position.taken != NOT_READ_BY_US);
         Position {
@@ -71,7 +72,7 @@ impl MemberDescriptors {
         }
     }
 
-    /// The position of our reader, if its ring has unread packets: it may be stuck.
+    /// The position of our reader, if the ring has unread packets: the reader may be stuck.
     pub(crate) fn unread(&self, shared: &Shared) -> Option<Position> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;

@@ -36,19 +36,20 @@ const FAILED: Duration = Duration::from_millis(100);
 /// does not report it when somebody detaches the engine.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How often a member checks whether others have joined, which may find it silent.
+/// How often a member checks whether others have joined. Those may find that it is silent.
 const ALONE_NS: u64 = 2_000_000_000;
 
-/// How often, and at which interval, to try at once to follow the lead. Another member may prevent
-/// it.
+/// How many tries to follow the lead come one after the other, and the pause between them. A try
+/// fails while another member prevents it.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
-/// How long to wait for another reader to take the frame that it has claimed.
+/// How long to wait until another reader has taken the frame that it has claimed.
 const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
-/// A member's part in its group. When it ends, its lifeline hangs up, and the group notices. It
-/// must end after the member's socket is closed: others may then close the last duplicate.
+/// A member's part in its group. When the membership ends, its lifeline hangs up, and the group
+/// notices. The membership must end after the member's socket is closed: others may then close the
+/// last duplicate of the socket.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
@@ -62,22 +63,22 @@ pub struct Membership {
     /// Whether to look after the group even if no descriptor is ready: at first, and after another
     /// member or an error has prevented it.
     is_due: AtomicBool,
-    /// How often the socket has reported that the device went down, but the table lacks it.
+    /// How many reports of the socket that the device went down the table lacks.
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// Words of the member's page: when the application looked for packets, how many were taken,
-    /// and how many of these other members took before it first looked.
+    /// Words of the member's page: when the application looked for packets, how many packets were
+    /// taken, and how many of these other members took before the application first looked.
     looked: Option<[Word; 3]>,
-    /// How many frames other members had read from the ring before the application did, until the
-    /// reader fetches this number.
+    /// How many frames other members had read from the ring before the application first looked. 0
+    /// again once the reader has fetched this number.
     skipped: AtomicU64,
-    /// The application has asked for the descriptor to wait on.
+    /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// The application looks for packets for the first time: members that nobody reads shall give
-    /// up their share.
+    /// Whether the application looks for packets for the first time. Members that nobody reads then
+    /// give up their share.
     is_first: AtomicBool,
-    /// The group's steering program gives a packet to several members.
+    /// Whether the group's steering program gives a packet to several members.
     copies: bool,
     /// The member's slot and its rings, where an engine fills rings of its own. The member keeps
     /// the slot as long as it lives.
@@ -86,7 +87,7 @@ pub struct Membership {
     _lifeline: OwnedFd,
 }
 
-/// The rings that a member takes over, and when to try again what did not succeed.
+/// The rings that a member takes over, and after how long to try again what failed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
 /// A member can't look after its group now. A library can't report why; it tries again.
@@ -214,9 +215,9 @@ impl Membership {
         }
     }
 
-    /// Writes the final counters of a departing member to its page, if an engine has counted for it
-    /// and no other member is left: the engine's counters go with the group. Its slot gets no more
-    /// packets, unless a successor is awaited.
+    /// Writes the final counters of this departing member to its page, if an engine has counted its
+    /// packets and no other member is left: the engine's counters end with the group. Then the
+    /// member's slot gets no more packets. Does nothing if a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -254,7 +255,8 @@ impl Membership {
     }
 
     /// The application has asked for the descriptor to wait on. The first time, the member takes
-    /// its share at once. This is no look for packets: the application may never read.
+    /// its share at once. This does not count as a look for packets, because the application may
+    /// never read.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.change(|slots| slots.begin_share(self.cookie));
@@ -280,7 +282,8 @@ impl Membership {
     }
 
     /// Takes the share at once, for a member that the system's library reads: its first look for
-    /// packets can't be noticed. It reads no ring of the dead, so it waits for no other reader.
+    /// packets can't be noticed. The member reads no ring of a dead member, so it need not wait for
+    /// other readers.
     pub fn begin_share_unread(&self) {
         self.change(|slots| {
             slots.give_up_shares(self.cookie)?;
@@ -303,7 +306,7 @@ impl Membership {
         Slots::new(self.shared.table(), kernel).behind(lead)
     }
 
-    /// Whether the followed group has changed since.
+    /// Whether the followed group has changed since this group last followed it.
     fn is_behind(&self) -> bool {
         let lead = self.lead.as_ref();
         lead.is_some_and(|lead| lead::is_behind(self.shared.table(), lead.table()))
@@ -337,8 +340,8 @@ impl Membership {
         }
     }
 
-    /// Takes the member's share, and takes over from members that are gone. `None` when another
-    /// member holds the lock. Says when to try again what did not succeed.
+    /// Takes the member's share, and takes over from members that are gone. Also returns after how
+    /// long to try again what failed. `None` if another member holds the lock.
     fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(guard) = self.lock.try_take()? else {
             return Ok(None);
@@ -396,7 +399,7 @@ impl Membership {
 
     /// Vacates the slots whose rings this member has read to the end. Gives back borrowed rings.
     fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        // No other thread locks it, but a fork may have left it locked in the child.
+        // No other thread locks `read_out`, but in a forked child it may have stayed locked.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };
@@ -410,8 +413,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes over the ring in a slot, of a member that is gone or never read. Gives up a ring that
-    /// can't be read, or that belongs to another class.
+    /// Takes over the ring in a slot, whose member is gone or whose application has never read it.
+    /// Gives up a ring that can't be read, or that belongs to another class.
     fn take_over(&self, slot: Slot) -> Option<Takeover> {
         let table = self.shared.table();
         let row = table.row(slot);
@@ -419,7 +422,8 @@ impl Membership {
             let borrowed = takeover::borrow(&self.shared, &self.read_out, slot);
             if borrowed.is_none() {
                 let mut kernel = Kernel::of(&self.shared);
-                // If the row stays as it is, its owner has looked by now, and keeps its ring.
+                // If this leaves the row as it is, the owner has looked for packets by now, and
+                // keeps its ring.
                 let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
             }
             return borrowed;
@@ -456,7 +460,8 @@ impl GroupTasks for Membership {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
-        // A busy reader would try again a tenth of a second later, and flows be split until then.
+        // A busy reader would try again only a tenth of a second later. Until then the packets of a
+        // flow would go to two members.
         for _ in 0..FOLLOW_TRIES {
             if !self.is_behind() {
                 break;

@@ -46,7 +46,7 @@ fn kept(inode: u64) -> Option<Arc<Diag>> {
         kept.push((inode, Arc::downgrade(&diag)));
         Some(diag)
     };
-    // The thread that had it locked may have forked.
+    // If a thread had the list locked when the process forked, it stays locked in the child.
     KEPT.try_with(find)
         .unwrap_or_else(|| Some(Arc::new(Diag::open().ok()?)))
 }

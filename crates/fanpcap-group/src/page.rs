@@ -5,10 +5,11 @@
 //! A page is the file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` with one record.
 //! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
 //! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
-//! and its finder removes it. Only a process that may write a page can lock it.
+//! and whoever finds the page removes it. Only a process that may write a page can lock it.
 //!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
-//! after the page of the member that opened it. It is removed with the group's last page.
+//! after the page of the member that opened it. The rendezvous is removed with the group's last
+//! page.
 
 mod member_id;
 mod content;
@@ -42,7 +43,8 @@ const ATTEMPTS: usize = 8;
 /// A member's own page. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Page {
-    /// The open group directory: without free descriptors the page can still be removed.
+    /// The group directory, kept open so that the page can be removed even without free
+    /// descriptors.
     directory: Directory,
     group_dir: GroupDir,
     name: String,
@@ -77,8 +79,8 @@ impl Page {
         })
     }
 
-    /// Opens the file again, for a member that takes over the ring. This description has no part in
-    /// the lock.
+    /// Opens the file again, for a member that takes over the ring. The new file description has no
+    /// part in the lock.
     ///
     /// # Errors
     /// The error of openat(2).

@@ -39,8 +39,8 @@ pub struct Running {
     pub counted_ns: u64,
     /// This member's counters of the steering program.
     pub counters: Counts,
-    /// Later fragments that this member's copy of the steering program has seen before the first
-    /// fragment of their datagram.
+    /// Fragments that this member's copy of the steering program has seen before the first fragment
+    /// of the same datagram.
     pub late: u64,
 }
 
@@ -132,11 +132,12 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
-    /// The process's descriptors of what the members of its group share, and of the registry if the
-    /// group has one.
+    /// The numbers of the process's descriptors of what the members of the group share, and of the
+    /// registry if the group has one.
     pub shared: Option<Vec<RawFd>>,
     /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused
-    /// where the host or a container uses the device. The library checks it at the join.
+    /// where the host or a container uses the device. The library checks for such a use at the
+    /// join.
     pub steals: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,

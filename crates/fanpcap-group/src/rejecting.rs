@@ -9,7 +9,7 @@ use crate::record::{WORDS, at};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::netlink::link;
 
-/// Value of a count: the device's counters can't be read.
+/// The value of a count if the device's counters can't be read.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// The periods of rejection on a member's page. Counts are packets on the device, in both
@@ -27,8 +27,8 @@ pub struct Rejecting {
 }
 
 impl Rejecting {
-    /// Returns the most packets that the group may have lost by the member's rejecting; `None` if
-    /// unknown. `counted` is the device's count now.
+    /// Returns how many packets the group may have lost at most because the member rejected them;
+    /// `None` if unknown. `counted` is the device's count now.
     pub fn at_most(&self, counted: Option<u64>) -> Option<u64> {
         let now = match self.now {
             None => 0,
@@ -98,8 +98,8 @@ impl Rejections {
         BeforeJoining(self.counted())
     }
 
-    /// Notes that the member is in the group, and rejected nothing as it joined. If noted earlier,
-    /// the group would seem to have a member while none gets its packets.
+    /// Notes that the member is in the group, and rejected nothing as it joined. If this were noted
+    /// earlier, the group would seem to have a member while no member gets its packets.
     pub(crate) fn is_in(&self, since: BeforeJoining) {
         self.since.set(0);
         self.joined_at.set(since.0);
@@ -128,7 +128,7 @@ impl Rejections {
         self.since.set(self.counted());
     }
 
-    /// Notes that this filter has been replaced.
+    /// Notes that the filter that rejects all packets has been replaced.
     pub fn end(&self) {
         let (since, now) = (self.since.get(), self.counted());
         if since == 0 {

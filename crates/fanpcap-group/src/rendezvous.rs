@@ -15,11 +15,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-/// The bytes of an answer: a magic, and the version of the descriptors that come with it.
+/// The bytes of an answer: a magic, and the version of the descriptors that come with the answer.
 const ANSWER: [u8; 8] = *b"FPDOOR_1";
 
-/// The socket's backlog. A newcomer holds the group's lock, but the connections of newcomers that
-/// have given up are still queued.
+/// The socket's backlog. Only one newcomer at a time asks, as it holds the group's lock, but the
+/// connections of newcomers that have given up are still queued.
 const NEWCOMERS_MAX: i32 = 16;
 
 /// How long connect(2) may wait for a place in the backlog.

@@ -72,7 +72,8 @@ pub fn replace(
     table.show_program(steering, clock::monotonic_ns());
     let kept =
         program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
-    // Best effort: without it a member that takes over a ring waits longer for packets in flight.
+    // Best effort: without the kept program a member that takes over a ring waits longer for
+    // packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);
     // From here on, a failure for one member does not stop the others.
@@ -85,8 +86,8 @@ pub fn replace(
     gone.map_err(failed).and(told)
 }
 
-/// The first of `switching` has attached the group's steering program. Takes the late fragments
-/// from the member that had attached the former one.
+/// The first of `switching` has attached the group's new steering program. It takes over the late
+/// fragments of the member that had attached the former program.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;

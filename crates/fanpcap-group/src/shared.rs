@@ -19,13 +19,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::{io, iter};
 
-/// Bytes of the table, without and with parts for classes.
+/// Bytes of the table without parts for classes, and with them.
 const TABLE_LEN: u32 = 98_304;
 const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
-/// Bytes of the table of a group: on an engine with classes, or on packet sockets.
+/// Bytes of the table of a group. Only a group on an engine has classes.
 fn table_len(has_classes: bool) -> u32 {
     if has_classes {
         TABLE_LEN_WITH_CLASSES
@@ -62,7 +62,7 @@ pub(crate) fn group_of(key: u64) -> (u32, u16) {
 }
 
 impl Shared {
-    /// Makes what the members of a new group on packet sockets share.
+    /// Creates the objects that the members of a new group on packet sockets share.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
@@ -102,7 +102,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Opens what another member has handed over, in the order of [`Shared::descriptors`].
+    /// Opens the descriptors that another member has handed over, which are in the order of
+    /// [`Shared::descriptors`].
     ///
     /// # Errors
     /// When a descriptor is not what it should be.
@@ -132,8 +133,9 @@ impl Shared {
         }
     }
 
-    /// The table, both ends of the descriptor store (which has the lifelines), and the rendezvous.
-    /// Then what the members of all groups on the device share, if an engine has taken the device.
+    /// The descriptors of the table, of both ends of the descriptor store (which has the
+    /// lifelines), and of the rendezvous. If an engine has taken the device, then also the
+    /// descriptors that the members of all groups on the device share.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.fd_store.ends();
         let mut all = vec![self.memory.as_fd(), into, out_of, self.rendezvous.as_fd()];
@@ -141,8 +143,8 @@ impl Shared {
         all
     }
 
-    /// Packets for a slot's member since it came, dropped ones included; then dropped ones. As
-    /// counted by the engine that fills its rings.
+    /// How many packets came for a slot's member since it joined, dropped ones included, and how
+    /// many were dropped. The engine that fills the member's rings has counted them.
     pub(crate) fn counted(&self, slot: Slot) -> Option<[u64; 2]> {
         let now = self.on_device.as_ref()?.counted(slot.0);
         Some(since(self.table(), slot, now))
@@ -165,7 +167,7 @@ impl Shared {
         self.lifelines.add(self.rendezvous.as_fd(), true)
     }
 
-    /// Answers newcomers' requests with what the members share. Needs no lock.
+    /// Answers newcomers' requests with the descriptors that the members share. Needs no lock.
     ///
     /// # Errors
     /// As [`Rendezvous::answer`].
@@ -201,7 +203,7 @@ impl Shared {
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
     }
 
-    /// Publishes what has become of the packets that came to the group, if an engine counts them.
+    /// Publishes what has become of the group's packets, if an engine counts them.
     pub(crate) fn publish_ledger(&self) {
         if let Some(on_device) = &self.on_device {
             self.table().publish_ledger(&|| on_device.ledger());
@@ -220,7 +222,7 @@ impl Shared {
         group_of(self.table().get(at::GROUP)).0
     }
 
-    /// The table's memory, for who steers: a map for the group's BPF program.
+    /// The table's memory as a map, for the group's BPF program.
     pub(crate) fn map(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
@@ -230,7 +232,7 @@ impl Shared {
     }
 }
 
-/// The counts for a slot since its member came; `now` is what was counted in all.
+/// The counts for a slot since its member came. `now` is what was counted for the slot in all.
 pub(crate) fn since(table: Table<'_>, slot: Slot, now: [u64; 2]) -> [u64; 2] {
     let before = before_at(slot);
     std::array::from_fn(|which| now[which].wrapping_sub(table.get(before + which)))
@@ -241,8 +243,8 @@ fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }
 
-/// What a member hands over: the group's own descriptors, and those of its device if an engine has
-/// taken that.
+/// What a member hands over: the group's own descriptors, and if an engine has taken the device,
+/// the descriptors of the device.
 type HandedOver = ([OwnedFd; DESCRIPTORS], Option<[OwnedFd; 2]>);
 
 /// Splits the descriptors that a member has handed over.
@@ -259,11 +261,11 @@ pub(crate) fn split(mut descriptors: Vec<OwnedFd>) -> io::Result<HandedOver> {
     Ok((descriptors.try_into().map_err(invalid)?, device))
 }
 
-/// Opens only the table of what a member has handed over. Needs no lock, since it does not read the
-/// descriptor store.
+/// Opens only the table among the objects that a member has handed over. This needs no lock, since
+/// it does not read the descriptor store.
 ///
 /// # Errors
-/// When it is not the table of this group.
+/// When the table is not this group's.
 pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Memory> {
     let ([memory, ..], device) = split(descriptors)?;
     let memory = open_memory(memory, table_len(device.is_some()))?;
@@ -273,7 +275,7 @@ pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Mem
     }
 }
 
-/// Maps the table of another process, a BPF map or a memory file.
+/// Maps the table that another process has made: a BPF map or a memory file.
 fn open_memory(fd: OwnedFd, len: u32) -> io::Result<Memory> {
     match sealed::is_memory(fd.as_fd()) {
         true => sealed::open_memory(fd, len),

@@ -48,7 +48,7 @@ pub(crate) trait KernelOps {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     fn now_ns(&self) -> u64;
 
-    /// Puts the newcomer's lifeline, then its socket, into the descriptor store.
+    /// Puts the newcomer's lifeline into the descriptor store, and then the newcomer's socket.
     fn deposit(&mut self) -> io::Result<()>;
 
     /// Lets the newcomer's socket enter the group, at the array's end. Where an engine fills rings
@@ -62,7 +62,8 @@ pub(crate) trait KernelOps {
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
     /// Removes a socket from the descriptor store. If its member is gone, the socket must leave the
-    /// group: else another process has it, which is an error. `member`: the socket's inode.
+    /// group. If it does not, another process has it, which is an error. `member` is the socket's
+    /// inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
     /// Removes a lifeline from the descriptor store.
@@ -74,7 +75,7 @@ pub(crate) trait KernelOps {
     /// Waits until packets in flight to the slots' former owners are in their rings.
     fn settle(&mut self) -> io::Result<()>;
 
-    /// The sockets, of members and of the newcomer, on which `ENETDOWN` is pending: the device was
+    /// The sockets of members and of the newcomer on which `ENETDOWN` is pending: the device was
     /// down.
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
@@ -88,16 +89,16 @@ pub(crate) trait KernelOps {
     /// Whether the ring of a socket in the descriptor store is half full or unreadable.
     fn is_half_full(&mut self, cookie: u64) -> bool;
 
-    /// The sockets in the descriptor store whose rings have unread packets, each with a number that
-    /// changes when its reader takes a packet.
+    /// The sockets in the descriptor store whose rings have unread packets. The number beside each
+    /// socket changes when the reader of the ring takes a packet.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 
     /// Lets other members read the ring of a socket in the descriptor store, until its owner does.
-    /// Returns false if its owner has read it, or if others can't.
+    /// Returns false if the owner has read it already, or if others can't read it.
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
 
-/// A group's slots, for a holder of its lock.
+/// A group's slots. Whoever has this value holds the group's lock.
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
@@ -129,7 +130,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives a newcomer its share. Returns true if it had none.
+    /// Gives a newcomer its share. Returns false if the member is no newcomer.
     pub(crate) fn begin_share(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -152,9 +153,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// A member is about to close its handle: its share and its ring go to others, or wait for its
-    /// successor. The member that takes the ring gives the share away. If its class has only
-    /// members without a share left, they get the share at once: none of them looks for packets,
-    /// and the ring's filter may differ from theirs.
+    /// successor. The member that takes the ring gives the share away. If all members left in the
+    /// class are without a share, they get the share at once: none of them looks for packets, and
+    /// the ring's filter may differ from theirs.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -177,14 +178,15 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives away the buckets of members that are gone. Makes `own` read the rings that nobody
-    /// reads: of these, and of members that never read theirs. Returns the slots of these rings,
-    /// which get no more packets.
+    /// Gives away the buckets of members that are gone. Makes the member `own` read the rings that
+    /// nobody reads: those of members that are gone, and of members that have never read. Returns
+    /// the slots of these rings, which get no more packets.
     pub(crate) fn take_over(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
-        // One time for both: nobody would give away the buckets of a ring that is taken later.
+        // One time for buckets and rings: if a ring became due between two times, nobody would give
+        // away its buckets.
         let now_ns = self.kernel.now_ns();
         self.share_out(own, now_ns);
         let orphans = self.orphans_for(own, now_ns);
@@ -204,8 +206,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// Ends the packets into the ring of a member that is gone. The member `own` shall read the
-    /// ring, unless another member has read it since its owner lived. Members of other classes only
-    /// cut the lifeline. Returns whether `own` shall read.
+    /// ring, unless another member has read it since before its owner died. A member of another
+    /// class only cuts the lifeline. Returns whether `own` shall read the ring.
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
@@ -241,7 +243,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     /// `own` shall look after.
     fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
         let table = self.table;
-        // The lead has just ended the wait for its successor: its buckets are not given away yet.
+        // True if the lead has just ended the wait for the member's successor: the member's buckets
+        // are not given away yet.
         let is_new = |row: &Row| row.keeps() && classes::may_inherit(table, own, row);
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
             State::Dead => !is_new(row) && classes::until_due(table, own, row, now_ns) == Some(0),
@@ -259,7 +262,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.give_away(classes::to_share_out(self.table, own, now_ns));
     }
 
-    /// Gives away the buckets of the dead of the class of `own`, whoever reads their rings.
+    /// Gives away the buckets of the dead members in the class of `own`, whoever reads their rings.
     pub(crate) fn give_up_shares(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let is_one =
@@ -281,8 +284,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Marks members whose lifelines have hung up. They keep their buckets: the member that takes
-    /// the ring gives them away. Returns the sockets of living members.
+    /// Marks members whose lifelines have hung up as gone. Each keeps its buckets until another
+    /// member takes its ring and gives the buckets away. Returns the sockets of living members.
     fn mark_gone(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.kernel.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
@@ -297,8 +300,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(living)
     }
 
-    /// Whether a member without a share may take its share now: not while another member is still
-    /// to take over the ring and buckets of a member that is gone.
+    /// Whether a member without a share may take its share now. It must wait while another member
+    /// still has to take over the ring and buckets of a member that is gone.
     pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let slot = self.table.slot_of(own);

@@ -39,7 +39,7 @@ pub(crate) trait Whole: Send + Sync {
     /// The counters, and the late fragments; `None` when another member publishes them.
     fn counted(&self) -> Option<(Counts, u64)>;
 
-    /// Whether they may change.
+    /// Whether the counters may change.
     fn changes(&self) -> bool;
 
     /// Publishes the group's other counters, if this member publishes them.
@@ -98,7 +98,8 @@ impl Steered {
         }
     }
 
-    /// Publishes on a page from now on. `words` begin at [`at::DIGEST`].
+    /// Publishes the counters on a page from now on. `words` are the page's words from
+    /// [`at::DIGEST`] on.
     pub(crate) fn publish_on(&self, words: &[Word]) {
         if let Ok(mut state) = self.hold() {
             state.words = words.to_vec();
@@ -112,7 +113,7 @@ impl Steered {
         self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
 
-    /// Attaches the steering part to the group, by any member's socket.
+    /// Attaches the steering part to the group by the socket of any of its members.
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let attached = packet::set_fanout_program(socket, loaded.as_fd());
         attached.map_err(SteerError::Attach)?;
@@ -124,8 +125,9 @@ impl Steered {
         Ok(())
     }
 
-    /// Notes that another member has attached the steering part since. Returns the late fragments
-    /// that this member counted until then; the other member adds them to its own.
+    /// Notes that another member has attached its steering part in place of this member's. Returns
+    /// the late fragments that this member counted until then; the other member adds them to its
+    /// own.
     pub(crate) fn demote(&self) -> u64 {
         self.hold().map_or(0, |mut state| {
             state.demote_if_replaced();
@@ -133,7 +135,8 @@ impl Steered {
         })
     }
 
-    /// Adds the late fragments that former owners of the steering part counted.
+    /// Adds the late fragments that were counted by members which had attached the steering part
+    /// before.
     pub(crate) fn take_over(&self, late: u64) {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
@@ -166,8 +169,8 @@ impl Steered {
         }
     }
 
-    /// Whether the counters change even while the member receives no packets. They count dropped
-    /// packets, and fragments for other members.
+    /// Whether the counters change even while the member receives no packets. Some of them count
+    /// dropped packets, or fragments for other members.
     pub fn goes_on(&self) -> bool {
         // The thread that holds the state may be about to change it.
         self.try_hold().is_none_or(|state| state.changes())
@@ -202,7 +205,8 @@ impl Steered {
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteerError> {
         let mut state = self.hold()?;
-        // If the application has set a filter since, `prepared` lacks it.
+        // If the application has set a filter since `prepared` was loaded, `prepared` lacks this
+        // filter.
         let prepared = match state.generation == prepared.generation {
             true => prepared,
             false => state.prepare(steering)?,

@@ -31,7 +31,8 @@ pub(crate) struct Table<'a> {
     pub(crate) classes: Classes<'a>,
     /// For each slot, the sticky id of the member there that gets packets; 0: nobody.
     pub(crate) sticky_ids: &'a [AtomicU64],
-    /// For each sticky id's number, the stamp of the member with it, and its slot; 0: nobody.
+    /// For the number in each sticky id, the stamp and the slot of the member that has this id; 0:
+    /// no member has it.
     pub(crate) holders: &'a [AtomicU64],
     /// For each bucket, the packets that the BPF program of a balanced group has counted, and the
     /// count that the members last noted (`loads`).
@@ -50,73 +51,78 @@ pub(crate) mod at {
     pub(crate) const GROUP: usize = 1;
     /// The change under way, [`super::Journal`]; 0: none.
     pub(crate) const JOURNAL: usize = 2;
-    /// Sockets in the kernel's array.
+    /// The number of sockets in the kernel's array.
     pub(crate) const POSITIONS: usize = 3;
     /// Rises with each change of slots or buckets.
     pub(crate) const GENERATION: usize = 4;
-    /// Buckets that the last change moved.
+    /// The number of buckets that the last change moved.
     pub(crate) const MOVED: usize = 5;
-    /// When these buckets moved, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the last change moved buckets, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const MOVED_NS: usize = 6;
     /// Which of the two [`SUMS`] is valid.
     pub(crate) const SUMS_IN_USE: usize = 7;
     /// Two places for the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
-    /// The socket of the placeholder that a newcomer replaces, or that is given up: its cookie (0:
-    /// the newcomer gets the last position), and its inode.
+    /// The placeholder that a newcomer replaces, or that is given up: the cookie of its socket (0:
+    /// the newcomer gets the last position), and the socket's inode.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
     /// Digest of the group's steering program; 0: it has none yet.
     pub(crate) const DIGEST: usize = 26;
-    /// How often the device went down, as far as the slots have followed the kernel's new order.
+    /// How often the device went down. The count rises when the slots have got the kernel's new
+    /// order.
     pub(crate) const DOWNS: usize = 27;
     /// When to look at the rings of awaited members, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
     /// When to look for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const CHECK_NS: usize = 29;
-    /// Identifies the group, whoever had its number before: the cookie of its first socket.
+    /// The cookie of the group's first socket. It tells the group from earlier groups with the same
+    /// number.
     pub(crate) const ID: usize = 30;
     /// The [`ID`] of the group that this group follows; 0: it follows none.
     pub(crate) const FOLLOWS: usize = 31;
-    /// The row of the newcomer of a join under way.
+    /// The newcomer's row while a join is under way.
     pub(crate) const NEWCOMER: usize = 32;
     /// Rows of all slots.
     pub(crate) const ROWS: usize = 40;
-    /// Copies of rows, buckets and ranks, and the new numbers, while slots are renumbered.
+    /// While slots are renumbered: copies of the rows, buckets and ranks, and the new numbers of
+    /// the slots.
     pub(crate) const OLD_ROWS: usize = ROWS + SLOTS * ROW;
     pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
     pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
     pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
-    /// For each slot, how far the reader of an unread ring had come (0: none was seen), and since
-    /// when, nanoseconds of `CLOCK_MONOTONIC`.
+    /// For each slot whose ring has unread packets, how far its reader has come (0: no unread
+    /// packets were seen), and since when, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
-    /// In a group that follows another: the [`GENERATION`] of its owners in that group.
+    /// In a group that follows another: the [`GENERATION`] that the lead had when this group last
+    /// took over the owners of buckets from it.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
-    /// How many groups follow this group, and their keys. The number in a key is 0 until it is
-    /// chosen.
+    /// How many groups follow this group, and their keys. The group's number in a key is 0 until
+    /// that number is chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
     /// How many members have been succeeded by others with their names. The upper half is part of
     /// the last successor's cookie.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
-    /// For each slot, what an engine that fills rings by slots had counted there before the present
-    /// member came: packets for the slot, and the dropped ones among them.
+    /// For each slot, if an engine fills rings by slots, its counts from before the present member
+    /// came: packets for the slot, and how many of these were dropped.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group's group slot in its device's registry.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// Whether the group's BPF program counts what members publish, if an engine runs it.
+    /// Where an engine runs the group's BPF program: whether the program has counters, which
+    /// members publish.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
-    /// Whether the group is balanced: 1; 2 if live flows move too; 0: no.
+    /// 0: the group is not balanced; 1: it is; 2: it is, and live flows move too.
     pub(crate) const BALANCE: usize = EXCHANGE + 1;
     /// When the next round of a balanced group is due, and when the last one was, nanoseconds of
     /// `CLOCK_MONOTONIC`.
     pub(crate) const ROUND_NS: usize = BALANCE + 1;
     pub(crate) const ROUNDED_NS: usize = ROUND_NS + 1;
-    /// The result of the last round: the number of rounds so far; the busiest member's load above
-    /// its share, in parts of 1000; elephants.
+    /// The result of the last round: the number of rounds so far; how far the busiest member's load
+    /// was above its share, in parts of 1000; the elephants ([`super::Elephant`]).
     pub(crate) const ROUNDS: usize = ROUNDED_NS + 1;
     pub(crate) const IMBALANCE: usize = ROUNDS + 1;
     pub(crate) const ELEPHANTS: usize = IMBALANCE + 1;
@@ -133,10 +139,10 @@ pub(crate) const ROW: usize = 8;
 /// Words of a ledger.
 pub(crate) const LEDGER_WORDS: usize = 7;
 
-/// The most groups that follow one group: a handle has at most 64 devices.
+/// How many groups can follow one group: a handle has at most 64 devices.
 pub(crate) const DEVICE_GROUPS_MAX: usize = 63;
 
-/// The most elephants that a round names.
+/// How many elephants a round names at most.
 pub(crate) const ELEPHANTS_MAX: usize = 4;
 
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::LOADS);
@@ -189,7 +195,8 @@ impl State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
-    /// [`at::DOWNS`] modulo 256, as far as the socket has reported them to the member.
+    /// How often the member's socket has reported that the device went down, as [`at::DOWNS`]
+    /// counts, modulo 256.
     pub(crate) downs: u8,
     /// The member's weight; 0: no share. For a dead member 0 means that its buckets are given away.
     pub(crate) weight: u16,
@@ -201,8 +208,9 @@ pub(crate) struct Row {
     pub(crate) cookie: u64,
     /// The member whose socket this is or was.
     pub(crate) member: u64,
-    /// The cookie of the member that reads this ring; 0: none does. A member's own cookie means:
-    /// while it lives, others shall read its ring; when it is awaited or dead, its lifeline is cut.
+    /// The cookie of the member that reads this ring; 0: none does. The member's own cookie means,
+    /// while the member lives, that others shall read its ring. When the member is awaited or dead,
+    /// it means that the lifeline is cut.
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
@@ -269,13 +277,13 @@ impl Row {
     }
 }
 
-/// Bits of a process id in a row; the kernel's go up to 2^22 (`PID_MAX_LIMIT`). The class is in the
-/// bits above.
+/// Bits of a process id in a row; the kernel's process ids go up to 2^22 (`PID_MAX_LIMIT`). The
+/// class is in the bits above.
 const PID_BITS: u32 = 26;
 const PID_MAX: u32 = (1 << PID_BITS) - 1;
 
 impl<'a> Table<'a> {
-    /// Makes a table of zeros the table of a new group.
+    /// Turns a table of zeros into the table of a new group.
     pub(crate) fn begin(&self, group: u64) {
         self.set(at::GROUP, group);
         self.set(at::MAGIC, MAGIC);
@@ -307,7 +315,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Sockets in the kernel's array, as the table has it.
+    /// The number of sockets in the kernel's array, according to the table.
     pub(crate) fn positions(&self) -> usize {
         usize::try_from(self.get(at::POSITIONS)).map_or(SLOTS, |count| count.min(SLOTS))
     }

@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(10);
 /// caller holds the device's guard.
 ///
 /// # Errors
-/// Why it can't be reached, in words.
+/// Why the device can't be reached, in words.
 pub(crate) fn search(
     engine: &dyn Engine,
     ifindex: u32,

@@ -1,4 +1,4 @@
-//! The takeover of a ring, of a dead member or of one whose application has never read it. A living
+//! The takeover of a ring whose member is dead, or whose application has never read it. A living
 //! member reads the ring, and settles the dead member's final counters.
 
 use crate::member_descriptors::MemberDescriptors;
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex};
 /// has final counters, and its slot must be vacated; a living member has `None`.
 pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
 
-/// Takes over the ring of a dead member, which gets no more packets. Adds it to `read_out` when the
-/// ring has been read to the end. The caller holds the group's lock. `own` takes the ring over. If
-/// packets go to several members, `own` already has its own copies, unless it is the dead member's
-/// successor. So copies in the ring are skipped.
+/// Takes over the ring of a dead member, which gets no more packets. Adds the member to `read_out`
+/// when the ring has been read to the end. The caller holds the group's lock. `own` takes the ring
+/// over. If packets go to several members, `own` already has its own copies, unless it is the dead
+/// member's successor. So copies in the ring are skipped.
 ///
 /// # Errors
 /// The dead member's final counters, when its ring can't be read.
@@ -85,7 +85,7 @@ fn when_read(
     let read_out = Arc::clone(read_out);
     Box::new(move |_| {
         let read = read();
-        // Only the reading thread locks it. A fork may have left it locked.
+        // Only the reading thread locks `read_out`, but a fork may have left it locked.
         if let Ok(mut read_out) = read_out.try_lock() {
             read_out.push(read);
         }

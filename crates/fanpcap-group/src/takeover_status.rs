@@ -1,10 +1,11 @@
 //! How far the takeover of a dead member has come, as the member's page shows. The page says how
-//! many packets the member took itself, and whether its counters are final. Packets that others
-//! took before its application read the handle are not its own.
+//! many packets the member took itself, and whether its counters are final. Packets that other
+//! members took before the member's application first read the handle do not count as taken by the
+//! member itself.
 //!
 //! The kernel clears a socket's counters when they are read. So the member that takes over adds
-//! them to the dead member's page. Processes that hold the page read them there: `fanpcap run` has
-//! a ledger of each member.
+//! these counters to the dead member's page. Processes that hold the page read them there: `fanpcap
+//! run` has a ledger of each member.
 
 use crate::page::{GroupDir, HeldPage};
 use crate::record::{NOT_READ_BY_US, WORDS, at};
@@ -17,8 +18,8 @@ use std::sync::atomic::{Ordering, fence};
 pub struct TakeoverStatus {
     /// Whether a member has taken the ring over. Since then the socket rejects all packets.
     pub has_begun: bool,
-    /// Packets that others have taken from the ring: before its application read it, or after the
-    /// member's death.
+    /// Packets that others have taken from the ring, before the member's application first read it
+    /// or after the member's death.
     pub inherited: u64,
     /// Whether the page's counters are final: no member takes packets from the ring any more.
     pub is_final: bool,

@@ -26,11 +26,11 @@ pub struct GroupTable {
 /// The contents of the table at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Sockets in the kernel's array: one for each of these slots.
+    /// The slots, each of which has one socket in the kernel's array.
     pub places: Vec<Place>,
     /// Sums over the members that are gone.
     pub gone: FinalCounters,
-    /// Members that others with their names have succeeded.
+    /// How many members have been succeeded by members with the same names.
     pub takeovers: u64,
     /// Changes of slots or buckets so far.
     pub changes: u64,
@@ -55,7 +55,7 @@ pub struct Place {
     pub member: MemberId,
     /// The member's process id, in the process's own PID namespace.
     pub pid: u32,
-    /// Buckets that the slot owns.
+    /// How many buckets the slot owns.
     pub buckets: usize,
     /// The member's weight; 0: it was drained.
     pub weight: u16,
@@ -72,9 +72,9 @@ pub struct Place {
 /// Buckets that have moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// How many.
+    /// How many buckets have moved.
     pub buckets: u64,
-    /// When, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When they moved, nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
 }
 
@@ -130,7 +130,7 @@ pub fn name_digest(name: &str) -> u64 {
     digest(name)
 }
 
-/// The most attempts to read the table without a change during the reading.
+/// How often to try to read the table without a change during the reading.
 const LOOKS: usize = 8;
 
 /// How long to wait for sockets that are being closed.
@@ -138,8 +138,8 @@ const FOR_SOCKETS: Duration = Duration::from_millis(300);
 
 impl GroupTable {
     /// Finds the table of a group in the calling thread's network namespace, as a newcomer would.
-    /// Members may take `for_members` to answer at the group's rendezvous. `None` when the group
-    /// has no steering program or no member.
+    /// `for_members` is the time that members may take to answer at the group's rendezvous. `None`
+    /// when the group has no steering program or no member.
     ///
     /// # Errors
     /// Why the table can't be found, in words.
@@ -156,7 +156,8 @@ impl GroupTable {
         Ok(memory.map(|memory| Self { memory, key }))
     }
 
-    /// The table of the group of the member with this page, if the caller may trace its process.
+    /// The table of the group in which the member with this page is, if the caller may trace the
+    /// member's process.
     pub fn of_member(ifindex: u32, group: u16, record: &Record) -> Option<Self> {
         let key = group_key(ifindex, group);
         let memory = found::take_over(record, key, shared::table_alone);

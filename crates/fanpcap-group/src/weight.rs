@@ -22,7 +22,7 @@ pub enum WeighError {
     Lock(SteerError),
     /// The objects that the members share can't be obtained, for these reasons.
     Unreachable(String),
-    /// The group has no steering program, or the member is not in it, or not any more.
+    /// The group has no steering program, or the member is not in the group, or not any more.
     Gone,
     /// No other member of the group has a share of its packets.
     Last,
@@ -120,7 +120,7 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
 }
 
 /// The packets that an engine has put into a member's rings since it came. Does not change the
-/// page: the living member adds to it what it has not published yet.
+/// page: the living member itself adds there what it has not published yet.
 fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
     let [received, dropped] = shared.counted(slot)?;

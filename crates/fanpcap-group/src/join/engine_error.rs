@@ -14,7 +14,7 @@ pub enum EngineError {
         group: u16,
         /// The engine of the group's members: `engine xdp`, say, or `packet sockets`.
         has: String,
-        /// What the handle is on.
+        /// The engine of the handle, likewise.
         wants: String,
     },
     /// The group's engine was detached from the device.
@@ -38,7 +38,7 @@ pub enum EngineError {
         /// The mode.
         mode: String,
     },
-    /// The steering program has no classes, but members of the group have one.
+    /// The steering program has no classes, but a member of the group has a class.
     Unclassified {
         /// The group's number.
         group: u16,
@@ -46,7 +46,7 @@ pub enum EngineError {
         class: u8,
     },
     /// Other groups are on the device, and none of their members could hand over what all groups on
-    /// it share.
+    /// the device share.
     Unreachable {
         /// The device.
         device: String,

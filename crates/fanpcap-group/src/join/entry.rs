@@ -40,7 +40,7 @@ pub(super) struct Entry<'a> {
     /// The member, if its group already has a number.
     early: Option<&'a Member>,
     ready: Ready,
-    /// On an engine: set once the newcomer may get packets.
+    /// What the device had counted before the newcomer could get packets. Only on an engine.
     before: Cell<Option<BeforeJoining>>,
     membership: Option<Membership>,
 }
@@ -155,7 +155,7 @@ impl<'a> Entry<'a> {
         self.take_slot(shared, placed, address, lock)
     }
 
-    /// Enters a group as its first member. All that may fail is done before that.
+    /// Enters a group as its first member. All that may fail is done before the socket enters.
     fn enter_first(
         &self,
         key: u64,
@@ -287,7 +287,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Shows on the newcomer's page what it shares with the group.
+    /// Shows on the newcomer's page what the newcomer shares with the group.
     fn show(&self, shared: &Shared, slot: Slot) {
         if let Some(early) = self.early {
             if let Some(before) = self.before.get() {

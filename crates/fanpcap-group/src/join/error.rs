@@ -238,7 +238,7 @@ pub enum DevicesError {
         group: u16,
         /// The mode.
         mode: String,
-        /// The device of the handle that would be the group's second.
+        /// The handle's device that would be the group's second device.
         second: String,
     },
 }

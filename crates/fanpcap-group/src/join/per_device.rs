@@ -83,7 +83,7 @@ fn devices(first: u32, others: &[u32]) -> String {
     all.join("^")
 }
 
-/// Joins, by `join`, the kernel's group that follows `lead` on the newcomer's device.
+/// Joins the kernel's group that follows `lead` on the newcomer's device, by calling `join`.
 pub(super) fn follow<T>(
     mut newcomer: Newcomer<'_>,
     lead: &Membership,

@@ -1,5 +1,5 @@
-//! Prepares a newcomer on an engine before its handle is activated: all that the engine may refuse.
-//! Once activated, a handle could no longer change to packet sockets.
+//! Prepares a newcomer on an engine before its handle is activated: does all that the engine may
+//! refuse. An activated handle could no longer change to packet sockets.
 
 use super::{EngineError, JoinError, device};
 use crate::found::{self, Leaving};
@@ -39,8 +39,9 @@ pub struct Prepared {
 /// How long other newcomers' pages may take to show the device. A newcomer may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Takes a device for a newcomer by the engine of this name, or finds that the engine has it. The
-/// host still gets all packets. `outgoing`: the newcomer wants packets that the host sends.
+/// Takes a device for a newcomer with the engine of this name, or finds that the engine has the
+/// device already. The host still gets all packets. `outgoing` says whether the newcomer wants
+/// packets that the host sends.
 ///
 /// # Errors
 /// Why the engine can't serve the newcomer.
@@ -85,7 +86,8 @@ pub fn prepare(
     if let Some(on_device) = on_device.filter(|_| outgoing) {
         on_device.sees_sent().map_err(EngineError::from)?;
     }
-    // If the engine can't serve the newcomer, it joins the members on packet sockets.
+    // An error of `found` comes last: if the engine can't serve the newcomer, the newcomer joins
+    // the members on packet sockets.
     found?;
     Ok(Prepared {
         engine,
@@ -125,7 +127,7 @@ impl Prepared {
         Some(shared)
     }
 
-    /// As [`Prepared::begin`], in any attempt.
+    /// As [`Prepared::begin`], in any attempt to join.
     pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, EngineError> {
         let (ifindex, _) = crate::shared::group_of(key);
         let shared = new_shared(self.engine, &*self.device, ifindex, steering)?;
@@ -178,8 +180,8 @@ fn new_shared(
 /// The newcomer's device, whether no other process has it, and the newcomer's claim.
 type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
-/// Takes or finds the device. Another owner may be members that have just gone, or newcomers that
-/// no page shows yet.
+/// Takes or finds the device. If others have the device, they may be members that have just gone,
+/// or newcomers that no page shows yet.
 ///
 /// Takes the device without the locks: its driver may need a while, and the process may be stopped
 /// in that time. If several newcomers try, the kernel gives the device to one of them.
@@ -221,7 +223,7 @@ fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<Devi
     }
 }
 
-/// The device that a member of any group on it has. The caller holds the device's guard.
+/// Finds the device by a member of any group on it. The caller holds the device's guard.
 fn find(engine: &dyn Engine, ifindex: u32) -> Result<Option<Box<dyn TakenDevice>>, EngineError> {
     if let Some(descriptors) = found::recall_device(engine, ifindex) {
         match engine.open_device(descriptors, ifindex) {

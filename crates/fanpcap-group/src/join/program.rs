@@ -1,4 +1,4 @@
-//! Joining a group with a steering program: all members bring the same one.
+//! Joins a group with a steering program: all members bring the same program.
 
 use super::entry::Entry;
 use super::ready::new_shared;
@@ -16,8 +16,8 @@ use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Joins. Does what may fail before the socket enters the group, as a socket leaves its group only
-/// when it is closed.
+/// Joins. All that may fail is done before the socket enters the group, as a socket leaves its
+/// group only when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -98,8 +98,8 @@ fn not_ethernet(ifindex: u32) -> JoinError {
     }
 }
 
-/// Checks whether the first member of a group could have a steering program. Loads it for that, and
-/// gives it to no group. Without a device, assumes one with Ethernet frames.
+/// Checks whether the first member of a group could have a steering program. Loads the steering
+/// program for that, and gives it to no group. Without a device, assumes one with Ethernet frames.
 ///
 /// # Errors
 /// Why the steering program can't be loaded, without a group's number.

@@ -20,12 +20,13 @@ pub enum ProgramError {
         /// Title of the group's steering program.
         runs: String,
     },
-    /// The device has other frames than Ethernet, which steering programs read.
+    /// The device's frames are not Ethernet frames. Steering programs read only these.
     NotEthernet {
         /// The device.
         device: String,
     },
-    /// The device `any` also has other frames than Ethernet, which steering programs read.
+    /// The device is `any`, which also has frames that are not Ethernet frames. Steering programs
+    /// read only these.
     AllDevices,
     /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
@@ -41,7 +42,7 @@ pub enum ProgramError {
     OthersJudge {
         /// The group's number.
         group: u16,
-        /// Members of other processes.
+        /// How many members other processes have.
         members: usize,
     },
     /// The group's engine can't replace the steering program that it runs.

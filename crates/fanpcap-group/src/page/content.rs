@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 
 const LEN: usize = WORDS * 8;
 
-/// The most reads of a page until two in a row are equal.
+/// How often a page is read at most until two reads in a row are equal.
 const READINGS: usize = 4;
 
 /// Opens a page. `None` if the file is not regular, or if users other than root and the process's
@@ -133,8 +133,9 @@ pub(crate) struct OtherPage {
 }
 
 impl OtherPage {
-    /// Marks that another member has attached the steering program since. Returns the late
-    /// fragments that this member had counted until then; the other member adds them to its own.
+    /// Marks on the page that another member has attached a steering program in place of this
+    /// member's. Returns the late fragments that this member had counted until then; the other
+    /// member adds them to its own.
     pub(crate) fn demote(&self) -> io::Result<u64> {
         let steering = record(&self.file).and_then(|record| record.steering);
         let Some(running) = steering.filter(|running| running.has_set) else {

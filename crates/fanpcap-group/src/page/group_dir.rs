@@ -13,21 +13,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
+/// How many pages of one group are read at most: the kernel's limit of members
+/// (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// The most rendezvous sockets of one group to which a newcomer sends a request.
+/// To how many rendezvous sockets of one group a newcomer sends a request at most.
 const RENDEZVOUS_MAX: usize = 16;
 
-/// The most directories that [`GroupDir::sweep`] visits on each level.
+/// How many directories [`GroupDir::sweep`] visits at most on each level.
 const DIRECTORIES_MAX: usize = 256;
 
-/// The file with one lock for each group: who may replace the group's steering program. Only the
-/// file's owner may open it.
+/// The file with the locks of all groups and device registries. Only the file's owner may open it.
 const TURNS: &str = "turns";
 
-/// The directory of a group's pages. Each operation opens it from the root on and checks each
-/// level.
+/// The directory of a group's pages. Each operation opens the directory anew, level by level from
+/// the root, and checks each level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDir {
     root: Root,
@@ -48,7 +48,7 @@ pub(crate) fn hash(hash: u32, bytes: &[u8]) -> u32 {
 /// The end of a rendezvous's name.
 const RENDEZVOUS: &str = ".door";
 
-/// The name of a rendezvous, after the page of the member that opens it.
+/// The name of a rendezvous, made of the name of the page of the member that opens it.
 pub(super) fn rendezvous_name(page: &str) -> String {
     format!("{page}{RENDEZVOUS}")
 }
@@ -68,7 +68,7 @@ pub(super) fn rendezvous_sockets(
 /// Removes the rendezvous sockets of a group without pages.
 fn remove_rendezvous(directory: &Directory) {
     // A rendezvous is made after the page of the member that opens it. So if that page is still
-    // there, it is listed after the rendezvous.
+    // there, the second listing shows it.
     let rendezvous_sockets: Vec<OsString> = rendezvous_sockets(directory).collect();
     if !rendezvous_sockets.is_empty() && directory.names().all(|name| is_rendezvous(&name)) {
         for rendezvous in rendezvous_sockets {
@@ -112,7 +112,7 @@ impl GroupDir {
         directory.join(page_name(pid, member))
     }
 
-    /// Reads the pages of living members. Removes those of dead ones, if the process may.
+    /// Reads the pages of living members. Removes the pages of dead members, if the process may.
     pub fn records(&self) -> Vec<Record> {
         self.pages().into_iter().map(|(_, record)| record).collect()
     }
@@ -164,8 +164,8 @@ impl GroupDir {
         others.filter_map(open).collect()
     }
 
-    /// The group's directory, and the names of the rendezvous sockets in it: the group's, and those
-    /// that former groups with its number have left.
+    /// The group's directory, and the names of the rendezvous sockets in it: the socket of the
+    /// group, and those that former groups with the same number have left.
     ///
     /// # Errors
     /// `ENOENT` when the group has no pages; other errors of openat(2).
@@ -179,7 +179,8 @@ impl GroupDir {
 
     /// Opens the file with the locks of all groups and registries. Returns the numbers of three
     /// locks: this group's, its device registry's, and the one that newcomers to the registry
-    /// share. Two groups may have the same number; then they wait for each other.
+    /// share. The locks of two groups may have the same number; then the groups wait for each
+    /// other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
@@ -235,7 +236,8 @@ impl GroupDir {
         });
     }
 
-    /// Removes files of any group whose members died, or had dropped the privilege to remove them.
+    /// Removes the files that members of any group left behind because they died, or had dropped
+    /// the privilege to remove them.
     pub(super) fn sweep(&self) {
         let Ok(root) = self.root.open() else {
             return;

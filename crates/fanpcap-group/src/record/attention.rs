@@ -34,7 +34,7 @@ impl LastLook {
         }
     }
 
-    /// Decodes the word of a page. `is_ours`: our reader reads the member.
+    /// Decodes the word of a page. `is_ours` says whether our reader reads the member.
     pub(super) fn decode(words: &[u64; WORDS], is_ours: bool) -> Self {
         match words[at::LOOKED_NS] {
             _ if !is_ours || words[at::JOINED_NS] == 0 => Self::Unknown,

@@ -7,9 +7,10 @@ use std::os::fd::RawFd;
 /// [`fanpcap_engine::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
-/// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
-/// magic; pid, mode, class and flags; the application's name (two words); device and inode of its
-/// executable; packets received and dropped that the socket had counted before it joined.
+/// The number of 64-bit words of a page. They are in native byte order. The words before
+/// [`at::READ_NS`] are constant: magic; pid, mode, class and flags; the application's name (two
+/// words); device and inode of its executable; packets received and dropped that the socket had
+/// counted before it joined.
 pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 
 /// Indices of the words that change. The member's process updates them in place.
@@ -27,8 +28,9 @@ pub(crate) mod at {
     /// counters published.
     pub(crate) const IDLE_TAKEN: usize = 14;
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: the reader waits for packets now. While another member reads a ring whose
-    /// application never looked: the frames that it has claimed (`fanpcap_reader::borrowed`).
+    /// `u64::MAX`: the reader waits for packets now. While another member reads a ring for whose
+    /// packets the application has never looked: the number of frames that the other member has
+    /// claimed (`fanpcap_reader::borrowed`).
     pub(crate) const LOOKED_NS: usize = 15;
     /// Frames that our reader has taken from the ring since activation. The word has a cache line
     /// of its own because it changes with each packet.
@@ -41,14 +43,14 @@ pub(crate) mod at {
     /// One more than the device's packet counter when the member began to reject all packets; 0:
     /// the member does not reject.
     pub(crate) const REJECTING_SINCE: usize = 19;
-    /// Reads of the kernel's counters in progress. The kernel clears its counters when they are
-    /// read, so a member killed during the read loses them.
+    /// How many reads of the kernel's counters are in progress. The kernel clears its counters when
+    /// they are read, so a member killed during the read loses them.
     pub(crate) const READING: usize = 20;
-    /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). After its death another
-    /// reader continues there.
+    /// The block of the ring at which our reader is (`fanpcap_ring::Mark`). After the member's
+    /// death another reader continues there.
     pub(crate) const BLOCK: usize = 21;
-    /// One more than [`TAKEN`] when another member first took over the dead member's ring; 0: none
-    /// has. See [`crate::takeover_status`], also for the next word.
+    /// One more than the value that [`TAKEN`] had when another member first took over this dead
+    /// member's ring; 0: no member has. See [`crate::takeover_status`], also for the next word.
     pub(crate) const OWN_TAKEN: usize = 22;
     /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
     pub(crate) const IS_FINAL: usize = 23;
@@ -56,22 +58,24 @@ pub(crate) mod at {
     /// program writes this word and [`TITLE`] on all pages.
     pub(crate) const DIGEST: usize = 24;
     /// 1 on the page of the member that attached the steering program to the group, else 0. The
-    /// member that replaces the steering program clears the word on the page of its predecessor.
+    /// member that replaces the steering program clears the word on the page of the member that had
+    /// attached the former one.
     pub(crate) const HAS_SET: usize = 25;
     /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
     /// can't change.
     pub(crate) const COUNTED_NS: usize = 26;
-    /// Later fragments that this member's copy of the steering program has seen before the first
-    /// fragment of their datagram.
+    /// Fragments that this member's copy of the steering program has seen before the first fragment
+    /// of the same datagram.
     pub(crate) const LATE: usize = 27;
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
-    /// The process's descriptors of what the group's members share: the table, both ends of the
-    /// descriptor store, and the rendezvous, 15 bits each; 0: not known.
+    /// The numbers of the process's descriptors of what the group's members share: the table, both
+    /// ends of the descriptor store, and the rendezvous, 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
-    /// Likewise for what all groups on the device share: both ends of the registry's descriptor
-    /// store. 0 where the group has no registry. Also [`super::STEALS`].
+    /// The numbers of the process's descriptors of what all groups on the device share: both ends
+    /// of the registry's descriptor store; 0 where the group has no registry. Another bit is
+    /// [`super::STEALS`].
     pub(crate) const REGISTRY: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
@@ -84,8 +88,8 @@ pub(crate) mod at {
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// The number of descriptors that the members of a group share; without and with those of a
-/// registry.
+/// The number of descriptors that the members of a group share: without those of a registry, and
+/// with them.
 pub(crate) const DESCRIPTORS: usize = 4;
 pub(crate) const WITH_REGISTRY: usize = 6;
 

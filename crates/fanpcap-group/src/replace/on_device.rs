@@ -46,7 +46,7 @@ pub(super) fn replace(
     let title =
         sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
-    // After a death in the exchange, counters are published too often rather than never.
+    // If the process dies in the exchange, counters are published too often rather than never.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);
     let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
     if exchange::is_under_way(shared) {

@@ -1,5 +1,5 @@
-//! Classes of members: the other members of its class read the ring of a member that is gone.
-//! Members of other classes do not, since the packets are not theirs. They give up the ring when
+//! Classes of members. When a member is gone, the other members of its class read its ring. Members
+//! of other classes do not read it, since the packets are not theirs. They give up the ring when
 //! the class has no members left.
 //!
 //! All members wait for the hang-up of the same lifelines. Members of other classes leave the dead
@@ -7,8 +7,8 @@
 //!
 //! The dead member keeps its buckets until another member takes its ring. That member gives them
 //! away under the same lock, and reads the ring before later packets of these buckets. So it gets
-//! no packet of a flow after a later one. A member that joined lately may have such buckets, and
-//! later packets, already. So it also leaves the dead member to others for a while.
+//! the packets of a flow in their order. A member that joined lately may already have had later
+//! packets of these flows. So it also leaves the dead member to others for a while.
 
 use crate::lead::Lead;
 use crate::table::{Part, Row, State, Table};
@@ -21,7 +21,8 @@ const BEYOND_BROADCAST: u8 = 63;
 /// members.
 pub(super) const LEFT_NS: u64 = 100_000_000;
 
-/// By then a member that hangs has lost its share (`silence`): it has left no older packets.
+/// How long after its join a member counts as one that joined lately, nanoseconds. Within this time
+/// a member that hangs loses its share (`silence`), so that its ring has no older packets.
 const LATE_NS: u64 = 14_000_000_000;
 
 /// Whether the member `own` may read or give up the ring of a member that is gone.
@@ -37,7 +38,8 @@ pub(crate) fn is_of_class(table: Table<'_>, own: u64, gone: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).class == gone.class)
 }
 
-/// Whether the member `own` has the name of a member that is gone, and so had none of its packets.
+/// Whether the member `own` has the name of a member that is gone, and so has had no packets of
+/// that member's flows.
 pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
     let slot = table.slot_of(own).filter(|_| gone.name != 0);
     slot.is_some_and(|slot| table.row(slot).name == gone.name)
@@ -53,8 +55,8 @@ pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> 
     (is_its || !is_cut(dead)).then_some(left)
 }
 
-/// Whether another member of its class is older than the member `own`, which joined so lately that
-/// it may have had newer packets of flows than a dead member has left.
+/// Whether the member `own` joined so lately that it may have had newer packets of flows than a
+/// dead member has left, while its class has an older member.
 fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let Some(slot) = table.slot_of(own) else {
         return false;
@@ -81,7 +83,8 @@ fn is_cut(gone: &Row) -> bool {
     gone.taker == gone.cookie
 }
 
-/// Whether the member `own` leaves a dead member to others, whom its lifeline may wake.
+/// Whether the member `own` leaves a dead member to others, which the dead member's lifeline may
+/// wake.
 pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let is_left = |row: &Row| {
         let due = until_due(table, own, row, now_ns);
@@ -92,7 +95,8 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
 
 pub(super) fn has_taker(table: Table<'_>, row: &Row) -> bool {
     let slot = table.slot_of(row.taker);
-    // The successor of an awaited member continues with the rings that this member had taken over.
+    // The successor of an awaited member continues with the rings that the awaited member had taken
+    // over.
     slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 

@@ -12,7 +12,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Self { lead, ..self }
     }
 
-    /// Follows the lead if it has changed since, unless it is changing now.
+    /// Follows the lead if the lead has changed since the last time, unless it is changing now.
     pub(crate) fn follow(&mut self) -> io::Result<()> {
         self.repair()?;
         let lead = self.lead.and_then(Lead::of);
@@ -46,11 +46,12 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Moves the buckets and ranks of a class as the lead has them. Buckets of a member without a
-    /// share here stay where they are, or go to a member that has one. While the lead is changing,
-    /// so do all buckets of members that are gone. Whatever the lead has, a member that is gone
-    /// keeps its buckets and ranks here until another member takes its ring here: else packets
-    /// would arrive before those in the ring. Returns how many buckets have moved.
+    /// Moves the buckets and ranks of a class to the members that have them in the lead. Buckets of
+    /// a member without a share here stay where they are, or go to a member that has one. While the
+    /// lead is changing, the same holds for all buckets of members that are gone. Whatever the lead
+    /// has, a member that is gone keeps its buckets and ranks here until another member takes its
+    /// ring here: else packets would arrive before those in the ring. Returns how many buckets have
+    /// moved.
     pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();

@@ -36,8 +36,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(self.open_slots().find(|slot| claims(*slot)))
     }
 
-    /// The slots that a newcomer may have. The slots beyond the array's end, except the first, are
-    /// for newcomers on an engine that leave the slots before to others.
+    /// The slots that a newcomer may have. The first slot beyond the array's end is for any
+    /// newcomer. The further ones are for newcomers on an engine that leave the slots before theirs
+    /// to others.
     fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
         let table = self.table;
         let is_open = move |slot: &Slot| {
@@ -47,8 +48,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
     }
 
-    /// Joins a newcomer. It owns no bucket yet, if other members own some. Returns its slot: the
-    /// `chosen` slot, or the first.
+    /// Joins a newcomer. The newcomer owns no bucket yet, if other members own some. Returns its
+    /// slot: the `chosen` slot, or else the first that it may have.
     pub(crate) fn join(
         &mut self,
         newcomer: &Row,

@@ -7,7 +7,7 @@ use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
     /// The ring of a member that is gone has been read to its end: its slot becomes a placeholder.
-    /// At the array's end the slot is given up.
+    /// If the slot is at the array's end, it is given up.
     pub(crate) fn vacate(&mut self, cookie: u64, final_counters: &FinalCounters) -> io::Result<()> {
         self.prepare()?;
         let Some(slot) = self.table.slot_of(cookie) else {

@@ -2,9 +2,9 @@
 //! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
 //! Each member's socket reports this once, by an error that the member's reader takes. The members'
-//! rows count these errors, and the table says how many of them the slots' numbers follow. A
-//! pending error on a member's socket counts too. So a newcomer can renumber the slots while all
-//! members are in callbacks, and nobody does it twice.
+//! rows count these errors, and the table says after how many of them the slots were last
+//! renumbered. A pending error on a member's socket counts too. So a newcomer can renumber the
+//! slots while all members are in callbacks, and nobody does it twice.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
@@ -55,7 +55,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     /// Renumbers the slots by their sockets' positions in `order`, in one change. Returns false if
-    /// the sockets are not the table's: a member that can list them does it later.
+    /// `order` does not have the table's sockets: then a member that can list those renumbers the
+    /// slots later.
     fn renumber(&mut self, order: &[u64]) -> bool {
         let position = |cookie| order.iter().position(|&it| it == cookie);
         let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));

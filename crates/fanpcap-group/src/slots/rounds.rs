@@ -17,15 +17,15 @@ use std::sync::atomic::Ordering;
 /// The interval between rounds, nanoseconds.
 pub(super) const ROUND_NS: u64 = 250_000_000;
 
-/// How much later a member does a round than the member in the slot before, up to a last slot.
+/// How much later a member does a round than the member in the slot before, up to slot [`LAST`].
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
 /// After a pause this long the counts may have wrapped.
 pub(super) const PAUSE_NS: u64 = 5_000_000_000;
 
-/// The least packets of a round for each member. With this many, members differ by chance by 2 %;
-/// with fewer, by more.
+/// How many packets for each member a round needs. With this many, the members' loads differ by
+/// chance by 2 %; with fewer, by more.
 pub(super) const PACKETS: u64 = 2500;
 
 /// Nanoseconds until the member in this slot shall do a round; `None` if the group is not balanced.
@@ -111,8 +111,8 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group a
-/// member that owns buckets keeps that number as its share, so that none moves between such
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group the
+/// share of a member that owns buckets is as many as it owns, so that no bucket moves between such
 /// members. The others get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);

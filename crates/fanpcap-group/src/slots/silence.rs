@@ -24,10 +24,10 @@ pub(super) fn until_check(table: Table<'_>, slot: Slot, now_ns: u64) -> u64 {
     until(table.get(at::CHECK_NS), later_ns, CHECK_NS, now_ns)
 }
 
-/// Nanoseconds until `later_ns` after `due_ns`, for what is due every `period_ns`.
+/// How many nanoseconds are left until `due_ns + later_ns`, for what is due every `period_ns`.
 pub(super) fn until(due_ns: u64, later_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     let left = due_ns.wrapping_add(later_ns).wrapping_sub(now_ns);
-    // The time is over, or another clock's.
+    // The time is over, or was set by another clock.
     if left > period_ns + later_ns { 0 } else { left }
 }
 

@@ -1,4 +1,5 @@
-//! Succession: what a named member leaves waits for the next member of that name.
+//! Succession: the buckets and the ring of a named member that is gone wait for the next member of
+//! that name.
 //!
 //! The member that is gone keeps its buckets, and its ring goes on filling. Its successor gets
 //! exactly these buckets when it looks for packets, and takes over the ring. The group waits for a
@@ -62,7 +63,7 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
 }
 
 /// Nanoseconds until the member `own` must look after members that are or may be gone, or after
-/// itself if it has no share. `None`: it need not. Needs no lock.
+/// itself if it has no share. `None` if it need not look after any. The caller needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
     let has_others = live.any(|(_, row)| row.cookie != own);
@@ -88,7 +89,7 @@ fn grace(row: &Row, now_ns: u64) -> u64 {
 /// Nanoseconds until the next look at the rings.
 fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
     let left = table.get(at::LOOK_NS).wrapping_sub(now_ns);
-    // The time is over, or another clock's.
+    // The time is over, or was set by another clock.
     if left > LOOK_NS_MAX { 0 } else { left }
 }
 
@@ -135,8 +136,8 @@ impl<G: KernelOps> Slots<'_, G> {
         rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
     }
 
-    /// A newcomer has joined: the wait for its predecessor's slot starts again, until the newcomer
-    /// looks for packets.
+    /// A newcomer has joined. If it succeeds an awaited member, the wait starts again, this time
+    /// until the newcomer looks for packets.
     pub(super) fn await_longer(&mut self, newcomer: Slot) {
         if let Some(slot) = self.predecessor(&self.table.row(newcomer)) {
             self.set_state(slot, State::Awaited);

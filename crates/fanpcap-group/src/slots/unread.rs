@@ -1,11 +1,11 @@
 //! Members that were never read. A group's first member has a share before its application reads
 //! it, as libpcap buffers from the activation on. When another member is read, the share goes to
-//! the members that are read, and one of them reads the ring: the application may have opened the
-//! handle for another purpose. When the application looks for packets, the member gets its share
-//! and its ring back.
+//! the members that are read, and one of them reads the first member's ring: its application may
+//! have opened the handle for another purpose. When the application looks for packets, the member
+//! gets its share and its ring back.
 //!
-//! If others shall read a member's ring, its row names the member that does, or the member itself
-//! while none does.
+//! If others shall read a member's ring, the member's row names the reader, or the member itself
+//! while there is no reader.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State, Table};
@@ -75,8 +75,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(is_unread)
     }
 
-    /// The member `own` has read the ring of a member that was alive then to its end. If that
-    /// member is gone by now, its ring must be taken over: its owner may have read on.
+    /// The member `own` has read a ring to its end, and the ring's owner was alive when this began.
+    /// If the owner is gone by now, the ring must be taken over: the owner may have read on.
     pub(crate) fn give_back(&mut self, cookie: u64, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -107,7 +107,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Whether another member has read this member's ring since its owner lived.
+/// Whether another member reads this member's ring, and has done so since before this member died,
+/// if it is dead.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
     row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }

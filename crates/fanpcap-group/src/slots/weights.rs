@@ -17,8 +17,8 @@ pub(crate) enum Weighed {
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Gives a member another weight, and buckets accordingly; 0: none. Packets in flight to the
-    /// member, and those in its ring, stay its own.
+    /// Gives a member another weight, and buckets accordingly; a weight of 0 gives none. Packets in
+    /// flight to the member, and those in its ring, stay its own.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
         self.mark_gone(0)?;

@@ -18,7 +18,7 @@ pub(crate) fn load_fanout(
     table: BorrowedFd<'_>,
 ) -> Result<Loaded, SteerError> {
     let compiled = steering.compiled();
-    // Only a steering program for an engine has none.
+    // Only a steering program for an engine has no compiled parts.
     let compiled = compiled.ok_or_else(|| SteerError::Attach(io::ErrorKind::Unsupported.into()))?;
     let given = [(TABLE_MAP, table)];
     Loaded::load_with(compiled.fanout(), "fanpcap_steer", &given).map_err(SteerError::Load)
@@ -59,8 +59,8 @@ pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<(
     Ok(())
 }
 
-/// Later fragments that came before the first fragment of their datagram, and may have left their
-/// flow. Allocates nothing.
+/// Fragments that came before the first fragment of their datagram, and so may have gone elsewhere
+/// than their flow. Allocates nothing.
 pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     let mut late = [0];
     let map = fanout.map(LATE_MAP);

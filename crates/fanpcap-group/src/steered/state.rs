@@ -87,7 +87,8 @@ impl State {
             });
         }
         let filters = Filters::load(steering, self.own.as_ref())?;
-        // The reader may go on running the handle's filter, but not take it from the kernel.
+        // If the reader runs the handle's filter already, it may go on. But the filter must not
+        // move from the kernel to the reader.
         let is_in_kernel = self.own.is_some() && !self.filters.lack_own();
         if is_in_kernel && filters.lack_own() {
             return Err(SteerError::Beside);

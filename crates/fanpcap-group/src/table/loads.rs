@@ -52,7 +52,7 @@ impl Elephant {
 /// What buckets have got since the last round.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Their packets.
+    /// The number of packets of each bucket.
     pub(crate) packets: Vec<u64>,
     /// The buckets that had no packets for [`IDLE`], or none since the group began.
     pub(crate) idle: Vec<bool>,
@@ -62,7 +62,7 @@ pub(crate) struct Loads {
 const IDLE: u32 = 100;
 /// The unit of a bucket's age: how long it has had no packets.
 const AGE_NS: u64 = 100_000_000;
-/// In a note the age is above the count's low bits.
+/// A note has the age in the bits above those of the count.
 const AGE_SHIFT: u32 = 24;
 const AGE_MAX: u32 = 255;
 const COUNT_MASK: u32 = (1 << AGE_SHIFT) - 1;

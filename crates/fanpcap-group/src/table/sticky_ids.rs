@@ -1,5 +1,5 @@
 //! Sticky ids, by which the BPF program of a sticky group remembers members. A sticky id is a stamp
-//! and a number; a slot would not do.
+//! and a number. The number of a slot would not do, as other members get the slot.
 
 use super::{Row, Table};
 use fanpcap_buckets::Slot;

@@ -5,7 +5,7 @@ use super::{Table, at};
 /// Sums over the members that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinalCounters {
-    /// Members.
+    /// How many members these are.
     pub members: u64,
     /// Packets that the kernel received for them, dropped ones included.
     pub received: u64,

@@ -1,7 +1,7 @@
 //! A newcomer whose rings an engine fills. When a slot's packets are directed into the newcomer's
-//! rings, the kernel waits for packets in flight. So this happens without the group's lock: a
-//! stopped process would keep all others out of the group. The newcomer claims the slot, and other
-//! newcomers take the next.
+//! rings, the kernel waits for packets in flight. So this happens without the group's lock, with
+//! which a stopped process would keep all others out of the group. The newcomer claims the slot,
+//! and other newcomers take the next slot.
 
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(super) struct Placed {
     shared: Arc<Shared>,
     pub(super) slot: Slot,
-    /// Until the newcomer has joined.
+    /// The rings; `None` once the newcomer has joined.
     pub(super) io: Option<Box<dyn MemberIo>>,
     _claim: Option<Claim>,
 }
@@ -37,7 +37,8 @@ impl Drop for Placed {
     }
 }
 
-/// A group on an engine that has no member yet. Made without its lock: rings take a while.
+/// A group on an engine, before the group has a member. It is made without the group's lock,
+/// because making rings takes a while.
 pub(super) struct Begun {
     placed: Placed,
     /// Whether the device's packets come to the group. No other process has the device then.
@@ -49,7 +50,7 @@ const FIRST: Slot = Slot(0);
 
 impl Entry<'_> {
     /// Begins a group before its lock is taken, if the newcomer is prepared for that: no other
-    /// process has any of it yet. If this fails, it is tried again.
+    /// process has any part of the group yet. If this fails, it is tried again.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
         let mut begun = self
