@@ -134,7 +134,7 @@ impl MapSpec {
 
 /// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
 /// selects bytes of it by shifts. It could add the offset to the table's address instead. But
-/// without `CAP_PERFMON` the verifier would then walk each path separately that differs in any
+/// without `CAP_PERFMON` the verifier would then walk separately each path that differs in any
 /// number (`explore_alu_limits`): 100 times the work for mode `flow`.
 pub const TABLE_ROW: u32 = 8;
 

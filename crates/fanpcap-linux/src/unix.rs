@@ -49,8 +49,9 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
-/// Sets how much memory may be used by messages that this end has sent and nobody has received.
-/// With `CAP_NET_ADMIN` net.core.wmem_max is no limit. Returns how much the kernel allows.
+/// Sets how much memory may be used by messages that this end has sent and nobody has received. If
+/// the process has `CAP_NET_ADMIN`, net.core.wmem_max is no limit. Returns how much the kernel
+/// allows.
 ///
 /// # Errors
 /// The error of setsockopt(2).

@@ -1,7 +1,7 @@
 //! A ring that another member reads while its owner lives and has never read it.
 //!
 //! The owner's word holds the time at which the owner last looked for packets. While the ring is
-//! borrowed, the word holds the number of frames taken from the ring instead. A borrower claims
+//! borrowed, the word instead holds the number of frames taken from the ring. A borrower claims
 //! each frame in that word before it reads the frame. The owner takes its ring back by storing any
 //! other value: no later claim succeeds, and the owner skips the claimed frames. So each frame is
 //! delivered once.

@@ -236,7 +236,7 @@ impl Control {
         self.is_asked() && call.woken != Some(false)
     }
 
-    /// Ends a read whose loop was broken, or that has delivered all the packets it may.
+    /// Ends a read whose loop was broken, or that has delivered as many packets as it may.
     #[inline]
     pub(crate) fn check_end(&self, call: &Call) -> Result<(), End> {
         if self.take_break() {

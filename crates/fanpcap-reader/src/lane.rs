@@ -84,9 +84,10 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, as
-    /// number `in_kernel`, the reader runs it only on packets that may have been in the ring
-    /// before. `is_counted`: an engine counts the ring's packets as received, whatever the filter.
+    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too,
+    /// `in_kernel` is the filter's number there, and the reader runs the filter only on packets
+    /// that may have been in the ring before. `is_counted`: an engine counts the ring's packets as
+    /// received, whatever the filter.
     pub(crate) fn set_filter(
         &mut self,
         filter: Vec<Classic>,
@@ -143,8 +144,8 @@ impl Lane {
         self.intake.next_packet(&mut self.ring, control, packet)
     }
 
-    /// Returns the arrival time of the next frame, which the application may not want. Gives frames
-    /// that have been read back to the kernel.
+    /// Returns the arrival time of the next frame, which the application need not want. Gives back
+    /// to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         let mut is_marked = true;
@@ -280,7 +281,7 @@ impl Intake {
         accepted.map_err(corrupt)
     }
 
-    /// Gives frames that have been read back to the kernel.
+    /// Gives back to the kernel the frames that have been read.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);

@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings have records, the engine wakes the reader early when one ring has this many
-/// packets. With 1500 bytes each, they fill an eighth of the smallest default ring for whole
-/// packets.
+/// packets. Packets of 1500 bytes then fill an eighth of the smallest ring that is made by default
+/// for whole packets.
 const MANY: u64 = 256;
 
 /// The shortest wait for earlier packets in rings of records. Otherwise the reader would wake for
@@ -280,7 +280,8 @@ impl Merge {
     }
 
     /// How long a packet with this arrival time must still wait for earlier ones; `None`: it need
-    /// not wait. Zero: it need not wait either, but the clock was read after the lanes.
+    /// not wait. Zero: it need not wait either, but earlier packets may have come after the lanes
+    /// were read.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
         // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {

@@ -79,7 +79,7 @@ pub(crate) struct Publisher {
     /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
     asked_ns: u64,
-    /// Time of the last look at the clock, and the frames until the next one.
+    /// Time of the last look at the clock, and the number of frames until the next look.
     looked_ns: u64,
     stride: u64,
     /// Whether the publisher has published since the last call of `take_has_told`.

@@ -31,7 +31,7 @@ pub(crate) trait Layout {
     /// The next frame, if there is one.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
 
-    /// Gives the frame or block that has been read back to the kernel.
+    /// Gives back to the kernel the frame or block that has been read.
     fn release(&mut self, pace: &mut Pace);
 
     /// Whether no process may write to the frames.
@@ -186,8 +186,8 @@ impl Ring {
         }
     }
 
-    /// Returns the arrival time of the next packet, if there is one. Gives frames or blocks that
-    /// have been read back to the kernel, and calls `released` for each.
+    /// Returns the arrival time of the next packet, if there is one. Gives back to the kernel the
+    /// frames or blocks that have been read, and calls `released` for each.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
             Self::V2(frames) => {

@@ -75,8 +75,8 @@ impl Extension<'_> {
         self.header[0]
     }
 
-    /// The length in bytes. Authentication counts it in units of 4 (RFC 4302). The fragment header
-    /// has no such field.
+    /// The length in bytes. The authentication header counts its length in units of 4 bytes (RFC
+    /// 4302). The fragment header has no such field.
     #[expect(clippy::len_without_is_empty, reason = "it is at least 8")]
     pub fn len(self) -> usize {
         let units = usize::from(self.header[1]);

@@ -127,7 +127,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// The type's name if it carries packets, for a frame without an IP packet.
+    /// For a frame without an IP packet: the name of the frame's type, if the type carries packets.
     pub(crate) fn carrier(&self) -> Option<&'static str> {
         let ether_type = self.behind_tags().map_or(self.ether_type?, |(it, _)| it);
         Some(match ether_type {

@@ -89,9 +89,10 @@ impl Attached {
         self.update(program.as_fd().as_raw_fd().unsigned_abs())
     }
 
-    /// Whether the descriptor is a link: the kernel checks the link first, then fails with `EBADF`
-    /// for the BPF program (kernel/bpf/syscall.c, `link_update`). /proc would say it too, but the
-    /// application may have changed its root directory.
+    /// Whether the descriptor is a link. An update with a descriptor that can't be open fails with
+    /// `EBADF` only for a link, because the kernel checks the link first (kernel/bpf/syscall.c,
+    /// `link_update`). /proc would say it too, but the application may have changed its root
+    /// directory.
     fn is_link(&self) -> bool {
         let error = self.update(u32::MAX).err();
         error.is_some_and(|error| error.raw_os_error() == Some(libc::EBADF))

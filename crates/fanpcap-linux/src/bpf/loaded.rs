@@ -153,8 +153,8 @@ impl Loaded {
         })
     }
 
-    /// As [`Loaded::load`], with an empty map instead of each map that the caller would have to
-    /// give: for test runs.
+    /// For test runs: as [`Loaded::load`], with an empty map in place of each map that the caller
+    /// would have to give.
     ///
     /// # Errors
     /// See [`LoadError`].

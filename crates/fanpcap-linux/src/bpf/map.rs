@@ -135,7 +135,7 @@ impl Map {
         bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
     }
 
-    /// Reads entry `row` of an array. If each CPU has its own values, reads the first CPU's.
+    /// Reads entry `row` of an array. Of a per-CPU array, reads the first CPU's value.
     ///
     /// # Errors
     /// `ENOENT` when there is no such entry.
@@ -163,8 +163,8 @@ impl Map {
     /// handlers may call it.
     ///
     /// # Errors
-    /// `InvalidInput` when the entry has more numbers, or when the map is not an array that all
-    /// CPUs share.
+    /// `InvalidInput` when the entry has more numbers than `numbers` has room for, or when the map
+    /// is not an array that all CPUs share.
     pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
         let row = 0_u32.to_ne_bytes();
         let has_room = self.value_len.next_multiple_of(8) <= size_of_val(numbers);
@@ -180,8 +180,8 @@ impl Map {
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
     }
 
-    /// Reads the value of a key as the kernel writes it, in a multiple of eight bytes. If each CPU
-    /// has its own value, reads the values of all possible CPUs.
+    /// Reads the value of a key as the kernel writes it, in a multiple of eight bytes. Of a per-CPU
+    /// map, reads the values of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -252,7 +252,8 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
     owned(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
-/// The most values of an entry that each CPU has. There are fewer if the CPUs' numbers have gaps.
+/// An upper bound on the number of values in an entry of a per-CPU map: the highest number of a
+/// possible CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -266,8 +267,8 @@ unsafe impl Attributes for MapCreate {}
 // SAFETY: the part for BPF_MAP_*_ELEM. Its makers provide a key and a value of the map's lengths,
 // or room for all bytes that the kernel writes.
 unsafe impl Attributes for MapElement {}
-// SAFETY: `batch` of union bpf_attr. Its makers provide as many whole keys and values as it says;
-// the kernel only reads them.
+// SAFETY: `batch` of union bpf_attr. Its makers provide as many whole keys and values as its
+// `count` says; the kernel only reads them.
 unsafe impl Attributes for MapBatch {}
 
 #[repr(C)]
@@ -281,7 +282,7 @@ struct MapCreate {
     inner_map: u32,
     numa_node: u32,
     name: [u8; 16],
-    /// 0: not a device's own memory. valgrind checks the field in any case.
+    /// 0: the map is not in a device's own memory. valgrind checks this field for every map.
     ifindex: u32,
 }
 

@@ -49,9 +49,9 @@ impl Table {
     /// Maps the memory of a map that comes from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when [`Table::create`] would make another map for `len`;
-    /// `EINVAL` when `fd` is no BPF object; `EPERM` when the descriptor does not allow reading and
-    /// writing, or the map is frozen.
+    /// `InvalidData` with both shapes when the map has another shape than [`Table::create`] gives
+    /// for `len`; `EINVAL` when `fd` is no BPF object; `EPERM` when the descriptor does not allow
+    /// reading and writing, or the map is frozen.
     pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {
         shape(len).verify(fd.as_fd())?;
         Self::map(fd, len)

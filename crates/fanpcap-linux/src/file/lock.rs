@@ -71,8 +71,9 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
     take(file, libc::F_RDLCK, byte)
 }
 
-/// Whether another open file description has an exclusive or shared lock of one byte. No other user
-/// may open the file, because a process that may read the file may take a shared lock.
+/// Whether another open file description has an exclusive or shared lock of one byte. Other users
+/// must not be able to open the file, because a process that may read the file may take a shared
+/// lock.
 ///
 /// # Errors
 /// The error of fcntl(2).

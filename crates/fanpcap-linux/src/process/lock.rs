@@ -37,8 +37,9 @@ impl<T> Lock<T> {
 
     /// Runs `work` on the value. A call from within `work` would wait for ever.
     ///
-    /// If signal handlers call this, no `work` may allocate or free. The handler may have
-    /// interrupted malloc(3), and then another thread's `work` would wait for malloc(3).
+    /// If signal handlers call this, no `work` may allocate or free. Otherwise a handler that has
+    /// interrupted malloc(3) could wait for the lock, while another thread's `work` waits for
+    /// malloc(3).
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let own = thread();
         let _held = if self.forking.load(Ordering::Relaxed) == own {

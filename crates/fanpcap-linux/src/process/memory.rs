@@ -66,7 +66,7 @@ pub fn limits(root: &Path) -> Vec<Limit> {
                 .then_some(path)
         });
         let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
-        // In a container the path may be that of the host; the mount is then the container's own.
+        // In a container, the path may be the host's, although the mount is the container's own.
         let below = own.map(|own| Path::new(own.trim_start_matches('/')));
         let levels = below.into_iter().flat_map(Path::ancestors);
         let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));

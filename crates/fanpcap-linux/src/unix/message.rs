@@ -156,7 +156,7 @@ impl Control {
         control
     }
 
-    /// The descriptors in the first `len` bytes, which the kernel has written and opened.
+    /// The descriptors whose numbers the kernel has written to the first `len` bytes.
     fn take(&self, len: usize) -> Vec<OwnedFd> {
         let mut all = Vec::new();
         let mut rest = self.0.get(..len).unwrap_or(&self.0);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::{fs, io};
 
 /// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share. BPF
-/// programs stamp packets with it. In a time namespace the process's clock differs from it.
+/// programs stamp packets with this clock. In a time namespace the process's clock differs from it.
 pub fn monotonic_ns() -> u64 {
     process_ns().saturating_add_signed(-namespace_ns())
 }

@@ -36,7 +36,7 @@ pub struct Signals {
 pub struct Arrived {
     /// The signal's number.
     pub signal: c_int,
-    /// Whether the kernel sent the signal, as for a terminal, and not a process.
+    /// Whether the kernel sent the signal, as after Ctrl-C on a terminal, and not a process.
     pub from_kernel: bool,
 }
 

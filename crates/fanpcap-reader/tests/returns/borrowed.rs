@@ -1,5 +1,5 @@
-//! The ring of a member that does not read, in the reads of another member, until its owner reads:
-//! each packet comes once.
+//! Another member reads the ring of a member that does not read, until the ring's owner reads: each
+//! packet comes once.
 
 use super::fake::{FakeDevice, NONBLOCKING, Return, packet, times};
 use super::group_tasks::{FakeGroup, keep};

@@ -176,7 +176,7 @@ impl Lane {
         self.at.wrapping_sub(self.given)
     }
 
-    /// Gives the room of the bytes that were read back to the kernel.
+    /// Gives back to the kernel the room of the bytes that were read.
     #[cold]
     #[inline(never)]
     pub(super) fn give(&mut self) {
