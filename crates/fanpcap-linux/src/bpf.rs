@@ -37,10 +37,11 @@ pub use table::Table;
 
 /// The attributes of one command.
 ///
-/// # Safety The struct is `repr(C)`, has only integers and no hidden padding, and has the kernel's
-/// layout of the command's arguments. The caller of [`bpf`] guarantees each address in it. An
-/// address is 0, or points to memory that is as large as the kernel expects and lives through the
-/// call. Where the kernel writes, nothing else borrows that memory.
+/// # Safety
+/// The struct is `repr(C)`, has only integers and no hidden padding, and has the kernel's layout of
+/// the command's arguments. The caller of [`bpf`] guarantees each address in it. An address is 0,
+/// or points to memory that is as large as the kernel expects and lives through the call. Where the
+/// kernel writes, nothing else borrows that memory.
 unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {

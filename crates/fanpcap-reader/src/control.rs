@@ -118,7 +118,8 @@ impl Control {
         }
     }
 
-    /// Like [`Control::announce`], but the descriptor waits until a device has got `after` packets.
+    /// Like [`Control::announce`], but the descriptor waits until a device has got as many packets
+    /// as `after` says.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -139,9 +140,9 @@ impl Control {
         }
     }
 
-    /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got
-    /// `after` packets. Returns false when packets are there already: then the reader must not
-    /// wait.
+    /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got as
+    /// many packets as `after` says. Returns false when packets are there already: then the reader
+    /// must not wait.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);

@@ -144,8 +144,8 @@ impl Lane {
         self.intake.next_packet(&mut self.ring, control, packet)
     }
 
-    /// Returns the arrival time of the next frame, which the application need not want. Gives back
-    /// to the kernel the frames that have been read.
+    /// Returns the arrival time of the next frame, even if the application does not want the frame.
+    /// Gives back to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         let mut is_marked = true;

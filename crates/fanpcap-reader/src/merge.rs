@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
 //! The merge delivers a packet when no other device can still have an earlier one. A device can't
-//! if it has a later packet, or if its time-out is over, because the kernel hands over packets
-//! within the time-out. So the order costs a bounded delay. It costs no packets: when a ring fills
-//! up, the reader empties it without waiting.
+//! have one if it has a later packet, or if the time within which the kernel hands over packets is
+//! over. So the order costs a bounded delay. It costs no packets: when a ring fills up, the reader
+//! empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;

@@ -224,7 +224,8 @@ impl Frame<'_> {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
         match self.word_inside(ADDRESSES_LEN + tag_len) {
             Some(protocol @ ETH_P_802_3_MIN..) => protocol,
-            // `eth_type_trans` returns this protocol for frames that have a length instead.
+            // `eth_type_trans` returns this protocol for frames with a length in place of a
+            // protocol.
             Some(_) => ETH_P_802_2,
             None => 0,
         }

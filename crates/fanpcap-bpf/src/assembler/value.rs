@@ -6,7 +6,8 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Shl, Shr, Sub};
 /// What a register can be set to: a register, a number, or operations on a register, as in
 /// `(R8 >> 46) & 7`.
 pub trait Value {
-    /// Emits the code that puts the value into `target`. A register that is `target` needs none.
+    /// Emits the code that puts the value into `target`. No code is needed if the value is the
+    /// register `target` itself.
     fn put(self, asm: &mut Assembler, target: Register, width: Alu);
 }
 

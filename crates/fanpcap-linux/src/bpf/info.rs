@@ -21,8 +21,8 @@ pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     Ok(described)
 }
 
-/// Fills `described`, in which the caller may have set addresses. Each address must be that of
-/// memory which is as large as the struct says and lives through the call.
+/// Fills `described`, in which the caller may have set addresses. Each address must point to memory
+/// that is as large as the struct says and lives through the call.
 pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),

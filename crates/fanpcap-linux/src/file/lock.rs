@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(flock, 0);
         let watcher = File::open(&scene.0).unwrap();
         assert!(!is_taken(&watcher).unwrap(), "a stranger's locks count");
-        // Releases the lock, and does not only drop the file: a child of another test may have a
-        // copy, with the lock.
+        // Releases the lock explicitly, because a child of another test may have a copy of the
+        // descriptor, with the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }

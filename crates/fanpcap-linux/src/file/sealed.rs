@@ -61,7 +61,7 @@ fn new(name: &CStr) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// The seals that keep every process from changing a file's length, and its seals.
+/// The seals that keep every process from changing the length and the seals of a file.
 const FIXED: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 fn seal(file: &File, seals: c_int) -> io::Result<()> {

@@ -38,8 +38,8 @@ impl<T> Lock<T> {
     /// Runs `work` on the value. A call from within `work` would wait for ever.
     ///
     /// If signal handlers call this, no `work` may allocate or free. Otherwise a handler that has
-    /// interrupted malloc(3) could wait for the lock, while another thread's `work` waits for
-    /// malloc(3).
+    /// interrupted malloc(3) could wait for the lock, while another thread's `work` has the lock
+    /// and waits for malloc(3).
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let own = thread();
         let _held = if self.forking.load(Ordering::Relaxed) == own {

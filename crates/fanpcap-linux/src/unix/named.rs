@@ -126,8 +126,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). poll(2) can't wait instead of it,
-/// because poll(2) does not report that the listener has room.
+/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). connect(2) must wait itself, because
+/// poll(2) does not report that the listener has room.
 fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
     // Zero would mean no limit.
     let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);

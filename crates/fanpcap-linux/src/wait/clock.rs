@@ -28,8 +28,8 @@ fn namespace_ns() -> i64 {
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
 }
 
-/// Reads the offset. The file shows the offset for the process's children, whose namespace may be
-/// another.
+/// Reads the offset. The file shows the offset for the process's children, which may have another
+/// namespace.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;

@@ -163,7 +163,7 @@ impl AnyOf {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets which of the given descriptors are watched from now on, and the time `after` which
+    /// Sets which of the given descriptors are watched from now on, and how long it takes until
     /// `self` is readable anyway. The descriptors must be from [`AnyOf::new`] or [`AnyOf::add`].
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 use std::time::Duration;
 
 /// Waits until one of the descriptors is readable or its other end is closed; without a `limit`,
-/// for ever. Returns for each descriptor whether this is so. It is so for none after a time-out, or
+/// for ever. Returns for each descriptor whether this is so: false for all after a time-out, or
 /// when a signal handler has run.
 ///
 /// # Errors

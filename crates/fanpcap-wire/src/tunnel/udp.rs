@@ -30,7 +30,8 @@ impl<'a> Vxlan<'a> {
     }
 }
 
-/// Bits of the version, and flag O (maintenance). The walk reads no header that has one of them.
+/// Bits of the version, and flag O (maintenance). The walk reads no header in which one of these
+/// bits is set.
 const GPE_UNREAD: u8 = 0x31;
 /// Flag P: the header has a next protocol.
 const GPE_NEXT: u8 = 0x04;
