@@ -19,12 +19,12 @@ pub const RANKS: usize = OWNERS + BUCKETS;
 /// a bucket for the first time.
 pub const RANK_COUNT: usize = RANKS + SLOTS;
 
-/// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, the sticky id's stamp times 256
-/// plus its number. 0: no member to remember.
+/// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, which is 256 times the sticky
+/// id's stamp, plus its number. 0: the slot has no member to remember.
 pub const STICKY_IDS: usize = 4608;
 
-/// Offset of the sticky ids' holders: for each of [`SLOTS`] numbers a `u64`, the stamp of the
-/// member that has the number times 256 plus that member's slot. 0: no member.
+/// Offset of the sticky ids' holders: for each of [`SLOTS`] numbers a `u64`, which is 256 times the
+/// stamp of the member that has the number, plus that member's slot. 0: no member has the number.
 pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 
 /// Offset of the words that only members use. The BPF program reads none of them.
@@ -52,7 +52,7 @@ pub const EVERYBODY: usize = CLASSES;
 /// Size in bytes of the table of a group with classes.
 pub const SIZE_WITH_CLASSES: usize = part(EVERYBODY + 1);
 
-/// Offset of the part of a class. The default class's part begins the table.
+/// Offset of the part of a class. The table begins with the part of the default class.
 pub const fn part(class: usize) -> usize {
     match class {
         0 => 0,

@@ -105,7 +105,7 @@ struct Scales {
 struct Owner {
     has: u64,
     due: u64,
-    /// The owner gives nothing in this round.
+    /// Whether the owner gives nothing in this round.
     rests: bool,
 }
 
@@ -160,7 +160,7 @@ impl Scales {
 
     /// Shares out the buckets without live flows, by each owner's room for new flows: how far its
     /// load is below the limit of [`NO_MORE`]. With an idle bucket no load moves, only later flows.
-    /// To move buckets until the load is level would move too many.
+    /// Moving buckets until the load is level would move too many of them.
     fn share_out(&self, load: &Load<'_>, idle: &[bool], most: usize) -> Vec<Shift> {
         let mut shifts = Vec::new();
         let is_idle = |bucket: &usize| idle[*bucket];
@@ -210,8 +210,8 @@ impl Scales {
     }
 
     /// The biggest bucket that neither leaves `from` below its share nor lifts `to` above its own.
-    /// If there is none, the smallest bucket, if `to` then exceeds its share by less than `from`
-    /// does.
+    /// If there is no such bucket: the smallest one, if `to` would then exceed its share by less
+    /// than `from` does.
     fn biggest(
         &self,
         buckets: impl Iterator<Item = usize>,

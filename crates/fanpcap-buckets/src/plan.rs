@@ -26,7 +26,7 @@ pub struct Move {
 /// the one with the greatest weight counts. If no share has a weight, nothing moves.
 ///
 /// With equal weights, a join moves buckets only to the newcomer, and a leave moves only the
-/// leaving member's. With unequal weights, rounding may rarely move others.
+/// leaving member's buckets. With unequal weights, rounding may rarely move other buckets.
 ///
 /// The order of `shares` does not matter. If no bucket has an owner yet, neighbouring buckets go to
 /// different slots. A slot that leaves and comes back gets nearly the same buckets from the others

@@ -6,8 +6,8 @@ use crate::slot::Slot;
 /// The live slots in the order of their rank, so that as few ranks as possible change.
 ///
 /// A live slot of `old` keeps its rank. A newcomer gets the rank of a slot that is gone, or else
-/// the next rank after the last. If no newcomer takes a rank, it goes to the slot with the last
-/// rank. The order of `live` does not matter. A slot that is listed twice counts once.
+/// the next rank after the last. A rank that no newcomer takes goes to the slot with the last rank.
+/// The order of `live` does not matter. A slot that is listed twice counts once.
 pub fn ranks(old: &[Slot], live: &[Slot]) -> Vec<Slot> {
     let mut waiting = [false; SLOTS];
     for slot in live {

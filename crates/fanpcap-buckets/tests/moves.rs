@@ -50,7 +50,8 @@ fn fewest(owners: &Owners, weights: &Weights) -> Option<usize> {
             .map(|weight| weight * BUCKETS / total)
             .sum::<usize>();
     let owned = owned(owners);
-    // The fewest for the slots so far, indexed by how many of them are rounded up.
+    // The fewest buckets that must move for the slots so far, by how many of these slots are
+    // rounded up.
     let mut fewest = vec![None; missing + 1];
     fewest[0] = Some(0);
     for (slot, weight) in weights {
@@ -149,7 +150,7 @@ proptest! {
     }
 }
 
-/// What happens to a group: a slot gets a weight. With 0 it leaves.
+/// What happens to a group: a slot gets a weight. With a weight of 0 it leaves the group.
 fn event() -> impl Strategy<Value = (u8, u16)> {
     let slot = prop_oneof![4 => 0..10_u8, 1 => any::<u8>()];
     let weight = prop_oneof![2 => Just(0), 4 => Just(1), 1 => 1..10_u16, 1 => any::<u16>()];

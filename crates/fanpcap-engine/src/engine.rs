@@ -19,14 +19,15 @@ pub trait Engine: Sync {
     /// The engine's number in the groups' tables. No two engines have the same.
     fn id(&self) -> u8;
 
-    /// Why the engine does not serve a handle: a part of the group or of the member can't be made.
+    /// Why the engine does not serve a handle, if a `part` of the group or of the member can't be
+    /// made.
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal;
 
-    /// Creates the memory for a new group's table: `len` zeros. The members map it, and who steers
-    /// reads it. A BPF map, or a memory file of [`fanpcap_linux::file::sealed`].
+    /// Creates the memory for a new group's table: `len` zeros. The members map it, and whoever
+    /// steers reads it. It is a BPF map, or a memory file of [`fanpcap_linux::file::sealed`].
     ///
     /// # Errors
-    /// `EPERM` without the capability that it needs; `EMFILE` and the like.
+    /// `EPERM` without the capability that the memory needs; `EMFILE` and the like.
     fn new_table(&self, len: u32) -> io::Result<Memory>;
 
     /// Checks whether the device is free for the engine, as far as this is known without trying.
@@ -40,7 +41,7 @@ pub trait Engine: Sync {
     /// The driver may need a while, so the caller holds no lock. Only one caller gets the device.
     ///
     /// # Errors
-    /// Why the engine can't take it.
+    /// Why the engine can't take the device.
     fn take(&self, ifindex: u32) -> Result<Box<dyn TakenDevice>, Refusal>;
 
     /// Opens a taken device from the [`TakenDevice::descriptors`] of another process. The caller
@@ -67,19 +68,19 @@ pub trait Engine: Sync {
     ) -> io::Result<Box<dyn OnDevice>>;
 }
 
-/// An engine for who watches groups from outside. The library that applications load has no use for
-/// it, and so it is no part of [`Engine`].
+/// An engine for processes that watch groups from outside. This trait is no part of [`Engine`],
+/// because the library that applications load has no use for it.
 pub trait Watcher: Sync {
     /// As [`Engine::id`].
     fn id(&self) -> u8;
 
     /// Opens a group's counters for a process that is not a member and must read them after the
-    /// group's last member has ended. `process`, with process id `pid`, is that of the member in
+    /// group's last member has ended. `process`, with process id `pid`, has the member that is in
     /// this slot with this socket (`SO_COOKIE`).
     ///
     /// # Errors
-    /// `NotFound` if the member is gone or not there yet; `EPERM` when the caller may not trace its
-    /// process.
+    /// `NotFound` if the member is gone or not there yet; `EPERM` when the caller may not trace the
+    /// member's process.
     fn watch_counters(
         &self,
         process: &Process,
@@ -124,17 +125,19 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// What the engine has loaded for received packets, which the group's descriptor store keeps.
-    /// On XDP the BPF program.
+    /// What the engine has loaded for received packets: on XDP the BPF program. The group's
+    /// descriptor store keeps it.
     pub program: OwnedFd,
     /// Whether the engine counts for the steering program.
     pub counts: bool,
 }
 
-/// A group's counters, held by a process that is not a member. It keeps nothing else alive.
+/// A group's counters, held by a process that is not a member. That process keeps nothing else of
+/// the group alive.
 pub trait WatchedCounters: Send + Sync {
-    /// Packets for the slot, dropped ones included; then dropped ones. Both since the group began.
-    /// `None` if the member with this socket neither has the slot nor was its last member.
+    /// How many packets came for the slot since the group began, dropped ones included, and how
+    /// many were dropped. `None` if the member with this socket neither has the slot nor was the
+    /// last to have it.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
 
     /// Packets that came to the group.
@@ -144,7 +147,8 @@ pub trait WatchedCounters: Send + Sync {
     fn no_member(&self) -> u64;
 }
 
-// For structs that have one: a derived one of all parts would be in the library (decision 13).
+// For structs with an `Engine`: a derived `Debug` of all parts would be in the library (decision
+// 13).
 impl fmt::Debug for dyn Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Engine")

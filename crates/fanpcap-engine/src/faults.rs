@@ -1,5 +1,5 @@
 //! Steps at which a test ends the process: each step of a change has a number. Does nothing without
-//! the feature `faults`, without which the released library is built.
+//! the feature `faults`. The released library is built without it.
 
 /// Call before each step of a change.
 #[cfg(not(feature = "faults"))]
@@ -17,10 +17,11 @@ mod counted {
     use std::sync::OnceLock;
     use std::thread;
 
-    /// The steps so far, and the one at which to end.
+    /// The number of steps so far, and the number of the step at which to end.
     static WORDS: OnceLock<Option<[Word; 2]>> = OnceLock::new();
 
-    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the last step.
+    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the step at
+    /// which to end.
     pub fn step() {
         let open = || {
             let path = env::var_os("FANPCAP_FAULTS")?;

@@ -1,11 +1,11 @@
 //! The descriptor store of a group, or of a device's registry, lasts as long as its members. Its
 //! descriptors lie in the queue of a Unix socket, and all members have both ends of that socket.
-//! The kernel closes the descriptors with the last process that has an end open.
+//! The kernel closes the descriptors when no process has an end open any more.
 //!
-//! Every entry is in the queue at all times. `find` peeks. `remove` turns the queue round: it
-//! appends the entry at the head once more before it dequeues that entry. A process that dies in
-//! between leaves a duplicate, which the next removal drops. Callers hold the lock of the group or
-//! of the device: the offset of a peek belongs to the socket (unix(7), `SO_PEEK_OFF`).
+//! Every entry is in the queue at all times. `find` only peeks at entries. `remove` turns the queue
+//! round: it appends the entry at the head once more before it dequeues that entry. A process that
+//! dies in between leaves a duplicate, which the next removal drops. Callers hold the lock of the
+//! group or of the device: the offset of a peek belongs to the socket (unix(7), `SO_PEEK_OFF`).
 
 use crate::faults;
 use fanpcap_linux::unix::{self, message};
@@ -33,7 +33,8 @@ pub enum StoredFd {
     GroupLifeline,
 }
 
-/// In a group's store: what the exchange of the group's BPF program that is under way needs.
+/// In a group's store, while an exchange of the group's BPF program is under way: what the exchange
+/// needs.
 pub const NEXT: StoredFd = StoredFd::Engine(2);
 
 impl StoredFd {
@@ -71,18 +72,18 @@ const LEN: usize = 9;
 const STEP: u32 = 9;
 const _: () = assert!(LEN == STEP as usize);
 
-/// The most descriptors of an entry: as many as [`StoredFd::Member`] may have.
+/// How many descriptors an entry has at most: as many as [`StoredFd::Member`] may have.
 const DESCRIPTORS: usize = message::DESCRIPTORS_MAX;
 
-/// The most entries that are read: two for each of 256 slots, and the group's own. A hostile member
-/// could append more.
+/// How many entries are read at most. A group has two for each of 256 slots, and its own. A hostile
+/// member could append more.
 const ENTRIES_MAX: u32 = 1024;
 
 /// Bytes for the messages of 256 members; the kernel charges 768 for a message.
 const SEND_BUFFER: u32 = 1 << 20;
 
-/// The most bytes that three messages need: a newcomer's two entries, and the entry that a removal
-/// appends before it dequeues.
+/// How many bytes three messages need at most: a newcomer's two entries, and the entry that a
+/// removal appends before it dequeues.
 const ROOM: u32 = 3 * 1024;
 
 const FULL: &str = "it has no room for another member: its limit is net.core.wmem_max, or what its \
@@ -102,7 +103,7 @@ impl FdStore {
     /// `EMFILE` and the like.
     pub fn new() -> io::Result<Self> {
         let [into, out_of] = unix::pair()?;
-        // Best effort: fewer members need less.
+        // Best effort: a smaller buffer suffices for fewer members.
         let _ = unix::set_send_buffer(into.as_fd(), SEND_BUFFER);
         Ok(Self { into, out_of })
     }
@@ -111,7 +112,7 @@ impl FdStore {
     /// epoll instance of the lifelines.
     ///
     /// # Errors
-    /// `InvalidData` if the queue has no such instance: it is not a store then.
+    /// `InvalidData` if the queue has no such instance, and so is not a store.
     pub fn of(into: OwnedFd, out_of: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let store = Self { into, out_of };
         let lifelines = store.find(StoredFd::Lifelines)?;
@@ -135,7 +136,7 @@ impl FdStore {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
         }
         // The kernel limits the descriptors that a user has in queues, but does not show their
-        // number. So put more of them into another queue than a newcomer needs.
+        // number. So try it: put more descriptors than a newcomer needs into another queue.
         let [into, _out_of] = unix::pair()?;
         let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
         message::send(into.as_fd(), &[0], &many)?;

@@ -1,4 +1,4 @@
-//! The ledger of a group: what an engine that fills rings by slots has counted for it.
+//! The ledger of a group: what an engine that fills rings by slots has counted for the group.
 
 /// The fate of the packets that came to a group since it began. If no packet goes to several
 /// members, `offered` is the sum of all other fields except `at_ns`.

@@ -1,12 +1,12 @@
 //! The interface of engines to groups: [`Engine`], [`TakenDevice`], [`OnDevice`], [`MemberIo`].
-//! Also what engines and membership share: the descriptor store, and the directories of their
+//! Also the parts that engines and groups share: the descriptor store, and the directories of their
 //! state.
 //!
-//! A device is taken once, for all groups on it: [`Engine::take`]. A group then begins there,
-//! [`TakenDevice::begin`], or is opened from what its members hand out, [`Engine::open_group`].
-//! Each member has its own part: [`OnDevice::open`].
+//! A device is taken once, for all groups on it: [`Engine::take`]. A group then begins there
+//! ([`TakenDevice::begin`]), or is opened from what its members hand out ([`Engine::open_group`]).
+//! Each member opens rings of its own: [`OnDevice::open`].
 //!
-//! The kernel frees all of it with the last process that has it open. If a process dies during a
+//! The kernel frees all of this with the last process that has it open. If a process dies during a
 //! call that changes something, another process can repeat the call.
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Ask {
     /// Bytes of each packet to keep.
     pub snaplen: u32,
-    /// Bytes of all its rings, if the application asks for a size.
+    /// Bytes of all the handle's rings, if the application asks for a size.
     pub bytes: Option<u32>,
     /// Whether packets that the host sends are captured too.
     pub outgoing: bool,
@@ -40,7 +40,7 @@ pub trait MemberIo: Send + Sync {
         timeout: Option<Duration>,
     ) -> io::Result<Input>;
 
-    /// Sets the slot's filter, with this number, which is not 0 and differs for each filter.
+    /// Sets the slot's filter. Its `number` is not 0 and differs from those of all other filters.
     /// Returns whether the engine runs the filter; if not, the reader must.
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool;
 
@@ -51,7 +51,8 @@ pub trait MemberIo: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-// For structs that have one: a derived one of all parts would be in the library (decision 13).
+// For structs with a `MemberIo`: a derived `Debug` of all parts would be in the library (decision
+// 13).
 impl fmt::Debug for dyn MemberIo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MemberIo")

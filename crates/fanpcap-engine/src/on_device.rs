@@ -23,15 +23,15 @@ pub trait OnDevice: Send + Sync {
     fn device_descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// Gives the device's packets to the group from now on, until its last member is gone. If the
-    /// group `steals`, the host loses them as long. Returns the group's number on the device. The
-    /// caller holds the device's lock, also for the next two functions.
+    /// group `steals`, the host loses these packets for the same time. Returns the group's number
+    /// on the device. The caller holds the device's lock, as it does for the next two functions.
     ///
     /// # Errors
     /// Why the device can't serve one more group.
     fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
-    /// Checks that the device's packets still come to the engine. If the group with this number
-    /// `steals`, the host loses them from now on, until the group is gone.
+    /// Checks that the device's packets still come to the engine. If `steals` has a group's number,
+    /// the host loses them from now on, until that group is gone.
     ///
     /// # Errors
     /// `NotFound` when somebody has detached the engine; the errors of the descriptor stores.
@@ -40,7 +40,7 @@ pub trait OnDevice: Send + Sync {
     /// Ends what the device still does for groups that have lost their last member.
     ///
     /// # Errors
-    /// As [`OnDevice::check`]. Another call completes it.
+    /// As [`OnDevice::check`]. Another call completes the change.
     fn clear(&self) -> io::Result<()>;
 
     /// Checks that the group's members can get packets that the host sends.
@@ -65,10 +65,11 @@ pub trait OnDevice: Send + Sync {
     /// come.
     fn stop(&self, slot: u8);
 
-    /// Whether the device is gone, or somebody has detached the engine from it.
+    /// Whether the device is gone, or somebody has detached the engine from the device.
     fn is_detached(&self) -> bool;
 
-    /// Packets for a slot, dropped ones included; then dropped ones. Both since the group began.
+    /// How many packets came for a slot since the group began, dropped ones included, and how many
+    /// were dropped.
     fn counted(&self, slot: u8) -> [u64; 2];
 
     /// The fate of the packets that came to the group so far.
@@ -86,11 +87,11 @@ pub trait OnDevice: Send + Sync {
     /// When the rings don't show it.
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool>;
 
-    /// The unread packets in a member's rings, from which it has `taken` this many packets. The
-    /// engine puts no more into them.
+    /// The unread packets in a member's rings, from which the member has `taken` this many packets.
+    /// The engine puts no more packets into them.
     ///
     /// # Errors
-    /// When these are not rings of the group, or can't be mapped.
+    /// When `rings` are not rings of the group, or can't be mapped.
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains>;
 
     /// Opens what loads another steering program for the group. The caller has the device's lock.
@@ -110,8 +111,8 @@ pub trait OnDevice: Send + Sync {
 
 /// Loads steering programs for a group.
 pub trait Loader {
-    /// Loads one, whose text is `text`. No packet meets it before [`OnDevice::replace`]. That takes
-    /// its time: the caller needs no lock.
+    /// Loads the steering program whose text is `text`. No packet meets it before
+    /// [`OnDevice::replace`]. Loading takes a while, and the caller needs no lock for it.
     ///
     /// # Errors
     /// Why the steering program can't be loaded.
@@ -126,14 +127,15 @@ pub trait Loader {
 /// A steering program that is loaded for a group.
 #[derive(Debug)]
 pub struct Next {
-    /// What the engine has loaded, at least one descriptor. On XDP the BPF programs: for received
-    /// packets, and maybe for packets that the host sends.
+    /// What the engine has loaded, at least one descriptor. On XDP these are the BPF program for
+    /// received packets, and maybe one for packets that the host sends.
     pub programs: Vec<OwnedFd>,
     /// Whether the engine counts for the steering program.
     pub counts: bool,
 }
 
-// For structs that have one: a derived one of all parts would be in the library (decision 13).
+// For structs with an `OnDevice`: a derived `Debug` of all parts would be in the library (decision
+// 13).
 impl fmt::Debug for dyn OnDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnDevice")

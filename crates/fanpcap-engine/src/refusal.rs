@@ -10,13 +10,13 @@ pub struct Refusal {
     pub reason: Box<dyn fmt::Display + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,
-    /// Whether a BPF program of this engine has the device, for members that are about to leave or
-    /// newcomers that no page shows yet.
+    /// Whether a BPF program of this engine has the device already: that of members that are about
+    /// to leave, or of newcomers that no page shows yet.
     pub is_busy: bool,
 }
 
 impl Refusal {
-    /// A refusal that waiting does not end.
+    /// A refusal that does not end by waiting.
     pub fn new(reason: impl fmt::Display + Send + Sync + 'static, slug: &'static str) -> Self {
         Self {
             reason: Box::new(reason),

@@ -5,8 +5,8 @@
 //! version of the page layout has a root of its own, so that builds of different versions never
 //! read each other's pages.
 //!
-//! State that only the administrator's commands need lies in `fanpcap-state` below a base. So
-//! containers can share the pages without that state.
+//! State that only the administrator's commands need is in `fanpcap-state` below a base. So
+//! containers can share the pages without sharing that state.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -20,7 +20,7 @@ use std::{fmt, io};
 /// The first base: usually only root can create names here.
 const RUN: &str = "/run";
 
-/// The second base, where `/run` is on a disk, as in many containers. Every user can create names
+/// The second base, used if `/run` is on a disk, as in many containers. Every user can create names
 /// here.
 const SHM: &str = "/dev/shm";
 
@@ -29,8 +29,8 @@ const NAME: &str = "fanpcap";
 /// The directory of the administrator's state, which only its owner can enter.
 const STATE: &str = "fanpcap-state";
 
-/// Version of the page layout and of the locks. Versions before 4 used flock(2) and had no
-/// directory of their own.
+/// Version of the page layout and of the locks. Versions before 4 used flock(2), and had no
+/// directory for each version.
 const VERSION: &str = "v6";
 
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
@@ -97,8 +97,9 @@ pub fn make_root() -> io::Result<PathBuf> {
     root.make().map(|_| root.path())
 }
 
-/// Opens the directory `part` of the directory `name` of the administrator's state. Makes all three
-/// if needed, so that only their owner can enter them. Returns the path as well.
+/// Opens the directory `part` in the directory `name` of the administrator's state. Makes these two
+/// and the directory of the state if needed, so that only their owner can enter them. Returns the
+/// path as well.
 ///
 /// # Errors
 /// As [`make_root`].
@@ -193,8 +194,9 @@ impl Root {
     }
 }
 
-/// The base of the directories `names`, each inside the one before. Returns the first base whose
-/// deepest existing directory is in memory: containers may mount any of these directories.
+/// The base of the directories `names`, each of which is inside the one before. Returns the first
+/// base whose deepest existing directory is in memory: containers may mount any of these
+/// directories.
 fn base(run: &Path, shm: &Path, names: &[&str]) -> io::Result<PathBuf> {
     let is_usable = |base: &Path| {
         let mut deepest = Directory::open(base)?;
@@ -307,8 +309,8 @@ fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
 /// Makes a subdirectory of this name.
 type Make = fn(&Directory, &OsStr) -> io::Result<()>;
 
-/// Makes a directory and exchanges it with the foreign file, which gets the new directory's former
-/// name.
+/// Makes a directory under another name and exchanges it with the foreign file, so that the foreign
+/// file gets that other name.
 fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Result<()> {
     let (own, now) = (OsStr::new(name), clock::monotonic_ns());
     // The time makes the name unpredictable, so no other user can have created it before.

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 /// All engines that take devices.
 pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 
-/// All of them, for who watches groups from outside.
+/// The same engines, for processes that watch groups from outside.
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
 
 /// The watcher of the engine with this number.
@@ -39,7 +39,8 @@ pub fn of_socket(socket: BorrowedFd<'static>) -> io::Result<Input> {
     fanpcap_tpacket::open(socket)
 }
 
-/// The unread packets in the ring of a member's packet socket. `told` is the socket in packet diag.
+/// The unread packets in the ring of a member's packet socket. `told` is what packet diag shows of
+/// the socket.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::take_over`].

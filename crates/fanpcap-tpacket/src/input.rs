@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `UINT_MAX`, which the system's libpcap sets for a time-out of 0. Kernels before 6.18 keep only
-/// 16 bits of it.
+/// What kernels before 6.18 keep of `UINT_MAX`, which the system's libpcap sets for a time-out of
+/// 0: 16 bits.
 const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;
@@ -39,8 +39,8 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
 }
 
 /// Maps the ring of a dead member's `socket`, in which everything after `position` is unread. The
-/// ring must get no more packets: the socket rejects all, and none is in flight. `told` is the
-/// socket in packet diag.
+/// ring must get no more packets: the socket rejects all, and none is in flight. `told` is what
+/// packet diag shows of the socket.
 ///
 /// # Errors
 /// As [`open`].

@@ -40,7 +40,7 @@ impl Port for Socket {
         }
         match wait::take_error(self.0).unwrap_or_else(Some) {
             None => Err(ReadError::new(SocketError::NoCondition)),
-            // Down or gone: the socket does not show yet which.
+            // The device is down or gone: the socket does not show yet which of the two.
             Some(error) if error.raw_os_error() == Some(ENETDOWN) => Ok(LinkState::Down),
             Some(error) => Err(ReadError::new(SocketError::Condition(error))),
         }

@@ -1,5 +1,5 @@
-//! A full ring whose reader is dead: members that take it over read each packet once. So they do
-//! with the packets of the open block.
+//! A full ring whose reader is dead: the members that take the ring over read each packet once.
+//! This also holds for the packets of the open block.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 const ETH_P_ALL: u16 = 3;
 
-/// Packets that are sent before the reader begins, and after its death. The ring has each twice:
-/// `lo` shows it outgoing and incoming.
+/// How many packets are sent before the reader begins, and after its death. The ring has each
+/// packet twice: `lo` shows it outgoing and incoming.
 const BEFORE: u32 = 300;
 const AFTER: u32 = 60;
 
@@ -79,7 +79,7 @@ fn number(data: &[u8]) -> u32 {
     u32::from_be_bytes(data[14..18].try_into().unwrap())
 }
 
-/// Reads this many packets, then is dead.
+/// Reads `taken` packets, then stops as if the reader were dead.
 fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position {
     let reader = Reader::new(fanpcap_tpacket::open(socket).unwrap(), &OPTIONS).unwrap();
     let word = || shared::own(&[0])[0].clone();
@@ -181,6 +181,6 @@ fn a_dead_readers_ring_is_read_to_its_end() {
             }
         }
     };
-    // The namespace goes with the thread.
+    // The namespace ends with the thread.
     thread::spawn(body).join().unwrap();
 }

@@ -3,7 +3,7 @@
 //!
 //! The array is pinned, so an entry stays in it when the engine's last member dies. The entry is
 //! therefore [`step`], a BPF program that calls the one in the engine's own array. The kernel
-//! empties that array with its last descriptor; then the host gets the packets.
+//! empties the engine's array when its last descriptor is closed; then the host gets the packets.
 
 use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
 use fanpcap_linux::bpf::{Attached, LoadError, LoadedProgram, ObjectArray};
@@ -67,7 +67,7 @@ impl Behind {
     }
 }
 
-/// Calls the BPF program in the engine's array. Without one the host gets the packet.
+/// Calls the BPF program in the engine's array. If the array is empty, the host gets the packet.
 fn step(entry: i32) -> [Instruction; 6] {
     let [map, second] = Instruction::map(2, entry);
     [

@@ -1,7 +1,7 @@
 //! The capture: code that counts, stamps, filters and copies a packet into a member's ring.
 //!
-//! A verifier since Linux 5.18 accepts one of the [`Variant`]s from a process that has only
-//! `CAP_BPF` and `CAP_NET_ADMIN`, as it accepts the steering program's code.
+//! Since Linux 5.18 each kernel's verifier accepts one of the [`Variant`]s, and the steering
+//! program's code, from a process that has only `CAP_BPF` and `CAP_NET_ADMIN`.
 
 mod copy;
 mod sent;
@@ -22,14 +22,14 @@ pub struct Capture {
     side: Side,
 }
 
-/// What the code of a capture does itself: from everything to what every verifier accepts.
+/// How much the code of a capture does itself: from everything down to what every verifier accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Runs members' filters, and copies short frames by single loads.
     Full,
     /// Copies all frames by the kernel's helper. Before Linux 6.16, for a process without
     /// `CAP_PERFMON`, the verifier also follows the impossible branch of a comparison, and loses
-    /// the length's bounds there. Single loads then seem to leave the record.
+    /// the length's bounds there. To the verifier, single loads then seem to go beyond the record.
     Copied,
     /// Also leaves the filters to readers: not every machine can return from a tail call (arm64:
     /// since Linux 6.0).

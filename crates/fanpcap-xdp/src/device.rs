@@ -1,4 +1,4 @@
-//! A device: what all groups on it share.
+//! A device that the engine has taken over: what all groups on the device share.
 
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 
 /// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
 /// and the settings. The link runs a root, or the BPF program of the only group. Behind a selection
-/// the link is the selection's.
+/// the link is that of the selection.
 ///
-/// Each member's process must keep all of it open. When no process does, the kernel drops the
-/// groups' BPF programs, or detaches the root.
+/// Each member's process must keep all of this open. When no process has it open any more, the
+/// kernel drops the groups' BPF programs, or detaches the root.
 #[derive(Debug)]
 pub struct Device {
     link: Attached,
@@ -59,7 +59,7 @@ impl Untaken {
         Ok(Self { link, selection })
     }
 
-    /// Takes the device over. Its driver may need a while.
+    /// Takes the device over. The device's driver may need a while for it.
     ///
     /// # Errors
     /// See [`Unavailable`]: `Foreign` if another process was faster.
@@ -205,9 +205,9 @@ impl Device {
     }
 
     /// Gives the device's packets to the groups of these group slots and to no others, through each
-    /// group's BPF program. A group keeps its group slot. Each packet goes to the groups before the
-    /// change, or to those after it. If a call fails halfway, the next one completes the change.
-    /// One caller at a time.
+    /// group's BPF program. A group keeps its group slot. Each packet goes to the groups that were
+    /// served before the change, or to those that are served after it. If a call fails halfway, the
+    /// next one completes the change. One caller at a time.
     ///
     /// To add a group needs `CAP_BPF` and `CAP_NET_ADMIN`. To remove one needs no capability: if no
     /// BPF program can be loaded, the present root stays.
@@ -248,7 +248,8 @@ impl Device {
             }
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
-        // From now on groups' BPF programs look for a stamp, which only a root of several takes.
+        // From now on groups' BPF programs look for a stamp, which only a root for several groups
+        // takes.
         if only.is_none() {
             if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
@@ -296,8 +297,8 @@ impl Device {
     }
 
     /// Whether the link's device is the device of this index in the calling thread's network
-    /// namespace. The link's device may have moved away, and when a BPF program replaces another,
-    /// the kernel does not check that both are for the same driver.
+    /// namespace. The link's device may have moved to another namespace. When a BPF program
+    /// replaces another, the kernel does not check that both are for the same driver.
     pub fn is_here(&self, ifindex: u32) -> bool {
         let found = link::get(ifindex).ok().and_then(|it| it.xdp);
         let own = self.link.program_id().ok();
@@ -335,8 +336,8 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
     Ok(link)
 }
 
-/// Whether the device strips tags from frames, so that an XDP program must ask for them. Not so
-/// for a veth: its peer decides whether a tag comes beside the frame, not its own setting.
+/// Whether the device strips tags from frames, so that an XDP program must ask for them. A veth
+/// does not: not its own setting but its peer decides whether a tag comes beside the frame.
 fn takes_tags(link: &Link) -> bool {
     let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
     link.kind != "veth" && takes.unwrap_or(false)
@@ -347,7 +348,7 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. Tries again if the other program is gone by now.
+/// Attaches the BPF program. Tries again if another program was in the way and is gone by now.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

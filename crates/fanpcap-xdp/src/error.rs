@@ -31,11 +31,12 @@ pub enum XdpError {
     },
     /// The rings need more memory than the process may have.
     Memory {
-        /// Bytes that they need.
+        /// Bytes that the rings need.
         needed: u64,
-        /// Bytes of each packet that they keep.
+        /// Bytes that the rings keep of each packet.
         snaplen: u32,
-        /// The limit that leaves the least memory, of the process's cgroup or a parent cgroup.
+        /// The limit of the process's cgroup or of a parent cgroup, whichever leaves the least
+        /// memory.
         limit: Option<Limit>,
     },
 }

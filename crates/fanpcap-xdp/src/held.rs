@@ -17,11 +17,11 @@ pub(crate) struct HeldCounters {
 
 impl HeldCounters {
     /// Opens the counters of the group in which the member with this socket (`SO_COOKIE`) has this
-    /// slot. `process` is the member's, `pid` its process id.
+    /// slot. `process` is the member's process, and `pid` is its process id.
     ///
     /// # Errors
     /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not
-    /// trace it.
+    /// trace the process.
     pub(crate) fn of_member(
         process: &Process,
         pid: u32,
@@ -49,7 +49,7 @@ impl HeldCounters {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Whether the member with this socket has the slot, or was its last member.
+    /// Whether the member with this socket has the slot, or was the last to have it.
     pub(crate) fn is_of(&self, slot: u8, socket: u64) -> bool {
         is_of(&self.rows, slot, socket)
     }

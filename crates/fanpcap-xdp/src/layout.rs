@@ -13,7 +13,7 @@ pub struct Lanes {
     received: u32,
 }
 
-/// The most lanes for received packets.
+/// How many lanes for received packets there are at most.
 const RECEIVED_MAX: u32 = 16;
 
 impl Lanes {
@@ -33,17 +33,17 @@ impl Lanes {
         (fits && lanes.entries() as usize == entries).then_some(lanes)
     }
 
-    /// Lanes for received packets. The lane for sent packets follows them.
+    /// The number of lanes for received packets. The lane for sent packets follows them.
     pub fn received(self) -> u32 {
         self.received
     }
 
-    /// Entries of one slot in the arrays of ring buffers and of rows: a power of two.
+    /// How many entries one slot has in the arrays of ring buffers and of rows: a power of two.
     pub(crate) fn stride(self) -> u32 {
         2 * self.received
     }
 
-    /// Entries of all slots.
+    /// How many entries all slots have.
     pub(crate) fn entries(self) -> u32 {
         SLOTS * self.stride()
     }
@@ -69,10 +69,10 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 /// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
-/// Most bytes of a packet that are kept.
+/// How many bytes of a packet are kept at most.
 pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
-/// Most bytes of a received packet: the kernel copies no more at once (net/core/filter.c,
-/// `bpf_xdp_pointer`).
+/// How many bytes of a received packet are kept at most: the kernel copies no more at once
+/// (net/core/filter.c, `bpf_xdp_pointer`).
 pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 
 /// The offsets in a row. The member writes the first cache line, the BPF program the second.
@@ -95,13 +95,13 @@ pub(crate) mod row {
 
 /// The offsets in a row of the group's counters, 64 bits each.
 pub(crate) mod ledger {
-    /// Deliveries of a packet beyond its first, where it goes to several members.
+    /// Deliveries of a packet beyond its first, if the packet goes to several members.
     pub(crate) const AGAIN: i16 = 0;
     /// Packets that the steering program dropped.
     pub(crate) const NOWHERE: i16 = 8;
     /// Packets for which there was no member, or whose slot had no ring.
     pub(crate) const NO_MEMBER: i16 = 16;
-    /// 32 bits, in the row of sent packets: whether a member wants them.
+    /// 32 bits, in the row of the lane for sent packets: whether a member wants sent packets.
     pub(crate) const WANTS_SENT: i16 = 24;
 }
 
@@ -119,7 +119,7 @@ pub(crate) mod settings {
 pub(crate) const XDP_DROP: u32 = 1;
 pub(crate) const XDP_PASS: u32 = 2;
 
-/// The most groups on a device.
+/// How many groups a device has at most.
 pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;

@@ -1,7 +1,7 @@
 //! A group's part of a device: its BPF program with its maps, and both ends of the registry.
 //!
-//! The group's descriptor store has all of it. Each member's process also has it open: the kernel
-//! empties an array of BPF programs when its last descriptor is closed.
+//! The group's descriptor store has all of this. Each member's process also has it open, because
+//! the kernel empties an array of BPF programs when the array's last descriptor is closed.
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::error::{XdpError, of_store};
@@ -244,8 +244,8 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's rings, unless the process may hardly have that much memory: the kernel could
-/// kill it for its next page.
+/// Creates a member's rings, unless the process can hardly have that much memory: the kernel could
+/// then kill the process for the next page that it uses.
 fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     let Ask {
         snaplen,

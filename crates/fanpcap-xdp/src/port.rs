@@ -142,7 +142,8 @@ impl Port for RingsPort {
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
-            // The kernel unlists a device that goes before it detaches the BPF program.
+            // When a device goes, the kernel unlists the device first, and then detaches the BPF
+            // program.
             self.as_socket().link()?;
             return Err(ReadError::new(Detached));
         }

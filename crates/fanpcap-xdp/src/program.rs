@@ -91,8 +91,8 @@ impl GroupProgram {
     }
 
     /// Loads another BPF program for the group, which uses the group's maps, and another one for
-    /// sent packets if the group has one. The first gets no packets before the device serves it,
-    /// the second none before [`GroupProgram::replace_sent`].
+    /// sent packets if the group has one. The first program gets no packets before the device
+    /// serves it, and the second gets none before [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -111,11 +111,11 @@ impl GroupProgram {
         Ok((received, sent))
     }
 
-    /// Replaces the BPF program for sent packets by `program`. Changes nothing if there is none, or
-    /// if somebody has detached it.
+    /// Replaces the BPF program for sent packets by `program`. Changes nothing if the group has no
+    /// such BPF program, or if somebody has detached it.
     ///
     /// # Errors
-    /// `InvalidData` when `program` is not such a BPF program; errors of bpf(2).
+    /// `InvalidData` when `program` is not a BPF program for sent packets; errors of bpf(2).
     pub fn replace_sent(&self, program: OwnedFd) -> io::Result<()> {
         let program = LoadedProgram::open(program, ProgramKind::SchedCls)?;
         match self.sent.as_ref().map(|sent| sent.replace(&program)) {
@@ -181,7 +181,7 @@ impl GroupProgram {
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // A placeholder where there is none.
+            // Where there is no BPF program or link, another descriptor stands in its place.
             self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
             self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
@@ -286,14 +286,16 @@ impl GroupProgram {
         self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
-    /// Makes the `after`th packet from now on, in any lane, wake the reader of the slot's rings.
-    /// Returns false if that packet has already come: then maybe nothing wakes the reader.
+    /// Makes a packet wake the reader of the slot's rings: in each lane, the one with the number
+    /// `after`, counted from now on. Returns false if such a packet has already come: then maybe
+    /// nothing wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))
     }
 
-    /// Whether the device is gone, or somebody has detached the engine's BPF program from it.
+    /// Whether the device is gone, or somebody has detached the engine's BPF program from the
+    /// device.
     pub fn is_detached(&self) -> bool {
         self.link.as_ref().is_some_and(is_detached)
     }
@@ -364,7 +366,7 @@ impl From<LoadError> for ProgramError {
 }
 
 const KIND: ProgramKind = ProgramKind::Xdp;
-/// The name in the kernel.
+/// The names of the BPF programs in the kernel.
 pub(crate) const NAME: &str = "fanpcap_xdp";
 const NAME_OF_SENT: &str = "fanpcap_sent";
 

@@ -18,10 +18,11 @@ use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The operations that the registry needs from a device. A trait, so that tests need no BPF
+/// The operations that the registry needs from a device. This is a trait so that tests need no BPF
 /// programs.
 pub trait ServedDevice: Sized {
-    /// The device behind these descriptors, in the order of [`ServedDevice::descriptors`].
+    /// Opens the device from these descriptors, which are in the order of
+    /// [`ServedDevice::descriptors`].
     ///
     /// # Errors
     /// `NotFound` when the device's BPF program has been detached.
@@ -69,8 +70,8 @@ struct GroupSlot {
     number: u8,
     /// Whether the group asks that the host lose the packets.
     steals: bool,
-    /// Rises by one, modulo 256, with each replacement of the group's BPF program. The newest
-    /// version is valid.
+    /// The version of the entry. It rises by one, modulo 256, with each replacement of the group's
+    /// BPF program. The newest version is valid.
     version: u8,
     lifeline: OwnedFd,
     program: OwnedFd,
@@ -101,7 +102,8 @@ impl GroupSlot {
         let [number, steals, version, ..] = word.to_le_bytes();
         let mut descriptors = descriptors.into_iter();
         Some(Self {
-            // A number beyond the last slot would keep the device from serving the others.
+            // A number beyond the last group slot would keep the device from serving the other
+            // groups.
             number: Some(number).filter(|&number| u32::from(number) < GROUP_SLOTS)?,
             steals: steals != 0,
             version,
@@ -144,7 +146,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Opens a device's registry from both ends of its descriptor store.
     ///
     /// # Errors
-    /// `InvalidData` when the ends belong to no registry, or to another device's; those of
+    /// `InvalidData` when the ends belong to no registry, or to that of another device; errors of
     /// [`ServedDevice::of`].
     pub fn of([into, out_of]: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let (store, lifelines) = FdStore::of(into, out_of)?;
@@ -179,7 +181,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
 
     /// Gives a group a free group slot, and so the device's packets. `program` is the group's BPF
     /// program, `lifeline` the read end of the group's lifeline. Returns the group slot's number;
-    /// `None` when all are taken.
+    /// `None` when all group slots are taken.
     ///
     /// # Errors
     /// The errors of the device and of the descriptor store. The group slot is then free again.
@@ -205,7 +207,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
             Err(error) => {
                 self.store.remove(entry)?;
                 let _ = self.lifelines.remove(lifeline);
-                // Best effort: the device serves the others as before.
+                // Best effort: the device goes on serving the other groups.
                 let _ = self.serve(&before);
                 Err(error)
             }
@@ -215,8 +217,8 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Replaces the BPF program of the group in a group slot. Returns the former one.
     ///
     /// # Errors
-    /// `NotFound` for a free group slot; those of the device and of the descriptor store. The group
-    /// then keeps its former BPF program.
+    /// `NotFound` for a free group slot; errors of the device and of the descriptor store. The
+    /// group then keeps its former BPF program.
     pub fn exchange(&self, number: u8, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let before = self.slots()?;
         let mut own = before.iter().filter(|it| it.number == number);
@@ -263,7 +265,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Clears the group slots of groups whose last members have ended.
     ///
     /// # Errors
-    /// The errors of the device and of the descriptor store. Another call completes it.
+    /// The errors of the device and of the descriptor store. Another call completes the change.
     pub fn clear(&self) -> io::Result<()> {
         // A lifeline that can't be polled counts as alive.
         let is_gone = |it: &GroupSlot| pipe::has_hung_up(it.lifeline.as_fd()).unwrap_or(false);

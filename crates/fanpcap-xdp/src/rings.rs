@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct MemberRings {
     received: Vec<RingBuffer>,
-    /// Half as long as the others: that is how other processes recognise it.
+    /// The ring buffer for sent packets. It is half as long as the others, by which other processes
+    /// recognise it.
     sent: Option<RingBuffer>,
     /// What was counted for the slot before it got these ring buffers.
     before: OnceLock<SlotCounts>,
@@ -23,12 +24,12 @@ const MIB: u32 = 1 << 20;
 const BYTES_SHORT: u32 = 16 * MIB;
 const BYTES_LONG: u32 = 64 * MIB;
 const SHORT: u32 = 256;
-/// The least and the most that pcap_set_buffer_size(3PCAP) can set.
+/// The smallest and the largest size that pcap_set_buffer_size(3PCAP) can set.
 const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 1 << 30;
 
 impl MemberRings {
-    /// Creates empty ring buffers. `bytes` is what the application asks for in total, if it does.
+    /// Creates empty ring buffers. `bytes` is the total size, if the application asks for one.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when there is no memory.
@@ -58,7 +59,7 @@ impl MemberRings {
     /// capability.
     ///
     /// # Errors
-    /// `InvalidData` when a member of a group with these lanes can't have them.
+    /// `InvalidData` when a member of a group with these lanes can't have such ring buffers.
     pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
         let rings = fds.into_iter().map(RingBuffer::open);
         let mut received: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
@@ -75,7 +76,7 @@ impl MemberRings {
         })
     }
 
-    /// Their descriptors, for [`MemberRings::open`].
+    /// The descriptors of the ring buffers, for [`MemberRings::open`].
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.all().map(AsFd::as_fd).collect()
     }
@@ -109,7 +110,7 @@ impl MemberRings {
         received.chain(&self.sent).map(AsFd::as_fd).collect()
     }
 
-    /// Whether there is one for sent packets.
+    /// Whether there is a ring buffer for sent packets.
     pub fn has_sent(&self) -> bool {
         self.sent.is_some()
     }

@@ -10,12 +10,13 @@ const SETTINGS: usize = 0;
 const STAMP: usize = 1;
 const PROGRAMS: usize = 2;
 
-/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses what follows.
+/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses the stack behind
+/// these.
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
 /// The BPF program for the groups whose bits are set in `group_slots`. With `tags`, the groups get
-/// the frame with the tag that lies beside it.
+/// each frame with the tag that lies beside it.
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
@@ -108,7 +109,7 @@ fn verdict(asm: &mut Assembler) {
     unsaid(asm);
 }
 
-/// Returns the verdict on packets for which no steering program has one.
+/// Returns the verdict on packets for which no steering program gives one.
 fn unsaid(asm: &mut Assembler) {
     asm.value(R1, SETTINGS, settings::VERDICT.into());
     asm.load(Width::Word, R0, R1, 0);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The BPF program's counts for a slot since the group began. A new member notes what was counted
-/// before it.
+/// before it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Records written to the slot's rings.
@@ -84,7 +84,7 @@ impl Rows {
 }
 
 impl SlotCounts {
-    /// Packets for the slot, dropped ones included; then dropped ones.
+    /// How many packets came for the slot, dropped ones included, and how many were dropped.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
     }
@@ -160,15 +160,15 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Makes the `after`th record from now on wake the reader. Returns false if that many records
-    /// have already come: then maybe none wakes it.
+    /// Makes the record with the number `after`, counted from now on, wake the reader. Returns
+    /// false if that many records have already come: then maybe no record wakes the reader.
     pub(crate) fn wake_after(&self, after: u64) -> bool {
         let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
         else {
             return true;
         };
         let at = produced.load(Ordering::Acquire).wrapping_add(after);
-        // A sequentially consistent read-modify-write and the read after it are not reordered: see
+        // A sequentially consistent read-modify-write and the next read are not reordered: see
         // `capture::deliver::submit`.
         wake_at.swap(at, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -198,7 +198,7 @@ impl Ledger {
         Ok(Self(table))
     }
 
-    /// Notes that a member wants sent packets; `lane` is their lane.
+    /// Notes that a member wants sent packets; `lane` is the lane of sent packets.
     pub(crate) fn want_sent(&self, lane: u32) {
         let at = (lane * ROW_LEN) as usize + usize::from(ledger::WANTS_SENT.unsigned_abs());
         let flag: Option<&[AtomicU32]> = self.0.view(at, 1);
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// `delivered`: what all slots have counted.
+    /// The counts for the group. `delivered` is what all slots have counted.
     pub(crate) fn counts(&self, delivered: u64) -> GroupCounts {
         let rows = self.0.len() / ROW_LEN as usize;
         let sum = |counter: i16| {

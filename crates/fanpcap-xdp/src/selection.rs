@@ -26,8 +26,8 @@ pub fn pins(netns: &str, ifindex: u32) -> String {
     format!("{netns}-{ifindex}")
 }
 
-/// The file, in the network namespace's directory, whose first byte the node has locked and whose
-/// second byte the engine.
+/// The name of the lock file in the network namespace's directory. The node locks its first byte,
+/// and the engine its second byte.
 pub fn lock(ifindex: u32) -> String {
     format!("{ifindex}.lock")
 }

@@ -1,5 +1,5 @@
-//! VLAN tags that lie beside received frames. A root asks the device's driver for the tag, puts it
-//! into the frame while the groups have it, and takes it out again.
+//! VLAN tags that lie beside received frames. A root asks the device's driver for the tag, puts the
+//! tag into the frame while the groups have the frame, and takes it out again.
 //!
 //! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
 //! frame if its peer sends it so.
@@ -28,15 +28,15 @@ impl Tags {
         Some(Self { function, ifindex })
     }
 
-    /// Inserts the tag that lies beside the frame. Jumps if there is none. Expects the context in
-    /// r6, and uses the stack from [`TAG`] on.
+    /// Inserts the tag that lies beside the frame. Jumps to `none` if there is no tag. Expects the
+    /// context in r6, and uses the stack from [`TAG`] on.
     pub(crate) fn put(self, asm: &mut Assembler, none: Label) {
         let short = asm.label();
         asm.store(Width::Double, R10, TAG, 0);
         asm.call_kernel(self.function, (R6, stack(TAG), R2 + i32::from(TCI - TAG)));
         asm.jump32_if(R0.is_not(0), none);
         move_head(asm, -i32::from(TAG_LEN));
-        // Without room before the frame, the groups get it without its tag.
+        // Without room before the frame, the groups get the frame without its tag.
         asm.jump_if(R0.is_not(0), none);
         reach(asm, short);
         move_addresses(asm, TAG_LEN, 0);
@@ -53,7 +53,8 @@ impl Tags {
     }
 }
 
-/// The number of the kernel's function. Found only once: the kernel's BTF has megabytes.
+/// The number of the kernel's function. It is looked up only once, as the kernel's BTF has
+/// megabytes.
 fn function() -> Option<i32> {
     static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
     if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
@@ -86,7 +87,8 @@ fn move_head(asm: &mut Assembler, bytes: i32) {
     asm.call(XDP_ADJUST_HEAD, (R6, bytes));
 }
 
-/// Puts the frame's address into r1. Jumps if its linear part ends before addresses and a tag do.
+/// Puts the frame's address into r1. Jumps if the frame's linear part is too short for the
+/// addresses and a tag.
 fn reach(asm: &mut Assembler, beyond: Label) {
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);

@@ -29,7 +29,7 @@ pub enum Unavailable {
     /// The kernel is older than Linux 5.18.
     Kernel,
     /// No BPF program sees the packets that the host sends, for this reason. Without a reason, the
-    /// kernel has no hook for it.
+    /// kernel has no hook for such a BPF program.
     Sent(Option<String>),
     /// The kernel refuses a BPF program or a map, usually for lack of a capability.
     Load(LoadError),

@@ -489,7 +489,7 @@ fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
             await_shares(&all);
             counted();
             send(20);
-            // Two groups have all packets each.
+            // Each of the two groups gets all packets.
             await_frames(&mut all, if before == Some(7) { 40 } else { 20 });
             assert!(counted() < 20, "{before:?}");
             leave(all, ifindex);

@@ -142,8 +142,8 @@ fn what_a_page_says_is_of_one_time() {
         scope.spawn(move || {
             while ended.try_recv() == Err(TryRecvError::Empty) {
                 page.words()[at::BY_US[0]].add(1);
-                // The writer pauses for less than one read takes, so that two reads can't see the
-                // same halfway state.
+                // The writer pauses for less time than one read takes, so that two reads can't see
+                // the same halfway state.
                 (0..8).for_each(|_| std::hint::spin_loop());
                 page.words()[at::BY_US[1]].add(1);
                 (0..1000).for_each(|_| std::hint::spin_loop());

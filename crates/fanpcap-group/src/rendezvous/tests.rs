@@ -50,7 +50,7 @@ fn a_newcomer_gets_what_a_member_hands_out() {
     let heard = request.poll().unwrap().into_iter().map(UdpSocket::from);
     let heard: Vec<SocketAddr> = heard.map(|it| it.local_addr().unwrap()).collect();
     assert_eq!(heard, shared.addresses());
-    // A group with a registry hands out more.
+    // A group with a registry hands out more descriptors.
     assert!(request.poll().is_none());
     let more = [&shared.borrowed()[..], &shared.borrowed()[..2]].concat();
     rendezvous.answer(&more).unwrap();

@@ -1,5 +1,5 @@
-//! Changes of tables to which another member has written anything. None may panic, and none may
-//! make many calls. Used by the fuzz target `tables` and a test.
+//! Changes of tables to which another member has written anything. No change may panic, or make
+//! many calls to the kernel. The fuzz target `tables` and a test use this.
 
 use super::memory::Memory;
 use super::{KernelOps, Slots, due_ns};
@@ -8,13 +8,13 @@ use fanpcap_buckets::Slot;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most calls to the kernel of one change.
+/// How many calls to the kernel one change may make.
 const CALLS_MAX: u64 = 1000;
 
 const CHANGES: usize = 12;
 
-/// Makes changes of a table, chosen by `bytes`. After their end a generator, which `bytes` seed,
-/// makes the choices.
+/// Makes changes of a table, chosen by `bytes`. When the bytes are used up, a generator that they
+/// seed makes the choices.
 ///
 /// # Panics
 /// A change is not sound.

@@ -242,7 +242,7 @@ fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     world.check();
 }
 
-/// Kills the member that makes a change, at every step: the next member completes it.
+/// Kills the member that makes a change, at every step: the next member completes the change.
 #[test]
 fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
     type Change = fn(&mut World, u64) -> Result<u64, Killed>;

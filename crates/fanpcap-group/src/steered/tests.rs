@@ -1,4 +1,5 @@
-//! A member's steering without privileges: filters loaded before another was set are not used.
+//! A member's steering without privileges: filters that were loaded before the application set
+//! another filter are not used.
 
 use super::*;
 use crate::record::tests::steering;

@@ -4,9 +4,9 @@ use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
-/// The length of the shortest frames without checksum: most packets of a flood have it.
+/// The length of the shortest frames without checksum: most packets of a flood have this length.
 const SHORTEST: i16 = 60;
-/// The most bytes that are copied by single loads.
+/// How many bytes are copied at most by single loads.
 const LONGEST: i16 = 128;
 /// Snapshots of longer frames up to these lengths are copied whole words at a time.
 const STEPS: [i16; 3] = [64, 96, LONGEST];

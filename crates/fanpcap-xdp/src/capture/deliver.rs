@@ -9,7 +9,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
 
-/// What to emit the code for: the capture, and the function that runs a slot's filter.
+/// What the code is emitted for: the capture, and the function that runs a slot's filter.
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
@@ -24,9 +24,10 @@ struct Ends {
     dropped: Label,
 }
 
-/// Sizes of a record without its header. The verifier requires a constant for each reservation.
+/// Sizes of records without their header. The verifier requires a constant size in each
+/// reservation.
 const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
-/// Further sizes, for longer packets. A packet is cut to the last.
+/// Further sizes, for longer packets. A packet that is too long for the last size is cut to it.
 const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
 const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
 
@@ -88,7 +89,7 @@ impl Delivering {
         look_up(asm, RINGS, PLACE);
         let no_ring = match self.capture.side {
             Side::Received => ends.missed,
-            // A member without a ring for sent packets wants none.
+            // A member without a ring for sent packets wants no sent packets.
             Side::Sent => ends.unwanted,
         };
         asm.jump_if(R0.is(0), no_ring);
@@ -112,7 +113,7 @@ impl Delivering {
         self.capture.lanes.stride().trailing_zeros() as i32
     }
 
-    /// Runs the slot's filter, if it has one, and notes which one has run.
+    /// Runs the slot's filter, if the slot has one, and notes which filter has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
         let done = asm.label();
         asm.load(Width::Word, R1, R7, row::FILTER);
@@ -184,8 +185,8 @@ impl Delivering {
 /// Reserves a record of the smallest class that fits.
 fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
-    // Rows and filters give at least 1, but the verifier must see it. Before Linux 6.8 it learns no
-    // bound from a comparison with 0.
+    // Rows and filters give at least 1 byte, but the verifier must see that. Before Linux 6.8 it
+    // learns no bound from a comparison with 0.
     asm.jump_if(R8.below(1), ends.dropped);
     let long: &[i32] = match side {
         Side::Received => &RECEIVED_CLASSES,

@@ -22,7 +22,7 @@ fn program(group: &Group) -> BorrowedFd<'_> {
     group.received.as_fd()
 }
 
-/// Whether the group gets what the host sends. Says so if the kernel is too old for that.
+/// Whether the group gets what the host sends. Prints a line if the kernel is too old for that.
 fn sees_sent(group: &Group) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
@@ -104,7 +104,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
-        // As a group that gives each packet to the host, where there is a root.
+        // This does what a group does that gives each packet to the host, where there is a root.
         let code = [Instruction::set(0, 1), Instruction::exit()];
         let gives = LoadedProgram::load(ProgramKind::Xdp, "gives", &code).unwrap();
         let gives = || gives.as_fd();

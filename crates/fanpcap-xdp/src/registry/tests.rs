@@ -8,7 +8,7 @@ use fanpcap_linux::wait::pipe::{Pipe, has_hung_up};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Records what is served, by the inodes of the BPF programs.
+/// A device that records which BPF programs it serves, by their inodes.
 #[derive(Debug)]
 struct Noted {
     part: Pipe,

@@ -1,5 +1,5 @@
-//! Attempts to join: a later one, and one for another group than was prepared. What is done under
-//! which lock: rings are made without the group's, the registry is opened under the device's.
+//! Attempts to join: a later one, and one for another group than was prepared. Checks the locks:
+//! rings are made without the group's lock, the registry is opened under the device's lock.
 
 use super::*;
 use crate::guard::GroupLock;
@@ -159,7 +159,7 @@ fn a_steering_program_waits_for_who_changes_the_devices_registry() {
         let member = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
         let next = choice(Group::Number(7), "main = steer_rrobin");
         let (own, next) = ([member.member.own().unwrap()], next.steering.unwrap());
-        // As another process does that changes another group's slot.
+        // Takes the lock as another process does that changes another group's slot.
         let other = GroupDir::of(ifindex, 8).unwrap();
         let (file, [_, registry, _]) = other.locks().unwrap();
         assert!(lock::try_take_byte(&file, registry).unwrap());

@@ -16,7 +16,7 @@ fn a_slot_that_is_claimed_is_left_to_its_newcomer() {
     world.join_at(other, Slot(3)).unwrap();
     world.begin_share(other);
     world.check();
-    // Also if the array's end is beyond it.
+    // This also holds if the array's end is beyond the slot.
     assert_eq!(world.table().positions(), 4);
     assert_eq!(world.choose(last, &[slot]), Some(Slot(4)));
     assert_eq!(world.choose(last, &[]), Some(slot), "its newcomer is gone");

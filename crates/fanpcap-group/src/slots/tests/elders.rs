@@ -7,7 +7,8 @@ use crate::slots::rounds::ROUND_NS;
 use crate::slots::succession::GRACE_NS;
 use fanpcap_config::steering::Balance;
 
-/// Three members, of which the second is gone. The third knows it, and leaves it to the first.
+/// Three members, of which the second is gone. The third knows this, and leaves the second to the
+/// first.
 fn left() -> (World, u64, u64) {
     let mut world = World::new(7);
     let [_, gone, late] = [(); 3].map(|()| {

@@ -31,7 +31,8 @@ fn skewed(world: &World) -> Vec<(usize, u32)> {
     flows
 }
 
-/// Runs rounds with the same flows. Returns how far the busiest member was above the mean in each.
+/// Runs rounds with the same flows. Returns how far the busiest member was above the mean in each
+/// round.
 fn rounds(world: &mut World, flows: &[(usize, u32)], count: usize) -> Vec<u64> {
     (0..count).map(|_| world.round(flows)).collect()
 }

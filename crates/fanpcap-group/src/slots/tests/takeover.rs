@@ -5,7 +5,7 @@ use crate::slots::succession::GRACE_NS;
 
 const NAME: u64 = 7;
 
-/// A group of three members without a name, and one with a name. Also returns that one.
+/// A group of three members without a name, and one with a name. Also returns the named member.
 fn group_with_a_name() -> (World, u64) {
     let mut world = super::group(3);
     let named = world.open_named(NAME);

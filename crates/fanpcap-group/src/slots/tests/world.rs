@@ -1,5 +1,5 @@
-//! A simulated kernel with one group, and processes that may die at any step. It has the group's
-//! array, sockets and rings, and the descriptor store.
+//! A simulated kernel with one group, and processes that may die at any step. The kernel has the
+//! group's array, sockets and rings, and the descriptor store.
 
 mod check;
 mod sticky_ids;
@@ -59,7 +59,8 @@ struct Kernel {
     classes: Vec<u8>,
     /// Sockets that their owners have read.
     read: BTreeSet<u64>,
-    /// Packets of a class without members, and packets that were unread when a class lost its last.
+    /// Packets of a class without members, and packets that were unread when a class lost its last
+    /// member.
     no_member: u64,
     unread: u64,
     /// The sockets by cookie. Cookies rise in order of creation.
@@ -99,7 +100,7 @@ impl Kernel {
         if is_open || self.fd_store.contains(&StoredFd::Socket(cookie)) {
             return;
         }
-        // __fanout_unlink(): the last one moves into the hole.
+        // __fanout_unlink(): the last socket moves into the hole.
         if let Some(position) = self.array.iter().position(|&it| it == cookie) {
             self.array.swap_remove(position);
         }
@@ -312,7 +313,8 @@ impl World {
         self.change(own, |slots| slots.choose(&mut claims)).unwrap()
     }
 
-    /// Slots that others have claimed, at random: on XDP, where the kernel's order means nothing.
+    /// Slots that other newcomers have claimed, drawn at random. Only on XDP, where the kernel's
+    /// order means nothing.
     pub(super) fn claimed(&mut self) -> Vec<Slot> {
         if self.kernel.rings.is_none() || self.kernel.random(4) > 0 {
             return Vec::new();

@@ -80,7 +80,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
             device.set_steals(true);
             assert!(!host_gets() && !host_gets());
             assert_eq!(group.program.group_counts().offered, 2);
-            // The node may load another BPF program meanwhile; here it loads the same.
+            // The node may load another BPF program meanwhile; here it loads the same one again.
             node.link.replace(&node.program).unwrap();
             assert!(!host_gets() && device.is_here(index));
             assert!(matches!(take_over(), Err(Unavailable::Foreign { .. })));

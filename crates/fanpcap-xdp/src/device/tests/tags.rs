@@ -26,7 +26,8 @@ fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
 struct Tagging(Attached);
 
 impl Drop for Tagging {
-    /// At once: a process that another test starts may have a copy of the link's descriptor.
+    /// Detaches at once: a process that another test starts may have a copy of the link's
+    /// descriptor.
     fn drop(&mut self) {
         self.0.detach().unwrap();
     }

@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Checks that each owner in a class has its share, and that nobody else has any.
+    /// Checks that each owner in a class has its share, and that nobody else has a bucket.
     fn check_class(&self, class: u8, live: &[u64], has_ended: bool) {
         let part = self.table().part(class);
         let ranks = part.ranks();

@@ -11,8 +11,8 @@ impl World {
         sockets.for_each(|socket| socket.is_told = true);
     }
 
-    /// As [`World::flap`], unless a member has not taken the last error: it could not tell the two
-    /// apart, and the members that can may die.
+    /// As [`World::flap`], unless a member has not taken the last error: that member could not tell
+    /// the two errors apart, and the members that can may die.
     pub(in super::super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
