@@ -16,7 +16,7 @@ pub trait Engine: Sync {
     /// The engine's name, as in `driver@DEVICE` and as the prefix of a device.
     fn name(&self) -> &'static str;
 
-    /// The engine's number in the groups' tables. No two engines have the same.
+    /// The engine's number in the groups' tables. No two engines have the same number.
     fn id(&self) -> u8;
 
     /// Why the engine does not serve a handle, if a `part` of the group or of the member can't be

@@ -23,8 +23,8 @@ pub enum StoredFd {
     /// ended. The number is a member's socket cookie (`SO_COOKIE`), or in a device registry the
     /// word of a group slot.
     Lifeline(u64),
-    /// A member's socket, its page if it has one, and its rings if an engine fills its own. The
-    /// number is the socket's cookie.
+    /// A member's socket, its page if it has one, and its rings if an engine fills them. The number
+    /// is the socket's cookie.
     Member(u64),
     /// Descriptors of the engine. The engine chooses the number, which is not that of [`NEXT`] in a
     /// group's store.
@@ -168,7 +168,7 @@ impl FdStore {
         Ok(found)
     }
 
-    /// Calls `look` for each entry until it returns false.
+    /// Calls `look` for each entry until `look` returns false.
     ///
     /// # Errors
     /// The errors of recvmsg(2).

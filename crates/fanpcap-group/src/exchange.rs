@@ -1,11 +1,10 @@
 //! Exchanges a group's BPF program, which an engine runs, for another while packets come. Each
 //! packet meets one of the two. Both use the same maps, so rings and counters stay.
 //!
-//! All that the exchange needs is in the group's descriptor store before it begins. The table's
-//! word [`at::EXCHANGE`] shows its progress: 0, [`BEGUN`], or the digest of the next steering
-//! program. If a process dies during an exchange, the next holder of the group's lock ends the
-//! exchange. If the word is [`BEGUN`], it undoes the exchange; if the word is the digest, it
-//! completes the exchange.
+//! Before an exchange begins, all that it needs is in the group's descriptor store. The table's
+//! word [`at::EXCHANGE`] shows the progress of the exchange: 0, [`BEGUN`], or the digest of the
+//! next steering program. If a process dies during an exchange, the next holder of the group's lock
+//! undoes the exchange if the word is [`BEGUN`], and completes it if the word is the digest.
 
 use crate::guard::DeviceGuard;
 use crate::member_descriptors::MemberDescriptors;
@@ -96,7 +95,7 @@ fn clear(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the next BPF program the group's. The call can be repeated.
+/// Gives the group its next BPF program. The call can be repeated.
 fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     let next = shared.fd_store.find(NEXT)?;
     let (Some(on_device), Some(mut programs)) = (&shared.on_device, next) else {
@@ -124,7 +123,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The least number of descriptors: BPF program, text, title.
+/// How many descriptors [`NEXT`] has at least: BPF program, text, title.
 const PARTS: usize = 3;
 
 fn invalid() -> io::Error {

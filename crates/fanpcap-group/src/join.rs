@@ -186,7 +186,7 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Returns the member after it has joined, and makes it if there was no early one.
+    /// Returns the member after it has joined. Makes the member now if `early` is `None`.
     fn joined(
         &self,
         early: Option<Member>,

@@ -63,7 +63,8 @@ pub struct Membership {
     /// Whether to look after the group even if no descriptor is ready: at first, and after another
     /// member or an error has prevented it.
     is_due: AtomicBool,
-    /// How many reports of the socket that the device went down the table lacks.
+    /// How often the socket has reported that the device went down, as far as the table does not
+    /// have the reports yet.
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
@@ -90,7 +91,7 @@ pub struct Membership {
 /// The rings that a member takes over, and after how long to try again what failed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
-/// A member can't look after its group now. A library can't report why; it tries again.
+/// A member can't look after its group now. A library can't report why, so the member tries again.
 struct Failed;
 
 impl From<SteerError> for Failed {
@@ -233,7 +234,7 @@ impl Membership {
         }
     }
 
-    /// The member's weight; `None` if the others have removed it from the table.
+    /// The member's weight; `None` if others have removed the member from the table.
     pub fn weight(&self) -> Option<u16> {
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie)?;
@@ -247,7 +248,7 @@ impl Membership {
         slot.map_or(0, |slot| table.row(slot).class)
     }
 
-    /// Whether the member has a share, or needs no further look to get one.
+    /// False while the member still waits for its share.
     pub fn has_share(&self) -> bool {
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie);

@@ -83,8 +83,8 @@ impl Rejections {
         }
     }
 
-    /// Notes that the member is about to join. `rejects`: its filter rejects all packets until
-    /// [`Rejections::end`].
+    /// Notes that the member is about to join. `rejects` says whether the member's filter rejects
+    /// all packets until [`Rejections::end`].
     pub(crate) fn join(&self, rejects: bool) {
         let counted = self.counted();
         // Set this word first. If the member is killed before the next line, its page already shows

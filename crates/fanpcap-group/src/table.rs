@@ -1,9 +1,9 @@
 //! The table of a steered group: owners of buckets, members in slots, and the change under way.
 //!
-//! The table is one value of a BPF array that all members map. The group's BPF program reads its
-//! first part ([`layout`]). The members write all of it, and change it only while they hold the
-//! group's lock. A member does not trust what others wrote: no value in the table can make it panic
-//! or read outside of the table.
+//! The table is one value of a BPF array that all members map. The group's BPF program reads the
+//! table's first part ([`layout`]). The members write all of it, and change it only while they hold
+//! the group's lock. A member does not trust what others wrote: no value in the table can make it
+//! panic or read outside of the table.
 
 mod journal;
 mod part;
@@ -53,7 +53,7 @@ pub(crate) mod at {
     pub(crate) const JOURNAL: usize = 2;
     /// The number of sockets in the kernel's array.
     pub(crate) const POSITIONS: usize = 3;
-    /// Rises with each change of slots or buckets.
+    /// A number that rises with each change of slots or buckets.
     pub(crate) const GENERATION: usize = 4;
     /// The number of buckets that the last change moved.
     pub(crate) const MOVED: usize = 5;
@@ -100,15 +100,15 @@ pub(crate) mod at {
     /// How many groups follow this group, and their keys. The group's number in a key is 0 until
     /// that number is chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
-    /// How many members have been succeeded by others with their names. The upper half is part of
-    /// the last successor's cookie.
+    /// How many members have been succeeded by others with the same names. The upper half is part
+    /// of the last successor's cookie.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
     /// For each slot, if an engine fills rings by slots, its counts from before the present member
     /// came: packets for the slot, and how many of these were dropped.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
-    /// The group's group slot in its device's registry.
+    /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
     /// Where an engine runs the group's BPF program: whether the program has counters, which
     /// members publish.
@@ -219,7 +219,7 @@ pub(crate) struct Row {
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
     /// gets its predecessor's.
     pub(crate) sticky_id: u64,
-    /// In a group that follows another: the cookie of the member's socket in that group.
+    /// In a group that follows another: the cookie of the member's socket in the lead.
     pub(crate) lead: u64,
 }
 

@@ -207,10 +207,10 @@ impl Device {
     /// Gives the device's packets to the groups of these group slots and to no others, through each
     /// group's BPF program. A group keeps its group slot. Each packet goes to the groups that were
     /// served before the change, or to those that are served after it. If a call fails halfway, the
-    /// next one completes the change. One caller at a time.
+    /// next call completes the change. Only one caller at a time may call this.
     ///
-    /// To add a group needs `CAP_BPF` and `CAP_NET_ADMIN`. To remove one needs no capability: if no
-    /// BPF program can be loaded, the present root stays.
+    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
+    /// no BPF program can be loaded, the present root stays.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
@@ -267,7 +267,7 @@ impl Device {
         Ok(())
     }
 
-    /// The root for these group slots; `None` if an only group needs none.
+    /// The root for these group slots; `None` if there is only one group and it needs no root.
     fn load_root(
         &self,
         group_slots: u32,

@@ -58,8 +58,8 @@ type Given<'a> = [(&'a str, BorrowedFd<'a>)];
 
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with these lanes and this
-    /// registry. `given` are further maps for it. The [`Loaded`] is the BPF program for received
-    /// packets, with the steering program's own maps.
+    /// registry. `given` are further maps for the BPF program. The [`Loaded`] in the result is the
+    /// BPF program for received packets, with the steering program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -83,7 +83,7 @@ impl GroupProgram {
         });
         group.sent = sent.and_then(|sent| {
             let attached = sent.attach(registry.ifindex, Hook::Egress);
-            // Before Linux 6.6 there is no such hook.
+            // Before Linux 6.6 there is no hook for sent packets.
             let is_old = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
             attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))
         });
@@ -164,7 +164,7 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            // Only the first member knows the reason.
+            // Only the group's first member knows why there is no BPF program for sent packets.
             sent: Attached::open(sent, Hook::Egress)
                 .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
@@ -248,9 +248,9 @@ impl GroupProgram {
     }
 
     /// Sets or removes the filter that the kernel runs for the slot. The filter is a BPF program at
-    /// XDP that returns how many bytes to keep. Records that passed it carry its generation, which
-    /// is not 0 and which no other filter of the slot has. Records that are written during the
-    /// change may carry the former generation, or 0.
+    /// XDP that returns how many bytes to keep. The records of frames that passed the filter carry
+    /// its generation, which is not 0 and which no other filter of the slot has. Records that are
+    /// written during the change may carry the former generation, or 0.
     ///
     /// # Errors
     /// The errors of bpf(2); then no filter runs.

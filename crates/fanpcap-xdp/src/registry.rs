@@ -83,7 +83,7 @@ impl GroupSlot {
         StoredFd::Lifeline(u32::from_le_bytes(head).into())
     }
 
-    /// Its entry in the descriptor store.
+    /// The group slot's entry in the descriptor store.
     fn own_entry(&self) -> StoredFd {
         Self::entry(self.number, self.steals, self.version)
     }

@@ -55,8 +55,7 @@ impl MemberRings {
         len * u64::from(lanes.received()) + if has_sent { len / 2 } else { 0 }
     }
 
-    /// Opens ring buffers from another process's descriptors, in the same order. Needs no
-    /// capability.
+    /// Opens ring buffers from another process's [`MemberRings::descriptors`]. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` when a member of a group with these lanes can't have such ring buffers.
@@ -104,7 +103,7 @@ impl MemberRings {
     }
 
     /// The ring buffers by lane. If the device had another number of queues when the group began,
-    /// lanes share a ring buffer: several BPF programs may write to one.
+    /// lanes share a ring buffer: several BPF programs may write to the same ring buffer.
     pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
         let received = self.received.iter().cycle().take(lanes.received() as usize);
         received.chain(&self.sent).map(AsFd::as_fd).collect()

@@ -32,7 +32,7 @@ pub struct Prepared {
     /// has members.
     shared: Mutex<Option<(Shared, u64)>>,
     lock: GroupLock,
-    /// Kept until the first attempt to join.
+    /// The newcomer's claim, kept until the first attempt to join.
     arriving: Mutex<Option<Claim>>,
 }
 
@@ -116,8 +116,8 @@ impl Prepared {
     }
 
     /// What the members of a new group share, in the first attempt to join. The group gets no
-    /// packets yet. `None` for another steering program than was prepared: the application has
-    /// asked for another group since, or the group ran another one until now.
+    /// packets yet. `None` if another steering program was prepared: the application has asked for
+    /// another group since, or the group ran another steering program until now.
     pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
         let (shared, digest) = self.shared.lock().ok()?.take()?;
         if digest != steering.digest() {

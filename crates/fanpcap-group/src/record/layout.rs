@@ -28,8 +28,8 @@ pub(crate) mod at {
     /// counters published.
     pub(crate) const IDLE_TAKEN: usize = 14;
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: the reader waits for packets now. While another member reads a ring for whose
-    /// packets the application has never looked: the number of frames that the other member has
+    /// `u64::MAX`: the reader waits for packets now. While another member reads the ring because
+    /// the application has never looked for packets: the number of frames that the other member has
     /// claimed (`fanpcap_reader::borrowed`).
     pub(crate) const LOOKED_NS: usize = 15;
     /// Frames that our reader has taken from the ring since activation. The word has a cache line

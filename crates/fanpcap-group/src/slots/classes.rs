@@ -151,7 +151,7 @@ pub(super) fn ranks(part: Part<'_>, shares: &[Share]) -> Vec<Slot> {
     buckets::ranks(&part.ranks(), &slots)
 }
 
-/// Those silent members in whose class another member has a share.
+/// The silent members in whose class a member that is not silent has a share.
 pub(super) fn replaceable(table: Table<'_>, silent: &[Slot]) -> Vec<Slot> {
     let reads = |share: &Share| !silent.contains(&share.slot);
     let has_others = |slot: &Slot| shares(table, table.row(*slot).class).iter().any(reads);

@@ -93,7 +93,7 @@ fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
     let newcomer = world.open();
     assert_eq!(world.join(newcomer).unwrap(), Slot(1));
     world.check();
-    // Then the last two, of which the first is already a placeholder.
+    // Then the last two end. The first is already a placeholder when the second ends.
     world.close(world.in_slot(2));
     world.attend(taker);
     world.settle_all();

@@ -8,9 +8,10 @@ use fanpcap_bpf::kernel::*;
 const SHORTEST: i16 = 60;
 /// How many bytes are copied at most by single loads.
 const LONGEST: i16 = 128;
-/// Snapshots of longer frames up to these lengths are copied whole words at a time.
+/// A shorter part of a frame is copied in whole words up to the first of these lengths that covers
+/// it, if the frame is that long.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
-/// Shorter snapshots of such frames are copied the same way.
+/// [`by_length`] copies this many bytes before it looks at the length.
 const BEGIN: i16 = 56;
 
 /// Copies r8 bytes of the frame, whose context is in r6, to the record in r9. Single loads take

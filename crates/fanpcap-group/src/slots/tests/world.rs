@@ -72,13 +72,14 @@ struct Kernel {
     /// The member whose change is under way, and after how many steps it dies.
     actor: u64,
     left: Option<u64>,
-    /// Packets sent, packets that ended with a group, and packets that members took.
+    /// How many packets were sent.
     sent: u64,
     /// Nanoseconds that have passed without packets.
     idle_ns: u64,
     /// Nanoseconds between two readings of the clock, and the sum of them so far.
     between_looks_ns: u64,
     looks_ns: Cell<u64>,
+    /// How many packets ended with a group, and the packets that members took.
     ended: u64,
     taken: BTreeSet<u64>,
     random: u64,
