@@ -17,11 +17,10 @@ mod counted {
     use std::sync::OnceLock;
     use std::thread;
 
-    /// The number of steps so far, and the number of the step at which to end.
+    /// The number of steps so far, and the number of the last step.
     static WORDS: OnceLock<Option<[Word; 2]>> = OnceLock::new();
 
-    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the step at
-    /// which to end.
+    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the last step.
     pub fn step() {
         let open = || {
             let path = env::var_os("FANPCAP_FAULTS")?;

@@ -1,4 +1,4 @@
-//! The descriptor store of a group, or of a device's registry, lasts as long as its members. Its
+//! The descriptor store of a group, or of a device's registry. It lasts as long as its members. Its
 //! descriptors lie in the queue of a Unix socket, and all members have both ends of that socket.
 //! The kernel closes the descriptors when no process has an end open any more.
 //!
@@ -299,7 +299,6 @@ mod tests {
         let many = [pipe.write.as_fd(); DESCRIPTORS];
         store.put(StoredFd::Member(1), &many).unwrap();
         store.put(StoredFd::Member(2), &many[..1]).unwrap();
-        // Turns the queue round.
         store.remove(StoredFd::Member(2)).unwrap();
         let found = store.find(StoredFd::Member(1)).unwrap().unwrap();
         assert_eq!(found.len(), DESCRIPTORS);

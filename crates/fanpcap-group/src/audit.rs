@@ -1,5 +1,5 @@
-//! Checks, for tests that kill members, that the parts of what a steered group's members share
-//! agree. Compares the table, the kernel's group, the descriptor store and the pages.
+//! Checks, for tests that kill members, that the shared parts of a steered group are consistent:
+//! the table, the kernel's group, the descriptor store and the pages.
 
 use crate::found;
 use crate::page::MemberId;
@@ -10,8 +10,8 @@ use fanpcap_buckets::Slot;
 use fanpcap_engine::fd_store::StoredFd;
 use std::fmt::Debug;
 
-/// Checks a group on a device. All its members must be idle meanwhile. Returns the numbers of its
-/// members and of its placeholders.
+/// Checks a group on a device. All its members must be idle meanwhile. Returns how many members and
+/// how many placeholders the group has.
 ///
 /// # Errors
 /// What differs.

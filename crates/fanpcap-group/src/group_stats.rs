@@ -122,7 +122,8 @@ fn oldest_count(programs: &[&Running]) -> Option<u64> {
     counted.filter(|&counted_ns| counted_ns > 0).min()
 }
 
-/// Late fragments of the members that have attached the steering program; `None` if there are none.
+/// Late fragments of the members that have attached the steering program; `None` if there is no
+/// such member.
 fn sum_late(programs: &[&Running]) -> Option<u64> {
     let setters = programs.iter().filter(|running| running.has_set);
     let late = setters.map(|running| running.late);

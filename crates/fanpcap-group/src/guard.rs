@@ -212,8 +212,8 @@ impl Drop for DeviceGuard<'_> {
 }
 
 /// A newcomer's claim on a device or on a slot, which no page and no table shows yet. Other
-/// newcomers to the device wait for the claimant, and leave a claimed slot alone. The claim ends
-/// with the process.
+/// newcomers wait while a device is claimed, and leave a claimed slot alone. The claim ends with
+/// the process.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<File>, u32);
 

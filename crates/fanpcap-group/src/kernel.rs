@@ -29,7 +29,7 @@ pub(crate) struct Entering<'a> {
     pub(crate) page: Option<BorrowedFd<'a>>,
     /// The end of the lifeline that the descriptor store gets.
     pub(crate) lifeline: BorrowedFd<'a>,
-    /// Its rings; empty on packet sockets.
+    /// The member's rings; empty on packet sockets.
     pub(crate) rings: &'a [BorrowedFd<'a>],
     /// Enters the kernel's group, and directs the slot's packets into the rings.
     pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), Refused>,

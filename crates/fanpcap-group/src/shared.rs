@@ -1,5 +1,6 @@
-//! The objects that a steered group's members share: table, descriptor store, lifelines,
-//! rendezvous. The first member makes them, and the kernel frees them with the last.
+//! The objects that the members of a steered group share. These are the table, the descriptor
+//! store, the lifelines and the rendezvous. The first member makes them, and the kernel frees them
+//! with the last member.
 
 use crate::namespace::Namespace;
 use crate::page::Page;

@@ -135,7 +135,8 @@ impl MemberDescriptors {
 
     /// Updates the page with the last counts. The kernel clears a socket's counters when they are
     /// read, so they are added. An engine's counters are totals, so they replace those on the page.
-    /// Then the member must be dead, or it would add its own last reading to them.
+    /// On an engine the member must be dead: a living member would add its own last reading to the
+    /// totals.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if shared.on_device.is_some() {

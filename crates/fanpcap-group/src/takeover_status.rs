@@ -4,8 +4,8 @@
 //! member itself.
 //!
 //! The kernel clears a socket's counters when they are read. So the member that takes over adds
-//! these counters to the dead member's page. Processes that hold the page read them there: `fanpcap
-//! run` has a ledger of each member.
+//! these counters to the dead member's page. Processes that hold the page read them there:
+//! `fanpcap run` has a ledger of each member.
 
 use crate::page::{GroupDir, HeldPage};
 use crate::record::{NOT_READ_BY_US, WORDS, at};

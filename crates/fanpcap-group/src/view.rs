@@ -87,7 +87,7 @@ pub enum UnderWay {
         slot: u8,
         /// The newcomer's process.
         pid: u32,
-        /// Since when, nanoseconds of `CLOCK_MONOTONIC`.
+        /// When the join began, nanoseconds of `CLOCK_MONOTONIC`.
         since_ns: u64,
     },
     /// Buckets move.

@@ -19,8 +19,8 @@ pub struct Selection {
     pub link: Attached,
     /// The array of one entry, whose BPF program gets the node's packets.
     pub next: ObjectArray,
-    /// A file, open for writing. The engine holds the lock of its byte [`TURN`] as long as the
-    /// engine has a member.
+    /// A file, open for writing. The engine holds the lock of the file's byte [`TURN`] as long as
+    /// the engine has a member.
     pub turn: File,
 }
 

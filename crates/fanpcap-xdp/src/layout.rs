@@ -93,7 +93,7 @@ pub(crate) mod row {
     pub(crate) const UNWANTED: i16 = 80;
 }
 
-/// The offsets in a row of the group's counters, 64 bits each.
+/// The offsets in a row of the group's counters. Each counter has 64 bits.
 pub(crate) mod ledger {
     /// Deliveries of a packet beyond its first, if the packet goes to several members.
     pub(crate) const AGAIN: i16 = 0;

@@ -13,7 +13,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The maps that are made for a device.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) programs: ObjectArray,

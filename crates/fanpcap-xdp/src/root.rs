@@ -10,8 +10,8 @@ const SETTINGS: usize = 0;
 const STAMP: usize = 1;
 const PROGRAMS: usize = 2;
 
-/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses the stack behind
-/// these.
+/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses the next bytes of
+/// the stack.
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 

@@ -1,5 +1,5 @@
 //! One group over several devices: the kernel has a group on each. The groups on the further
-//! devices follow the first. This file says which groups they are.
+//! devices follow the group on the first device. This file says which groups they are.
 
 use super::{DevicesError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
 use crate::membership::Membership;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 pub enum PerDevice<'a> {
     /// The handle's only device.
     Only,
-    /// The first of several devices: the interface indices of the others, in the handle's order.
+    /// The first of several devices. Has the interface indices of the others, in the handle's
+    /// order.
     First(&'a [u32]),
     /// A further device. Has the membership of the handle's socket on the first device.
     Behind(&'a Arc<Membership>),
@@ -103,8 +104,8 @@ pub(super) fn follow<T>(
 }
 
 /// The number (`PACKET_FANOUT` id) of the kernel's group that follows `lead` on the newcomer's
-/// device. The first member that needs it chooses the highest free number: people choose low ones.
-/// A number that another group has `taken` is replaced.
+/// device. The first member that needs it chooses the highest free number: people choose low
+/// numbers. A number that another group has `taken` is replaced.
 fn number(newcomer: &Newcomer<'_>, lead: &Membership, taken: u16) -> Result<u16, JoinError> {
     let guard = lead.lock().take();
     let _guard = guard.map_err(|error| ProgramError::of(newcomer.fanout.id, error))?;

@@ -1,5 +1,5 @@
-//! Prepares a newcomer on an engine before its handle is activated: does all that the engine may
-//! refuse. An activated handle could no longer change to packet sockets.
+//! Prepares a newcomer on an engine before its handle is activated. This does all that the engine
+//! may refuse: an activated handle could no longer change to packet sockets.
 
 use super::{EngineError, JoinError, device};
 use crate::found::{self, Leaving};

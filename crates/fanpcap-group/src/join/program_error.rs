@@ -8,7 +8,7 @@ use fanpcap_linux::bpf::LoadError;
 use std::fmt;
 use std::io;
 
-/// Why joining with a steering program, or replacing it, failed.
+/// Why a handle can't join with a steering program, or why the program can't be replaced.
 #[derive(Debug)]
 pub enum ProgramError {
     /// The group runs another steering program.

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 /// What a group runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runs {
-    /// It has no member.
+    /// Nothing, since the group has no member.
     Nothing,
     /// A mode of the kernel's. Without options if no page shows them.
     Kernel(Mode),
@@ -41,7 +41,7 @@ pub fn runs(ifindex: u32, group: u16) -> Runs {
         return Runs::Nothing;
     };
     let kernels = Mode::from_kernel(has.mode, 0).unwrap_or(ModeKind::Hash.into());
-    // A page may be a newcomer's, which is not in the group yet.
+    // A page may belong to a newcomer that is not in the group yet.
     let is_member = |id: &MemberId| roster.ids(ifindex, group).any(|member| member == *id);
     let of_members = |(id, record): (MemberId, Record)| {
         let is_one = is_member(&id) && record.mode.kind == kernels.kind;

@@ -253,7 +253,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let counted = counted.unwrap();
         assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
         assert_eq!(counted.dropped, 0);
-        // Joins into the hole.
+        // A newcomer joins into the hole.
         all.push(join_on_xdp(ifindex, &flow).unwrap());
         await_shares(&all);
         ensure_shared(&mut all);
@@ -479,7 +479,7 @@ fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
             let asks = asks(&prepared);
             join_on(ifindex, &flow, Some(EngineAsk { steal, ..asks })).unwrap()
         };
-        // The device's first member, a group's first member, and a member beside another.
+        // The member that steals is the device's first, its group's first, or beside another.
         for before in [None, Some(7), Some(8)] {
             let mut first = before.map(|group| join(group, Steal::No));
             await_host();

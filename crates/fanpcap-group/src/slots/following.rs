@@ -33,7 +33,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Ends the wait for successors that the lead no longer awaits and of which none has joined.
+    /// Ends the wait for each successor that the lead no longer awaits and that has not joined.
     pub(super) fn end_waits_as(&mut self, lead: &Lead) {
         for (slot, row) in self.table.rows() {
             let is_over = row.state == State::Awaited && lead.has_lost(&row);

@@ -210,7 +210,6 @@ impl Choice<'_> {
         }
     }
 
-    /// Cookies of members.
     fn cookies(&mut self) -> Vec<u64> {
         (0..self.below(6)).map(|_| self.below(8)).collect()
     }

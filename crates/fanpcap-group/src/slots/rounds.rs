@@ -111,8 +111,8 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group the
-/// share of a member that owns buckets is as many as it owns, so that no bucket moves between such
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group a
+/// member that owns buckets has that number as its share, so that no bucket moves between such
 /// members. The others get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);
@@ -133,7 +133,7 @@ pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Mo
             owned => owned,
         };
         let most = shares.iter().map(due).max().unwrap_or(0);
-        // All dues fit into a weight, and keep their ratios.
+        // The scale makes all dues fit into a weight, and keeps their ratios.
         let scale = most.div_ceil(u16::MAX.into()).max(1);
         for share in &mut kept {
             let due = (due(share) / scale).max(1);

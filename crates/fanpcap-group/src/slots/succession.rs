@@ -1,5 +1,4 @@
-//! Succession: the buckets and the ring of a named member that is gone wait for the next member of
-//! that name.
+//! Succession: the buckets and the ring of a named member wait for the next member of that name.
 //!
 //! The member that is gone keeps its buckets, and its ring goes on filling. Its successor gets
 //! exactly these buckets when it looks for packets, and takes over the ring. The group waits for a

@@ -178,7 +178,7 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
     world.settle_all();
     let newcomer = world.open();
     world.join(newcomer).unwrap();
-    // The number of the member that is gone, and a new stamp.
+    // The sticky id has the number of the member that is gone, and a new stamp.
     assert_eq!(world.sticky_id(newcomer), (newcomer << 8) | 1);
     world.flap();
     world.hear(taker);

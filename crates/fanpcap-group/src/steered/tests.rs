@@ -1,4 +1,4 @@
-//! A member's steering without privileges: filters that were loaded before the application set
+//! A member's steering without privileges. Filters that were loaded before the application set
 //! another filter are not used.
 
 use super::*;

@@ -8,8 +8,8 @@ use fanpcap_bpf::kernel::*;
 const SHORTEST: i16 = 60;
 /// How many bytes are copied at most by single loads.
 const LONGEST: i16 = 128;
-/// A shorter part of a frame is copied in whole words up to the first of these lengths that covers
-/// it, if the frame is that long.
+/// The bytes to copy are rounded up to the first of these lengths that is enough, if the frame is
+/// that long.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
 /// [`by_length`] copies this many bytes before it looks at the length.
 const BEGIN: i16 = 56;

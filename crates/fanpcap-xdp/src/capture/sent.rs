@@ -1,5 +1,5 @@
-//! The parts of the capture that differ for packets that the host sends. The context is `struct
-//! __sk_buff`, and the outermost VLAN tag may be beside the frame.
+//! The parts of the capture that differ for packets that the host sends. The context is
+//! `struct __sk_buff`, and the outermost VLAN tag may be beside the frame.
 
 use super::{KEY, LEDGER, look_up};
 use crate::layout::record::{self, DATA};

@@ -45,7 +45,6 @@ pub(super) struct Begun {
     is_attached: bool,
 }
 
-/// The slot of a group's first member.
 const FIRST: Slot = Slot(0);
 
 impl Entry<'_> {

@@ -6,7 +6,6 @@ use super::world::{Killed, World};
 use crate::slots::classes::LEFT_NS;
 use crate::slots::succession::GRACE_NS;
 
-/// Both groups.
 #[derive(Clone)]
 struct Pair {
     lead: World,
@@ -128,7 +127,6 @@ impl Pair {
         self.lead.random(below)
     }
 
-    /// A random event.
     fn live(&mut self) {
         let kill = match self.random(4) {
             0 => self.random(200),
@@ -212,7 +210,7 @@ fn half_taken() -> (Pair, [u64; 3]) {
     (pair, members)
 }
 
-/// Otherwise the bucket's next packets would come to others before those in the ring.
+/// Otherwise other members would get the bucket's next packets before the packets in the ring.
 #[test]
 fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut Pair, u64);
@@ -261,7 +259,7 @@ fn who_follows_has_a_dead_members_ring_after_a_while_if_nobody_who_was_there_bef
     pair.check_ledger();
 }
 
-/// The wait for a successor ends first in one group.
+/// The wait for a successor ends in one group before it ends in the other.
 #[test]
 fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     let mut pair = Pair::new(7);

@@ -15,14 +15,13 @@ fn group(balance: Balance) -> World {
     filled(World::balanced(7, balance), 4)
 }
 
-/// The buckets of a member.
 fn buckets_of(world: &World, slot: u8) -> Vec<usize> {
     let (owners, member) = (world.owners(), world.in_slot(slot));
     (0..BUCKETS).filter(|&at| owners[at] == member).collect()
 }
 
-/// Flows of equal size in every eighth bucket, and more flows at one member, which has 1.5 times
-/// its share.
+/// Flows of equal size in every eighth bucket, and more flows at one member, so that it has 1.5
+/// times its share.
 fn skewed(world: &World) -> Vec<(usize, u32)> {
     let even = (0..BUCKETS).step_by(8).map(|bucket| (bucket, FLOW));
     let mut flows: Vec<(usize, u32)> = even.collect();

@@ -30,7 +30,7 @@ pub(super) struct Killed;
 
 #[derive(Clone, Debug, Default)]
 struct Socket {
-    /// Its process lives and has the socket open.
+    /// Whether the socket's process lives and has it open.
     is_open: bool,
     refuses: bool,
     /// Nobody has taken the error that reports that the device was down.
@@ -280,7 +280,6 @@ impl World {
         self.memory.table()
     }
 
-    /// Runs a change by `actor`.
     fn change<T>(&mut self, actor: u64, work: impl FnOnce(&mut Slots<'_, Kernel>) -> T) -> T {
         self.kernel.actor = actor;
         self.kernel.store_is_full = self.store_is_full;
@@ -289,7 +288,6 @@ impl World {
         work(&mut slots.behind(lead))
     }
 
-    /// A new socket.
     pub(super) fn open(&mut self) -> u64 {
         let cookie = self.kernel.sockets.keys().last().map_or(1, |last| last + 1);
         let socket = Socket {
@@ -448,7 +446,6 @@ impl World {
         members.filter(is_open).collect()
     }
 
-    /// The socket in a slot.
     pub(super) fn in_slot(&self, slot: u8) -> u64 {
         self.kernel.in_slot(slot)
     }

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// Checks what holds when no change is under way.
     pub(in super::super) fn check(&self) {
         if self.kernel.array.is_empty() {
             return;

@@ -19,7 +19,6 @@ impl World {
         ranks.map(|slot| self.in_slot(slot.0)).collect()
     }
 
-    /// A random number below another.
     pub(in super::super) fn random(&mut self, below: u64) -> u64 {
         self.kernel.random(below)
     }

@@ -4,7 +4,6 @@ use super::World;
 use std::collections::BTreeMap;
 
 impl World {
-    /// Runs this many random events.
     pub(in super::super) fn live(&mut self, events: u32) {
         for _ in 0..events {
             self.send(20);

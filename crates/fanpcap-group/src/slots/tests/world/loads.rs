@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// A balanced group.
     pub(in super::super) fn balanced(seed: u64, balance: Balance) -> Self {
         let world = Self::new(seed);
         world.set_balance(Some(balance));

@@ -3,7 +3,6 @@
 use super::World;
 
 impl World {
-    /// A member reads its ring to the end.
     pub(in super::super) fn read(&mut self, own: u64) {
         self.take(own, usize::MAX);
     }

@@ -6,7 +6,6 @@ use fanpcap_buckets::Slot;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl World {
-    /// The sticky id of a member.
     pub(in super::super) fn sticky_id(&self, cookie: u64) -> u64 {
         let mut rows = self.table().rows();
         let row = rows.find(|(_, row)| row.cookie == cookie);

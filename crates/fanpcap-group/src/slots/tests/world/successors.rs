@@ -25,7 +25,6 @@ impl World {
         rows.iter().find(is_it).map(|row| row.cookie)
     }
 
-    /// The awaited members.
     pub(in super::super) fn awaited(&self) -> Vec<u64> {
         let rows = self.table().rows();
         let awaited = rows.filter(|(_, row)| row.state == State::Awaited);
