@@ -31,7 +31,7 @@ pub trait Engine: Sync {
     fn new_table(&self, len: u32) -> io::Result<Memory>;
 
     /// Checks whether the device is free for the engine, as far as this is known without trying.
-    /// Fast, and needs no capability: the caller holds locks.
+    /// This is fast, because the caller holds locks, and needs no capability.
     ///
     /// # Errors
     /// Why the device is not free.

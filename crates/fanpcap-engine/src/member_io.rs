@@ -20,9 +20,9 @@ pub struct Ask {
 
 /// A member's rings. No packet comes into them before [`MemberIo::admit`].
 pub trait MemberIo: Send + Sync {
-    /// Directs a slot's packets into the rings from now on, unfiltered, except those that the
-    /// member sends by its own `socket` (`SO_COOKIE`). The first packet wakes the reader. When this
-    /// returns, no more packets come into the slot's former rings.
+    /// Directs a slot's packets into the rings from now on, unfiltered. Packets that the member
+    /// sends by its own `socket` (`SO_COOKIE`) do not come. The first packet wakes the reader. When
+    /// this returns, no more packets come into the slot's former rings.
     ///
     /// # Errors
     /// The errors of bpf(2). The slot may then get no packets.

@@ -96,7 +96,7 @@ impl Member {
         self.membership.as_ref()
     }
 
-    /// The member's handle is about to be closed: gives its share of the packets to others.
+    /// Gives the member's share of the packets to others, because its handle is about to be closed.
     pub fn depart(&self) {
         if let Some(membership) = &self.membership {
             membership.depart();

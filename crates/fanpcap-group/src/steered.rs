@@ -153,8 +153,8 @@ impl Steered {
         self.try_hold()?.counted().ok()
     }
 
-    /// Updates the counters on the page. Not for signal handlers: it may close descriptors and free
-    /// memory.
+    /// Updates the counters on the page. This is not for signal handlers, because it may close
+    /// descriptors and free memory.
     pub fn publish(&self) {
         if let Some(mut state) = self.try_hold() {
             state.demote_if_replaced();

@@ -40,7 +40,7 @@ pub struct Untaken {
 
 impl Untaken {
     /// Finds the device of this index in the calling thread's network namespace, behind the
-    /// selection of a cluster's node if there is one. Fast, and needs no capability.
+    /// selection of a cluster's node if there is one. This is fast and needs no capability.
     ///
     /// # Errors
     /// See [`Unavailable`].

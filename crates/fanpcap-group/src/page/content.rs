@@ -93,8 +93,8 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
     Some(words)
 }
 
-/// An open page of a member that may die. It stays readable when another process has removed the
-/// file.
+/// An open page of a member that may die. The page stays readable when another process has removed
+/// the file.
 #[derive(Debug)]
 pub struct HeldPage(pub(super) File);
 

@@ -266,7 +266,7 @@ fn doors_of_the_dead_are_removed_and_no_other_files() {
     assert!(!old.exists() && file.exists());
     let rendezvous = leave_rendezvous(&page);
     let of_dead = leave(&group_dir, "1.0", &dead());
-    // Its member has not removed it.
+    // Only the page goes: its member has not removed the rendezvous.
     fs::remove_file(group_dir.page(std::process::id(), id(1))).unwrap();
     let _living = create(&base.group_dir(5));
     assert!(!rendezvous.exists() && !of_dead.exists() && file.exists());

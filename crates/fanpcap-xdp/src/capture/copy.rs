@@ -4,7 +4,8 @@ use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
-/// The length of the shortest frames without checksum: most packets of a flood have this length.
+/// The length of the shortest frames, without their checksum: most packets of a flood have this
+/// length.
 const SHORTEST: i16 = 60;
 /// How many bytes are copied at most by single loads.
 const LONGEST: i16 = 128;
