@@ -34,8 +34,8 @@ const MANY: u64 = 256;
 /// each packet that becomes old enough.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// An application with at least this time-out may get packets later, because of [`MANY`] and
-/// [`SHORTEST`].
+/// An application with at least this time-out may get packets later, because [`LOOK`] and
+/// [`SHORTEST`] may lengthen a wait.
 const PATIENT: Duration = Duration::from_millis(10);
 
 /// How far a packet's time stamp may be ahead of the system's clock. Beyond that, the stamp is of

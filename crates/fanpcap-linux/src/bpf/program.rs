@@ -353,8 +353,8 @@ const CALL: u8 = 0x85;
 /// Some helpers are only for BPF programs under the GPL. The kernel compares this text.
 const LICENSE: &CStr = c"Dual BSD/GPL";
 /// Bytes of the buffer for the verifier's log. The log of a long BPF program does not fit into
-/// `LOG_LEN`, and is read again with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes of the
-/// log.
+/// `LOG_LEN`, so the load is repeated with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes of
+/// the log.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;
