@@ -148,7 +148,8 @@ pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
 
 /// As [`fanout`], for a group with options. In a sticky group a flow stays with its last member
 /// even when the flow's bucket moves. The BPF program remembers a limited number of flows, and
-/// forgets the least recently seen. In a balanced group it counts the packets of each bucket.
+/// forgets the least recently seen. In a balanced group the BPF program counts the packets of each
+/// bucket.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -156,7 +157,8 @@ pub fn fanout_with(parts: &Parts, options: GroupOptions) -> Result<Object, EbpfE
     by_table(parts.steering(), options)
 }
 
-/// As [`fanout`], but returns the hash or the number without a table, to measure the table's cost.
+/// As [`fanout`], but the BPF program has no table and returns the hash or the member's number. It
+/// serves to measure the table's cost.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -165,9 +167,9 @@ pub fn fanout_without_table(parts: &Parts) -> Result<Object, EbpfError> {
 }
 
 /// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` if there is none.
-/// The filter rejects every packet that the steering program drops. Of other packets it keeps as
-/// many bytes as `user` returns, the classic filter of a handle on Ethernet (`SOCK_RAW`). Without
-/// `user` it keeps all bytes.
+/// The filter rejects every packet that the steering program drops. `user` is the classic filter of
+/// a handle on Ethernet (`SOCK_RAW`). Of other packets the members' filter keeps as many bytes as
+/// `user` returns, or all bytes without `user`.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -180,9 +182,9 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// table and delivers each packet to them.
 ///
 /// Steering functions that give a packet to one member in a kernel group do the same here, and
-/// select the same member. So these steer by both ends: the Ethernet addresses of a broadcast,
-/// local addresses on both sides, and GTP's control plane. A packet goes to several members only by
-/// functions for that purpose.
+/// select the same member. So three kinds of packets are steered by both ends: Ethernet broadcasts,
+/// packets between two local addresses, and GTP's control plane. A packet goes to several members
+/// only by functions for that purpose.
 ///
 /// For a delivery of sent packets the program is for the device's traffic control instead
 /// (`BPF_PROG_TYPE_SCHED_CLS`).

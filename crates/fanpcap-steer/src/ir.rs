@@ -27,7 +27,7 @@ pub const MEANING: u32 = 3;
 pub struct Tree {
     /// The function that every packet runs through.
     pub main: Function,
-    /// The sets, by the index in [`Predicate::Member`]; each sorted and without duplicates.
+    /// The sets, by the index in [`Predicate::Member`]. Each set is sorted and has no duplicates.
     pub sets: Vec<Vec<u128>>,
     /// The pcap filters, by the index in [`Predicate::Pcap`].
     pub filters: Vec<Filter>,
@@ -55,32 +55,33 @@ pub enum Function {
     /// `filter p` is `If(p, Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
     /// Runs alternatives until one does not drop. If an alternative drops, outcome and state are
-    /// restored to what they were before it. Its counters stay.
+    /// restored to what they were before it. What the alternative has counted stays counted.
     First(Vec<Function>),
-    /// Drops if the function passes. If the function drops, passes with the outcome and state from
-    /// before.
+    /// Drops if the function passes. Passes if the function drops, with the outcome and state from
+    /// before the function.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this packet carries, or on this packet if
-    /// [`fanpcap_wire`] finds no carried packet. It does not look deeper. If a packet is in
-    /// fragments, only the first fragment shows the carried packet. If the first fragment is
-    /// steered by its flow, the others follow it.
+    /// [`fanpcap_wire`] finds no carried packet. The function does not look deeper. If a packet is
+    /// in fragments, only the first fragment shows the carried packet. If the first fragment is
+    /// steered by its flow, the other fragments follow it.
     Inner(Box<Function>),
     /// Selects the member. Drops a packet that lacks the property that selects it.
     Steer(Steer),
-    /// To all members of all classes except 63. Only on the XDP engine.
+    /// Gives the packet to all members of all classes except 63. Only on the XDP engine.
     Broadcast,
-    /// To members of this class only, 1 to 63. Only on the XDP engine.
+    /// Gives the packet only to members of this class, 1 to 63. Only on the XDP engine.
     Classify(u8),
-    /// To the host as well (false), or only to the host (true). Only on the XDP engine.
+    /// Gives the packet to the host too (false), or only to the host (true). Only on the XDP
+    /// engine.
     Host(bool),
     /// Sets the packet's mark, which later predicates read. Only on the XDP engine.
     Mark(u32),
-    /// Adds to one of [`COUNTERS`] counters.
+    /// Adds this number to the counter with this index. There are [`COUNTERS`] counters.
     Count(u8, i64),
     /// Sets the packet's state.
     SetState(u32),
-    /// Passes the first `keep` of every `of` packets, counted on each CPU, and drops the others. 0
-    /// < `of`, `keep` <= `of`.
+    /// Passes the first `keep` of every `of` packets, counted on each CPU, and drops the others.
+    /// `of` is at least 1, and `keep` is at most `of`.
     Sample {
         /// Packets that pass.
         keep: u32,
@@ -93,7 +94,7 @@ pub enum Function {
 
 /// Number of a steering program's counters.
 pub const COUNTERS: usize = 64;
-/// Maximum number of fragmented datagrams in the table.
+/// Maximum number of datagrams that the table of fragments holds.
 pub const FRAGMENTS_MAX: u32 = 16_384;
 /// How long the fragments of a datagram stay together, in nanoseconds: 2 s.
 pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
@@ -187,12 +188,12 @@ pub enum Comparison {
     AllBits,
 }
 
-/// An address prefix. The other bits are zero.
+/// An address prefix. The bits behind the prefix are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     /// The net's first address.
     pub address: IpAddr,
-    /// 0 to 32, 0 to 128.
+    /// Length of the prefix: 0 to 32 for IPv4, 0 to 128 for IPv6.
     pub bits: u8,
 }
 
@@ -231,7 +232,7 @@ pub enum Header {
 /// A number in a packet or in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Property {
-    /// The Ethernet type behind all VLAN tags; the length of an 802.3 frame.
+    /// The Ethernet type behind all VLAN tags, or the length field of an 802.3 frame.
     EtherType,
     /// VLAN id of the outermost tag.
     VlanId,
@@ -239,14 +240,14 @@ pub enum Property {
     Protocol,
     /// IPv4's type of service, IPv6's traffic class.
     Tos,
-    /// IPv4's total length; 40 + IPv6's payload length.
+    /// IPv4's total length. For IPv6: 40 + the payload length.
     IpLength,
     /// IPv4's identification, or that of IPv6's fragment header.
     IpId,
     /// IPv4's flags and offset as in its header. For IPv6 the same format, made from its fragment
     /// header (0x2000 for "more", offset / 8); 0 without a fragment header.
     IpFragment,
-    /// Time to live, hop limit.
+    /// IPv4's time to live, IPv6's hop limit.
     Ttl,
     /// TCP source port. All TCP properties require the 20 header bytes.
     TcpSource,
@@ -272,16 +273,16 @@ pub enum Property {
     Queue,
 }
 
-/// The way to select the member. "Without a group" means an evaluator of
+/// The property by which a packet's member is selected. "Without a group" means: by an evaluator of
 /// [`crate::native::Evaluator::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// The flow, the same for both directions: addresses, and ports as `ports` says. See `hash.rs`.
-    /// An ICMP error goes with the flow that it quotes. Later fragments go with their datagram,
-    /// whose last decision is remembered. Drops a packet that is not IP.
+    /// The flow, which is the same for both directions: the addresses, and what [`Flow`] adds. See
+    /// `hash.rs`. An ICMP error goes with the flow of the packet that it quotes. Later fragments go
+    /// with their datagram: the last decision for the datagram is remembered. Drops a packet that
+    /// is not IP.
     Flow(Flow),
-    /// Both Ethernet addresses, the same for both directions. Without a group, a broadcast goes to
-    /// all members.
+    /// Both Ethernet addresses, in either order. Without a group, a broadcast goes to all members.
     Link,
     /// The outermost tag's VLAN id. Drops an untagged packet.
     Vlan,
@@ -291,8 +292,8 @@ pub enum Steer {
     Random,
     /// The CPU on which the BPF program runs.
     Cpu,
-    /// The hash from the NIC or the kernel. Without a hash, or if it is 0: as [`Flow::WHOLE`], and
-    /// 0 if that drops.
+    /// The hash from the NIC or the kernel. If that hash is absent or 0, the hash of the flow by
+    /// [`Flow::WHOLE`]. If the packet has no such flow, hash 0.
     Rss,
     /// The member of this rank, modulo the number of members with a share.
     To(u32),
@@ -301,16 +302,16 @@ pub enum Steer {
     Field(Field),
     /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// The local side's address. If both sides are local: by both addresses; without a group, to
-    /// the members of both. Drops if neither side is local.
+    /// The local side's address. If both sides are local, both addresses; without a group, the
+    /// packet then goes to the members of both. Drops if neither side is local.
     LocalIp(Net),
-    /// As above, but the local side's network: `net` contains the local addresses, of which the
-    /// first bits count.
+    /// As [`Steer::LocalIp`], but only the first bits of an address count, as many as the number
+    /// says. The net contains the local addresses.
     LocalNet(Net, u8),
-    /// The Ethernet address that is not the gateway's. If neither is the gateway's: by both
-    /// addresses; without a group, to the members of both.
+    /// The Ethernet address that is not the gateway's. If neither is the gateway's, both addresses;
+    /// without a group, the packet then goes to the members of both.
     LocalLink([u8; 6]),
-    /// The fields of a key. Drops a packet that lacks one.
+    /// The fields of a key. Drops a packet that lacks one of them.
     Key(Key),
     /// Two members, one for each Ethernet address. Only on the XDP engine.
     DoubleLink,
@@ -318,11 +319,12 @@ pub enum Steer {
     DoubleIp,
     /// Two members, one for each field. Only on the XDP engine.
     DoubleField(Field, Field),
-    /// For RTP and RTCP: addresses and half of each port, so that both streams of a session go
-    /// together. Drops other packets.
+    /// For RTP and RTCP: the addresses and half of each port number, so that both streams of a
+    /// session go together. Drops other packets.
     Media,
-    /// For GTP-U (UDP port 2152): the inner packet's addresses, the same for both directions. For
-    /// GTP-C (2123): the packet's addresses; without a group, to all members. Drops other packets.
+    /// For GTP-U (UDP port 2152): the carried packet's addresses, in either order. For GTP-C (UDP
+    /// port 2123): the packet's own addresses; without a group, the packet goes to all members.
+    /// Drops other packets.
     Gtp,
 }
 
@@ -331,7 +333,7 @@ pub enum Steer {
 pub struct Flow {
     /// The ports.
     pub ports: Ports,
-    /// The upper protocol. (With it, an ICMP error has the protocol of the packet that it quotes.)
+    /// The upper protocol. An ICMP error then has the protocol of the packet that it quotes.
     pub protocol: bool,
     /// The outermost VLAN id, 0 for none.
     pub vlan: bool,
@@ -371,8 +373,8 @@ pub struct Field {
     pub len: u8,
 }
 
-/// Set of fields, hashed in the order of the constants with their values from the headers. So
-/// source and destination are not interchangeable.
+/// A set of fields. The hash takes the fields in the order of the constants, with their values from
+/// the headers. So source and destination are not interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u16);
 
@@ -383,9 +385,9 @@ impl Key {
     pub const LINK_SOURCE: Key = Key(1 << 1);
     /// The frame's destination address.
     pub const LINK_DESTINATION: Key = Key(1 << 2);
-    /// The packet's source.
+    /// The packet's source address.
     pub const IP_SOURCE: Key = Key(1 << 3);
-    /// The packet's destination.
+    /// The packet's destination address.
     pub const IP_DESTINATION: Key = Key(1 << 4);
     /// The upper protocol.
     pub const PROTOCOL: Key = Key(1 << 5);
@@ -393,9 +395,9 @@ impl Key {
     pub const ECN: Key = Key(1 << 6);
     /// The upper six bits of the type of service.
     pub const DSCP: Key = Key(1 << 7);
-    /// For protocols with ports. Later fragments have none.
+    /// The source port, of protocols with ports. Later fragments have no ports.
     pub const SOURCE_PORT: Key = Key(1 << 8);
-    /// As for [`Key::SOURCE_PORT`].
+    /// The destination port, as [`Key::SOURCE_PORT`].
     pub const DESTINATION_PORT: Key = Key(1 << 9);
     /// As [`Property::IcmpType`].
     pub const ICMP_TYPE: Key = Key(1 << 10);

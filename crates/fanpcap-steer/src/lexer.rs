@@ -14,7 +14,7 @@ pub(crate) struct Token<'a> {
     pub(crate) kind: Lexeme<'a>,
     /// Range of bytes in the source.
     pub(crate) span: Range<usize>,
-    /// From 1, with tabs to multiples of 8.
+    /// Column of the first character, counted from 1. Tab stops are 8 columns apart.
     pub(crate) column: u32,
     /// The token is the first one on its line.
     pub(crate) first: bool,

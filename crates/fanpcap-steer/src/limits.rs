@@ -14,8 +14,8 @@ pub const LIST_MAX: usize = 65_536;
 pub const INNER_MAX: usize = 2;
 /// Functions and predicates of a steering program's tree.
 pub const NODES_MAX: usize = 4096;
-/// Steps of the expansion of definitions: it must end even if each line doubles the steering
-/// program.
+/// Steps of the expansion of definitions. The expansion must end even if each line doubles the
+/// steering program.
 pub const WORK_MAX: usize = 1 << 18;
 /// Uses of `sample` in a steering program.
 pub const SAMPLERS_MAX: usize = 16;

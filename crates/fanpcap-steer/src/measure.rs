@@ -30,8 +30,8 @@ impl Measure {
     }
 
     pub(crate) fn function(function: &Function) -> Measure {
-        // Not a chained `Option`: LLVM's loop over that reads uninitialized memory. This has no
-        // effect, but valgrind reports it.
+        // There is no chained `Option` here: the loop that LLVM makes of it reads uninitialized
+        // memory. That read has no effect, but valgrind reports it.
         let question = function.question().map(Measure::predicate);
         let parts = function.children().map(Measure::function);
         let parts = iter::once(question.unwrap_or_default()).chain(parts);

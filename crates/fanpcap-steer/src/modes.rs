@@ -1,7 +1,8 @@
 //! Fan-out modes that are steering programs: `flow`, and PF_RING's cluster types.
 //!
 //! Each mode falls back to the Ethernet addresses and then to the first member, so no mode drops.
-//! PF_RING's `flow` and `inner_flow` also distinguish VLAN and protocol, which only splits flows.
+//! PF_RING's `flow` and `inner_flow` also distinguish flows by VLAN and protocol, so some flows of
+//! this crate are several flows there.
 
 /// Mode and steering program, sorted by name.
 pub const MODES: [(&str, &str); 10] = [

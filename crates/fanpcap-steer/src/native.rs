@@ -98,7 +98,7 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// The outcome of a dropped packet. Only its host part may differ.
+    /// The outcome of a dropped packet. Only the host part may have another value.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START
@@ -110,8 +110,8 @@ impl Outcome {
 struct Course {
     outcome: Outcome,
     state: u32,
-    /// Set if the fragment takes its datagram's outcome: the depth of the tunnel that the fragment
-    /// is in.
+    /// The depth of the tunnel that the fragment is in, if the fragment takes its datagram's
+    /// outcome.
     fragment: Option<u32>,
 }
 

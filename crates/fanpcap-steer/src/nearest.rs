@@ -1,7 +1,7 @@
 //! Finds the name that a mistyped word may mean.
 
-/// The candidate nearest to `word`, if at most a third of the longer word's letters, or one,
-/// differ.
+/// The candidate nearest to `word`, if few letters differ: one, or up to a third of the longer
+/// word's letters.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(usize::MAX, word, candidates)
 }

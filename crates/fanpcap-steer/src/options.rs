@@ -1,6 +1,6 @@
 //! The options of a group that change its BPF program.
 
-/// Options of a group. All members of the group have the same.
+/// Options of a group. All members of the group have the same options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupOptions {
     /// How many flows the BPF program remembers, so that they keep their member (`+sticky`).

@@ -112,8 +112,8 @@ pub enum Type {
 pub enum Engines {
     /// All engines.
     All,
-    /// The XDP engine. A kernel group can't run the function, because it gives each packet to one
-    /// member and does not decide what the host gets.
+    /// The XDP engine. A kernel group can't run the function, because such a group gives each
+    /// packet to one member and does not decide what the host gets.
     Xdp,
 }
 

@@ -279,7 +279,8 @@ fn grown(first: &str, more: &str, main: &str) -> String {
     format!("{first}\n{}\n{main}", lines.join("\n"))
 }
 
-/// Bytes. Without optimization a stack frame is several times as large as in a release.
+/// Size of the thread's stack in bytes. Without optimization a stack frame is several times as
+/// large as in a release.
 const STACK: usize = 1 << 20;
 
 /// Runs in a thread with a small stack: the compiler must refuse before it recurses too deep.

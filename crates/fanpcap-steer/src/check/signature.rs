@@ -10,9 +10,9 @@ use crate::table::{self, Kind, Type};
 pub struct Definition {
     /// Name.
     pub name: String,
-    /// Type as in the manual page, `number -> predicate`. A definition with parameters is expanded
-    /// where it is used and has no type itself. Each parameter has the type that the body uses it
-    /// as, or `any` if the body does not decide.
+    /// Type in the form of the manual page, such as `number -> predicate`. A definition with
+    /// parameters is expanded where it is used and has no type itself. Each parameter is shown with
+    /// the type as which the body uses the parameter, or as `any` if the body does not decide.
     pub signature: String,
 }
 

@@ -38,7 +38,7 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.unless(R7.has_any(IPV4 | IPV6), |asm| {
-            // Without an IP packet the view has the end of the Ethernet header.
+            // Without an IP packet the view has the offset of the Ethernet header's end.
             asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
             asm.set(R8, (R8 + R7) - 2);
             asm.set(R7, 0);

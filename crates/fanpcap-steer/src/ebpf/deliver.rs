@@ -30,8 +30,8 @@ const RANKS_MAX: i32 = 256;
 const _: () = assert!(RANKS_MAX as usize == SLOTS);
 /// Number of ranks to which one call delivers.
 const SOME: i32 = 16;
-/// Fields of that call's argument above the number of ranks: the first rank, and the first row of
-/// the class's part.
+/// Shifts of the other fields in that call's argument, above the number of ranks: the first rank,
+/// and the first row of the class's part.
 const FIRST_SHIFT: i32 = 16;
 const PART_SHIFT: i32 = 32;
 

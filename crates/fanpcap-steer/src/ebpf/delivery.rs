@@ -12,9 +12,9 @@ use fanpcap_bpf::kernel::*;
 ///
 /// All parts except [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
 /// which continues after their last instruction. The context is in r6. The parts must keep r6, r7
-/// and r8. They may use r9, which is 0 at first, and the stack from r10 - 48 to r10 - 33. Of what
-/// [`Delivery::arrive`] stores there, only the 4 bytes at r10 - 40 are kept, and for sent packets
-/// none.
+/// and r8. They may use r9, which is 0 at first, and the stack from r10 - 48 to r10 - 33. Of the
+/// bytes that [`Delivery::arrive`] stores there, only the 4 at r10 - 40 are kept; for sent packets,
+/// none are kept.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names must differ from those of this crate's maps.
@@ -37,8 +37,8 @@ pub trait Delivery {
     ///
     /// Without `done`, this is the body of a BPF function. It ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
-    /// jumps to `done`. Either may clobber all registers except r6, which holds the context at the
-    /// end. Either uses the stack from r10 - 32 on. `filter` is the function of
+    /// jumps to `done`. Both kinds of code may clobber all registers except r6, which holds the
+    /// context at the end. Both use the stack from r10 - 32 on. `filter` is the function of
     /// [`Delivery::filter`].
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
 
@@ -61,7 +61,7 @@ pub trait Delivery {
     fn leave(&self, asm: &mut Assembler);
 }
 
-/// Added to the slot: another slot gets the packet too.
+/// Added to the slot if another slot gets the packet too.
 pub const IS_COPY: i32 = 256;
 
 /// Delivers nothing. Shows whether a steering program can be compiled, and the cost of a decision.

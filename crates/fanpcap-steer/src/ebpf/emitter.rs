@@ -96,9 +96,9 @@ pub(super) struct Emitter<'a> {
     pub(super) follows: bool,
     /// The current body can select a member by number, not only by hash.
     pub(super) numbers: bool,
-    /// The decisions that a BPF program that delivers can make.
+    /// The decisions that a delivering BPF program can make.
     pub(super) choices: Choices,
-    /// Where a BPF program that delivers continues after a decision in the main function.
+    /// The label at which a delivering BPF program continues after a decision in the main function.
     pub(super) decided: Option<Label>,
     pub(super) spots: Spots,
     pub(super) saved: i16,
@@ -109,12 +109,12 @@ pub(super) struct Emitter<'a> {
 /// How the code treats plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// Separate bodies for plain packets, if the tree does not read headers or the hook lets the
+    /// Plain packets have separate bodies, if the tree does not read headers or the hook lets the
     /// code read them in place.
     Bodies,
-    /// Separate code that makes their view.
+    /// Separate code makes the views of plain packets.
     Views,
-    /// The walk, as for all others.
+    /// The walk reads plain packets as it reads all others.
     Walked,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Emitter<'a> {
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // Beside a window, the stack has no room for choices.
+            // The stack has no room for both the window and choices.
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),

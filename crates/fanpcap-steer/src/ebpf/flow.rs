@@ -77,7 +77,7 @@ impl Emitter<'_> {
         let ports = self.ports(done);
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
-            // Half of each port: RTP and RTCP have adjacent ports.
+            // Keeps half of each port number: RTP and RTCP have adjacent ports.
             self.asm.set(R9, (R9 >> 1) & 0x7fff_7fff);
         }
         self.asm.bind(done);
@@ -265,8 +265,8 @@ impl Ends {
     }
 }
 
-/// Marks in the upper half of r8: a fragment follows by the packet's flow, or by the carried
-/// packet's flow.
+/// Marks in the upper half of r8: a fragment follows its datagram by the packet's flow, or by the
+/// carried packet's flow.
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
 

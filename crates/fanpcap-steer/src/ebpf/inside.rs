@@ -160,7 +160,7 @@ impl Emitter<'_> {
     /// RFC 5415, with an Ethernet frame.
     fn capwap(&mut self, stages: Stages, none: Label) {
         self.read(R1, Width::Word, Origin::Current, 0, none);
-        // Tests version and type, T, F and K.
+        // Tests the version, the type, and the flags T, F and K.
         self.asm.number(R2, 0xff00_0188);
         self.asm.jump_if(R1.has_any(R2), none);
         self.asm.set(R1, (R1 >> (16 + 3)) << 2);
@@ -233,7 +233,7 @@ impl Emitter<'_> {
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
-        // Without the flag, the byte is there and has no meaning.
+        // Without the E flag, the byte with the extension's type is there but has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
         self.asm.jump_if(R9.is(0), stages.untyped);
         for _ in 0..GTP_EXTENSIONS_MAX {

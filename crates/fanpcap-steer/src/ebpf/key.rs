@@ -85,7 +85,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The last fields of a key's hash.
+/// The fields that the hash of a key takes last.
 const LAST: [(Key, Property); 3] = [
     (Key::ICMP_TYPE, Property::IcmpType),
     (Key::ICMP_CODE, Property::IcmpCode),

@@ -5,7 +5,7 @@ use crate::ir::{COUNTERS, FRAGMENTS_MAX, Tree};
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_buckets::layout;
 
-/// Name of the map with the steering program's counters: row 0, 64 bits each.
+/// Name of the map with the steering program's counters. All counters are in row 0, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
 /// Name of the map that counts, in row 0, the later fragments that came before their first
 /// fragment. These fragments may have gone to another member than their flow.
@@ -45,17 +45,18 @@ pub(super) enum Map {
 
 const COUNTERS_LEN: u32 = 8 * 64;
 const _: () = assert!(COUNTERS_LEN as usize == 8 * COUNTERS);
-/// Source, destination, identification, and one number for VLAN id and protocol or version.
+/// Length of a key of fragments: source, destination, identification, and one number for VLAN id
+/// and protocol or version.
 const FRAGMENT_KEY_LEN: u32 = 40;
-/// Hash, mark for an early fragment, time.
+/// Length of the value: hash, mark for an early fragment, time.
 const FRAGMENT_VALUE_LEN: u32 = 16;
-/// Upper and lower half of a number, and the index of its set.
+/// Length of a key of sets: upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
 const TABLE_LEN: u32 = 98_304;
 const CLASSES_LEN: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(CLASSES_LEN as usize == layout::SIZE_WITH_CLASSES);
-/// The turn, and the samplers.
+/// Length of the row with the turn and the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
 impl Map {

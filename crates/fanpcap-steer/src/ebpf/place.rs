@@ -21,9 +21,10 @@ const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
 const BUCKET_MASK: i32 = 0xfff;
 /// Mask of all ranks that the table has room for.
 const RANK_MASK: i32 = 0xff;
-/// Mask of the slot or number in an entry of the sticky ids or holders.
+/// Mask of the lowest byte of an entry: the slot in an entry of the holders, the number in a sticky
+/// id.
 const SLOT_MASK: i32 = 0xff;
-/// The bits by which a byte can be shifted in its row.
+/// Mask of the number of bits by which a byte is shifted in its row.
 const BYTE_MASK: i32 = 56;
 /// Offset of the slot of rank 0.
 const FIRST_RANK: i32 = 4096;
@@ -61,7 +62,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts the slot for the hash or the number in r8 into r0, and ends the BPF program or jumps to
+    /// Puts into r0 the slot for the hash or the number in r8, and ends the BPF program or jumps to
     /// `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that a live member's
     /// filter counts it. With `flows`, a hash stays with its last member. If the table has no such
     /// row, falls through with slot 0.
@@ -118,8 +119,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts the slot of the last member that had the hash in r8 into r0, or the slot of the hash's
-    /// bucket if that member is gone. Remembers the member. Clobbers r7.
+    /// Puts into r0 the slot of the member that last had the flow with the hash in r8. If that
+    /// member is gone, puts the slot of the hash's bucket into r0 and remembers the new member.
+    /// Clobbers r7.
     fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
         let moved = self.asm.label();
         let key = self.spots.key;
@@ -179,7 +181,7 @@ impl Emitter<'_> {
         self.asm.set(R2, R10 + i32::from(self.flow_key()));
     }
 
-    /// Loads into r0 the word of the row at `first` plus the lowest byte of `index`.
+    /// Loads into r0 the word of the row whose number is `first` plus the lowest byte of `index`.
     fn word_of(&mut self, index: Register, first: i32, none: Label) {
         self.asm.set(R2, index);
         self.asm.set(R2, (R2 & SLOT_MASK) + first);
@@ -206,14 +208,14 @@ impl Emitter<'_> {
         self.asm.jump_if(R0.is(0), none);
     }
 
-    /// Puts the slot of the bucket in the low bits of r8 into r0. Clobbers r8.
+    /// Puts into r0 the slot of the bucket in the low bits of r8. Clobbers r8.
     pub(super) fn owner(&mut self, none: Label) {
         self.count_load(none);
         self.asm.alu32(Op::And, R8, BUCKET_MASK);
         self.slot_at(none);
     }
 
-    /// Puts the slot of the rank in r8 into r0. Clobbers r8.
+    /// Puts into r0 the slot of the rank in r8. Clobbers r8.
     pub(super) fn rank_slot(&mut self, none: Label) {
         self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
         self.slot_at(none);
@@ -241,8 +243,9 @@ impl Emitter<'_> {
         self.row(none);
     }
 
-    /// Puts the address of the table's row in r2 into r0. The kernel replaces the call by an
-    /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
+    /// Puts into r0 the address of the table's row whose number is in r2. The kernel replaces the
+    /// call by an addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table
+    /// has the row.
     fn row(&mut self, none: Label) {
         // At XDP the table of each group has parts for classes.
         let classes = matches!(self.role, Role::Deliver { .. });

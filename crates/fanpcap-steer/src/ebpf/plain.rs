@@ -43,8 +43,8 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Jumps to `general` unless the packet, IPv4 or IPv6 by its Ethernet type, is plain. Sets the
-    /// view of a plain packet.
+    /// Jumps to `general` unless the packet is plain. `ipv6` is the version that its Ethernet type
+    /// announces. Sets the view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
         head.at(LINK_LEN).byte(&mut self.asm, R1);
@@ -116,14 +116,14 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Stores the view as the walk does. The verifier knows nothing about it that would have to be
-    /// erased.
+    /// Stores the view as the walk does. The verifier knows nothing about the view that would have
+    /// to be erased.
     fn keep_plain_view(&mut self, needs: &Needs) {
         self.asm.store(Width::Word, R10, OUTER, R7);
         self.asm.alu(Op::Right, R7, 32);
         self.asm.store(Width::Word, R10, OUTER + 8, R7);
         if needs.inside {
-            // This is 0, but the verifier does not know.
+            // The value is 0, but the verifier does not know that.
             self.asm.load(Width::Word, R1, R6, 16);
             self.asm.set(R2, R1);
             self.asm.alu(Op::Xor, R1, R2);

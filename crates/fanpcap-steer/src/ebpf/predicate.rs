@@ -1,4 +1,4 @@
-//! Predicates: the code jumps to `yes` or to `no`.
+//! Emits the code of predicates, which jumps to `yes` or to `no`.
 
 use super::emitter::{Emitter, Routine};
 use super::view::{

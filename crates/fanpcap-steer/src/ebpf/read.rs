@@ -165,7 +165,7 @@ fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
     }
 }
 
-/// Moves from the network header in r2 to another header.
+/// Turns the offset of the network header in r2 into the offset of another header.
 fn packed(asm: &mut Assembler, place: Origin) {
     match place {
         Origin::Frame | Origin::Current | Origin::Network => {}

@@ -63,8 +63,8 @@ impl Emitter<'_> {
         self.asm.branch(R0.is_not(0), yes, no);
     }
 
-    /// Returns the packet's addresses, each of 4 or 16 bytes, or jumps to `no` for the other IP
-    /// version.
+    /// Returns the packet's addresses, each of 4 or 16 bytes, or jumps to `no` if the packet has
+    /// the other IP version.
     pub(super) fn addresses(&mut self, ipv6: bool, no: Label) -> Bytes {
         match self.view {
             View::Packed | View::Kept => self.require(if ipv6 { IPV6 } else { IPV4 }, no),

@@ -7,8 +7,8 @@
 //! eight bytes there. So each place is written by stores of eight bytes, or of constants, or at
 //! offsets that are not multiples of eight.
 
-/// The first bytes of a plain frame. Two bytes beyond a multiple of eight, so that IP addresses are
-/// aligned.
+/// The window: the first bytes of a plain frame. They begin two bytes beyond a multiple of eight,
+/// so that IP addresses are aligned.
 pub(super) const WINDOW: i16 = -62;
 /// Places for look-ups in the group's table and in the map of flows.
 #[derive(Clone, Copy, Debug)]
@@ -28,30 +28,32 @@ pub(super) const OF_GROUP: Spots = Spots {
     flow: OUTER,
     key: KEY,
 };
-/// Places of a BPF program that delivers. Its main function does little else and has a small frame.
+/// Places of a BPF program that delivers. Its main function does little else than deliver, and has
+/// a small stack frame.
 pub(super) const OF_DELIVERY: Spots = Spots {
     row: -4,
     flow: -8,
     key: -16,
 };
-/// The decision, in a delivering function's frame.
+/// The decision, in a delivering function's stack frame.
 pub(super) const DECISION: i16 = -24;
-/// The packet's stamp, in a delivering function's frame.
+/// The packet's stamp, in a delivering function's stack frame.
 pub(super) const STAMP: i16 = -32;
-/// The first row of the class's part of the table, in a delivering function's frame: 8 bytes. The
-/// bytes between this place and the stamp belong to [`super::Delivery`].
+/// The first row of the class's part of the table, in a delivering function's stack frame: 8 bytes.
+/// The bytes between this place and the stamp belong to [`super::Delivery`].
 pub(super) const PART: i16 = -56;
-/// A number of ranks, or a slot, in a delivering function's frame: the lowest 8 bytes.
+/// A number of ranks, or a slot, in a delivering function's stack frame: the lowest 8 bytes.
 pub(super) const RANKS: i16 = -64;
-/// The row of [`PART`] and the hash of a flow, as a key, in a delivering function's frame: 8 bytes.
-/// A packet of a flow does not need [`RANKS`].
+/// The row of [`PART`] and the hash of a flow, as a key, in a delivering function's stack frame: 8
+/// bytes. A packet of a flow does not need [`RANKS`].
 pub(super) const CLASS_AND_FLOW: i16 = RANKS;
-/// The packet's view: the lower half here, the upper half 8 bytes above. It replaces the window.
-/// The verifier tracks no value at an offset of 4 beyond a multiple of eight.
+/// The packet's view: the lower half here, the upper half 8 bytes above. The view replaces the
+/// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;
 /// The carried packet's view, or 0, laid out as [`OUTER`].
 pub(super) const CARRIED: i16 = -36;
-/// The view and headers of the walk itself, which is called deep and must use little stack.
+/// The view and headers in the stack frame of the walk's own BPF function. That function is called
+/// deep and must use little stack.
 pub(super) const WALKED: i16 = -20;
 /// 64 bytes for an IPv4 header with its options.
 pub(super) const SUMMED: i16 = -64;
@@ -64,9 +66,9 @@ pub(super) const PORTS: i16 = -20;
 /// The packet's state.
 pub(super) const STATE: i16 = -4;
 /// In a BPF program that delivers: the packet's class, the host's part, and whether the packet is
-/// marked. Like [`STATE`] and [`MARK`] not at a multiple of eight.
+/// marked. Like [`STATE`] and [`MARK`], this offset is not a multiple of eight.
 pub(super) const CHOICE: i16 = -12;
-/// The packet's new mark, in a BPF program that delivers. Such code has no window.
+/// The packet's new mark, in a BPF program that delivers. Such a BPF program has no window.
 pub(super) const MARK: i16 = -60;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
@@ -86,7 +88,7 @@ pub(super) const SAVED: i16 = -176;
 pub(super) const KEPT: i16 = SAVED;
 /// Maximum number of saved outcomes.
 pub(super) const SAVED_MAX: i16 = 8;
-/// The same, if the code is called by a function that delivers.
+/// Maximum number of saved outcomes in code that a delivering function calls.
 pub(super) const SAVED_MAX_CALLED: i16 = 5;
 
 // The stack frames of nested calls share 512 bytes (MAX_BPF_STACK).
@@ -100,7 +102,7 @@ const _: () = {
     }
     let main = deciding(SAVED_MAX);
     assert!(frame(RANKS) + deciding(SAVED_MAX_CALLED) <= main);
-    // Above a delivery's frame of 32 bytes, a tail call to a filter is still allowed.
+    // Above a delivery's stack frame of 32 bytes, a tail call to a filter is still allowed.
     assert!(frame(KEPT) + 32 < 256);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);

@@ -188,7 +188,7 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Puts the sum of r1 and r2 as ends into r1. Sets r5 to M1, clobbers r0.
+    /// Makes ends of r1 and r2, and puts the sum of both ends into r1. Sets r5 to M1, clobbers r0.
     pub(super) fn two_ends(&mut self) {
         self.ends();
         self.asm.alu(Op::Add, R1, R2);
@@ -240,7 +240,8 @@ impl Emitter<'_> {
             self.tag_beside(bytes);
             self.asm.jump(untagged);
             self.asm.bind(bytes);
-            // The kernel removes a tag from the frame only if the next type is there.
+            // The kernel removes a tag from the frame only if the frame has the type behind the
+            // tag.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
             self.asm.unless(R1.is(0x8100), |asm| {

@@ -84,12 +84,12 @@ impl All {
         )
     }
 
-    /// The answer of all variants that can run on the frame, at least one.
+    /// The one answer of all variants that can run on the frame. At least one variant can.
     fn run(&self, frame: &[u8]) -> u32 {
         self.answer(frame).expect("a way that takes the frame")
     }
 
-    /// The same; `None` if no variant can run on the frame.
+    /// As [`Self::run`], but `None` if no variant can run on the frame.
     fn answer(&self, frame: &[u8]) -> Option<u32> {
         let answers: Vec<_> = self
             .0

@@ -21,7 +21,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// The same after the walk of the carried packet. r7 becomes the view found.
+    /// Continues with untyped payload after the walk of the carried packet. r7 becomes the view
+    /// that was found.
     pub(super) fn untyped(&mut self) {
         let done = self.asm.label();
         self.has_untyped(done);

@@ -40,7 +40,7 @@ pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
 /// The packet has ports, and the stack has them.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
-/// During the walk, in the same bit: accept an IP packet only if its whole header is consistent.
+/// During the walk the same bit means: accept an IP packet only if its whole header is consistent.
 pub(super) const CHECKED: i32 = WITH_PORTS;
 /// The buffer of a group's BPF program begins at the network header.
 pub(super) const LATE_START: i32 = 1 << 24;
@@ -59,7 +59,8 @@ pub(super) const DISTANCE_MASK: i32 = 0xfff;
 /// Where the code finds the headers of the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// At the offsets in r7, since the last [`super::emitter::Emitter::recall_view`].
+    /// The headers are at the offsets in r7, which [`super::emitter::Emitter::recall_view`] has
+    /// loaded.
     Packed,
     /// The packet's own headers. The stack holds the view, the IP header and the ports.
     Kept,

@@ -13,7 +13,8 @@ use super::view::{
 use fanpcap_bpf::assembler::*;
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, NSH_MAX, TAGS_BEHIND_MAX, TAGS_MAX};
 
-/// Stages at which a walk can begin. r8 is then set, and r7 as far as it is known.
+/// The stages at which a walk can begin. A walk begins with an offset in r8, and with what is known
+/// of the view in r7.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     pub(super) ethernet: Label,
@@ -39,7 +40,7 @@ impl Stages {
     }
 }
 
-/// Position of a stage's number, above the offset.
+/// Shift of a stage's number in r3 for [`Routine::Walk`]. The bits below are the offset.
 const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
@@ -110,7 +111,7 @@ impl Emitter<'_> {
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
-        // A header that is cut off leaves this bit set. From here on the bit has another meaning.
+        // A header that is cut off leaves `CHECKED` set. From here on that bit has another meaning.
         self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.exit_with(R7);
         self.scratch = scratch;
@@ -127,12 +128,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes bytes at r8 readable.
+    /// Makes the `len` bytes at r8 + `offset` readable, or jumps to `missing`.
     pub(super) fn here(&mut self, offset: u8, len: u8, missing: Label) -> Bytes {
         self.fetch(Origin::Current, offset, len, missing)
     }
 
-    /// Ethernet, tags, PPPoE, MPLS and NSH.
+    /// Walks Ethernet, VLAN tags, PPPoE, MPLS and NSH.
     fn link(&mut self, stages: Stages, end: Label) {
         let [typed, cut, pppoe] = self.asm.labels();
         self.asm.bind(stages.ethernet);
@@ -174,8 +175,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`
-    /// tag.
+    /// Reads a VLAN tag. A tag that the kernel keeps beside the frame counts too: if there is one,
+    /// the walk ends before the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let [tag, alone] = self.asm.labels();
         for kind in TAGS {
@@ -195,7 +196,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R8, 4);
     }
 
-    /// Skips the tag of a switch vendor, whose type is in r9, and the tags behind it.
+    /// Skips the tag of a switch vendor, and the VLAN tags behind it. r9 has the Ethernet type of
+    /// the vendor's tag.
     fn makers_tag(&mut self, end: Label) {
         let [arista, passed, typed] = self.asm.labels();
         for (kind, len) in [(0x8926, 4), (0x8988, 6)] {
@@ -270,8 +272,8 @@ impl Emitter<'_> {
         self.asm.branch(R2.is_not(3), end, stages.untyped);
     }
 
-    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. For any other
-    /// untyped payload the view gets its offset.
+    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. Of any other
+    /// untyped payload, the view gets only the offset.
     fn network(&mut self, stages: Stages, end: Label) {
         let [unread, not_ip] = self.asm.labels();
         self.asm.bind(stages.untyped);
@@ -406,14 +408,15 @@ impl Emitter<'_> {
             .unless(R1.is(0), |asm| asm.alu(Op::Or, R7, FRAGMENT));
     }
 
-    /// Loads the distance from the network header to r8, divided by 4, into r1. Clobbers r2.
+    /// Loads into r1 the distance from the network header to the offset in r8, divided by 4.
+    /// Clobbers r2.
     fn words_behind_network(&mut self) {
         self.asm.set(R1, R8);
         self.asm.set(R2, (R7 >> NETWORK_SHIFT) & 0x7fff);
         self.asm.set(R1, (R1 - R2) >> 2);
     }
 
-    /// Begins a view with only these flags.
+    /// Begins a view with only these flags. Keeps [`LATE_START`].
     pub(super) fn restart_view(&mut self, flags: i32) {
         self.asm.set(R7, (R7 & LATE_START) | flags);
     }

@@ -38,8 +38,9 @@ impl Run<'_> {
         })
     }
 
-    /// The number of packets that carry the fragment, if the fragment must follow its datagram:
-    /// because ports or the carried packet count, and only the first fragment has these.
+    /// The number of packets that carry the fragment, if the fragment must follow its datagram. It
+    /// must if its member depends on ports or on the carried packet: only the first fragment has
+    /// these.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -59,7 +60,7 @@ impl Run<'_> {
     /// A field of the frame as an end. Offsets do not count the frame's outermost tag.
     fn field(&self, field: Field) -> Option<u64> {
         let Frame { bytes, tag } = self.packet.frame;
-        // The kernel removes a tag from the frame only if the next type is there.
+        // The kernel removes a tag from the frame only if the frame has the type behind the tag.
         let is_tag = |bytes: &[u8]| matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]);
         let is_tagged = tag.is_none() && bytes.get(12..18).is_some_and(is_tag);
         let from = usize::from(field.offset);

@@ -107,7 +107,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Refuses a definition whose name, this token, the language already defines.
+    /// Refuses a definition of a name that the language already has. `start` is the index of the
+    /// name's token.
     fn ensure_new(&self, name: &str, start: usize) -> Result<(), Error> {
         if table::find(name).is_none() {
             return Ok(());
@@ -118,7 +119,8 @@ impl<'a> Parser<'a> {
         Err(Error::new(span, message).hint("give the definition another name"))
     }
 
-    /// Refuses too many or duplicate parameters; `start` is the first one's token.
+    /// Refuses too many or duplicate parameters. `start` is the index of the first parameter's
+    /// token.
     fn few_and_different(&self, parameters: &[&str], start: usize) -> Result<(), Error> {
         let count = parameters.len();
         if count > PARAMETERS_MAX {

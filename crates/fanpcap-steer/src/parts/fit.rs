@@ -86,7 +86,8 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// Number of a function's first children after which, if they drop, another function runs.
+/// How many of a function's children, counted from the first, have another function run after them
+/// when they drop.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,

@@ -90,7 +90,7 @@ impl<'a> Given<'a> {
         key: Key, Key;
     }
 
-    /// The next argument, a number. By the parameter's range it fits into `T`.
+    /// The next argument, a number. The parameter's range ensures that the number fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Result<T, Wrong> {
         match self.arguments.next() {
             Some(Argument::Number(value)) => T::try_from(value).map_err(|_| Wrong::mismatch()),

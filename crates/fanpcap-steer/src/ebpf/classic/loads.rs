@@ -72,7 +72,7 @@ impl Emitter<'_> {
         if end <= 12 {
             return self.bytes(filter, offset, size);
         }
-        // Bytes before the tag, of the tag, and after it: r2, r1, r0.
+        // r2 gets the bytes before the tag, r1 the bytes of the tag, r0 the bytes behind it.
         let (before, behind) = (12_u16.saturating_sub(offset), end.saturating_sub(16));
         self.asm.set(R0, 0);
         if before > 0 {

@@ -6,7 +6,8 @@ use super::limits::{predicates, sets, steers};
 use super::*;
 use crate::ir::{Key, Property};
 
-/// Frames of all kinds, cut at each offset, and with each byte that decides changed.
+/// Frames of all kinds: cut at every third byte, and with one bit changed in every second byte of
+/// the headers.
 fn broken() -> Vec<Vec<u8>> {
     let extension = |next: u8, rest: &[u8]| [&[next, 0, 0, 0, 0, 0, 0, 0][..], rest].concat();
     let datagram = udp(1111, 2222, &[0x80; 16]);

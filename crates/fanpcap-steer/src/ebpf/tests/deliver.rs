@@ -123,7 +123,8 @@ fn to(slot: usize) -> Counts {
     }
 }
 
-/// A table in which each bucket's and rank's slot is its number.
+/// A table in which the slot of each bucket and of each rank has the same number as the bucket or
+/// rank.
 fn numbered(ranks: u32) -> Table {
     filled(table_at_xdp(), ranks)
 }

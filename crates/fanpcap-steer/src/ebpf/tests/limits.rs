@@ -352,7 +352,7 @@ fn the_kernel_takes_what_is_deep() {
     });
 }
 
-/// Without type information loads work too, so no other test would notice.
+/// The kernel loads code without type information too, so no other test would notice its absence.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn functions_are_verified_once() {

@@ -4,7 +4,8 @@ use super::frames::*;
 use super::*;
 use crate::hash::{both, end4, finish};
 
-/// A table in which the slot of each bucket and rank is its number, cut to a byte.
+/// A table in which the slot of each bucket and rank has the number of the bucket or rank, cut to a
+/// byte.
 fn numbered(ranks: u32) -> Table {
     let table = table();
     for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {

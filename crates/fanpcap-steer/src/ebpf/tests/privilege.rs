@@ -27,7 +27,7 @@ fn is_child() -> bool {
 fn expect(output: &Output) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // Indented, unlike this process' own lines.
+    // The lines of the other process are indented, unlike those of this process.
     text.lines().for_each(|line| println!("  {line}"));
     assert!(
         output.status.success() && text.contains("1 passed"),

@@ -63,8 +63,8 @@ fn bare() -> Object {
 mod long {
     use super::*;
 
-    /// Mode `flow` at XDP, with the table and the call of a delivery that does nothing, against a
-    /// BPF program that does nothing.
+    /// Compares mode `flow` at XDP with a BPF program that does nothing. The mode has its table and
+    /// the call of a delivery that does nothing.
     #[test]
     #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
     fn steering_at_xdp_costs_little() {

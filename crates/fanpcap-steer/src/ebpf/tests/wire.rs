@@ -82,7 +82,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
     .unwrap()
 }
 
-/// In a group of mode `PACKET_FANOUT_EBPF`.
+/// Opens a socket in a group of mode `PACKET_FANOUT_EBPF`.
 fn member() -> std::io::Result<OwnedFd> {
     let socket = packet::open()?;
     packet::bind(socket.as_fd(), listen("far"))?;
