@@ -128,7 +128,7 @@ impl Device {
         self.engine
     }
 
-    /// The named devices. A string names several with `^` between them.
+    /// The named devices. A string names several devices with `^` between them.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -137,7 +137,7 @@ impl Device {
     /// unchanged. So prefixes of the system's library (`dpdk:0`) still work.
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
-            // This handle is never activated.
+            // A handle without a device is never activated.
             _ if self.names_none() => ANY,
             [part] if self.engine.is_none_or(Driver::is_ours) => &part.base,
             _ => &self.text,

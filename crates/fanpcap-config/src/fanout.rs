@@ -79,7 +79,8 @@ impl Script {
         Self::of_title(DEFAULT)
     }
 
-    /// The steering program with this title, if the title is its name or contains its whole text.
+    /// The steering program with this title, if the title is the program's name or contains its
+    /// whole text.
     pub fn of_title(title: &str) -> Self {
         let source = |text| Source::new("the group", text);
         if named(title).is_some() {

@@ -70,7 +70,7 @@ impl Settings {
         self.environment.is_empty() && self.file.is_empty()
     }
 
-    /// The group of handles for whose device no group is set.
+    /// The group of the handles on devices for which no group is set.
     pub fn default_group(&self) -> Option<u16> {
         self.for_all(Key::Group)
             .and_then(|entry| entry.value.group())
@@ -115,11 +115,11 @@ fn is_own_home(home: &Path, file: &Path) -> bool {
 
 /// The bit of a mode that lets every user write.
 const WORLD_WRITES: u32 = 0o002;
-/// The same for the file's group.
+/// The bit of a mode that lets the file's group write.
 const GROUP_WRITES: u32 = 0o020;
 
 /// Why the machine's config file is not trusted: users other than root and the process's effective
-/// user may change it. Members of root's group may.
+/// user may change it. Members of root's group are trusted.
 fn distrust(about: &fs::Metadata) -> Option<String> {
     let mode = about.mode() & 0o7777;
     let writes = match about.gid() {
@@ -133,8 +133,9 @@ fn distrust(about: &fs::Metadata) -> Option<String> {
 }
 
 /// Reads the config file. Refuses pipes and terminals, whose content would differ each time a
-/// handle is opened. /dev/null stands for no file. The machine's file is for all users. Also
-/// returns whether messages may show the file's lines.
+/// handle is opened. /dev/null stands for no file. Also returns whether messages may show the
+/// file's lines. `is_machines` says that the file is the machine's: all users read that file, so it
+/// must be trusted.
 fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
@@ -291,7 +292,8 @@ mod tests {
         assert_eq!(machine.group(&named), Some(1));
     }
 
-    /// The error of the file as config file and as steering program, both read as `machine`'s.
+    /// The errors of the file at `path`: first as the config file of `machine`, then as a steering
+    /// program.
     fn errors(machine: &Machine, path: &Path) -> [String; 2] {
         let path = path.to_str().unwrap().to_owned();
         let environment = machine.environment(&path);
@@ -329,7 +331,8 @@ mod tests {
     #[test]
     #[ignore = "needs root: reads the kernel's log"]
     fn a_regular_file_that_blocks_is_an_error() {
-        // A read of it waits for the kernel's next message, if the caller may read it at all.
+        // A read of /proc/kmsg waits for the kernel's next message, if the caller may read it at
+        // all.
         for error in errors(&Machine::new("blocks"), Path::new("/proc/kmsg")) {
             assert!(error.contains("cannot read "), "{error}");
             assert!(error.contains("(os error 11)"), "{error}");

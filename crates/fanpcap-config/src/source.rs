@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// An empty text, to which lines are added. The first one has number `line`.
+    /// An empty text, to which lines are added. The first line has the number `line`.
     pub(crate) fn lines_from(name: &str, line: usize) -> Self {
         Self {
             name: name.to_owned(),

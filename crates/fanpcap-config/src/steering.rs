@@ -13,7 +13,7 @@ use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
 
-/// A compiled steering program. Two are equal if they do the same.
+/// A compiled steering program. Two steering programs are equal if they do the same.
 #[derive(Debug)]
 pub struct Steering {
     code: Code,
@@ -41,8 +41,8 @@ impl Steering {
     /// Compiles a steering program, for Ethernet.
     ///
     /// # Errors
-    /// A mistake in the steering program, with its line. If the whole program is unfit, the place
-    /// that asks for it.
+    /// A mistake in the steering program, with its line. If the whole program is unfit, the error
+    /// has the place that asks for the program.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| {
             let compiled = Compiled::with(&tree, script.options())?;
@@ -119,19 +119,19 @@ impl Steering {
         self.for_engine().is_some_and(ForEngine::classifies)
     }
 
-    /// Which buckets move, if its groups are balanced.
+    /// Which buckets move, if the program's groups are balanced.
     pub fn balance(&self) -> Option<Balance> {
         self.options.balance
     }
 
-    /// Whether its groups have only one device: a sticky group remembers the flows of one device,
-    /// and a balanced group counts the packets of one device.
+    /// Whether the program's groups have only one device each: a sticky group remembers the flows
+    /// of one device, and a balanced group counts the packets of one device.
     pub fn is_of_one_device(&self) -> bool {
         self.options != GroupOptions::default()
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
-    /// On other engines the group's BPF program does both.
+    /// On other engines the group's BPF program drops and counts.
     pub fn has_filter(&self) -> bool {
         self.compiled().is_some_and(|it| it.filter().is_some())
     }

@@ -175,7 +175,8 @@ fn surroundings(variables: &[(String, String)]) -> Environment {
     }
 }
 
-/// A refusal has a place within its line, and fits the buffer with the caret under the place.
+/// Checks that a refusal has a place within its line, and that its text fits the buffer, with the
+/// caret under the place.
 fn check(report: &Report) -> Result<(), TestCaseError> {
     let place = report.place.as_ref().expect("a rejection has a place");
     let length = place.text.chars().count();
@@ -203,7 +204,7 @@ fn check(report: &Report) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A refusal, if any, is in the line of the text that it shows.
+/// Checks that a refusal, if there is one, shows the line of the text that it names.
 fn check_file(text: &str) -> Result<(), TestCaseError> {
     if let Err(report) = file::parse(text, SOURCE) {
         check(&report)?;

@@ -48,7 +48,8 @@ impl Created {
     /// Sets the snaplen in bytes.
     ///
     /// # Errors
-    /// The reason of pcap_set_snaplen(3PCAP); likewise for the others.
+    /// The reason of pcap_set_snaplen(3PCAP). The other setters return the reasons of their own
+    /// functions.
     pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
         self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
     }
@@ -103,8 +104,9 @@ impl Created {
         self.set("pcap_set_tstamp_precision", function, precision)
     }
 
-    /// pcap_fanout(3PCAP): the handle joins the group at activation. Without a group it joins a new
-    /// one; without a mode, that of the settings, or else `hash`.
+    /// pcap_fanout(3PCAP): the handle joins the group at activation. Without `group` the kernel
+    /// picks an unused group. Without `mode` the settings give the mode. Otherwise the handle gets
+    /// the group's own mode; a first member gets `flow`, or `hash` where `flow` can't be loaded.
     ///
     /// # Errors
     /// The library has no such function, or the mode is unknown.

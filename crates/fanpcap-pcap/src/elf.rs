@@ -71,8 +71,9 @@ struct Tables {
     tables: [(usize, usize); 2],
 }
 
-/// For every relocation of a loaded object that names a symbol defined in the object: points the
-/// slot at that definition. Leaves a slot unchanged if its page can't be made writable.
+/// Points the slots of a loaded object's relocations at the object's own definitions, wherever the
+/// object defines the symbol that a relocation names. Leaves a slot unchanged if its page can't be
+/// made writable.
 ///
 /// # Safety
 /// `map` is the link map of an object that stays loaded, on a 64-bit system.

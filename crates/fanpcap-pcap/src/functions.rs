@@ -16,8 +16,9 @@ pub type Opaque = *mut c_void;
 pub type Handle = *mut Pcap;
 
 /// Calls a macro with all functions of libpcap, in three groups. A library that exports them all
-/// implements those of `own` itself, calls those of `each` for every device of a handle, and
-/// forwards the others. The expression after `=` is returned if there is no function to forward to.
+/// implements the functions of `own` itself, calls those of `each` for every device of a handle,
+/// and forwards those of the third group. The expression after `=` is returned if there is no
+/// function to forward to.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {

@@ -82,7 +82,7 @@ impl Handle {
         self.open.p.as_ptr()
     }
 
-    /// Ends the handle's reading.
+    /// Returns a value that ends the handle's reading.
     pub fn breaker(&self) -> Break {
         Break(Arc::clone(&self.open))
     }
@@ -118,9 +118,10 @@ impl Handle {
         Ok(taken)
     }
 
-    /// Whether the kernel runs the filter. Where the kernel can't, libpcap runs it, as with
-    /// link-layer addresses on the device `any`; then the counters include the packets that the
-    /// filter rejects. Also false for a handle on several devices, for which this is unknown.
+    /// Whether the kernel runs the filter. Where the kernel can't run the filter, for example one
+    /// with link-layer addresses on the device `any`, libpcap runs it. The counters then include
+    /// the packets that the filter rejects. Also false for a handle on several devices: there it is
+    /// not known who runs the filter.
     pub fn is_filtered_in_kernel(&self) -> bool {
         // SAFETY: the handle is activated.
         let fd = unsafe { (self.open.functions.pcap_fileno)(self.p()) };
@@ -209,7 +210,7 @@ impl Handle {
         Ok(status)
     }
 
-    /// The text for a status: pcap_geterr(3PCAP), with the status's name before it if it has one.
+    /// The text for a status: pcap_geterr(3PCAP), after the status's name if the status has one.
     pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };

@@ -73,7 +73,8 @@ impl Library {
     }
 
     /// Whether the library's handles can share packets: it has all functions of `pcap/fanout.h`
-    /// that this crate calls. A single one may be another libpcap's, with another meaning.
+    /// that this crate calls. A single function of such a name may be another libpcap's, with
+    /// another meaning.
     pub fn fans_out(&self) -> bool {
         let functions = &self.functions;
         functions.pcap_fanout.is_some()
@@ -110,7 +111,7 @@ impl Library {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // dlerror names the path.
+            // The text of dlerror already names the path.
             Self::Loader { path, reason } if reason.contains(&*path.to_string_lossy()) => {
                 f.write_str(reason)
             }
@@ -210,7 +211,7 @@ mod tests {
     fn an_expression_is_compiled_for_frames_with_their_tags() {
         let Some(library) = system() else { return };
         let code = library.compile("vlan 7", 65_535).unwrap();
-        // The type after the addresses, loaded from the bytes.
+        // The filter loads the Ethernet type, after the addresses, from the frame's bytes.
         assert_eq!((code[0].code, code[0].k), (LD_H_ABS, 12));
         assert_eq!(
             code.last().map(|last| (last.code, last.k)),

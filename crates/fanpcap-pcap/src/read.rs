@@ -11,7 +11,7 @@ use std::slice;
 /// How a dispatch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatched {
-    /// So many packets were read; 0 when the time-out expired, or at the end of the savefile.
+    /// This many packets were read; 0 when the time-out expired, or at the end of the savefile.
     Packets(u32),
     /// [`Break::now`](crate::Break::now) was called.
     Broken,
@@ -28,8 +28,9 @@ struct Reading<'a> {
 }
 
 impl Handle {
-    /// Calls `visit` for each packet of one buffer, at most `limit` packets. The bytes lie in the
-    /// ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
+    /// Calls `visit` for each packet of one buffer, at most `limit` packets. The bytes that `visit`
+    /// gets lie in the ring. Waits for packets, as libpcap does, unless the handle is in
+    /// non-blocking mode.
     ///
     /// # Errors
     /// The reason of pcap_dispatch(3PCAP).

@@ -59,7 +59,7 @@ impl BpfProgram {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FanoutStat {
-    /// Bytes of the caller's struct.
+    /// Size of the caller's struct in bytes.
     pub size: usize,
     /// Which fields are known, `PCAP_FANOUT_STAT_*`.
     pub valid: u32,
@@ -75,13 +75,13 @@ pub struct FanoutStat {
     pub group_received: u64,
     /// Sum of `dropped` over the members.
     pub group_dropped: u64,
-    /// Age of the oldest counters in the sums, nanoseconds. Also of the group's late fragments.
+    /// Age of the oldest counters in the sums and in `late`, in nanoseconds.
     pub group_age_ns: u64,
     /// This member's counters of the steering program.
     pub counters: [u64; 64],
     /// Sums of `counters` over the members.
     pub group_counters: [u64; 64],
-    /// Later fragments that came before the first of their datagram.
+    /// Later fragments that came before the first fragment of their datagram.
     pub late: u64,
 }
 
@@ -124,7 +124,7 @@ pub struct FanoutStats {
     pub group_received: Option<u64>,
     /// Sum of `dropped` over the members.
     pub group_dropped: Option<u64>,
-    /// Age of the oldest counters in these sums, nanoseconds.
+    /// Age of the oldest counters in these sums, in nanoseconds.
     pub group_age_ns: u64,
 }
 

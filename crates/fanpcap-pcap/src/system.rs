@@ -19,8 +19,8 @@ pub struct System {
 
 impl System {
     /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
-    /// library of ours. Otherwise the system's directories are tried first, then the loader's
-    /// cache.
+    /// library of ours. In that case, or without `chosen`, the system's directories are tried
+    /// first, then the loader's cache.
     pub fn find(chosen: Option<&Path>) -> Self {
         let (library, missing) = match SystemLibrary::find(chosen) {
             Ok(library) => (Some(library), String::new()),
@@ -54,7 +54,7 @@ impl System {
     }
 
     /// Whether the call comes from the system's library itself, which the application has loaded on
-    /// its own. It then gets the result that it would get without us.
+    /// its own. The system's library then gets the result that it would get without us.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }

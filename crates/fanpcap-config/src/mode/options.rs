@@ -126,7 +126,8 @@ impl Options {
         })
     }
 
-    /// Does not check that engine and steering program have classes: they are known later.
+    /// Does not check that the engine and the steering program have classes, because both are known
+    /// only later.
     fn add_class(&mut self, word: &str, value: Option<&str>, at: usize) -> Result<(), Fault> {
         let class = number(word, value, 1, CLASS_MAX.into())?;
         let class = u8::try_from(class).unwrap_or(CLASS_MAX);
@@ -152,7 +153,7 @@ impl Options {
     }
 }
 
-/// Keeps the value of an option, which has no other one already.
+/// Keeps the value of an option. Refuses the value if the option already has another one.
 fn once<T: Copy + PartialEq>(
     kept: &mut Option<T>,
     value: T,
@@ -167,7 +168,7 @@ fn once<T: Copy + PartialEq>(
     }
 }
 
-/// The options of a group, as they stand in titles of steering programs.
+/// The options of a group, as they appear in titles of steering programs.
 pub(crate) fn group_text(options: GroupOptions) -> String {
     let sticky = match options.flows {
         None => String::new(),

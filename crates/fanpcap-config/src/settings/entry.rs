@@ -74,7 +74,7 @@ impl Entries {
 }
 
 fn disagrees(entry: Entry, first: &Entry) -> Report {
-    // Every variable has line 1 of the environment.
+    // The place of every variable is line 1 of the environment.
     let other = match first.place.line {
         line if line == entry.place.line => quote(&first.place.text),
         line => format!("line {line}"),

@@ -120,7 +120,7 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     }))
 }
 
-/// The key and target of a variable whose name is PCAP_ and `rest`.
+/// The key and target of a variable whose name is PCAP_ followed by `rest`.
 fn target(rest: &str) -> Result<Option<(Key, Target)>, Fault> {
     if let Some(row) = KEYS.iter().find(|row| row.variables.contains(&rest)) {
         return Ok(Some((row.key, Target::All)));
@@ -197,8 +197,8 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     ))
 }
 
-/// The fault of a variable that misspells one of our names. Names that differ more may belong to
-/// other applications, such as PCAP_SNAPLEN.
+/// The fault of a variable that misspells one of our names. Names that differ more, such as
+/// PCAP_SNAPLEN, may belong to other applications.
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     let whole = || {
         let near = nearest_within(1, rest, names())?;
@@ -255,7 +255,7 @@ fn old(name: &str) -> Fault {
     Fault::new("variable-old", message).hint(instead)
 }
 
-/// The environment's name in the places of mistakes.
+/// The name of the environment as the place of a mistake.
 pub(super) const SOURCE: &str = "environment";
 /// Variables, without `PCAP_`, that are not settings of a handle.
 const READ_APART: [&str; 2] = ["CONFIG", "HUB"];

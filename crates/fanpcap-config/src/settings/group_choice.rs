@@ -43,8 +43,8 @@ pub struct GroupChoice {
     pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
-    /// The member's name, if it has one. A later member of this name succeeds it: it gets the
-    /// buckets and the ring.
+    /// The member's name, if it has one. A later member of this name is the successor: it gets this
+    /// member's buckets and ring.
     pub name: Option<String>,
 }
 

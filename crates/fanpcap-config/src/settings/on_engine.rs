@@ -87,7 +87,7 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The bytes of all rings of a handle: more if packets are kept whole.
+/// The size of all rings of a handle together, in bytes. It is larger if packets are kept whole.
 pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
     match caplen {
         Some(..=256) => 16 << 20,

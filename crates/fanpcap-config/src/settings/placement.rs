@@ -53,7 +53,8 @@ pub enum Kind {
 }
 
 impl Placement {
-    /// The report of an ask that can't be granted; of the first ask if none is given.
+    /// The report of a change that can't be made: the change with the index `ask`, or else the
+    /// first one.
     pub fn blame(&self, ask: Option<usize>, why: &str) -> Report {
         let ask = self.asks.get(ask.unwrap_or(0)).or(self.asks.first());
         let place = ask.map_or_else(|| Place::new("", 1, "", 0), |ask| ask.place.clone());
@@ -98,7 +99,7 @@ impl Asked<'_> {
 }
 
 impl What {
-    /// Whether `other`, which has lower precedence, sets what this already sets.
+    /// Whether `other`, which has lower precedence, sets what this change already sets.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Channels(Kind::Receiving, _), Self::Channels(..)) => true,

@@ -44,9 +44,9 @@ impl Plan {
         self.tpacket || self.choice.is_some() || self.on_engine.is_some()
     }
 
-    /// Bytes of the handle's ring if the application does not set them; `None`: the system's
-    /// library decides. A larger ring survives bursts and lets a busy reader rest, but takes longer
-    /// to create.
+    /// The size of the handle's ring in bytes, if the application does not set it. With `None` the
+    /// system's library decides. A larger ring survives bursts and lets a busy reader rest, but
+    /// takes longer to create.
     pub fn buffer_size(&self) -> Option<i32> {
         if self.on_engine.is_some() {
             Some(on_engine::ring_bytes(self.caplen))
@@ -60,8 +60,8 @@ impl Plan {
 
 impl Settings {
     /// Makes the plan of a handle on `device` from the settings and the application's call.
-    /// `interfaces` are the machine's, used to detect ambiguous variables. `compile` gets only the
-    /// steering program of the handle's group.
+    /// `interfaces` are the names of the machine's interfaces, which show whether a variable is
+    /// ambiguous. `compile` gets only the steering program of the handle's group.
     ///
     /// # Errors
     /// The first mistake, with its place.
@@ -356,7 +356,7 @@ fn not_in_version(entry: &Entry) -> Report {
     entry.blame(Fault::new("setting-not-in-version", message).hint(hint))
 }
 
-/// The report of a setting that packet sockets do not honour, only other engines.
+/// The report of a setting that only engines other than packet sockets honour.
 fn needs_engine(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);

@@ -24,7 +24,8 @@ pub struct Explained {
     pub ignored: Vec<Ignored>,
 }
 
-/// The settings that determine the values: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. `None`: the default.
+/// The settings that determine the values, such as `PCAP_GROUP=7` or `/etc/pcap.conf:3`. `None`
+/// stands for the default value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
     /// Origin of the group.
