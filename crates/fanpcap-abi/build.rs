@@ -3,8 +3,8 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpcap.so.0.8");
-    // The system's library has its functions' addresses from us, and threads may be inside.
+    // The system's library may hold addresses of our functions, and threads may be inside them.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // Our entry points call each other, not what another library has under the same names.
+    // Our entry points call each other, not functions of the same names in another library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
 }

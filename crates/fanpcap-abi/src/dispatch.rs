@@ -61,7 +61,7 @@ impl PcapHandle {
 
     /// The descriptor on which an application can wait, if the socket alone does not suffice.
     /// Asking for it gives the handle its share of the group's packets. Otherwise an application
-    /// that waits before its first read would never get any.
+    /// that waits before its first read would never get any packets.
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;
         for part in several::all(self) {

@@ -67,7 +67,7 @@ static ENTRIES: Lock<List> = Lock::new(List::new());
 /// The number of entries. Calls on plain handles need no lock while it is 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the process has forked. The other process may read the same handles.
+/// Whether the process has forked. If it has, the other process may read the same handles.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
@@ -79,7 +79,8 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Keeps other threads out of the table while a thread forks. Only that thread exists in the child.
+/// Keeps other threads out of the table while a thread forks. Only the forking thread exists in the
+/// child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -94,8 +95,9 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // Under the lock, so that no fork comes between. Relaxed is enough: a thread that uses a
-        // handle got it from the thread that opened it, and that hand-over orders this store too.
+        // This runs under the lock, so that no fork comes between. Relaxed is enough: a thread that
+        // uses a handle got it from the thread that opened it, and that hand-over orders this store
+        // too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -163,8 +165,8 @@ pub(crate) fn membership(p: PcapHandle) -> Option<Arc<Membership>> {
     with(p, |entry| entry.member.as_ref()?.0.membership().cloned()).flatten()
 }
 
-/// The record on a member's page of when it rejects all packets. `None` for a member without a
-/// share.
+/// The record, on a member's page, of when the member rejects all packets. `None` for a member
+/// without a share.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     let of_member = |entry: &mut Entry| {
         let (member, _) = entry.member.as_ref()?;

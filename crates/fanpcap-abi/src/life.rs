@@ -315,7 +315,7 @@ fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
 }
 
 impl PcapHandle {
-    /// The index of the device; 0 for all devices, or if it has none.
+    /// The index of the device; 0 for all devices, or if the device has no index.
     fn ifindex(self) -> u32 {
         let request = self.request();
         let device = request.as_ref().map(|request| request.system_name());

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn pcap_set_timeout(p: PcapHandle, timeout: c_int) -> c_in
     guard_handle(p, || set_timeout(p, timeout))
 }
 
-/// Sets the time-out; on several devices, which are merged, a shorter one.
+/// Sets the time-out. A handle on several devices, whose packets are merged, may get a shorter one.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
     let note = |part| {

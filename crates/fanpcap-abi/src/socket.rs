@@ -1,7 +1,7 @@
 //! The entry points that concern a handle's packet socket.
 //!
 //! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so it
-//! receives nothing. A frame that it sends keeps the protocol in the frame.
+//! receives nothing. A frame sent through this socket keeps the protocol that its own header has.
 //!
 //! An application that itself waits on a group member's socket would not notice that another member
 //! has died. So it gets the descriptor that [`PcapHandle::descriptor`] returns

@@ -43,7 +43,7 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
-    // Read before the counters: packets that come in between count.
+    // Read the number of rejected packets before the counters: packets that come in between count.
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {

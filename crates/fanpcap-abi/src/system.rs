@@ -18,7 +18,7 @@ pub(crate) const NOT_ACTIVATED: c_int = -3;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 
-/// A function of the system's library, in its table, that sets a number of a handle.
+/// Finds, in the table of the system's library, a function that sets a number of a handle.
 pub(crate) type Setter =
     fn(&Symbols) -> Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) const EN10MB: c_int = 1;
 const RAW: c_int = 12;
 
-/// The reader cuts packets that are longer, which are rare.
+/// Length in bytes above which the reader cuts packets. Such packets are rare.
 const LONGEST: u32 = 65_535;
 
 /// Installs our reader in `p`, which has just been activated, if our reader supports such a handle.
@@ -34,7 +34,7 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader of its engine in `p`, which has just been activated silently.
+/// Installs in `p`, which has just been activated silently, our reader for its engine.
 ///
 /// # Errors
 /// Why that is impossible.
@@ -58,7 +58,7 @@ pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
 /// the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     if p.notes().on_engine.is_some() {
-        // The engine does it.
+        // The engine truncates the packets.
         return;
     }
     let is_ours = reader_of.has_reader();
@@ -67,8 +67,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
         return;
     };
     if let Some((_, socket)) = served(p) {
-        // The reader inserts a VLAN tag after the addresses, so it needs all of them. The tag
-        // counts too.
+        // The reader inserts a VLAN tag after the addresses, so it needs all of them. The snapshot
+        // length counts the tag too.
         let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
         // Best effort: the reader cuts what the kernel does not.
         if let Some(steered) = handles::steered(p) {
@@ -79,8 +79,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     }
 }
 
-/// Installs one reader for the handles on several devices, which have just been activated, in the
-/// first handle.
+/// Installs one reader in the first of the handles on several devices, which have just been
+/// activated. The reader reads all of them.
 ///
 /// # Errors
 /// Why that is impossible. The system's library can't read several devices either.

@@ -1,10 +1,10 @@
 //! pcap_activate(3PCAP), for a handle on one device or several, on any engine.
 //!
-//! First the devices get the settings that were asked for. Then the engine is prepared on all of
-//! them; otherwise packet sockets replace it on all. Then each device's handle is activated. A
-//! handle that joins a group, or is one of several, is activated silently, so that none receives
-//! packets before all can. Our reader is installed, and each handle joins its group. A handle that
-//! can't join stays activated and silent, and the application may call again.
+//! First the devices get the settings that were asked for. Then the engine is prepared on all
+//! devices; if one device refuses it, packet sockets replace the engine on all. Then each device's
+//! handle is activated. A handle that joins a group, or is one of several, is activated silently,
+//! so that none receives packets before all can. Our reader is installed, and each handle joins its
+//! group. A handle that can't join stays activated and silent, and the application may call again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -68,7 +68,7 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
         PartState::None | PartState::New => {}
     }
     if !is_one && !is_there(p) {
-        // The handle is not activated yet, so this can work once the device exists.
+        // The handle is not activated yet, so a later call can succeed once the device exists.
         p.fail("No such device exists");
         return NO_SUCH_DEVICE;
     }
@@ -129,7 +129,7 @@ fn receive<H: Handle>(
     take_over(p, all)?;
     if is_one && plan.choice.is_none() {
         let by_name = plan.by_name && activated == 0;
-        // It was to be on an engine, and its socket is silent.
+        // The handle was to be on an engine, so its socket is silent.
         if p.notes().part == PartState::Silent {
             p.bind()
                 .map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
@@ -224,7 +224,7 @@ fn go_live<H: Handle>(p: H, plan: &Plan, groups: &[OneGroup<H>]) -> c_int {
     let whole = groups.iter().find(|it| it.parts.contains(&p));
     let parts = whole.map_or(&[][..], |it| &it.parts);
     let together = if parts.len() > 1 { parts } else { &[] };
-    // Unless a call of pcap_fanout(3PCAP) has already joined.
+    // A call of pcap_fanout(3PCAP) may already have joined the group.
     let joined = match p.group() {
         Some(_) => Ok(()),
         None => default_mode::join(p, choice, together),

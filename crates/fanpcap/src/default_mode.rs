@@ -9,7 +9,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
 use std::sync::Arc;
 
-/// Attempts to join: other processes can change the group's mode between look-up and join.
+/// How often a join is tried: other processes can change the group's mode between look-up and join.
 const LOOKS: u32 = 4;
 
 /// Whether a group can have several devices. A group in a kernel mode has one device, because the
@@ -109,7 +109,8 @@ fn with_mode<H: Handle>(
     }
 }
 
-/// Attempts a kernel mode, then each combination of its options, which packet diag does not report.
+/// Attempts a kernel mode, then the same mode with each combination of its options: packet diag
+/// does not report the options.
 fn with_options<H: Handle>(
     p: H,
     asked: &GroupChoice,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub const NOT_STOLEN: &str =
     "so the host would lose packets: write 'steal@DEVICE = force' if it may";
 
-/// Why a handle on this engine that has its own private group joins no other.
+/// Why a handle on this engine joins no group after activation, if it has a private group already.
 pub fn alone(engine: Driver) -> String {
     format!(
         "a handle on the engine {engine} joins a group by pcap_activate() alone: call pcap_fanout() \
@@ -58,8 +58,8 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    // By name, so in the same order as all other handles: newcomers to a device wait for each
-    // other.
+    // The handles are prepared in the order of their devices' names. All other handles have the
+    // same order, because newcomers to a device wait for each other.
     let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
     let mut left = all.to_vec();
     while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {

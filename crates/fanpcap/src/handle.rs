@@ -101,7 +101,8 @@ pub trait Life: Copy {
     /// The handles on the other devices, if the application's handle is on several.
     fn others(self) -> Option<Arc<[Self]>>;
 
-    /// Changes a device as settings ask, for as long as the handle is open, or longer (`until`).
+    /// Changes a device as settings ask, for as long as `until` says: while the handle is open, or
+    /// longer.
     ///
     /// # Errors
     /// Why the device can't be set so.
@@ -183,11 +184,11 @@ pub trait Member: Copy {
     /// The handle's part in its group's steering program, if it has one.
     fn steered(self) -> Option<Arc<Steered>>;
 
-    /// The record on the member's page of when the member rejects all packets.
+    /// The record, on the member's page, of when the member rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// Makes the engine that fills the handle's rings run a filter, with this number. Returns false
-    /// if the engine can't; then it runs no filter.
+    /// Makes the engine that fills the handle's rings run the filter with this number. Returns
+    /// false if the engine can't run it; the engine then runs no filter.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 

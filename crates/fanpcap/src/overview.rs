@@ -90,7 +90,8 @@ impl Overview {
         errors
     }
 
-    /// Settings without effect. For a single device also settings that another setting overrides.
+    /// Settings without effect. For a single device, also the settings that another setting
+    /// overrides.
     pub fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);

@@ -13,7 +13,8 @@ const EACCES: i32 = 13;
 /// Sets the channels, interrupts and polling threads of the handle's device as its settings ask.
 ///
 /// # Errors
-/// The status to return when the device can't have them. pcap_geterr(3PCAP) has the report.
+/// The status to return when the device can't have these settings. pcap_geterr(3PCAP) has the
+/// report.
 pub(crate) fn place<H: Handle>(p: H, plan: &Plan) -> Result<(), c_int> {
     let Some(placement) = &plan.placement else {
         return Ok(());

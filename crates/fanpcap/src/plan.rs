@@ -7,10 +7,10 @@ use std::ffi::c_int;
 /// The largest snapshot length. libpcap uses it for 0 and for invalid values (pcap-int.h).
 const MAXIMUM_SNAPLEN: c_int = 262_144;
 
-/// The most bytes of an error text (`PCAP_ERRBUF_SIZE` without the terminating zero).
+/// Maximum length of an error text in bytes (`PCAP_ERRBUF_SIZE` without the terminating zero).
 pub(crate) const ERROR_LENGTH: usize = 255;
 
-/// The plans of the handles that one call is about. Each is made once.
+/// The plans of the handles that one call is about. Each plan is made once.
 pub(crate) struct Plans<H>(Vec<(H, Plan)>);
 
 impl<H: Handle> Plans<H> {

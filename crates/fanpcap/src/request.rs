@@ -139,7 +139,7 @@ impl Request {
     /// Compiles the steering program of the application's call, if the call has one.
     ///
     /// # Errors
-    /// The first mistake in it.
+    /// The first mistake in the steering program.
     pub fn compile_call(&self, pcap: PcapCompiler<'_>) -> Result<(), Report> {
         match self.call.as_ref().and_then(|call| call.fanout.as_ref()) {
             Some(Fanout::Program(script)) => self.compile(script, pcap).map(drop),

@@ -33,8 +33,9 @@ pub fn all<H: Handle>(p: H) -> Vec<H> {
     iter::once(p).chain(others.copied()).collect()
 }
 
-/// Applies `apply` to the handle of every device and stops at the first error. Copies the text of
-/// that error, or of the first warning, to `p`. Returns its status.
+/// Applies `apply` to the handle of every device and stops at the first error. If there is no
+/// error, the first warning counts. Copies the text of that error or warning to `p`, and returns
+/// its status.
 pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     let mut first = apply(p);
     if first < 0 {

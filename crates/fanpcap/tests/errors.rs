@@ -99,7 +99,8 @@ fn at_load(path: &str) -> Report {
     Settings::load(&environment(&[("PCAP_CONFIG", path)])).unwrap_err()
 }
 
-/// The error of a machine's config file that everybody may write. As [`too_long`] in its directory.
+/// The error of a machine's config file that everybody may write. The test runs in the file's
+/// directory, as for [`too_long`].
 fn open_to_all() -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("open.conf", "group = 7\n").unwrap();
@@ -113,8 +114,8 @@ fn open_to_all() -> Report {
     report
 }
 
-/// The error of a config file of 1 MiB and one byte. The test runs in its directory, so that the
-/// name is short.
+/// The error of a config file of 1 MiB and one byte. The test runs in the file's directory, so that
+/// the name is short.
 fn too_long() -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("huge.conf", "#".repeat((1 << 20) + 1)).unwrap();
@@ -304,14 +305,15 @@ fn the_page_lists_every_error_as_it_is() {
     errors_page::check("Settings", &PRODUCED.iter().map(rendered).collect()).unwrap();
     let mut of_programs = of_programs();
     let of_filter = SteerError::Attach(io::Error::from_raw_os_error(12));
-    // `fanpcap::filter` puts the beginning before the error.
+    // `fanpcap::filter` puts this beginning before the text of the error.
     let text = format!("the filter can't be set beside the steering program: {of_filter}");
     of_programs.insert("filter-beside-program".to_owned(), text);
     errors_page::check("With a steering program", &of_programs).unwrap();
     errors_page::check("On the XDP engine", &of_xdp()).unwrap();
 }
 
-/// The results of `fn slug` for the errors of joining. The compiler ensures one for each variant.
+/// The results of `fn slug` for the errors of joining. The compiler ensures one result for each
+/// variant.
 fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

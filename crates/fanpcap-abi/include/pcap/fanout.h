@@ -14,7 +14,7 @@ extern "C" {
 /* Present in every release of the extension; programs test for it as they do for PCAP_ERROR_*. */
 #define PCAP_VERSION_FANOUT 1
 
-/* As `group`: the kernel picks an unused group number; pcap_fanout_group() returns it. */
+/* A value for `group`: the kernel picks an unused number, which pcap_fanout_group() returns. */
 #define PCAP_FANOUT_NEW (-1)
 
 /* Which fields of struct pcap_fanout_stat hold a number (member `valid`). */
@@ -48,13 +48,13 @@ struct pcap_fanout_stat {
 };
 
 /* Joins `group` with `fanout`: a mode, a steering program, or "file:PATH" of a steering program.
-   With NULL, the environment or the config file gives the mode; else it is the group's own mode,
-   and for the first member "flow", or "hash" where "flow" can't be loaded. Before pcap_activate()
-   the call is recorded, and pcap_activate() joins. On a member of a steered group, a steering
-   program replaces the group's steering program. Returns 0, or PCAP_ERROR with the reason in
-   pcap_geterr(). If pcap_activate() could not join, both functions may be called again. The
-   handle's descriptor is closed in processes that the application executes, or they would keep the
-   member in the group. */
+   With NULL, the environment or the config file gives the mode. If neither does, the member gets
+   the group's own mode; a first member gets "flow", or "hash" where "flow" can't be loaded. Before
+   pcap_activate() the call is recorded, and pcap_activate() joins. On a member of a steered group,
+   a steering program replaces the group's steering program. Returns 0, or PCAP_ERROR with the
+   reason in pcap_geterr(). If pcap_activate() could not join, both functions may be called again.
+   The handle's descriptor is closed in processes that the application executes, because otherwise
+   they would keep the member in the group. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);
 
 /* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR if
@@ -78,7 +78,7 @@ struct pcap_channels {
 	unsigned int combined_count;  /* receive and send */
 };
 
-/* As `channel_mask`: which of the numbers to change. */
+/* Bits for `channel_mask`: which numbers of channels to change. */
 #define PCAP_RX_CHANNELS       1
 #define PCAP_TX_CHANNELS       2
 #define PCAP_COMBINED_CHANNELS 4

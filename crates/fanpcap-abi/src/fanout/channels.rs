@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::mem;
 use std::ptr::null_mut;
 
-/// Success is 1, not 0: the examples of the paper test for it.
+/// Success is 1, not 0: the examples of the paper test for 1 (decision 3).
 const DONE: c_int = 1;
 
 const RX: c_int = 1;

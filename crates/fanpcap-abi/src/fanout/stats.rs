@@ -71,8 +71,8 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     }
     handles::refresh_beside(p, &identity);
     let membership = handles::membership(p);
-    // Read this first: then a member that leaves between the readings is missing in the sums, and
-    // not counted twice.
+    // Read the counters of departed members first. A member that leaves between the readings is
+    // then missing in the sums, and not counted twice.
     let departed = membership
         .map(|membership| membership.departed())
         .unwrap_or_default();

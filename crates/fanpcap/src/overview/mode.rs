@@ -1,4 +1,4 @@
-//! The mode of a member as text. Also which mode a member gets that asks for none, and why; the
+//! The mode of a member as text. Says which mode a member gets if it asks for none, and why. The
 //! library follows the same rules when the member joins.
 
 use std::fmt::Display;

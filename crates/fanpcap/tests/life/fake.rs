@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) refused_place: Option<fn() -> PlaceError>,
     is_read_by_us: bool,
     is_activated: bool,
-    /// Why the handle can't join, and whether the check before the join finds it.
+    /// Why the handle can't join, and whether the check before the join finds this reason.
     pub(crate) refused: Option<fn() -> JoinError>,
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
@@ -151,7 +151,7 @@ impl Fake<'_> {
         change(&mut self.world.handles.borrow_mut()[self.index])
     }
 
-    /// The handle that is `after` places after this one in the list.
+    /// The handle that stands `after` places behind this one in the list.
     pub(crate) fn after(self, after: usize) -> Self {
         let index = self.index + after;
         Self { index, ..self }
