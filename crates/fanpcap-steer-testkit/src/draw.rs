@@ -1,4 +1,4 @@
-//! A tape of bytes from which test data is drawn.
+//! Draws test data from a tape of bytes.
 
 /// The rest of a tape. After its end every choice is the first one, so that every draw ends.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl<'t> Draw<'t> {
         (u64::from(self.u32()) << 32) | u64::from(self.u32())
     }
 
-    /// A number below `count`, 1 to 65536.
+    /// A number below `count`, which is 1 to 65536.
     pub fn below(&mut self, count: usize) -> usize {
         let drawn = if count <= 256 {
             usize::from(self.byte())
@@ -51,7 +51,7 @@ impl<'t> Draw<'t> {
         drawn % count.max(1)
     }
 
-    /// True once in `count` times, at most 256.
+    /// True once in `count` times on average. `count` is at most 256.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == count - 1
     }
@@ -61,7 +61,7 @@ impl<'t> Draw<'t> {
         from[self.below(from.len())]
     }
 
-    /// The index of one of these weights, whose sum is at most 256.
+    /// An index, drawn by these weights. The sum of the weights is at most 256.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut drawn = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -74,7 +74,7 @@ impl<'t> Draw<'t> {
     }
 }
 
-/// A tape of this length, equal for equal seeds (SplitMix64, Steele, Lea, Flood 2014).
+/// A tape of this length. Equal seeds make equal tapes (SplitMix64, Steele, Lea, Flood 2014).
 pub fn tape(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut words = std::iter::repeat_with(|| {

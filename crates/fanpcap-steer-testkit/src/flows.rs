@@ -1,5 +1,5 @@
-//! Conversations that are known beforehand, and each encapsulation around their packets. They do
-//! not use the walk, so they can test it.
+//! Conversations that are known beforehand, and each encapsulation around their packets. The code
+//! here does not use the walk, so it can test the walk.
 
 mod outside;
 mod encapsulations;
@@ -13,31 +13,31 @@ use fanpcap_gen::headers::{self, Ipv4, Ipv6, Tcp};
 /// A packet of a conversation.
 #[derive(Clone, Debug)]
 pub struct Talk {
-    /// Which conversation.
+    /// Index of the conversation.
     pub flow: usize,
-    /// From the server.
+    /// Whether the server sends the packet.
     pub is_answer: bool,
-    /// Which packet of its direction.
+    /// Index of the packet in its direction.
     pub round: usize,
-    /// IPv4 or IPv6.
+    /// The packet, IPv4 or IPv6.
     pub packet: Vec<u8>,
 }
 
 /// A way to carry packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Encapsulation {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
     /// The frame around a packet.
     pub wrap: fn(&Talk) -> Vec<u8>,
-    /// Whether mode `flow` steers by the packet inside. Where it does not, docs/steering.md says
-    /// so, by this name.
+    /// Whether mode `flow` steers by the packet inside. If it does not, docs/steering.md lists this
+    /// name.
     pub is_read: bool,
 }
 
-/// Conversations: half of TCP, a quarter over IPv6.
+/// Number of conversations: half of them over TCP, a quarter over IPv6.
 pub const FLOWS: usize = 64;
-/// Packets of each direction.
+/// Number of packets in each direction of a conversation.
 pub const ROUNDS: usize = 6;
 
 /// All packets of all conversations, in both directions.
@@ -54,7 +54,7 @@ pub fn talks() -> Vec<Talk> {
     .collect()
 }
 
-/// Both ends of a packet: those of an answer are turned around.
+/// Both ends of a packet, source first. An answer goes from the server to the client.
 fn turned<T>(is_answer: bool, (client, server): (T, T)) -> (T, T) {
     if is_answer {
         (server, client)
@@ -67,8 +67,8 @@ fn short(number: usize) -> u16 {
     u16::try_from(number & 0xffff).unwrap_or(0)
 }
 
-/// The packet: from a port that only this conversation has, to a port that several conversations
-/// share.
+/// A packet. The client's port belongs to this conversation only; several conversations share the
+/// server's port.
 fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
     let ports = turned(is_answer, (20_000 + short(flow), 443));
     let payload = vec![0x5a; 10 + round * 97 + flow];

@@ -1,9 +1,9 @@
-//! Packets and programs as tests want them: all kinds, mostly valid, each question answered both
-//! ways.
+//! Draws packets and steering programs for tests: all kinds, mostly valid. Each predicate is true
+//! for some packets and false for others.
 //!
-//! They are drawn from a tape of bytes. A property test makes the tape and shrinks it: zeros draw
-//! what is simplest, and so does the end of the tape. [`tape`] makes one from a seed, for loops;
-//! libFuzzer's bytes are one too.
+//! Packets and programs are drawn from a tape of bytes. A property test makes the tape and shrinks
+//! it: zeros draw the simplest choice, and so does the end of the tape. [`tape`] makes a tape from
+//! a seed, for loops. libFuzzer's bytes are a tape too.
 
 #![forbid(unsafe_code)]
 
@@ -25,12 +25,12 @@ pub fn packet() -> impl Strategy<Value = Made> {
     vec(any::<u8>(), 200..400).prop_map(|tape| packets::packet(&mut Draw::new(&tape)))
 }
 
-/// Any program that a checker may let through.
+/// Any program that the checker may accept.
 pub fn program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::program(&mut Draw::new(&tape)))
 }
 
-/// A program that a group of the kernel's can run, mostly.
+/// A program that a kernel group can run, in most cases.
 pub fn group_program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::group_program(&mut Draw::new(&tape)))
 }

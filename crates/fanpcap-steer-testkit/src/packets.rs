@@ -1,4 +1,4 @@
-//! Packets: all stacks that the walk knows, and what hostile senders make of them.
+//! Draws packets: all stacks of headers that the walk knows, and what hostile senders make of them.
 
 mod network;
 mod link;
@@ -15,21 +15,21 @@ use crate::{Draw, pools};
 /// A packet with its bytes, and its metadata at the receiver.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Made {
-    /// What was captured.
+    /// The captured bytes.
     pub bytes: Vec<u8>,
-    /// The tag beside it.
+    /// The tag beside the frame.
     pub tag: Option<Tag>,
     /// The frame's length on the wire, without the tag beside it.
     pub length: u32,
-    /// The kernel's hash, 0 for none.
+    /// The hash from the NIC or the kernel, 0 for none.
     pub hash: u32,
-    /// The queue.
+    /// The receiving queue.
     pub queue: Option<u32>,
-    /// The CPU.
+    /// The CPU that handles the packet.
     pub cpu: u32,
-    /// The mark.
+    /// The kernel's mark.
     pub mark: Option<u32>,
-    /// How long after the packet before, in nanoseconds.
+    /// The time since the previous packet, in nanoseconds.
     pub gap_ns: u64,
 }
 
@@ -40,8 +40,8 @@ enum Family {
     V6,
 }
 
-/// The upper protocol's number, and its header with the payload. Packets lie in packets by tunnels
-/// and by ICMP errors, `depth` of them at most.
+/// The upper protocol's number, and its header with the payload. Tunnels and ICMP errors contain
+/// further packets, nested up to `depth` deep.
 fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     let deep = if depth > 1 { 1 } else { 0 };
     let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];
@@ -66,7 +66,8 @@ fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-/// The bytes as other tools take them: `text2pcap`, `od`, a disassembler of packets.
+/// Shows the bytes in hexadecimal, as other tools take them: `text2pcap`, `od`, a disassembler of
+/// packets.
 impl fmt::Debug for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex: String = self
@@ -91,7 +92,7 @@ impl fmt::Debug for Made {
 }
 
 impl Made {
-    /// As the walk takes it.
+    /// The frame, for the walk.
     pub fn frame(&self) -> Frame<'_> {
         Frame {
             bytes: &self.bytes,
@@ -99,7 +100,7 @@ impl Made {
         }
     }
 
-    /// As the evaluator takes it.
+    /// The packet, for the evaluator.
     pub fn packet(&self, now_ns: u64) -> Packet<'_> {
         Packet {
             frame: self.frame(),
@@ -113,10 +114,10 @@ impl Made {
     }
 }
 
-/// How many packets may be inside each other.
+/// How deep packets may be nested.
 const DEPTH: usize = 3;
 
-/// A packet, of which about seven in ten are as they should be.
+/// A packet. About seven in ten packets are undamaged.
 pub fn packet(draw: &mut Draw<'_>) -> Made {
     let whole = frame(draw);
     let length = u32::try_from(whole.len()).unwrap_or(u32::MAX);
@@ -129,12 +130,14 @@ pub fn labelled(draw: &mut Draw<'_>) -> Vec<u8> {
     link::labelled(draw, DEPTH)
 }
 
-/// A correct and complete packet, except for stacks that are deeper than the walk.
+/// A complete packet. Few of its fields are wrong, and some stacks of headers are deeper than the
+/// walk.
 pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
     link::ethernet(draw, DEPTH)
 }
 
-/// Cut off, with other bytes, or nothing but garbage; mostly none of these.
+/// Damages about three in ten packets: cuts the bytes off, changes or inserts some, or replaces all
+/// by random bytes.
 fn damaged(draw: &mut Draw<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
     match draw.weighted(&[70, 14, 10, 2, 2]) {
         0 => {}

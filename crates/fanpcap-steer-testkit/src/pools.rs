@@ -1,4 +1,5 @@
-//! Values that packets and programs both draw from, so that questions are answered both ways.
+//! Values that packets and programs both draw from, so that predicates are true for some packets
+//! and false for others.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -32,7 +33,7 @@ const ADDRESSES_6: [Ipv6Addr; 6] = [
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
 ];
 
-/// 0 is none's, then usual ones, those of tunnels, and RTP's and RTCP's.
+/// Usual ports, ports of tunnels, and ports of RTP and RTCP. No protocol has port 0.
 const PORTS: [u16; 20] = [
     80, 443, 53, 40960, 5004, 5005, 5006, 5007, 4789, 8472, 6081, 2152, 2123, 0, 1023, 65535, 4790,
     37008, 5247, 1701,
@@ -71,7 +72,7 @@ pub fn port(draw: &mut Draw<'_>) -> u16 {
     draw.pick(&PORTS)
 }
 
-/// An Ethernet type, also such as the walk does not know.
+/// An Ethernet type, including types that the walk does not know.
 pub fn ether_type(draw: &mut Draw<'_>) -> u16 {
     const TYPES: [u16; 16] = [
         0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x9100, 0x8864, 0x8847, 0x8848, 0x8863, 46, 0x88cc,
@@ -83,7 +84,7 @@ pub fn ether_type(draw: &mut Draw<'_>) -> u16 {
     draw.pick(&TYPES)
 }
 
-/// A protocol, also such as the walk does not know.
+/// A protocol, including protocols that the walk does not know.
 pub fn protocol(draw: &mut Draw<'_>) -> u8 {
     const PROTOCOLS: [u8; 18] = [
         6, 17, 1, 58, 132, 33, 136, 47, 4, 41, 0, 43, 44, 51, 60, 50, 59, 2,

@@ -18,7 +18,7 @@ const INNER_MAX: usize = 2;
 /// Samplers of a steering program.
 const SAMPLERS_MAX: u8 = 16;
 
-/// Any steering program that the hub runs.
+/// Any steering program, with functions of all engines.
 pub fn program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, false);
     let main = maker.function(DEPTH, Surroundings::default());
@@ -37,8 +37,8 @@ pub fn device_program(draw: &mut Draw<'_>) -> Tree {
     maker.program(Function::Sequence(main))
 }
 
-/// A steering program that a kernel group can run, unless the checker can't see that it can: the
-/// last function steers.
+/// A steering program whose last function steers. A kernel group can run it, unless the checker
+/// does not see that.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Surroundings::default());
@@ -54,7 +54,7 @@ pub fn group_program(draw: &mut Draw<'_>) -> Tree {
 /// Draws a steering program, and collects its sets and filters.
 struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
-    /// Leaves out what a kernel group can't do.
+    /// Whether functions that a kernel group can't run are left out.
     group: bool,
     /// The weight of each function that a kernel group does not run.
     copies: usize,
@@ -63,11 +63,11 @@ struct Maker<'d, 't> {
     samplers: u8,
 }
 
-/// Position in the tree.
+/// The position of a function in the tree.
 #[derive(Clone, Copy, Default)]
 struct Surroundings {
     inner: usize,
-    /// Another function runs after a drop of this one.
+    /// Another function runs after this function drops.
     is_told: bool,
 }
 

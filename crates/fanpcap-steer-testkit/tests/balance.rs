@@ -1,4 +1,4 @@
-//! Flows are spread evenly over members, also where addresses and ports grow together.
+//! Flows are spread evenly over members, even if addresses and ports grow together.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use fanpcap_wire::Frame;
 
 const MEMBERS: usize = 8;
 
-/// What these frames are steered by.
+/// The hashes by which these frames are steered.
 fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
     let mut evaluator = Evaluator::of_group(&Tree {
         main: Function::Steer(steer),
@@ -39,7 +39,7 @@ fn shares(frames: impl Iterator<Item = Vec<u8>>) -> [usize; MEMBERS] {
     shares
 }
 
-/// Every share within five standard deviations of the even one.
+/// Checks that every share is within five standard deviations of an equal share.
 fn assert_even(shares: [usize; MEMBERS], what: &str) {
     let count = shares.iter().sum::<usize>() as f64;
     let share = 1.0 / MEMBERS as f64;
@@ -80,8 +80,7 @@ fn random_flows_of_ipv6_are_spread_evenly() {
     }
 }
 
-/// The trap of the RSS key 6D:5A: where address and port grow together, an XOR of both is always
-/// the same.
+/// The trap of the RSS key 6D:5A: if address and port grow together, their XOR is always the same.
 #[test]
 fn clients_whose_port_grows_with_their_address_are_spread() {
     let frames = (0..=255_u8).map(|client| {
@@ -106,8 +105,8 @@ fn ports_alone_spread_the_flows_of_two_hosts() {
     assert_even(shares(frames), "ports");
 }
 
-/// All hashes but a few are different, and the fullest of 2 to 12 members is as full as chance
-/// would have it.
+/// Checks that nearly all hashes are different, and that with 2 to 12 members the fullest member is
+/// only as full as chance makes it.
 fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &str) {
     let hashes = hashes(steer.clone(), frames);
     let distinct = hashes.iter().collect::<HashSet<_>>().len();
@@ -128,11 +127,11 @@ fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &st
     }
 }
 
-/// Pairs of ends, each a number of a byte.
+/// Pairs of ends. Each end is a number of one byte.
 type Pairs = Vec<[u8; 2]>;
 
-/// Every two of 256, and each with its like in the other half of them, from the middle on and from
-/// the end.
+/// Three sets of pairs among 256 numbers: all pairs; each number of the lower half with the same
+/// place in the upper half; and each with the same place counted from the end.
 fn among_themselves() -> [(&'static str, Pairs); 3] {
     let mesh = (0..=255).flat_map(|one| (0..one).map(move |other| [one, other]));
     let halves = (0..128).map(|one| [one, one + 128]);
@@ -144,13 +143,13 @@ fn among_themselves() -> [(&'static str, Pairs); 3] {
     ]
 }
 
-/// Each of 256 with each of 256 others.
+/// All pairs of one of 256 numbers with one of 256 others.
 fn with_others() -> Pairs {
     let all = (0..=255).flat_map(|one| (0..=255).map(move |other| [one, other]));
     all.collect()
 }
 
-/// A frame for each pair, with its numbers at these places.
+/// A frame for each pair, with the pair's numbers at these offsets.
 fn numbered<'a>(
     frame: &'a [u8],
     [from, to]: [usize; 2],
@@ -163,7 +162,7 @@ fn numbered<'a>(
     })
 }
 
-/// By addresses and ports, and by all.
+/// Steering by addresses and ports, and by all properties of a flow.
 fn flows() -> [Steer; 2] {
     let all = Flow {
         protocol: true,
@@ -198,7 +197,8 @@ fn grids_of_ipv4_addresses_are_spread() {
     }
 }
 
-/// But for the first byte, which tells kinds of addresses apart and not hosts.
+/// The first byte of an address is left out, because it distinguishes kinds of addresses, not
+/// hosts.
 #[test]
 fn grids_of_ipv6_addresses_are_spread() {
     for (steer, at) in flows()
@@ -240,7 +240,7 @@ fn grids_of_ethernet_addresses_are_spread() {
     }
 }
 
-/// One number, wherever in a key it is counted.
+/// The hosts differ in one byte of the key's address, at each place in turn.
 #[test]
 fn keys_of_one_address_are_spread() {
     let frame = ethernet(0x88b5, &[0; 46]);
@@ -251,7 +251,8 @@ fn keys_of_one_address_are_spread() {
     }
 }
 
-/// Else a member of eight would get all that is selected as one part of eight.
+/// Otherwise a member of eight would get all packets that `share` has selected as one part of
+/// eight.
 #[test]
 fn what_is_shared_out_by_a_key_is_still_spread_by_it() {
     let key = Key::IP_SOURCE;

@@ -1,4 +1,4 @@
-//! Flows are spread evenly over a group's buckets, also where addresses and ports grow together.
+//! Flows are spread evenly over a group's buckets, even if addresses and ports grow together.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a test prints its measurements")]
 
@@ -30,8 +30,8 @@ fn loads(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<usize> {
     loads
 }
 
-/// The loads are those of random hashes: their chi-square is within six standard deviations, and no
-/// bucket has more flows than one in 10^9 would have by chance.
+/// Checks that the loads are like those of random hashes: their chi-square is within six standard
+/// deviations, and no bucket has so many flows that the probability is below one in 10^9.
 fn assert_random(what: &str, loads: &[usize]) {
     let flows = loads.iter().sum::<usize>() as f64;
     let mean = flows / BUCKETS as f64;
@@ -61,7 +61,7 @@ fn four(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Vec<u8> {
     bytes
 }
 
-/// The hosts of a net of 2^24.
+/// A host of a network with 2^24 addresses.
 fn host(number: u32) -> [u8; 4] {
     (0x0a00_0000 + number).to_be_bytes()
 }
@@ -86,7 +86,7 @@ fn random_flows_are_spread() {
     }
 }
 
-/// Clients of a server that count their ports up, as many hosts do.
+/// Clients of one server. The clients count their ports up, as many hosts do.
 #[test]
 fn clients_and_servers_are_spread() {
     let server = [192, 0, 2, 1];
@@ -135,7 +135,7 @@ fn addresses_alone_are_spread() {
     assert_random("a mesh of Ethernet addresses", &loads(Steer::Link, links));
 }
 
-/// A VLAN id or another short number has few values: each comes to a bucket of its own, nearly.
+/// Short numbers, such as VLAN ids, have few values. They are spread like random hashes too.
 #[test]
 fn short_numbers_come_to_different_buckets() {
     let tagged = (0..4095_u16).map(|id| {

@@ -10,7 +10,7 @@ use fanpcap_steer_testkit::{Draw, Made, packet, programs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Whether a program that only asks the filter takes the packet.
+/// Whether a program that only runs the filter accepts the packet.
 fn ours(code: &[Classic], made: &Made) -> bool {
     let program = Tree {
         main: Function::If(
@@ -74,7 +74,7 @@ proptest! {
 fn shifts_are_the_kernels() {
     let made = Made::default();
     let op = Classic::new;
-    // A = 1; X = 33; A <<= X; what it returns is then 2, and not 0.
+    // A = 1; X = 33; A <<= X. The filter then returns 2, not 0.
     let code = [
         op(LD_IMM, 1),
         op(LDX_IMM, 33),

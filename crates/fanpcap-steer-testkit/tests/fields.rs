@@ -1,5 +1,5 @@
-//! Fields of the frame are counted without its outermost tag, wherever that is: so all engines see
-//! the same bytes.
+//! Checks that offsets of fields do not count the frame's outermost tag, wherever that tag is. So
+//! all engines see the same bytes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_linux::bpf::Loaded;
@@ -33,7 +33,7 @@ fn untagged() -> Vec<u8> {
     )
 }
 
-/// The frame with tags of these kinds, and whether the first one is taken out by the kernel.
+/// The frame with tags of these kinds, and whether the kernel removes the first tag.
 fn tagged() -> [(Vec<u8>, bool); 5] {
     let with = |tags: &[u8]| {
         let plain = untagged();
@@ -48,7 +48,7 @@ fn tagged() -> [(Vec<u8>, bool); 5] {
     ]
 }
 
-/// As a packet socket's BPF program sees it.
+/// The frame as a packet socket's BPF program sees it.
 fn as_received((frame, is_taken_out): &(Vec<u8>, bool)) -> Vec<u8> {
     let mut frame = frame.clone();
     if *is_taken_out {

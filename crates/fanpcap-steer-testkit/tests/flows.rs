@@ -1,5 +1,5 @@
 //! Flows that are known beforehand, in each encapsulation, in both directions: mode `flow` gives
-//! each to one member, natively and in the kernel.
+//! each flow to one member, both in the evaluator and in the kernel.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use fanpcap_steer::{ebpf, modes, tree};
 use fanpcap_steer_testkit::flows::{ALL, Encapsulation, FLOWS, Talk, talks};
 use fanpcap_wire::{Frame, Layers};
 
-/// Who decides: a frame's hash.
+/// Decides about a frame: returns its hash.
 type Decide<'d> = Box<dyn FnMut(&[u8]) -> u32 + 'd>;
 
 fn flow() -> fanpcap_steer::ir::Tree {
@@ -31,7 +31,7 @@ fn native() -> Decide<'static> {
     })
 }
 
-/// In the kernel: at a socket and at XDP.
+/// The deciding functions in the kernel: at a socket and at XDP.
 fn kernel() -> [Decide<'static>; 2] {
     let program = flow();
     let socket = ebpf::fanout_without_table(&Parts::of(&program).unwrap()).unwrap();
@@ -41,14 +41,14 @@ fn kernel() -> [Decide<'static>; 2] {
     })
 }
 
-/// Where the packets of each flow's directions went.
+/// Which members got the packets of each flow and direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Places {
-    /// Flows of which a direction was at several members.
+    /// Flows of which one direction went to several members.
     split: usize,
-    /// Flows whose directions were at different members.
+    /// Flows whose two directions went to different members.
     apart: usize,
-    /// Members that had packets.
+    /// Members that got packets.
     members: usize,
 }
 
@@ -82,7 +82,7 @@ fn hashes(by: &Encapsulation, decide: &mut Decide<'_>) -> Vec<(Talk, u32)> {
         .collect()
 }
 
-/// Whether each conversation has a hash of its own, and only one.
+/// Whether each conversation has one hash, and no other conversation has the same hash.
 fn is_by_flow(hashes: &[(Talk, u32)]) -> bool {
     let of: BTreeSet<_> = hashes
         .iter()
@@ -144,7 +144,7 @@ fn packets_that_are_not_read_are_told() {
     }
 }
 
-/// The list in the documentation is made of the names here.
+/// The list in the documentation must have the names of the list in the code.
 #[test]
 fn what_is_not_read_is_documented() {
     let page = include_str!("../../../docs/steering.md");

@@ -1,4 +1,4 @@
-//! The two parts of a steering program together decide as the whole program.
+//! Checks that the two parts of a steering program together decide as the whole program does.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_steer::ir::{Function, Steer, Tree};
@@ -38,8 +38,8 @@ impl Cut {
     }
 }
 
-/// Whether decisions depend on packets that the whole program may have dropped: turns and random
-/// numbers.
+/// Whether decisions depend on packets that the whole program may have dropped, as turns and random
+/// numbers do.
 fn has_turns(function: &Function) -> bool {
     let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
     is_turn || function.children().any(has_turns)
@@ -54,7 +54,7 @@ struct Tally {
     steered: usize,
 }
 
-/// Compares each packet with fresh state.
+/// Compares the decisions for each packet, each time with fresh state.
 fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     for made in packets {
         let Ok(mut cut) = Cut::of(program) else {
@@ -81,7 +81,8 @@ fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     tally.without_filtering += usize::from(Parts::of(program).unwrap().filtering().is_none());
 }
 
-/// Compares with state: drops, counters and samples must be equal.
+/// Compares the decisions with state kept between packets: drops, counters and samples must be
+/// equal.
 fn one_after_the_other(program: &Tree, packets: &[Made]) {
     let Ok(mut cut) = Cut::of(program) else {
         return;

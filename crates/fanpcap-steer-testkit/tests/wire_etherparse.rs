@@ -1,4 +1,4 @@
-//! The walk against another reader of packets, etherparse, as far as that goes.
+//! Compares the walk with another parser, etherparse, as far as both read the same headers.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use fanpcap_steer_testkit::{Draw, Made, packet, packets, tape};
 use fanpcap_wire::{Frame, Ip, Layers, number};
 use proptest::prelude::*;
 
-/// What both have said about a frame.
+/// How often both parsers have found the same, by kind.
 #[derive(Debug, Default)]
 struct Compared {
     tags: usize,
@@ -19,7 +19,7 @@ struct Compared {
     transport: usize,
 }
 
-/// Tags that it passes over.
+/// Number of tags that etherparse skips.
 const TAGS_MAX: usize = 3;
 
 fn compare(made: &Made, compared: &mut Compared) {
@@ -38,7 +38,7 @@ fn compare(made: &Made, compared: &mut Compared) {
     };
     assert_eq!(link.source(), ethernet.source());
     assert_eq!(link.destination(), ethernet.destination());
-    // It does not know 0x9200 and 0x9300.
+    // etherparse does not know 0x9200 and 0x9300.
     if link.tags().any(|tag| tag.tpid > number::ETHER_TAG_OLD) {
         return;
     }
@@ -51,7 +51,7 @@ fn compare(made: &Made, compared: &mut Compared) {
     );
     compared.tags += tags.len();
     match &theirs.net {
-        // It goes by the version, whatever the Ethernet type says.
+        // etherparse goes by the version, whatever the Ethernet type says.
         Some(LaxNetSlice::Ipv4(_)) if ours.ether_type() != Some(number::ETHER_IPV4) => return,
         Some(LaxNetSlice::Ipv6(_)) if ours.ether_type() != Some(number::ETHER_IPV6) => return,
         Some(LaxNetSlice::Ipv4(v4)) => {
@@ -95,10 +95,10 @@ fn tags(theirs: &LaxSlicedPacket<'_>) -> Vec<u16> {
     theirs.link_exts.iter().filter_map(tag).collect()
 }
 
-/// Theirs looks at total lengths, and at fewer and other extension headers: what it does not find,
-/// ours may.
+/// Compares the transport headers. etherparse checks total lengths, and reads fewer extension
+/// headers and others than the walk. So the walk may find a header that etherparse does not find.
 fn compare_transport(ip: &Ip<'_>, theirs: Option<&TransportSlice<'_>>) -> bool {
-    // It passes over authentication in IPv4, and any number of extension headers.
+    // etherparse skips authentication headers in IPv4, and any number of extension headers.
     let is_beyond = match ip.ipv4() {
         Some(_) => ip.protocol == 51,
         None => ip.transport().is_none() && !ip.is_later_fragment(),
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// That the comparison is about something.
+/// Checks that the comparison covers enough headers.
 #[test]
 fn both_readers_say_the_same_of_many_stacks() {
     let mut compared = Compared::default();

@@ -1,4 +1,4 @@
-//! What holds for any bytes.
+//! Checks properties of the walk that hold for any bytes.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// What a part of a frame says, and the whole does not.
+/// A fact that the beginning of a frame shows and the whole frame does not.
 fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     let (whole, layers) = (facts::of(frame), Layers::of(frame));
     for len in 0..frame.bytes.len() {
@@ -68,7 +68,8 @@ fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     None
 }
 
-/// In VXLAN a frame with labels, and behind these a frame of IPv6 whose address begins with 6.
+/// The frame has, in VXLAN, a frame with MPLS labels. Behind the labels is a frame of IPv6, whose
+/// Ethernet address begins with the digit 6.
 #[test]
 fn a_frame_behind_labels_in_a_tunnel_is_in_doubt_while_it_is_cut() {
     const FRAME: &str = "02000000000102000000000188641100000000a40021450100a200014000011165480a000001\
@@ -83,7 +84,7 @@ fn a_frame_behind_labels_in_a_tunnel_is_in_doubt_while_it_is_cut() {
     assert_eq!(said_by_parts_alone(&Frame { bytes: &bytes, tag }), None);
 }
 
-/// Whether the part has taken for IPv6 what the whole shows to be a frame.
+/// Whether the cut frame shows an IPv6 packet where the whole frame shows an Ethernet frame.
 fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     let addresses = |layers: &Layers<'_>| {
         let link = layers.link()?;
@@ -100,7 +101,7 @@ fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     frame.is_some() && found.is_some_and(|found| addresses(found) != frame)
 }
 
-/// The same packet the other way round: its addresses and ports changed in the bytes.
+/// The packet in the opposite direction, with addresses and ports exchanged in the bytes.
 fn turned(made: &Made) -> Made {
     let mut turned = made.clone();
     let frame = made.frame();

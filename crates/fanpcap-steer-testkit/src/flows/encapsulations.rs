@@ -1,4 +1,4 @@
-//! The list of encapsulations: those that are read, and those that are not.
+//! The list of encapsulations: those that the walk reads, and those that it does not read.
 
 use super::outside::{
     Links, between, carried, frame, frame_of, in_gre, in_ip, in_segment, in_session, in_udp,
@@ -21,7 +21,8 @@ const fn unread(name: &'static str, wrap: fn(&Talk) -> Vec<u8>) -> Encapsulation
     }
 }
 
-/// Makers whose addresses begin as IPv4 and IPv6 do; the last ones also have a length that fits.
+/// Ethernet addresses that begin with the digit of IPv4 or IPv6. `AS_IPV4` and `AS_IPV6` also have
+/// a length that fits.
 const FOURS: Links = [[0x4c, 0x5e, 0x0c, 0, 0, 1], [0x48, 0xa9, 0x8a, 0, 0, 2]];
 const SIXES: Links = [[0x64, 0xd1, 0x54, 0, 0, 1], [0x6c, 0x3b, 0x6b, 0, 0, 2]];
 const AS_IPV4: Links = [[0x45, 0, 0, 40, 0, 1], [0x45, 0, 0, 44, 0, 2]];
@@ -40,7 +41,7 @@ fn pseudowire_bare(links: Links, talk: &Talk) -> Vec<u8> {
     pseudowire(links, &[], talk)
 }
 
-/// With a sequence number in the control word.
+/// A pseudowire with a sequence number in its control word.
 fn pseudowire_word(links: Links, talk: &Talk) -> Vec<u8> {
     let number = u8::try_from(talk.round + 1).unwrap_or(1);
     pseudowire(links, &[0, 0, 0, number], talk)
@@ -54,7 +55,7 @@ const GTP: &[u8] = &[0x30, 255, 0, 0, 0, 0, 0, 1];
 const GTP_5G: &[u8] = &[0x34, 255, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0x10, 9, 0];
 const VXLAN: &[u8] = &[8, 0, 0, 0, 0, 0, 42, 0];
 
-/// The time tag of a fabric stays in one direction only.
+/// A frame with a fabric's time tag in one direction only.
 fn half_time_tagged(talk: &Talk) -> Vec<u8> {
     let frame = match talk.is_answer {
         true => tagged(talk, &[0x89, 0x88, 1, 2, 3, 4, 5, 6]),

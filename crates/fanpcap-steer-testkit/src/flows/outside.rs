@@ -18,19 +18,19 @@ pub(super) fn ip_type(talk: &Talk) -> u16 {
     }
 }
 
-/// What begins with a type, behind the Ethernet addresses: from these hosts, turned with the
-/// packet.
+/// A frame between these two hosts. `typed` begins with the Ethernet type. The frame has the
+/// direction of the packet.
 pub(super) fn between(links: Links, talk: &Talk, typed: &[u8]) -> Vec<u8> {
     let (from, to) = turned(talk.is_answer, links.into());
     [&to[..], &from, typed].concat()
 }
 
-/// A type and what it announces.
+/// An Ethernet type, and the payload that it announces.
 pub(super) fn typed(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], payload].concat()
 }
 
-/// The packet in the frame that its hosts sent.
+/// The packet in the frame that its host has sent.
 pub(super) fn frame(talk: &Talk) -> Vec<u8> {
     frame_of(PLAIN, talk)
 }
@@ -39,24 +39,25 @@ pub(super) fn frame_of(links: Links, talk: &Talk) -> Vec<u8> {
     between(links, talk, &typed(ip_type(talk), &talk.packet))
 }
 
-/// The frame with something between addresses and type.
+/// The frame with these bytes between addresses and type.
 pub(super) fn tagged(talk: &Talk, tags: &[u8]) -> Vec<u8> {
     let typed = typed(ip_type(talk), &talk.packet);
     between(PLAIN, talk, &[tags, &typed].concat())
 }
 
-/// A frame of the network that carries: from one router to another, whatever the direction inside.
+/// A frame of the carrying network. It always goes from one router to the same other router,
+/// whatever the direction of the packet inside.
 pub(super) fn carried(kind: u16, payload: &[u8]) -> Vec<u8> {
     headers::ethernet([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2], kind, payload)
 }
 
-/// Labels, of which the last differs by direction.
+/// MPLS labels, of which the last one differs by direction, before the bytes `behind`.
 pub(super) fn labels(talk: &Talk, behind: &[u8]) -> Vec<u8> {
     let last = [0, 0x0c, 0x81 | (u8::from(talk.is_answer) << 4), 64];
     [&[0, 6, 0x40, 64][..], &last, behind].concat()
 }
 
-/// Both ends of a tunnel: turned with the packet, as where each end sends.
+/// Both ends of a tunnel, in the direction of the packet: each end sends its own packets.
 fn ends(talk: &Talk) -> (Ipv4Addr, Ipv4Addr) {
     let [one, other] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last));
     turned(talk.is_answer, (one, other))
@@ -72,7 +73,7 @@ pub(super) fn in_ip(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
     carried(0x0800, &header.around(payload))
 }
 
-/// IPv6 to a segment that differs by direction.
+/// The payload in an IPv6 packet to a segment that differs by direction.
 pub(super) fn in_segment(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let way = 1 + u16::from(talk.is_answer);
     let header = Ipv6 {
@@ -86,13 +87,13 @@ pub(super) fn in_segment(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
     carried(0x86dd, &header.around(payload))
 }
 
-/// In UDP to a port, from one that differs by flow and direction.
+/// The payload in UDP to this port. The source port differs by flow and direction.
 pub(super) fn in_udp(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
     let from = 49_152 + short(talk.flow * 2 + usize::from(talk.is_answer));
     in_ip(talk, 17, &headers::udp((from, port), payload))
 }
 
-/// In UDP between a port that the packets share and that of a server.
+/// The payload in UDP between one client port, which all packets share, and a server's port.
 pub(super) fn in_session(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
     let ports = turned(talk.is_answer, (40_000, port));
     in_ip(talk, 17, &headers::udp(ports, payload))
@@ -102,12 +103,12 @@ pub(super) fn in_gre(talk: &Talk, header: &[u8], payload: &[u8]) -> Vec<u8> {
     in_ip(talk, 47, &[header, payload].concat())
 }
 
-/// The next protocol as NSH and VXLAN-GPE have it.
+/// The number of the IP version as NSH and VXLAN-GPE write the next protocol.
 pub(super) fn next(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 1 } else { 2 }
 }
 
-/// A service header with this number of words.
+/// An NSH header of this many words.
 pub(super) fn service(words: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     let context = vec![0; usize::from(words - 2) * 4];
     [
@@ -118,7 +119,7 @@ pub(super) fn service(words: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// PPP's protocol.
+/// The number of the IP version as PPP's protocol.
 pub(super) fn ppp(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 0x21 } else { 0x57 }
 }

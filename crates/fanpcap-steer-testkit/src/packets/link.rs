@@ -1,12 +1,12 @@
-//! Ethernet frames, with tags, PPPoE, MPLS, ARP.
+//! Draws Ethernet frames, with tags, PPPoE, MPLS and ARP.
 
 use super::network::{self, ip};
 use crate::{Draw, pools};
 
-/// A frame with a payload; `depth` packets may be inside each other.
+/// A frame with a payload. Packets are nested up to `depth` deep.
 pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
-    // One more than the walk skips; with the tag beside the frame, two more.
+    // Up to one tag more than the walk skips; with the tag beside the frame, up to two more.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
         vlan(draw, &mut frame);
     }
@@ -29,7 +29,8 @@ fn vlan(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
     frame.extend(tci.to_be_bytes());
 }
 
-/// VN-Tag, a time tag, or Arista's time stamp: of 64 or 48 bits, or of a kind that nobody knows.
+/// A VN-Tag, a time tag, or Arista's time stamp. The time stamp has 64 or 48 bits, or is of an
+/// unknown kind.
 fn makers_tag(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
     let (tag, len): (&[u8], _) = match draw.below(8) {
         0 | 1 => (&[0x89, 0x26], 4),
@@ -55,7 +56,7 @@ fn payload(draw: &mut Draw<'_>, depth: usize) -> (u16, Vec<u8>) {
     }
 }
 
-/// A frame whose payload has labels.
+/// A frame whose payload begins with MPLS labels.
 pub(super) fn labelled(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
     frame.extend(draw.pick(&[[0x88, 0x47], [0x88, 0x48]]));
@@ -63,7 +64,7 @@ pub(super) fn labelled(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     frame
 }
 
-/// A label stack and what it carries.
+/// A stack of MPLS labels and what it carries.
 pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let count = 1 + draw.weighted(&[40, 30, 10, 5, 5, 10, 10, 5]);
     let mut stack = Vec::new();
@@ -77,8 +78,8 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     stack
 }
 
-/// An IP packet, or a frame with a control word or without, whose first digit is IP's once in a
-/// while.
+/// An IP packet, or a frame with a control word or without. Some of the frames begin with the digit
+/// 4 or 6, as IP packets do.
 pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     if depth == 0 || draw.one_in(2) {
         return ip(draw, depth).1;
@@ -93,7 +94,8 @@ pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     frame
 }
 
-/// The network service header: mostly of 24 bytes, else shorter, longer, or of another version.
+/// The network service header. Most headers have 24 bytes and the right version; others are
+/// shorter, longer, or of another version.
 pub(super) fn service_header(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let words = draw.pick(&[6, 6, 6, 2, 3, 7, 1]);
     let (next, inside) = match draw.below(4) {

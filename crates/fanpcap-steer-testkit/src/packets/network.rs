@@ -1,11 +1,11 @@
-//! IPv4 and IPv6 packets, with options, extension headers and fragments.
+//! Draws IPv4 and IPv6 packets, with options, extension headers and fragments.
 
 use fanpcap_gen::headers;
 
 use super::{Family, upper};
 use crate::{Draw, pools};
 
-/// Of either family, with its number.
+/// A packet of either IP version, behind the version's number.
 pub(super) fn ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     if draw.one_in(3) {
         (6, v6(draw, depth))
@@ -14,7 +14,7 @@ pub(super) fn ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-/// Flags and offset, in units of 8 bytes: mostly a whole datagram.
+/// Whether more fragments follow, and the offset in units of 8 bytes. Most datagrams are whole.
 fn fragmentation(draw: &mut Draw<'_>) -> (bool, u16) {
     match draw.weighted(&[80, 8, 8, 2]) {
         0 => (false, 0),
@@ -24,7 +24,7 @@ fn fragmentation(draw: &mut Draw<'_>) -> (bool, u16) {
     }
 }
 
-/// IPv4.
+/// Draws an IPv4 packet.
 pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let (protocol, body) = upper(draw, Family::V4, depth);
     let options = if draw.one_in(8) {
@@ -44,7 +44,7 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     };
     let version_and_len = 0x45 + u8::try_from(options).unwrap_or(0);
     let mut packet = vec![
-        // Once in a while another version, or a header shorter than there is.
+        // Once in a while the version is wrong, or the header's length field is too small.
         if draw.one_in(60) {
             draw.pick(&[0x44, 0x65, 0x05])
         } else {
@@ -60,17 +60,17 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet.extend(pools::address(draw).octets());
     packet.extend(draw.bytes(options * 4));
     packet.extend(body);
-    // Where nothing announces the packet, only a right checksum makes it one.
+    // Where no type announces the packet, the walk accepts it only with a right checksum.
     if !draw.one_in(20) {
         headers::seal(&mut packet);
     }
     packet
 }
 
-/// IPv6.
+/// Draws an IPv6 packet.
 pub(super) fn v6(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let (mut next, mut body) = upper(draw, Family::V6, depth);
-    // One and two more than the walk passes over.
+    // Up to eight extension headers: two more than the walk reads.
     for _ in 0..draw.weighted(&[70, 14, 8, 4, 3, 3, 3, 3, 1]) {
         let (number, mut header) = extension(draw, next);
         header.extend(body);

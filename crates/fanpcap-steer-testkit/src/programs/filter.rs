@@ -1,4 +1,5 @@
-//! Draws pcap filters: some as libpcap makes them, and any that a checker of classic BPF accepts.
+//! Draws pcap filters: some that libpcap would compile, and any others that a checker of classic
+//! BPF accepts.
 
 use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::opcode::*;
@@ -28,7 +29,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A classic BPF program.
+/// A classic BPF program: one of those below, or any other.
 pub fn classic(draw: &mut Draw<'_>) -> Vec<Classic> {
     match draw.weighted(&[20, 30, 20, 10, 50]) {
         0 => ether_type(draw),
@@ -100,7 +101,8 @@ fn any(draw: &mut Draw<'_>) -> Vec<Classic> {
     code
 }
 
-/// An instruction with `left` others between it and the last.
+/// An instruction with `left` others between it and the last one, so a jump can skip up to `left`
+/// instructions.
 fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     const ARITHMETIC: [u16; 8] = [
         ALU_ADD_K, ALU_SUB_K, ALU_MUL_K, ALU_OR_K, ALU_AND_K, ALU_XOR_K, ALU_DIV_K, ALU_MOD_K,
@@ -130,7 +132,7 @@ fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     }
 }
 
-/// Offset of a load: mostly in the headers, sometimes at a frame's end.
+/// Offset of a load: mostly in the headers, sometimes at a frame's end or far beyond it.
 fn place(draw: &mut Draw<'_>) -> u32 {
     if draw.one_in(12) {
         return draw.pick(&[100, 1500, 65_535, 0x7fff_ffff, 0xffff_efff]);

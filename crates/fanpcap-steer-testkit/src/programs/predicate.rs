@@ -1,4 +1,4 @@
-//! Predicates, with numbers that packets have.
+//! Draws predicates, with numbers that drawn packets have.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -89,7 +89,7 @@ impl Maker<'_, '_> {
         Predicate::Share { index, of, key }
     }
 
-    /// Small ones, and such as are worth a map.
+    /// Draws a set: a small one, or one that is large enough for a map.
     fn set(&mut self, mut element: impl FnMut(&mut Draw<'_>) -> u128) -> usize {
         let count = self.draw.pick(&[1, 2, 3, 16, 17, 40]);
         let mut set: Vec<u128> = (0..count).map(|_| element(self.draw)).collect();
@@ -131,7 +131,7 @@ fn bits(draw: &mut Draw<'_>, ipv6: bool) -> u8 {
     }
 }
 
-/// Cut to its first bits.
+/// Draws an address and clears all bits except the first `bits`.
 fn address(draw: &mut Draw<'_>, ipv6: bool, bits: u8) -> IpAddr {
     let cut = |number: u128, width: u32| {
         let behind = width - u32::from(bits);
@@ -149,7 +149,7 @@ fn address(draw: &mut Draw<'_>, ipv6: bool, bits: u8) -> IpAddr {
     }
 }
 
-/// A number that packets have there.
+/// A number that drawn packets have as this property.
 fn value(draw: &mut Draw<'_>, property: Property) -> u64 {
     match property {
         Property::EtherType => pools::ether_type(draw).into(),

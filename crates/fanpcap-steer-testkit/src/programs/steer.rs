@@ -1,4 +1,4 @@
-//! Steering functions.
+//! Draws steering functions.
 
 use std::net::IpAddr;
 
@@ -67,7 +67,7 @@ impl Maker<'_, '_> {
         Steer::LocalNet(net, bits)
     }
 
-    /// One to three fields, or those of a flow.
+    /// One to three fields, or the five fields of a flow.
     pub(super) fn key(&mut self) -> Key {
         const FLOW: Key = Key::IP_SOURCE
             .and(Key::IP_DESTINATION)

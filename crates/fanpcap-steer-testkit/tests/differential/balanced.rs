@@ -1,5 +1,5 @@
-//! Balanced groups: the kernel's program steers as that of any other group, and counts each packet
-//! that goes by its hash for the bucket.
+//! Balanced groups: the BPF program steers as in any other group, and counts each packet that a
+//! hash steers, for the bucket of the hash.
 
 use fanpcap_buckets::layout::{BUCKETS, bucket};
 use fanpcap_steer::ebpf;
@@ -42,7 +42,7 @@ fn packets_go_where_they_did_and_their_buckets_count_them() {
         let mut evaluator = Evaluator::of_group(parts.steering());
         let mut counts = vec![0; BUCKETS];
         for shot in &shots {
-            // Packets that the kernel does not try out.
+            // The kernel does not run some packets.
             let Ok(slot) = loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };

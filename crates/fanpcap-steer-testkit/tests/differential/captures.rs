@@ -1,4 +1,5 @@
-//! Capture files: those in the directory FANPCAP_PROOF_CAPTURES, or captures made here.
+//! Compares the frames of capture files: those in the directory FANPCAP_PROOF_CAPTURES, or captures
+//! made here.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -18,15 +19,15 @@ use super::traffic::{Shot, captured, files};
 use super::workers::all_agree;
 use super::written;
 
-/// Frames for one loaded program.
+/// Number of frames for one loaded program.
 const FRAMES: usize = 4000;
-/// Frames of flows, and drawn ones, in the captures made here: drawn frames meet the same programs
-/// in other tests, too.
+/// Number of frames of flows, and number of drawn frames, in the captures made here. Other tests
+/// run drawn frames through the same programs too.
 const MADE: u32 = 600;
-/// Drawn programs, in addition to the modes and the table's examples.
+/// Number of drawn programs, in addition to the modes and the table's examples.
 const DRAWN: u64 = 50;
 
-/// A directory of captures; drop removes it.
+/// A directory of captures. Dropping the value removes the directory.
 struct Made(PathBuf);
 
 impl Made {
@@ -65,7 +66,7 @@ fn write(path: &Path, frames: impl Iterator<Item = Vec<u8>>) {
     }
 }
 
-/// The frames of all readable files; prints why others are not readable.
+/// The frames of all readable files; prints why the other files are not readable.
 fn frames(directory: &Path) -> Vec<Shot> {
     let mut shots = Vec::new();
     let (mut read, mut unread) = (0, Vec::new());

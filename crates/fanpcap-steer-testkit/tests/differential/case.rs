@@ -35,11 +35,12 @@ pub(crate) struct Outcome {
     pub(crate) programs: [u64; 3],
     /// Trials at each hook.
     pub(crate) trials: [u64; 3],
-    /// Of these: trials that dropped.
+    /// Trials of these in which the packet was dropped.
     pub(crate) drops: [u64; 3],
     /// Packets for which both parts together were compared with the whole program.
     pub(crate) together: u64,
-    /// Later fragments that came before their first, counted equally by both sides.
+    /// Later fragments that came before the first fragment of their datagram. Both sides count the
+    /// same number.
     pub(crate) late: u64,
     /// Packets that went to several members, or to none, at XDP.
     pub(crate) copied: u64,
@@ -60,7 +61,7 @@ pub(crate) struct Difference {
     /// The packet's index, if a packet shows the difference.
     pub(crate) shot: Option<usize>,
     pub(crate) what: String,
-    /// The kernel has loaded the program.
+    /// Whether the kernel has loaded the program.
     pub(crate) is_taken: bool,
     pub(crate) listing: String,
 }
@@ -218,10 +219,10 @@ impl Side<'_> {
 struct Whole<'t> {
     table: &'t Table,
     evaluator: Evaluator,
-    /// The program has a filtering part.
+    /// Whether the program has a filtering part.
     judges: bool,
-    /// Its decisions depend on packets that another of its functions drops: turns, and random
-    /// numbers.
+    /// Whether the decisions depend on packets that another function of the program drops, as turns
+    /// and random numbers do.
     has_turns: bool,
 }
 
@@ -269,7 +270,7 @@ impl<'t> Whole<'t> {
         let keeps = !self.judges || filter == Some(u32::MAX);
         let agree = match decision {
             Decision::Drop => !keeps,
-            // A fragment's member depends on earlier fragments, also on dropped ones.
+            // The member of a fragment depends on earlier fragments, including dropped ones.
             Decision::Steer(_) | Decision::Member(_) if self.has_turns || is_fragment(&frame) => {
                 keeps
             }

@@ -31,7 +31,7 @@ fn packets() -> [(&'static str, Vec<u8>); 5] {
     ]
 }
 
-/// The fastest of several rounds, in nanoseconds.
+/// The time for a packet in the fastest of several rounds, in nanoseconds.
 fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
     let rounds = (0..ROUNDS).map(|_| loaded.time(frame, REPEAT).unwrap().1);
     rounds.min().unwrap_or_default()
@@ -78,7 +78,7 @@ fn a_table_costs_little() {
     }
 }
 
-/// 50 lines, as a user with many conditions writes them.
+/// A program of 50 lines, as users with many conditions write it.
 fn fifty_lines() -> String {
     let lines = [
         "    when (has_port 53 .||. has_addr \"192.168.0.0/16\") (inc 1)\n",
@@ -134,7 +134,7 @@ fn programs_load_quickly() {
     }
 }
 
-/// Longer than anybody waits for.
+/// Tests that take longer than anybody wants to wait.
 mod long {
     use super::*;
 

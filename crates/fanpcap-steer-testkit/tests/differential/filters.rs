@@ -1,5 +1,5 @@
-//! Handles' own filters at XDP: the kernel's result against that of a reader, which has the packet
-//! as the kernel's receive path makes it.
+//! Handles' own filters at XDP: compares the kernel's result with the result of a reader, which has
+//! the packet as the kernel's receive path makes it.
 
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
@@ -11,14 +11,15 @@ use fanpcap_steer_testkit::{Draw, programs, tape};
 
 use super::traffic::{Shot, drawn};
 
-/// Filters unless FANPCAP_PROOF_FILTERS sets another number, and packets of each.
+/// Number of filters, unless FANPCAP_PROOF_FILTERS sets another number, and number of packets for
+/// each filter.
 const FILTERS: u64 = 400;
 const PACKETS: usize = 200;
 
 /// The loopback device, on which the kernel runs a trial.
 const INTERFACE: u32 = 1;
 
-/// A filter as a live handle has it: with loads of metadata.
+/// A filter as a live handle has it, with loads of metadata.
 fn live(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = programs::classic(draw);
     for one in &mut code {
@@ -51,7 +52,7 @@ fn untagged(frame: &[u8]) -> (Vec<u8>, Option<(u16, u16)>) {
     (bytes, Some((half(12), half(14))))
 }
 
-/// net/ethernet/eth.c, `eth_type_trans`.
+/// The frame's protocol, as the kernel determines it (net/ethernet/eth.c, `eth_type_trans`).
 fn protocol(frame: &[u8]) -> u16 {
     match u16::from_be_bytes([frame[12], frame[13]]) {
         kind @ 0x0600.. => kind,
@@ -60,7 +61,7 @@ fn protocol(frame: &[u8]) -> u16 {
     }
 }
 
-/// Bytes to keep of the frame as it is on the wire.
+/// The number of bytes to keep of the frame as it is on the wire.
 fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     let (bytes, vlan) = untagged(frame);
     let view = View {
@@ -80,7 +81,7 @@ fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     }
 }
 
-/// Whether a load of the protocol finds no bytes to tell it from.
+/// Whether the frame ends before the bytes by which a load of the protocol decides.
 fn is_cut(frame: &[u8]) -> bool {
     let (bytes, _) = untagged(frame);
     bytes.len() < 16

@@ -10,9 +10,9 @@ use super::side::HOOKS;
 use super::traffic::drawn;
 use super::workers::all_agree;
 
-/// Packets of each program.
+/// Number of packets for each program.
 const PACKETS: usize = 500;
-/// Pairs of program and packet.
+/// Number of pairs of program and packet.
 const PAIRS: u64 = 100_000;
 
 pub(crate) fn case(seed: u64) -> Case {
@@ -33,7 +33,7 @@ pub(crate) fn case(seed: u64) -> Case {
     }
 }
 
-/// Compares so many pairs, unless FANPCAP_PROOF_PACKETS sets another number.
+/// Compares `pairs` pairs, unless FANPCAP_PROOF_PACKETS sets another number.
 fn agree(pairs: u64) {
     let set = std::env::var("FANPCAP_PROOF_PACKETS");
     let pairs = set.map_or(pairs, |pairs| pairs.parse().unwrap());

@@ -1,4 +1,4 @@
-//! A group with a drawn table, in the kernel and as the evaluator reads it.
+//! A group with a drawn table, both in the kernel and for the evaluator.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
@@ -28,15 +28,15 @@ pub(crate) struct Table {
     sticky_ids: [u64; SLOTS],
     holders: [u64; SLOTS],
     shared: bpf::Table,
-    /// The same with room for parts of classes, as groups at XDP have it.
+    /// A table with the same bytes, and with room for parts of classes, as groups at XDP have it.
     with_parts: bpf::Table,
-    /// The parts of all classes and that of everybody, where there are any.
+    /// The parts of all classes and the part for all members, if the group has classes.
     parts: Option<Vec<u8>>,
     recorder: Recorder,
 }
 
 impl Group {
-    /// Its table, with slots and a number of ranks that are drawn.
+    /// The group's table, with drawn slots and a drawn number of ranks.
     pub(crate) fn table(self) -> Table {
         let mut bytes = tape(!self.0, OWN);
         let drawn = usize::from(bytes[OWN - 1]);
@@ -63,7 +63,7 @@ impl Group {
         table
     }
 
-    /// The same of a group with classes. Every third class has no members.
+    /// The table of a group with classes. Every third class has no members.
     pub(crate) fn table_with_classes(self) -> Table {
         let mut table = self.table();
         let mut bytes = tape(!self.0 ^ (1 << 40), SIZE_WITH_CLASSES);
@@ -87,17 +87,18 @@ impl Group {
 }
 
 impl Table {
-    /// What the group's program returns.
+    /// The slot that the group's BPF program returns.
     pub(crate) fn returns(&self, decision: Decision) -> u32 {
         self.view().slot(decision).into()
     }
 
-    /// The same for a sticky group, whose program has remembered `flows`.
+    /// The slot that a sticky group's BPF program returns, if it has remembered `flows`.
     pub(crate) fn sticks(&self, flows: &mut Flows, decision: Decision) -> u32 {
         flows.slot(&self.view(), decision).into()
     }
 
-    /// What the program has counted of each bucket, by whichever of the maps it was given.
+    /// The number of packets that the BPF program has counted for each bucket, in either of its two
+    /// possible maps.
     pub(crate) fn loads(&self) -> Vec<u32> {
         let of = |map: &bpf::Table| -> Vec<u32> {
             let counts = map.view::<AtomicU32>(LOADS, 2 * BUCKETS).unwrap();
@@ -115,7 +116,7 @@ impl Table {
         self.share();
     }
 
-    /// The same of the default class in a group with classes.
+    /// Draws the owners of all buckets of the default class, in a group with classes.
     pub(crate) fn draw_owners_at_xdp(&mut self, seed: u64) {
         let owners = tape(seed, BUCKETS);
         for (to, byte) in self.with_parts.bytes().iter().zip(&owners) {
@@ -126,7 +127,8 @@ impl Table {
         }
     }
 
-    /// Says who stands in each slot: stamp and number; `None` for nobody.
+    /// Sets who is in each slot. `who` returns the member's stamp and number, or `None` for an
+    /// empty slot.
     pub(crate) fn sticky_id(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
         (self.sticky_ids, self.holders) = ([0; SLOTS], [0; SLOTS]);
         for slot in 0..=u8::MAX {
@@ -161,7 +163,7 @@ impl Table {
         }
     }
 
-    /// What a BPF program that delivers does with a packet.
+    /// What a delivering BPF program does with a packet.
     pub(crate) fn delivers(&self, outcome: &Outcome) -> Record {
         let host = match outcome.host {
             Host::Unsaid => 0,
@@ -187,7 +189,7 @@ impl Table {
         }
     }
 
-    /// The slots of a packet that is not dropped; `None` if nobody is there for it.
+    /// The slots that a packet which is not dropped goes to; `None` if no member is there for it.
     fn slots(&self, outcome: &Outcome) -> Option<BTreeMap<u8, u64>> {
         let class = match (outcome.decision, &self.parts) {
             (_, None) => 0,
@@ -221,7 +223,7 @@ impl Table {
         Some(slots)
     }
 
-    /// What the last packet came to, by the BPF program that returned `host`.
+    /// What happened to the last packet. The BPF program has returned `host`.
     pub(crate) fn recorded(&self, host: u32) -> Record {
         self.recorder.take(host)
     }

@@ -32,7 +32,7 @@ fn flows(program: &mut Tree, change: impl Fn(&mut Flow)) {
     });
 }
 
-/// Name of a bug, a program that shows it, and the bug.
+/// Each bug: its name, a program that shows it, and the change to the evaluator's tree.
 const LIES: [(&str, &str, Lie); 29] = [
     (
         "less is less or equal",
@@ -330,7 +330,7 @@ const FALSEHOODS: [(&str, &str, Falsehood); 4] = [
     ),
 ];
 
-/// Longer than anybody waits for.
+/// Tests that take longer than anybody wants to wait.
 mod long {
     use super::*;
 

@@ -19,7 +19,7 @@ use super::written::examples;
 #[derive(Debug, Default)]
 struct Taken {
     taken: usize,
-    /// The verifier's highest number of processed instructions, and for which program.
+    /// The highest number of instructions that the verifier has processed, and the program's name.
     verified: (u32, String),
     instructions: usize,
     /// Programs refused by the back end's own limits.
@@ -61,7 +61,7 @@ fn kind(error: &EbpfError) -> &'static str {
     }
 }
 
-/// Many drawn programs as one, within the compiler's limits.
+/// Many drawn programs joined to one, within the compiler's limits.
 fn large(seed: u64) -> Tree {
     let shape = tape(seed, 8);
     let mut draw = Draw::new(&shape);
@@ -97,7 +97,7 @@ fn large(seed: u64) -> Tree {
     whole
 }
 
-/// A program's tree, its sets and filters appended to those of `whole`.
+/// The tree of a program. Its sets and filters are appended to those of `whole`.
 fn moved(part: Tree, whole: &mut Tree) -> Function {
     let (sets, filters) = (whole.sets.len(), whole.filters.len());
     whole.sets.extend(part.sets);
@@ -133,7 +133,7 @@ fn moved(part: Tree, whole: &mut Tree) -> Function {
 /// A sequence, alternatives, nested conditions, or nested alternatives, each in both orders.
 fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     let inverse = |part| Function::Inverse(Box::new(part));
-    // The depth left beside that of the drawn programs.
+    // The depth that is left for the drawn programs.
     let nested = |around: &dyn Fn(usize, Function, Function) -> Function| {
         let each = parts.len().div_ceil(DEPTH_MAX - 20).max(1);
         let groups = parts
@@ -242,7 +242,7 @@ fn with(capabilities: &str, test: &str) {
     };
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // Indented: these are not lines of this process.
+    // The child's lines are indented, unlike the lines of this process.
     text.lines().for_each(|line| println!("  {line}"));
     let is_child = text.contains(capabilities);
     assert!(output.status.success() && is_child && text.contains("1 passed"));
@@ -275,11 +275,12 @@ fn as_child_large_programs_load() {
     println!("{:#?}", most_of_each_kind(hooks));
 }
 
-/// Longer than anybody waits for.
+/// Tests that take longer than anybody wants to wait.
 mod long {
     use super::*;
 
-    /// The children above load the same for less privileged users, of whom the verifier asks more.
+    /// The child processes above load the same programs as less privileged users, for whom the
+    /// verifier is stricter.
     #[test]
     #[ignore = "needs root: eBPF"]
     fn the_kernel_takes_the_most_of_each_kind() {

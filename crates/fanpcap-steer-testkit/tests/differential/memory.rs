@@ -1,4 +1,4 @@
-//! Forgetting: both sides forget a datagram's fragments after two seconds.
+//! Checks forgetting: both sides forget a datagram's fragments after two seconds.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

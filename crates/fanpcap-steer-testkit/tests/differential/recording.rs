@@ -1,4 +1,4 @@
-//! A delivery that records what it is asked for, in a map that the test reads.
+//! A delivery that records, in a map that the test reads, what it is asked to do.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,38 +14,38 @@ use fanpcap_steer::ebpf::Delivery;
 /// The code of the delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recording {
-    /// The packets are those that the host sends.
+    /// Whether the packets are those that the host sends.
     pub(crate) sent: bool,
 }
 
-/// The map that it records in: a number for each slot, and those of [`Row`].
+/// Name of the map with the records: a row for each slot, and the rows of [`Row`].
 pub(crate) const RECORD_MAP: &str = "record";
 const SLOTS: usize = 256;
 const ROWS: usize = SLOTS + 5;
 
-/// Numbers beside those of the slots.
+/// The rows behind those of the slots.
 #[derive(Clone, Copy)]
 enum Row {
     Offered,
     Dropped,
     Missed,
     Stamped,
-    /// A delivery with another stamp than the packet's.
+    /// Counts deliveries whose stamp is not the packet's.
     Wrong,
 }
 
-/// What became of one packet.
+/// What happened to one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Deliveries by slot.
+    /// Number of deliveries to each slot.
     pub(crate) slots: BTreeMap<u8, u64>,
-    /// Whether the packet was counted as dropped.
+    /// How often the packet was counted as dropped.
     pub(crate) dropped: u64,
-    /// Whether it was counted as without members.
+    /// How often the packet was counted as a packet without members.
     pub(crate) missed: u64,
-    /// What the host gets.
+    /// What the host gets, as the BPF program has returned it.
     pub(crate) host: u32,
-    /// Whether the packet was not offered and stamped once.
+    /// Whether the packet was not offered exactly once, or was stamped wrongly.
     pub(crate) is_wrong: bool,
 }
 
@@ -61,12 +61,13 @@ impl Recorder {
         self.0.as_fd()
     }
 
-    /// Takes what the last packet came to, for a BPF program that returned `host`.
+    /// Takes the record of the last packet. `host` is what the BPF program has returned.
     pub(crate) fn take(&self, host: u32) -> Record {
         let rows = self.0.view::<AtomicU64>(0, ROWS).unwrap();
         let (slots, others) = rows.split_at(SLOTS);
         let of = |row: Row| others[row as usize].swap(0, Relaxed);
-        // Nearly all are 0, and an exchange of each takes longer than the rest of a trial.
+        // Nearly all counts are 0, and exchanging each of them would take longer than the rest of a
+        // trial.
         let counted = slots.iter().enumerate();
         let counted = counted.filter(|(_, count)| count.load(Relaxed) > 0);
         let counted = counted.map(|(slot, count)| (slot, count.swap(0, Relaxed)));
@@ -87,7 +88,7 @@ impl Recorder {
 
 /// The stamp of each packet.
 const STAMP: i32 = 0x5eed;
-/// What the first part leaves for the others.
+/// The value that `arrive` stores for the other parts.
 const KEPT: i32 = 0x1234;
 const KEY: i16 = -36;
 const MAP_LOOKUP: i32 = 1;
@@ -136,7 +137,7 @@ impl Delivery for Recording {
         asm.bind(right);
         asm.store(Width::Word, R10, -4, R2);
         count(asm, -4);
-        // The context is one.
+        // This load is valid only if r6 is the context.
         asm.load(Width::Word, R0, R6, 0);
         match done {
             Some(done) => asm.jump(done),

@@ -1,11 +1,11 @@
-//! Seeded bugs: the comparison must find them.
+//! Bugs that are put in on purpose: the comparison must find them.
 
 use fanpcap_bpf::{Instruction, Object};
 use fanpcap_steer::ir::Tree;
 
 use super::side::Hook;
 
-/// Location of the bug.
+/// Where the bug is put in.
 #[derive(Clone, Copy)]
 pub(crate) enum Seed<'a> {
     /// No bug.

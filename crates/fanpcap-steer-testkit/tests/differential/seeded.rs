@@ -11,7 +11,7 @@ use super::workers::pinned;
 use super::written;
 
 const PACKETS: usize = 5000;
-/// Changed instructions of each program.
+/// Number of changed instructions in each program.
 const MUTANTS: usize = 24;
 
 /// Programs that together use most of the back ends.
@@ -30,8 +30,8 @@ pub(crate) fn case(source: &str, hooks: &'static [Hook]) -> Case {
     }
 }
 
-/// A mutant of the instruction: with an operand greater by one, with the inverse condition, or of
-/// the next bytes.
+/// A mutant of the instruction: the operand is greater by one, the condition is inverted, or the
+/// bytes after the right ones are read or written.
 fn changed(instruction: Instruction) -> Option<Instruction> {
     let code = instruction.code();
     let more = instruction.with_immediate(instruction.immediate().wrapping_add(1));
@@ -46,7 +46,7 @@ fn changed(instruction: Instruction) -> Option<Instruction> {
             };
             Some(instruction.with_offset(instruction.offset() + size))
         }
-        // Arithmetic with a constant, except byte swaps.
+        // Increments the constant of arithmetic instructions, except byte swaps.
         (4 | 7, op) if code & 8 == 0 && op != 0xd0 => Some(more),
         // Swaps equal with not equal, greater with not greater, less with not less.
         (5 | 6, 0x10 | 0x50) => Some(with_code(instruction, code ^ 0x40)),
@@ -73,7 +73,7 @@ struct Found {
     found: usize,
     /// The verifier refuses the mutant.
     refused: usize,
-    /// No packet reaches the instruction, as a detour shows.
+    /// No packet reaches the instruction, as a run with a detour shows.
     not_run: usize,
     survivors: Vec<String>,
 }
@@ -110,8 +110,8 @@ fn mutants(hook: Hook) -> Found {
     all
 }
 
-/// A jump to the function's end, in place of an instruction: shows whether any packet reaches the
-/// instruction. The jump has a condition that always holds, because the verifier requires every
+/// A jump to the function's end, in place of an instruction. It shows whether any packet reaches
+/// the instruction. The jump has a condition that always holds, because the verifier requires every
 /// instruction to be reachable.
 fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     let calls = code.iter().enumerate();
@@ -145,7 +145,7 @@ fn line(listing: &str, at: usize) -> String {
     lines.find(is_at).unwrap_or_default().to_owned()
 }
 
-/// Longer than anybody waits for.
+/// Tests that take longer than anybody wants to wait.
 mod long {
     use super::*;
 

@@ -1,4 +1,5 @@
-//! Packets that the host sends: the same BPF program at the device's traffic control.
+//! Packets that the host sends: at the device's traffic control, the BPF program decides as for
+//! received packets.
 
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::GroupOptions;
@@ -12,10 +13,10 @@ use super::recording::Recording;
 use super::tree;
 use super::workers::pinned;
 
-/// Programs, unless FANPCAP_PROOF_SENT sets another number.
+/// Number of programs, unless FANPCAP_PROOF_SENT sets another number.
 const PROGRAMS: u64 = 150;
 
-/// Without what differs each time.
+/// The program without random numbers, which differ each time.
 fn repeatable(mut program: Tree) -> Tree {
     tree::each(&mut program.main, &mut |function| {
         if *function == Function::Steer(Steer::Random) {

@@ -61,8 +61,8 @@ fn candidates<'c>(case: &'c Case, difference: &Difference) -> impl Iterator<Item
         .chain(shorter.into_iter().map(with_shots))
 }
 
-/// Without the packets after the difference, with the last alone, without a half, a quarter ... of
-/// those before.
+/// Shorter lists of packets: without the packets after the difference, with the last packet alone,
+/// or without a half, a quarter and so on of the packets before the difference.
 fn fewer(shots: &[Shot], count: usize) -> Vec<Vec<Shot>> {
     let mut all = Vec::new();
     if count < shots.len() {
@@ -84,7 +84,7 @@ fn fewer(shots: &[Shot], count: usize) -> Vec<Vec<Shot>> {
     all
 }
 
-/// With the last packet cut, and with zeros in it.
+/// The packets with the last one cut, or with one of its bytes set to zero.
 fn shorter(shots: &[Shot]) -> Vec<Vec<Shot>> {
     let Some((last, before)) = shots.split_last() else {
         return Vec::new();

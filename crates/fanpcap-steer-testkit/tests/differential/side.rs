@@ -1,4 +1,4 @@
-//! A program at one hook: in the kernel, and in the evaluator.
+//! A program at one hook, both in the kernel and in the evaluator.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,14 +30,14 @@ pub(crate) enum Hook {
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// Stands for a random number, of which only the range can be compared. Another way to steer
-/// returns this number with a chance of 2^-31.
+/// Stands for a random number, of which only the range can be compared. Other ways to steer return
+/// this number with a probability of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
 /// Why a program does not run at a hook.
 #[derive(Debug)]
 pub(crate) enum NotRun {
-    /// The back end refuses it.
+    /// The back end refuses the program.
     Refused(EbpfError),
     /// The program has no work at this hook.
     Idle,
@@ -59,12 +59,12 @@ pub(crate) struct Side<'t> {
 pub(crate) struct Answers {
     pub(crate) kernel: u32,
     pub(crate) native: Outcome,
-    /// What became of the packet at XDP.
+    /// What happened to the packet at XDP.
     pub(crate) record: Option<Record>,
 }
 
 impl Hook {
-    /// Only this hook.
+    /// A list of this hook only.
     pub(crate) fn alone(self) -> &'static [Hook] {
         let place = self as usize;
         &HOOKS[place..=place]
@@ -165,7 +165,7 @@ impl<'t> Side<'t> {
         }
     }
 
-    /// What both results differ in.
+    /// The difference between both results, if there is one.
     pub(crate) fn difference(&self, answers: &Answers) -> Option<String> {
         let Answers {
             kernel,
@@ -175,7 +175,7 @@ impl<'t> Side<'t> {
         if let Some(record) = record {
             let mut expected = self.table.delivers(native);
             if native.decision == Decision::Member(ANY) && expected.missed == 0 {
-                // Any slot, but one.
+                // The packet may go to any slot, but only to one.
                 let one = record.slots.values().sum::<u64>() == 1;
                 expected.slots = if one {
                     record.slots.clone()

@@ -1,4 +1,5 @@
-//! That the proof would find a bug in the code that looks the group's table up.
+//! Checks that the comparison would find a bug in the code that looks slots up in the group's
+//! table.
 
 use fanpcap_bpf::Instruction;
 use fanpcap_buckets::layout::{RANK_COUNT, RANKS};
@@ -9,7 +10,8 @@ use super::seeded::case;
 use super::side::Hook;
 use super::workers::pinned;
 
-/// What is wrong, a steering program, and the operand of an instruction and the one in its place.
+/// Each bug: its name, a steering program that shows it, and an operand of an instruction with the
+/// wrong operand that replaces it.
 const BUGS: [(&str, &str, [usize; 2]); 7] = [
     ("half of the buckets", "steer_flow", [0xfff, 0x7ff]),
     ("a row has four bytes", "steer_flow", [56, 24]),

@@ -1,5 +1,5 @@
-//! Flows that keep their member: the kernel's program and the model of it agree, while buckets move
-//! and members come, go and get other slots.
+//! Compares the BPF program of a sticky group with its model, while buckets move and members come,
+//! go and get other slots.
 
 use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf;
@@ -15,7 +15,7 @@ use super::traffic::{Shot, drawn};
 use super::workers::pinned;
 use super::written::compiled;
 
-/// As many as the program remembers by default.
+/// Number of flows that the BPF program remembers by default.
 const FLOWS: u32 = 65_536;
 
 /// A sticky group: its BPF program, and the model.
@@ -26,7 +26,7 @@ struct Sticky {
     cpu: u32,
 }
 
-/// Slots that a run over all packets came to.
+/// The slot of each packet that was not dropped, in a run over all packets.
 #[derive(Default, PartialEq, Eq)]
 struct Slots(Vec<u32>);
 
@@ -43,12 +43,12 @@ impl Sticky {
         }
     }
 
-    /// Runs all packets. Kernel and model come to the same slots. Returns them, and how many the
-    /// table alone would have sent elsewhere.
+    /// Runs all packets, and checks that kernel and model return the same slots. Returns the slots,
+    /// and the number of packets for which the table alone has another slot.
     fn run(&mut self, shots: &[Shot], table: &Table) -> (Slots, usize) {
         let (mut slots, mut kept) = (Slots::default(), 0);
         for (number, shot) in shots.iter().enumerate() {
-            // Packets that the kernel does not try out.
+            // The kernel does not run some packets.
             let Ok(slot) = self.loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };
@@ -59,7 +59,7 @@ impl Sticky {
             });
             let expected = table.sticks(&mut self.flows, decision);
             assert_eq!(slot, expected, "packet {number}, {decision:?}: {shot}");
-            // A packet that is dropped is of no flow.
+            // A packet that is dropped belongs to no flow.
             slots.0.extend((decision != Decision::Drop).then_some(slot));
             kept += usize::from(slot != table.returns(decision));
         }
@@ -78,7 +78,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         "main = steer_rss",
         "main = steer_link",
     ]);
-    // What a fragment goes by depends on those before it.
+    // The member of a fragment depends on the fragments before it.
     let mut shots = drawn(1 << 32, 2000).shots;
     shots.retain(|shot| !is_fragment(&shot.frame()));
     for source in sources {
@@ -86,7 +86,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         let mut sticky = Sticky::new(source, &table, FLOWS);
         let (first, kept) = sticky.run(&shots, &table);
         assert_eq!(kept, 0, "{source}");
-        // All buckets move, no flow does.
+        // All buckets move, but no flow moves.
         table.draw_owners(1);
         let (second, kept) = sticky.run(&shots, &table);
         assert!(kept > 100, "{source}: {kept}");
@@ -102,8 +102,8 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
             .zip(&third.0)
             .filter(|(one, other)| one != other);
         assert!(differing.count() > 100, "{source}");
-        // A third of them is gone. Of these, every other has a successor with its number and
-        // another stamp.
+        // A third of the members is gone. Every other one of these has a successor with the same
+        // number and another stamp.
         table.sticky_id(|slot| match slot % 6 {
             0 => None,
             1 => Some((1000, !slot.wrapping_sub(7))),
@@ -145,14 +145,14 @@ fn flows_that_are_forgotten_follow_the_table() {
         kept += u32::from(after != by_table);
     }
     assert!(kept <= FLOWS, "{kept}");
-    // The ones seen last are remembered, if they are well below what there is room for.
+    // The flows seen last are remembered, if they are far fewer than the map has room for.
     let few = &shots[..256];
     let before = slots(few);
     table.draw_owners(2);
     assert!(slots(few) == before);
 }
 
-/// A flow may have packets of several classes. Each class remembers it by itself.
+/// A flow may have packets of several classes. Each class remembers the flow separately.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn at_xdp_a_flow_has_a_member_in_each_class() {
@@ -187,7 +187,8 @@ fn at_xdp_a_flow_has_a_member_in_each_class() {
         };
         let before = run(&table);
         assert!(before.iter().all(|(done, expected)| done == expected));
-        // The default class's buckets move, and no flow does; the other class's do not.
+        // The buckets of the default class move, but no flow moves. The buckets of the other class
+        // stay.
         table.draw_owners_at_xdp(1);
         let after = run(&table);
         let same = before.iter().zip(&after);

@@ -1,4 +1,4 @@
-//! Packets: drawn, cut into fragments, or from capture files.
+//! Packets for the comparison: drawn, cut into fragments, or from capture files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use fanpcap_gen::Records;
 use fanpcap_steer_testkit::{Draw, packets, tape};
 use fanpcap_wire::{Frame, Layers};
 
-/// A packet as a trial takes it: there is no tag beside it, no queue and no hash.
+/// A packet as a trial takes it, without a tag beside it, a queue or a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
     pub(crate) bytes: Vec<u8>,
@@ -15,15 +15,15 @@ pub(crate) struct Shot {
     pub(crate) mark: u32,
 }
 
-/// Drawn packets, and what of them trials can't take.
+/// Drawn packets, and how often trials can't take all their metadata.
 #[derive(Default)]
 pub(crate) struct Drawn {
     pub(crate) shots: Vec<Shot>,
-    /// Those that had a tag beside them, a queue, a hash: tried out without it.
+    /// Packets that had a tag beside them, a queue, or a hash. Trials leave the metadata out.
     pub(crate) beside: [u64; 3],
 }
 
-/// As many packets of this seed, one in eight followed by fragments of it in any order.
+/// `count` packets of this seed. Before one in eight packets stand fragments of it, in any order.
 pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     let mut drawn = Drawn::default();
     for number in 0.. {
@@ -41,7 +41,7 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
             bytes: made.bytes,
             mark: made.mark.unwrap_or(0),
         };
-        // The end of the tape, as the packet has not come to it.
+        // These bytes are the end of the tape, which drawing the packet has not reached.
         let [.., choice, order] = tape[..] else {
             continue;
         };
@@ -54,7 +54,7 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     drawn
 }
 
-/// The packet as first, later and last fragment of one datagram, in one of the orders.
+/// First, later and last fragments of one datagram, made from the packet, in one of the orders.
 fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
     const ORDERS: [[u16; 4]; 6] = [
         [0, 185, 370, 185],
@@ -69,7 +69,7 @@ fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
     offsets.into_iter().filter_map(fragment).collect()
 }
 
-/// The outer packet as a fragment; none where there is no place to say so.
+/// The outer packet as a fragment; `None` if the frame has no place for the fragment fields.
 fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     let layers = Layers::of(&Frame {
         bytes: frame,
@@ -104,16 +104,16 @@ fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Why there is no trial of a frame.
+/// Why the kernel is not asked to run a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Untried {
-    /// Shorter than Ethernet's header.
+    /// The frame is shorter than an Ethernet header.
     Runt,
-    /// IPv4's type, and shorter than its header.
+    /// The frame has the type of IPv4, and is shorter than an IPv4 header.
     Ipv4,
-    /// IPv6's type, and shorter than its header.
+    /// The frame has the type of IPv6, and is shorter than an IPv6 header.
     Ipv6,
-    /// More than a page has room for.
+    /// The frame does not fit into the page of a trial.
     Long,
 }
 
@@ -126,7 +126,7 @@ impl Shot {
         }
     }
 
-    /// Why a trial should not take it; none where it should.
+    /// Why a trial should not take the packet; `None` if a trial should take it.
     pub(crate) fn untried(&self, is_socket: bool) -> Option<Untried> {
         let len = self.bytes.len();
         let ether_type = self.bytes.get(12..14);
@@ -139,7 +139,7 @@ impl Shot {
     }
 }
 
-/// The frames of a capture file of Ethernet.
+/// The frames of a capture file whose link type is Ethernet.
 pub(crate) fn captured(path: &Path) -> Result<Vec<Shot>, String> {
     let records = Records::open(path).map_err(|error| error.to_string())?;
     let shots = records.map(|record| {
@@ -149,7 +149,7 @@ pub(crate) fn captured(path: &Path) -> Result<Vec<Shot>, String> {
     shots.collect()
 }
 
-/// All files of a directory and of those in it.
+/// All files of a directory and of its subdirectories.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_owned()];

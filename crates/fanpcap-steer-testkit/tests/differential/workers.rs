@@ -1,4 +1,4 @@
-//! One thread on each CPU; each runs the next case until one shows a difference.
+//! Runs cases in one thread on each CPU, until one case shows a difference.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,7 +9,7 @@ use super::case::{Case, Outcome, Report, check};
 use super::seed::Seed;
 use super::shrink::shrunk;
 
-/// Pins the thread to a CPU: turns and samples are counted on each CPU.
+/// Pins the thread to a CPU, because turns and samples are counted on each CPU.
 pub(crate) fn pinned() -> u32 {
     let cpu = cpus().unwrap()[0];
     pin(cpu).unwrap();
@@ -18,7 +18,8 @@ pub(crate) fn pinned() -> u32 {
 
 /// Runs `count` cases.
 ///
-/// # Panics A case shows a difference; the message has the smallest one found.
+/// # Panics
+/// When a case shows a difference. The message has the smallest case found.
 pub(crate) fn all_agree(count: u64, case: impl Fn(u64) -> Case + Sync) -> Outcome {
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = |cpu: usize| {

@@ -16,7 +16,7 @@ use super::side::{HOOKS, Hook};
 use super::traffic::{Shot, drawn};
 use super::workers::all_agree;
 
-/// Packets for each program.
+/// Number of packets for each program.
 const PACKETS: usize = 4000;
 
 /// Compiles a program; the system's libpcap compiles its filters.

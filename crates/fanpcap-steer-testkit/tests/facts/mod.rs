@@ -1,4 +1,4 @@
-//! All that a walk says of a frame, by name: what is not there has no name.
+//! All that a walk finds out about a frame, as facts with names. What the frame lacks has no fact.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,7 +7,7 @@ use fanpcap_wire::{Frame, Ip, Layers};
 
 pub(crate) type Facts = BTreeMap<String, String>;
 
-/// Those of the frame, of what is inside, and of what is quoted.
+/// The facts of the frame, of carried packets, and of quoted packets.
 pub(crate) fn of(frame: &Frame<'_>) -> Facts {
     let mut facts = Facts::new();
     of_layers(&mut facts, "frame", &Layers::of(frame));
@@ -73,7 +73,7 @@ fn of_ip(facts: &mut Facts, of: &str, ip: &Ip<'_>) {
         let said = (extension.number(), extension.len(), extension.fragment());
         say(facts, of, &format!("extension {at}"), Some(said));
     }
-    // Of IPv6 known when all extension headers are.
+    // IPv6's upper protocol is known only when all extension headers are known.
     let is_told = ip.ipv4().is_some() || ip.transport().is_some();
     say(facts, of, "protocol", is_told.then_some(ip.protocol));
     say(facts, of, "id", ip.id.filter(|_| is_told));

@@ -1,4 +1,4 @@
-//! What fragments come to: they go where their datagram goes.
+//! Tests the decisions for fragments: fragments go where their datagram goes.
 
 use super::*;
 
@@ -21,16 +21,16 @@ fn fragments_follow_their_first_one() {
     assert_eq!(at(&first, 0), (whole, 0));
     assert_eq!(at(&later, 5), (whole, 0));
     assert_eq!(at(&later, FRAGMENT_AGE_NS), (whole, 0));
-    // Forgotten: the datagram goes by its addresses now, its first fragment too.
+    // The datagram is forgotten: its fragments, also the first one, now go by the addresses.
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 1), (alone, 1));
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 2), (alone, 1));
     assert_eq!(at(&first, FRAGMENT_AGE_NS + 3), (alone, 1));
-    // The next datagram of this identification.
+    // A new datagram with the same identification is remembered again.
     assert_eq!(at(&first, FRAGMENT_AGE_NS + 4), (whole, 1));
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 5), (whole, 1));
 }
 
-/// On both sides of a router, which keeps the identification.
+/// The datagram is seen on both sides of a router, which keeps the identification.
 #[test]
 fn a_datagram_on_two_vlans_is_two_where_they_count() {
     let on = |id: u8, field, payload: &[u8]| {
@@ -49,7 +49,7 @@ fn a_datagram_on_two_vlans_is_two_where_they_count() {
     assert_eq!(evaluator.late(), 0);
 }
 
-/// The first fragment alone knows the last protocol, but the datagram is one.
+/// Only the first fragment shows the upper protocol, but all fragments belong to one datagram.
 #[test]
 fn fragments_of_ipv6_follow_whatever_header_is_first() {
     let options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP].concat();
@@ -63,7 +63,7 @@ fn fragments_of_ipv6_follow_whatever_header_is_first() {
     assert_eq!(evaluator.late(), 0);
 }
 
-/// What carries a packet shows it in its first fragment only.
+/// Only the first fragment of a tunnel packet shows the carried packet.
 #[test]
 fn fragments_of_a_tunnel_follow_what_it_carries() {
     let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &tcp()].concat();
@@ -78,7 +78,7 @@ fn fragments_of_a_tunnel_follow_what_it_carries() {
         assert_eq!(evaluator.decide(&packet(&first)), there);
         assert_eq!(evaluator.decide(&packet(&later)), there);
         assert_eq!(evaluator.late(), 0);
-        // Another datagram of the tunnel's, the later fragment first.
+        // Another datagram of the tunnel comes with its later fragment first.
         let later = ethernet(0x0800, &v4(47, 0x0009, &[0; 16]));
         assert_eq!(
             evaluator.decide(&packet(&later)),
@@ -88,12 +88,12 @@ fn fragments_of_a_tunnel_follow_what_it_carries() {
     }
 }
 
-/// However many datagrams begin, the last ones are known.
+/// However many datagrams begin, the most recent ones are remembered.
 #[test]
 fn the_last_datagrams_are_remembered() {
     let fragment_of = |datagram: usize, field| {
         let mut bytes = ethernet(0x0800, &v4(6, field, &TCP));
-        // Identification and the address's upper half tell them apart.
+        // The identification and the upper half of the address distinguish the datagrams.
         bytes[18..20].copy_from_slice(&u16::try_from(datagram % 65536).unwrap().to_be_bytes());
         bytes[26..28].copy_from_slice(&u16::try_from(datagram / 65536).unwrap().to_be_bytes());
         bytes

@@ -1,4 +1,5 @@
-//! What each function, predicate and steering of a program comes to, on frames made by hand.
+//! Tests the evaluator: the decision of each function, predicate and steering function on hand-made
+//! frames.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fragments;
@@ -28,12 +29,12 @@ fn packet(bytes: &[u8]) -> Packet<'_> {
     Packet::of(Frame { bytes, tag: None })
 }
 
-/// What the hub does.
+/// The decision of an evaluator without a group.
 fn decide(main: Function, bytes: &[u8]) -> Decision {
     Evaluator::new(&program(main)).decide(&packet(bytes))
 }
 
-/// What a group of the kernel's does.
+/// The decision of an evaluator for a kernel group.
 fn decide_in_group(main: Function, bytes: &[u8]) -> Decision {
     Evaluator::of_group(&program(main)).decide(&packet(bytes))
 }
@@ -182,7 +183,7 @@ fn inner_runs_on_the_packet_inside_or_on_this_one() {
         Decision::Steer(finish(hash))
     );
     assert_eq!(decide(flow, &tcp()), Decision::Steer(finish(flow_of_tcp())));
-    // The packet inside has no Ethernet of its own.
+    // The carried packet has no Ethernet header of its own.
     let link = Function::Inner(Box::new(Function::Steer(Steer::Link)));
     assert_eq!(decide(link, &carried), Decision::Drop);
 }
@@ -434,7 +435,7 @@ fn what_the_host_gets_outlasts_a_drop_behind_it() {
     let kernel = "when is_icmp kernel >-> tcp >-> steer_flow";
     assert_eq!(outcome(kernel, &icmp), dropped(Host::Too));
     assert_eq!(outcome(kernel, &arp), dropped(Host::Unsaid));
-    // What an alternative that drops has done is forgotten.
+    // Changes by an alternative that drops are undone.
     for source in ["par (kernel >-> tcp) udp", "inv (kernel >-> icmp)"] {
         assert_eq!(outcome(source, &icmp), dropped(Host::Unsaid), "{source}");
     }

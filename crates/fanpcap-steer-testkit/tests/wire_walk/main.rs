@@ -1,4 +1,4 @@
-//! Each step of the walk, and its limits, on frames made by hand.
+//! Tests each step of the walk, and its limits, on hand-made frames.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -17,13 +17,13 @@ fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, tag: None }
 }
 
-/// Source and destination port where the walk ends.
+/// Source and destination port of the packet at which the walk ends.
 fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
     let ports = Layers::of(&frame(bytes)).ip()?.ports()?;
     Some((ports.source, ports.destination))
 }
 
-/// The same of the packet inside.
+/// Source and destination port of the carried packet.
 fn inner_ports(bytes: &[u8]) -> Option<(u16, u16)> {
     let ports = Layers::of(&frame(bytes)).inner()?.ip()?.ports()?;
     Some((ports.source, ports.destination))
@@ -208,7 +208,7 @@ fn ipv6_is_read_with_extension_headers() {
     let more = chain(7);
     assert_eq!(Layers::of(&frame(&more)).ip().unwrap().protocol, 60);
 
-    // Authentication counts in units of 4, and 2 less.
+    // The length of an authentication header is in units of 4 bytes, minus 2.
     let authentication = [&[6, 4][..], &[0; 22], &TCP].concat();
     assert_eq!(ports(&ethernet(0x86dd, &v6(51, &authentication))), HTTP);
     let routing = [&[6, 1][..], &[0; 14], &TCP].concat();
