@@ -9,7 +9,7 @@ const ENTRY_LEN: usize = 24;
 /// entries of other architectures, which fail to load. From a malformed cache, returns all paths
 /// that can be read.
 pub fn paths<'a>(cache: &'a [u8], soname: &str) -> Vec<&'a str> {
-    // Old systems put the old format first; offsets count from the new magic.
+    // Old systems put the old format first; offsets count from the magic number of the new format.
     let Some(start) = cache
         .windows(MAGIC.len())
         .position(|window| window == MAGIC)

@@ -178,7 +178,8 @@ fn object_of(address: *const c_void) -> usize {
 }
 
 unsafe extern "C" {
-    // libgcc_s, which the standard library needs already (Itanium C++ ABI, level I).
+    // This function is in libgcc_s, which the standard library needs already (Itanium C++ ABI,
+    // level I).
     safe fn _Unwind_Backtrace(
         step: extern "C" fn(*mut c_void, &mut Walk) -> c_int,
         walk: &mut Walk,

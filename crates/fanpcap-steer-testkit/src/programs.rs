@@ -11,11 +11,11 @@ use fanpcap_steer::ir::{Filter, Function, Tree};
 
 use crate::Draw;
 
-/// Nesting depth of functions and predicates.
+/// Maximum nesting depth of functions and predicates.
 const DEPTH: usize = 4;
-/// Nesting depth of `inner`.
+/// Maximum nesting depth of `inner`.
 const INNER_MAX: usize = 2;
-/// Samplers of a steering program.
+/// Maximum number of samplers of a steering program.
 const SAMPLERS_MAX: u8 = 16;
 
 /// Any steering program, with functions of all engines.
@@ -37,8 +37,8 @@ pub fn device_program(draw: &mut Draw<'_>) -> Tree {
     maker.program(Function::Sequence(main))
 }
 
-/// A steering program whose last function steers. A kernel group can run it, unless the checker
-/// does not see that.
+/// A steering program whose last function steers. A kernel group can run all these programs, but
+/// the checker refuses some, because it does not see that.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Surroundings::default());

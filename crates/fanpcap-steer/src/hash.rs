@@ -64,7 +64,7 @@ pub const fn both(one: u64, other: u64) -> u64 {
 }
 
 /// The final hash, at most [`NUMBER_MAX`], which selects a bucket of the group. The shift differs
-/// from that of [`mix`], because the same shift would undo it.
+/// from that of [`mix`], because the same shift would undo the shift of `mix`.
 pub const fn finish(hash: u64) -> u32 {
     ((hash ^ (hash >> 29)).wrapping_mul(M2) >> 33) as u32
 }

@@ -52,7 +52,8 @@ pub enum Function {
     Drop,
     /// Runs functions one after the other, until one drops.
     Sequence(Vec<Function>),
-    /// `filter p` is `If(p, Pass, Drop)`.
+    /// Runs the first function if the predicate holds, else the second one. `filter p` is `If(p,
+    /// Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
     /// Runs alternatives until one does not drop. If an alternative drops, outcome and state are
     /// restored to what they were before it. What the alternative has counted stays counted.
@@ -138,8 +139,8 @@ pub enum Predicate {
     /// The filter with this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
     /// still reads the whole frame.
     Pcap(usize),
-    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], equals `index` modulo
-    /// `of`. False if the packet lacks one of the fields.
+    /// The hash of the key's fields, which starts from [`crate::hash::SHARE`], equals `index`
+    /// modulo `of`. False if the packet lacks one of the fields.
     Share {
         /// Index of the share.
         index: u32,

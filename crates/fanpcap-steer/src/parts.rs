@@ -178,7 +178,8 @@ fn has(steer: &Steer) -> Function {
         Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {
             return Function::Pass;
         }
-        // No predicate reads frame bytes, so the steering function stays, only to drop.
+        // No predicate reads frame bytes. So the steering function stays in the filtering part,
+        // where it only drops.
         Steer::Field(_) | Steer::Fields(..) => return Function::Steer(steer.clone()),
         Steer::DoubleField(one, other) => return Function::Steer(Steer::Fields(*one, *other)),
         Steer::Flow(_) | Steer::DoubleIp => Predicate::Has(Header::Ip),

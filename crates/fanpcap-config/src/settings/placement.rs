@@ -1,4 +1,4 @@
-//! Changes that settings ask for to a device's channels, interrupts and polling threads.
+//! Changes to a device's channels, interrupts and polling threads that settings ask for.
 
 use super::asked::Asked;
 use super::entry::{Entry, Target};
@@ -6,7 +6,7 @@ use super::keys::Key;
 use super::value::Value;
 use crate::report::{Fault, Place, Report, quote};
 
-/// Changes that settings ask for on one device. They are undone when the handle is closed, unless
+/// Changes to one device that settings ask for. They are undone when the handle is closed, unless
 /// `stays`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {

@@ -34,7 +34,7 @@ pub struct Plan {
     pub by_name: bool,
     /// Settings or the device's name ask for an engine other than packet sockets.
     pub on_engine: Option<OnEngine>,
-    /// Changes that settings ask for to the device's channels, interrupts and polling threads.
+    /// Changes to the device's channels, interrupts and polling threads that settings ask for.
     pub placement: Option<Placement>,
 }
 

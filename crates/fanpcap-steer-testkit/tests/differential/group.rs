@@ -189,7 +189,8 @@ impl Table {
         }
     }
 
-    /// The slots that a packet which is not dropped goes to; `None` if no member is there for it.
+    /// The slots to which a packet goes that the program does not drop; `None` if no member is
+    /// there for the packet.
     fn slots(&self, outcome: &Outcome) -> Option<BTreeMap<u8, u64>> {
         let class = match (outcome.decision, &self.parts) {
             (_, None) => 0,

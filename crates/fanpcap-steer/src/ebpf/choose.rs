@@ -11,7 +11,7 @@ use crate::ir::Field;
 use fanpcap_bpf::assembler::*;
 use fanpcap_buckets::layout::BUCKETS;
 
-/// The bucket in a hash.
+/// Mask of the bucket in a hash.
 const BUCKET_MASK: i32 = 0xfff;
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1);
 

@@ -48,7 +48,7 @@ impl Emitter<'_> {
         self.udp(stages, none);
     }
 
-    /// RFC 2784, RFC 2890.
+    /// Skips GRE (RFC 2784, RFC 2890).
     fn gre(&mut self, stages: Stages, none: Label) {
         let header = self.here(0, 4, none);
         header.half(&mut self.asm, R0);
@@ -67,7 +67,7 @@ impl Emitter<'_> {
         self.erspan(stages, none);
     }
 
-    /// draft-foschiano-erspan; r0 has GRE's flags, r9 its protocol.
+    /// Skips ERSPAN (draft-foschiano-erspan). r0 has GRE's flags, r9 has GRE's protocol.
     fn erspan(&mut self, stages: Stages, none: Label) {
         self.asm.unless(R9.is(0x22eb), |asm| {
             asm.jump_if(R9.is_not(0x88be), none);
@@ -117,7 +117,7 @@ impl Emitter<'_> {
         self.l2tp(stages, none);
     }
 
-    /// draft-ietf-nvo3-vxlan-gpe.
+    /// Skips VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe).
     fn vxlan_gpe(&mut self, stages: Stages, none: Label) {
         let said = self.asm.label();
         let header = self.first_four(Origin::Current, 0, 8, none);
@@ -133,7 +133,7 @@ impl Emitter<'_> {
         self.asm.branch(R2.is(4), stages.nsh, none);
     }
 
-    /// TZSP of version 1, with an Ethernet frame.
+    /// Skips TZSP of version 1, with an Ethernet frame.
     fn tzsp(&mut self, stages: Stages, none: Label) {
         let end = self.asm.label();
         self.read(R1, Width::Word, Origin::Current, 0, none);
@@ -157,7 +157,7 @@ impl Emitter<'_> {
         self.asm.jump(stages.ethernet);
     }
 
-    /// RFC 5415, with an Ethernet frame.
+    /// Skips CAPWAP (RFC 5415), with an Ethernet frame.
     fn capwap(&mut self, stages: Stages, none: Label) {
         self.read(R1, Width::Word, Origin::Current, 0, none);
         // Tests the version, the type, and the flags T, F and K.
@@ -168,7 +168,7 @@ impl Emitter<'_> {
         self.asm.jump(stages.ethernet);
     }
 
-    /// RFC 2661, RFC 3931.
+    /// Skips L2TP (RFC 2661, RFC 3931).
     fn l2tp(&mut self, stages: Stages, none: Label) {
         let short = self.asm.label();
         self.read(R1, Width::Half, Origin::Current, 0, none);
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         self.asm.branch(R1.is(0x57), stages.ipv6, none);
     }
 
-    /// RFC 7348.
+    /// Skips VXLAN (RFC 7348).
     fn vxlan(&mut self, stages: Stages, none: Label) {
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
@@ -207,7 +207,7 @@ impl Emitter<'_> {
         self.asm.branch(R1.has_any(8), stages.ethernet, none);
     }
 
-    /// RFC 8926.
+    /// Skips GENEVE (RFC 8926).
     fn geneve(&mut self, stages: Stages, none: Label) {
         let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
@@ -220,7 +220,7 @@ impl Emitter<'_> {
         self.asm.branch(R2.is(0x86dd), stages.ipv6, none);
     }
 
-    /// 3GPP TS 29.281.
+    /// Skips GTP-U (3GPP TS 29.281).
     fn gtp_user(&mut self, stages: Stages, none: Label) {
         let longer = self.asm.label();
         let header = self.first_four(Origin::Current, 0, 8, none);

@@ -17,7 +17,7 @@ const NUMBER: i32 = i32::MIN;
 const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
 /// Reverses the order of bytes in a row, where the first byte is the highest.
 const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
-/// The bucket in a hash.
+/// Mask of the bucket in a hash.
 const BUCKET_MASK: i32 = 0xfff;
 /// Mask of all ranks that the table has room for.
 const RANK_MASK: i32 = 0xff;

@@ -66,21 +66,21 @@ impl Emitter<'_> {
         }
     }
 
-    /// `end` of `hash.rs`. Sets r5 to M1, clobbers r0.
+    /// Computes `end` of `hash.rs`. Sets r5 to M1, clobbers r0.
     pub(super) fn end(&mut self, value: Register) {
         self.asm.number(R5, M1);
         self.mix(value);
         self.mix(value);
     }
 
-    /// `mix` of `hash.rs`. r5 must be M1. Clobbers r0.
+    /// Computes `mix` of `hash.rs`. r5 must be M1. Clobbers r0.
     pub(super) fn mix(&mut self, value: Register) {
         self.asm.alu(Op::Mul, value, R5);
         self.asm.set(R0, value >> 32);
         self.asm.alu(Op::Xor, value, R0);
     }
 
-    /// `finish` of `hash.rs`, into r0. Clobbers r5.
+    /// Computes `finish` of `hash.rs` into r0. Clobbers r5.
     pub(super) fn finish(&mut self, hash: Register) {
         self.asm.number(R5, M2);
         self.asm.set(R0, hash >> 29);
@@ -188,13 +188,14 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Makes ends of r1 and r2, and puts the sum of both ends into r1. Sets r5 to M1, clobbers r0.
+    /// Turns the numbers in r1 and r2 into ends, and puts the sum of the ends into r1. Sets r5 to
+    /// M1, clobbers r0.
     pub(super) fn two_ends(&mut self) {
         self.ends();
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// Makes ends of r1 and r2. Sets r5 to M1, clobbers r0.
+    /// Turns the numbers in r1 and r2 into ends (`hash.rs`). Sets r5 to M1, clobbers r0.
     pub(super) fn ends(&mut self) {
         self.end(R1);
         self.end(R2);

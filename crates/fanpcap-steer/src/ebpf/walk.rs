@@ -81,7 +81,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Calls the walk for the stage that was jumped to. r7 becomes the view. Clobbers r0 to r5.
+    /// Calls the walk routine, for the stage whose label was jumped to. r7 becomes the view.
+    /// Clobbers r0 to r5.
     pub(super) fn walk_from(&mut self, stages: Stages) {
         let call = self.asm.label();
         for (number, stage) in (0..).zip(stages.all()) {
@@ -234,7 +235,7 @@ impl Emitter<'_> {
         self.asm.bind(typed);
     }
 
-    /// RFC 2516.
+    /// Walks PPPoE (RFC 2516).
     fn pppoe(&mut self, stages: Stages, end: Label) {
         self.read(R1, Width::Half, Origin::Current, 0, end);
         self.asm.jump_if(R1.is_not(0x1100), end);
@@ -244,7 +245,7 @@ impl Emitter<'_> {
         self.asm.branch(R1.is(0x0057), stages.ipv6, end);
     }
 
-    /// RFC 3032.
+    /// Walks MPLS labels (RFC 3032).
     fn mpls(&mut self, stages: Stages, end: Label) {
         self.asm.bind(stages.mpls);
         for _ in 0..LABELS_MAX {
@@ -256,7 +257,7 @@ impl Emitter<'_> {
         self.asm.jump(end);
     }
 
-    /// RFC 8300.
+    /// Walks NSH (RFC 8300).
     fn nsh(&mut self, stages: Stages, end: Label) {
         self.asm.bind(stages.nsh);
         let header = self.first_four(Origin::Current, 0, 8, end);
@@ -307,7 +308,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, flag);
     }
 
-    /// RFC 791.
+    /// Walks IPv4 (RFC 791).
     fn ipv4(&mut self, stages: Stages, not_ip: Label, end: Label) {
         let whole = self.asm.label();
         self.asm.bind(stages.ipv4);
@@ -336,7 +337,7 @@ impl Emitter<'_> {
         self.asm.jump(end);
     }
 
-    /// RFC 8200.
+    /// Walks IPv6 (RFC 8200).
     fn ipv6(&mut self, stages: Stages, end: Label) {
         let [last, transport, typed] = self.asm.labels();
         self.asm.bind(stages.ipv6);

@@ -52,7 +52,7 @@ fn dots(rest: &str) -> Option<usize> {
     (first > 0 && end > first).then_some(end)
 }
 
-/// The length in bytes of a prefix length or of a mask. The checker refuses masks.
+/// The length in bytes of the text of a prefix length or a mask. The checker refuses masks.
 fn prefix(text: &str) -> usize {
     dots(text).unwrap_or_else(|| digits(text))
 }

@@ -1,4 +1,4 @@
-//! Changes that settings ask for to a device's channels, interrupts and threads.
+//! Tests the changes to a device's channels, interrupts and threads that settings ask for.
 
 use super::super::placement::{Kind, Placement, What};
 use super::tests::{plan_with, settings};

@@ -10,7 +10,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::kernel::*;
 
-/// linux/if_arp.h.
+/// The hardware type of Ethernet (linux/if_arp.h).
 const ARPHRD_ETHER: i32 = 1;
 
 /// The offset of a tag, and the offset behind it.

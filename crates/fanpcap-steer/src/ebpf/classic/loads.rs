@@ -41,7 +41,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Loads bytes at the offset in r2 into r1, as a number. `offset` is what r2 has.
+    /// Loads into r1, as a number, bytes at the offset in r2. `offset` is the value of r2.
     pub(super) fn load_placed(&mut self, filter: &Making<'_>, offset: impl Value + Copy, size: u8) {
         let again = |asm: &mut Assembler| asm.set(R2, offset);
         self.copy_placed(&again, false, i32::from(size).into(), LOADED, filter.out);
