@@ -1,4 +1,5 @@
-//! Options for the linker: the library's name for the loader, and that it is never unloaded.
+//! Options for the linker: they set the library's name for the loader, and keep the library loaded
+//! for ever.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

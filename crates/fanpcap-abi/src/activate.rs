@@ -4,7 +4,8 @@ use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use std::ffi::c_int;
 
-/// See pcap_activate(3PCAP). A handle with a group has joined it when this returns 0 or more.
+/// See pcap_activate(3PCAP). A handle with a group has joined the group if this function returns 0
+/// or more.
 ///
 /// # Safety
 /// As its man page asks.

@@ -178,8 +178,9 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, of_member).flatten()
 }
 
-/// This process's members in the group `identity` that have a part in its steering program, `p`
-/// first. After a fork only `p`: the other process may read the other members.
+/// This process's members in the group `identity` that have a part in the group's steering program.
+/// `p` is first. After a fork only `p` is in the list: the other process may read the other
+/// members.
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;

@@ -268,12 +268,12 @@ enum Others {
     None,
     /// The handle is on the group's first device; these are the indices of the others.
     After(Vec<u32>),
-    /// The group's first device is another handle's, which has this membership.
+    /// The group's first device belongs to another handle, which has this membership.
     Before(Arc<Membership>),
 }
 
 impl Others {
-    /// `together`: the handles on all devices of the group, if it has several.
+    /// `together` are the handles on all devices of the group, if the group has several.
     fn of(p: PcapHandle, together: &[PcapHandle]) -> Result<Self, JoinError> {
         match together.split_first() {
             None => Ok(Self::None),

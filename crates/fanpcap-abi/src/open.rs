@@ -220,7 +220,7 @@ unsafe fn close(p: PcapHandle) {
     if let Some((member, _)) = entry.as_ref().and_then(|entry| entry.member.as_ref()) {
         member.depart();
     }
-    // The reader maps the socket's ring, which would keep the socket in its group.
+    // The reader maps the socket's ring, and this mapping would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
         // SAFETY: the reader is this handle's, and the caller vouches that nobody reads it.
         unsafe { reader.remove(p) };

@@ -4,7 +4,7 @@
 //! receives nothing. A frame sent through this socket keeps the protocol that its own header has.
 //!
 //! An application that itself waits on a group member's socket would not notice that another member
-//! has died. So it gets the descriptor that [`PcapHandle::descriptor`] returns
+//! has died. So the application gets the descriptor that [`PcapHandle::descriptor`] returns
 //! (`docs/decisions/0041-waiting-by-oneself.md`).
 
 use crate::message::guard_handle;

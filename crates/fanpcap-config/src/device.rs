@@ -91,7 +91,7 @@ impl Device {
         }
     }
 
-    /// Whether the device is one of several in the string, which are read together.
+    /// Whether the string names several devices, which are read together, and this is one of them.
     pub fn is_part(&self) -> bool {
         self.is_part
     }

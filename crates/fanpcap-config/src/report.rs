@@ -175,7 +175,7 @@ impl Fault {
         }
     }
 
-    /// Moves the fault into a longer text, in which this one begins at byte `base`.
+    /// Moves the fault into a longer text, in which the fault's own text begins at byte `base`.
     pub fn shift(self, base: usize) -> Fault {
         Fault {
             offset: self.offset + base,
@@ -228,7 +228,8 @@ pub fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Replaces a character that controls a terminal or is invisible by one of the same width.
+/// Replaces a character by one of the same width, if the character controls a terminal or is
+/// invisible.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',

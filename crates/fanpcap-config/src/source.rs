@@ -5,7 +5,7 @@ use crate::report::{Fault, Place, Report};
 /// The longest steering program, in bytes.
 pub const PROGRAM_MAX: usize = 64 * 1024;
 
-/// A text with its place. Two sources are equal if their texts are, whatever their places.
+/// A text with its place. Two sources are equal if their texts are equal, whatever their places.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,

@@ -83,8 +83,8 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
     // SAFETY: `dynamic` of a loaded object is its dynamic section.
     let tables = unsafe { tables(map.dynamic) };
     let relro = relro(map.base);
-    // If threads load the library together, none may make a page read-only while another writes to
-    // it. No function of the loader is called under this lock.
+    // If threads load the library together, no thread may make a page read-only while another
+    // thread writes to it. No function of the loader is called under this lock.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     for (start, bytes) in tables.tables {

@@ -8,7 +8,7 @@ use fanpcap_bpf::Classic;
 
 use crate::library::Library;
 
-/// libpcap's names for the loader: Debian's, and that of other distributions.
+/// The names by which the loader finds libpcap: Debian's name, and the name in other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
 const SNAPLEN: i32 = 65_535;

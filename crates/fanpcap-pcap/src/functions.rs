@@ -162,7 +162,7 @@ macro_rules! table {
             $(pub(crate) type $name = $type;)*
         }
 
-        /// The functions that a library exports; `None` for each that it lacks.
+        /// The functions that a library exports; `None` for each function that the library lacks.
         #[derive(Debug)]
         pub struct Symbols {
             $(#[doc = concat!(stringify!($name), "(3PCAP)")] pub $name: Option<types::$name>,)*

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Debian's name, then that of the other distributions.
+/// Debian's name for libpcap, then the name in other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
 #[cfg(target_arch = "x86_64")]

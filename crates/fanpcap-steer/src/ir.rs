@@ -66,7 +66,7 @@ pub enum Function {
     /// in fragments, only the first fragment shows the carried packet. If the first fragment is
     /// steered by its flow, the other fragments follow it.
     Inner(Box<Function>),
-    /// Selects the member. Drops a packet that lacks the property that selects it.
+    /// Selects the member. Drops a packet that lacks the property by which the member is selected.
     Steer(Steer),
     /// Gives the packet to all members of all classes except 63. Only on the XDP engine.
     Broadcast,
@@ -113,7 +113,8 @@ pub enum Predicate {
     Or(Box<Predicate>, Box<Predicate>),
     /// Exactly one holds.
     Xor(Box<Predicate>, Box<Predicate>),
-    /// The packet has the property, and its value compares so, as an unsigned number.
+    /// The packet has the property, and its value compares with this number in this way, as an
+    /// unsigned number.
     Compare(Property, Comparison, u64),
     /// The packet has the property, and the set with this index in [`Tree::sets`] contains its
     /// value.

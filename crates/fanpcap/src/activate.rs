@@ -19,8 +19,8 @@ use fanpcap_group::join::JoinError;
 use fanpcap_linux::packet::ETH_P_SILENT;
 use std::ffi::c_int;
 
-/// Activates a handle by its settings. A handle with a group has joined it when this returns 0 or
-/// more.
+/// Activates a handle by its settings. A handle with a group has joined the group if this function
+/// returns 0 or more.
 pub fn activate<H: Handle>(p: H) -> c_int {
     let all = all(p);
     let activated = activate_all(p, &all, &mut Plans::new());

@@ -26,7 +26,7 @@ pub fn is_several<H: Handle>(p: H) -> bool {
     p.others().is_some()
 }
 
-/// The handles on all devices of `p`, which is the first.
+/// The handles on all devices of the handle `p`. `p` is the first of them.
 pub fn all<H: Handle>(p: H) -> Vec<H> {
     let others = p.others();
     let others = others.iter().flat_map(|others| others.iter());

@@ -1,7 +1,7 @@
 //! Handles whose loop was broken before they had a reader.
 //!
 //! pcap_breakloop() takes no lock. It may run in a signal handler that has interrupted malloc(3).
-//! Or another thread may be forking, which holds the table's lock and waits for malloc(3). So
+//! Or another thread may be forking: then it holds the table's lock and waits for malloc(3). So
 //! pcap_breakloop() finds cells by atomic loads, and cells are never freed.
 
 use std::iter;

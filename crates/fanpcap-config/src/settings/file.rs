@@ -13,7 +13,7 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     parse_shown(text, source, true)
 }
 
-/// As [`parse`]. Messages, later ones too, show lines of the file only if `is_shown`.
+/// As [`parse`]. Messages about the file, now and later, show its lines only if `is_shown`.
 pub fn parse_shown(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
     let entries = entries(text, source, is_shown);
     if is_shown {

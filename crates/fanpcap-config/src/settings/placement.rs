@@ -44,7 +44,7 @@ pub enum Kind {
     Rx,
     /// They send.
     Tx,
-    /// Other purposes.
+    /// They have other purposes.
     Other,
     /// They receive and send.
     Combined,

@@ -30,7 +30,8 @@ pub struct Plan {
     pub caplen: Option<u32>,
     /// Settings or the device's name ask for packet sockets with our reader.
     pub tpacket: bool,
-    /// The device's name asks for our reader. The application gets a warning if it can't be used.
+    /// The device's name asks for our reader. The application gets a warning if our reader can't be
+    /// used.
     pub by_name: bool,
     /// Settings or the device's name ask for an engine other than packet sockets.
     pub on_engine: Option<OnEngine>,
@@ -110,7 +111,7 @@ impl Settings {
         })
     }
 
-    /// The report when the handle should use its group's device, and the group has none.
+    /// The report for a handle that should use its group's device, if there is no such device.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
             Some(group) => format!("group {group} has no member yet that would tell it"),

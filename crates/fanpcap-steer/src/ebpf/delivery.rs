@@ -6,9 +6,9 @@ use fanpcap_bpf::kernel::*;
 
 /// Emits the parts of a BPF program that delivers packets to the members of a group.
 ///
-/// The steering program decides after [`Delivery::arrive`]. A packet with members then runs
-/// [`Delivery::stamp`] once and [`Delivery::deliver`] for each member. Any other packet runs
-/// [`Delivery::drop`] or [`Delivery::miss`]. [`Delivery::leave`] is last.
+/// The steering program decides after [`Delivery::arrive`]. For a packet with members,
+/// [`Delivery::stamp`] then runs once, and [`Delivery::deliver`] runs for each member. For any
+/// other packet, [`Delivery::drop`] or [`Delivery::miss`] runs. [`Delivery::leave`] runs last.
 ///
 /// All parts except [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
 /// which continues after their last instruction. The context is in r6. The parts must keep r6, r7

@@ -242,8 +242,8 @@ impl Emitter<'_> {
         self.asm.branch(R1.is(0), stages.untyped, none);
     }
 
-    /// Passes a GTP extension header, whose type is in r1. Its first byte is its length in units of
-    /// 4 bytes, its last byte is the type of the next header.
+    /// Skips a GTP extension header. r1 has the header's type. The header's first byte is its
+    /// length in units of 4 bytes; its last byte is the type of the next header.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
         self.asm.jump_if(R1.is(0), stages.untyped);
         self.read(R1, Width::Byte, Origin::Current, 0, none);

@@ -10,7 +10,8 @@ pub(super) struct Needs {
     pub(super) frame: bool,
     /// The walk of the carried packet.
     pub(super) inside: bool,
-    /// Fields of the packet's IP header, or its ports, if they are read for more than its flow.
+    /// Fields of the packet's IP header, or the packet's ports, if the tree reads them for more
+    /// than the flow.
     pub(super) headers: bool,
     /// The state: a predicate reads it.
     pub(super) state: bool,

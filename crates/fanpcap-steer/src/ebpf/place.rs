@@ -106,7 +106,8 @@ impl Emitter<'_> {
     }
 
     /// In a balanced group, counts the packet for the bucket of the hash in r8. If two CPUs have
-    /// packets of the bucket at the same time, one may not be counted: loads need not be exact.
+    /// packets of the bucket at the same time, one of the packets may stay uncounted: loads need
+    /// not be exact.
     fn count_load(&mut self, none: Label) {
         if self.counts_loads() {
             self.asm.set(R2, R8);

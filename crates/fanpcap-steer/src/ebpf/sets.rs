@@ -140,8 +140,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Clears all bits of an address except the first `bits`. The result is in r1; that of an IPv6
-    /// address is in r1 and r2. Clobbers r3.
+    /// Clears all bits of an address except the first `bits`. The result is in r1, or in r1 and r2
+    /// for an IPv6 address. Clobbers r3.
     pub(super) fn cut(&mut self, address: Bytes, ipv6: bool, bits: u8) {
         if ipv6 {
             let mask = u128::MAX
@@ -165,7 +165,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Offsets of the addresses that count, and whether each is the last one.
+/// Offsets of the addresses that `side` selects. With each comes whether it is the last one.
 fn sides(side: Side, ipv6: bool) -> impl Iterator<Item = (u8, bool)> {
     let destination = if ipv6 { 16 } else { 4 };
     let source = (side != Side::Destination).then_some((0, side == Side::Source));

@@ -1,4 +1,4 @@
-//! Remembers the member of each datagram, so that its other fragments follow.
+//! Remembers the member of each datagram, so that the datagram's other fragments follow.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

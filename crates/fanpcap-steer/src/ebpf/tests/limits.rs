@@ -202,7 +202,7 @@ fn the_kernel_takes_programs_with_all_nodes() {
     assert_eq!(fanout_of(&program(deep)).err(), Some(EbpfError::TooDeep));
 }
 
-/// All nodes except those for XDP only.
+/// The program has all nodes except those that only XDP runs.
 pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     for depth in [0, 8] {
         let main = Function::Sequence(vec![rich(depth), Function::First(steers())]);

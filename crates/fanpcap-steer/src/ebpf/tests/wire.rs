@@ -140,7 +140,8 @@ fn tags_beside_the_frame_are_its_outermost() {
     }
 }
 
-/// Filters that accept a frame with these bytes at an offset, relative to X or not.
+/// Filters that accept a frame with these bytes at an offset. With `behind_x`, the offset is
+/// relative to X.
 fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
     let mut filters = Vec::new();
     for (size, len) in [(0x10, 1), (0x08, 2), (0x00, 4)] {
