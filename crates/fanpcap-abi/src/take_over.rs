@@ -113,8 +113,8 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the reader of `p` publish the counters of the handle's members. The handle has one member
-/// for each device.
+/// Makes the reader of `p` publish the counters of the handle's members, of which there is one for
+/// each device. A member that the system's library reads takes its share at once instead.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
         let membership = handles::with(p, |entry| {

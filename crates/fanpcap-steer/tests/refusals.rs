@@ -269,7 +269,7 @@ fn named_in_parentheses(count: usize) -> String {
     )
 }
 
-/// A first definition, 200 more that each name the previous one, and the last one as the program.
+/// A program of a first definition, 200 definitions that each name the previous one, and `main`.
 fn grown(first: &str, more: &str, main: &str) -> String {
     let line = |at: usize| {
         more.replace("NEXT", &format!("f{at}"))
