@@ -186,7 +186,7 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// packets between two local addresses, and GTP's control plane. A packet goes to several members
 /// only by functions for that purpose.
 ///
-/// For a delivery of sent packets the program is for the device's traffic control instead
+/// For a delivery of sent packets, the BPF program is made for the device's traffic control instead
 /// (`BPF_PROG_TYPE_SCHED_CLS`).
 ///
 /// # Errors

@@ -23,7 +23,8 @@ pub(crate) struct Drawn {
     pub(crate) beside: [u64; 3],
 }
 
-/// `count` packets of this seed. Before one in eight packets stand fragments of it, in any order.
+/// `count` packets of this seed. One in eight packets comes after fragments of itself, in one of
+/// several orders.
 pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     let mut drawn = Drawn::default();
     for number in 0.. {

@@ -11,8 +11,8 @@ pub struct Definition {
     /// Name.
     pub name: String,
     /// Type in the form of the manual page, such as `number -> predicate`. A definition with
-    /// parameters is expanded where it is used and has no type itself. Each parameter is shown with
-    /// the type as which the body uses the parameter, or as `any` if the body does not decide.
+    /// parameters is expanded where it is used and has no type itself. Each parameter has the type
+    /// that its use in the body requires, or `any` if the body does not decide.
     pub signature: String,
 }
 
