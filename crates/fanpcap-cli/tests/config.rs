@@ -215,7 +215,8 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
         for line in ["host gets    every packet  ", "sent packets captured too  "] {
             assert!(text.contains(line), "{text}");
         }
-        // One receive queue, and half its ring for packets that the host sends.
+        // The device has one receive queue. Packets that the host sends get a ring of half that
+        // size.
         let seen = top_once("ux1")?;
         let ring = seen["devices"][0]["groups"][0]["members"][0]["ring_bytes"].as_u64();
         let of_received = said["default_ring_bytes"].as_u64();

@@ -17,8 +17,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 /// A sample: labels and number.
 type Sample = (BTreeMap<String, String>, f64);
 
-/// Parses the text format 0.0.4 more strictly than Prometheus does: HELP, TYPE, then only samples
-/// of that family; counters end in `_total`; no series twice.
+/// Parses the text format 0.0.4 more strictly than Prometheus does. Each family must have HELP,
+/// TYPE, and then only its samples. Counters must end in `_total`, and no series may occur twice.
 fn parse(text: &str) -> Result<BTreeMap<String, Vec<Sample>>> {
     ensure!(
         text.is_empty() || text.ends_with('\n'),
@@ -152,7 +152,7 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails if the server has ended.
+        // These calls fail if the server has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

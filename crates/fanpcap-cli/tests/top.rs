@@ -46,7 +46,7 @@ fn on_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
         };
         let members = vec![start(0)?, start(1)?];
         member::wait_for_members(GROUP, 2)?;
-        // On the system's libpcap: only the kernel reports it.
+        // This tcpdump uses the system's libpcap, so only the kernel reports it.
         let foreign = Program::tcpdump("ftop1", scratch.file("foreign.pcap"))?
             .set("LD_LIBRARY_PATH", "")
             .start(&scratch)?;

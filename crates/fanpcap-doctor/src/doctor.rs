@@ -157,7 +157,7 @@ mod tests {
     fn what_a_users_doctor_may_find_is_what_concerns_the_caller() {
         let [_, limits, privileges, _, _, _, settings, library] = SOURCES;
         let mut found = names(&[limits, privileges, settings, library]);
-        // A running application is examined as root.
+        // Running applications are examined as root, not as the user.
         found.retain(|&it| it != "not-in-group");
         let mut taken = super::user::NAMES;
         taken.sort_unstable();

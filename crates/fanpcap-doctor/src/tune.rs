@@ -182,7 +182,8 @@ struct Tuning {
 }
 
 impl Tuning {
-    /// Undoes what a crash has left, plans, and makes the changes. Returns whether all succeeded.
+    /// Undoes what a crash has left, plans the changes, and makes them. Returns whether all
+    /// succeeded.
     fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
         let name = &self.device.name;
         let left = journal.recover(&Settings(&self.device));

@@ -137,8 +137,8 @@ struct Witness<'a> {
 #[derive(Debug, Default)]
 struct Watched {
     flows: Flows,
-    /// Packets with an earlier timestamp do not count, because not all members had joined. In
-    /// nanoseconds since 1970; `None` until all have joined.
+    /// The time when all members had joined, in nanoseconds since 1970; `None` until then. Packets
+    /// with an earlier timestamp do not count.
     from_ns: Option<i128>,
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that copy `number` may write, according to the arguments. For each numbered argument:
-/// the whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
+/// The files that copy `number` may write, according to the arguments. From each numbered argument,
+/// it takes the whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -91,7 +91,7 @@ fn values(texts: &[&str], short: &str, long: &str) -> Vec<String> {
     texts.iter().enumerate().filter_map(value).collect()
 }
 
-/// Possible values of an `i` among other options: `-ni eth0`, `-nieth0`.
+/// Possible values of an option `i` that is bundled with others: `-ni eth0`, `-nieth0`.
 fn bundled(texts: &[&str]) -> Vec<String> {
     let mut values = Vec::new();
     for (at, text) in texts.iter().enumerate() {

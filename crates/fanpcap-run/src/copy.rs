@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use super::arguments;
 use super::files::Files;
 
-/// Pause before a restart: doubles with each restart, from the first value to the second.
+/// The pause before a restart doubles with each restart, from `DELAY_FIRST` to `DELAY_LAST`.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 

@@ -136,7 +136,7 @@ impl Files {
     }
 }
 
-/// More than any copy's number.
+/// An upper bound of the copies' numbers.
 const NUMBERS: usize = 256;
 
 fn free_name(path: &Path) -> PathBuf {
@@ -212,7 +212,7 @@ mod tests {
             fs::write(scratch.file(name), HEAD).unwrap();
         }
         fs::write(scratch.file("1.pcap3"), "text").unwrap();
-        // Other users may put such a name into a directory like /tmp.
+        // Other users may put such a pipe into a directory like /tmp.
         let (pipe, own) = (scratch.file("1.pcap4"), files.clone());
         let found = pipe::opened(&pipe, move |_| own.captures()).unwrap();
         let found: BTreeSet<_> = found.into_iter().collect();

@@ -37,7 +37,7 @@ pub(crate) struct GroupMode {
     pub(crate) variable: Option<String>,
 }
 
-/// A mode that the copies request: the library joins in it or fails.
+/// A mode that the copies request: the library joins in this mode or fails.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The kernel's mode.
@@ -87,7 +87,8 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
     })
 }
 
-/// The mode that a variable or the config file gives the group. A copy reports errors there.
+/// The mode that a variable or the config file gives the group. A copy reports the errors in these
+/// settings.
 fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     let mut environment = Environment::whole(is_secure());
     let variables = &mut environment.variables;
@@ -241,7 +242,8 @@ mod tests {
         );
     }
 
-    /// Then the library chooses by the copy's privileges, which differ from those of this command.
+    /// Without --fanout the library chooses the mode by the copy's privileges, which differ from
+    /// those of this command.
     #[test]
     fn a_default_is_no_order() {
         let mut command = Command::new("true");

@@ -39,10 +39,10 @@ use spans::Spans;
 use takers::Takers;
 
 /// How long, at the end, other members of the group may take to read the rings that the copies
-/// left. They wait two seconds for the successors of copies that have names.
+/// left. These members wait two seconds for the successor of a copy that has a name.
 const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Interval of checks whether they have finished.
+/// Interval of checks whether the other members have finished.
 const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
@@ -59,16 +59,16 @@ pub(crate) struct Ledger {
     /// Pages that disappeared since the last check of the members, if known.
     gone: Option<BTreeSet<PathBuf>>,
     absences: Absences,
-    /// The devices' last counts. A member that joined before them is held or was reported as
-    /// missed.
+    /// The devices' last counts. A member that joined before these were read is held or was
+    /// reported as missed.
     counts: Counts,
     /// The counters of groups on XDP.
     offered: GroupReadings,
-    /// By device: the spans of its count that are in the bound because a reading was lost.
+    /// For each device, the spans of its count that are in the bound because a reading was lost.
     bounded: BTreeMap<u32, Spans>,
-    /// By device: its count when a copy was first in the group.
+    /// For each device, its count when a copy was first in the group.
     begun: BTreeMap<u32, u64>,
-    /// By device: its count when an absence ended.
+    /// For each device, its count when an absence ended.
     resumed: BTreeMap<u32, u64>,
     /// Unseen members may have joined before all seen ones.
     has_unseen: bool,
@@ -147,13 +147,13 @@ impl Ledger {
         }
     }
 
-    /// Reads the devices' counters, then processes new pages. Only then replaces the last counts: a
-    /// member that came and went unseen has come after these.
+    /// Reads the devices' counters, then processes new pages. It replaces the last counts only
+    /// then, so a member that came and went unseen came after the last counts.
     fn count(&mut self) {
         let mut counts = self.counts.clone();
         counts.ask_all();
         self.settle(false);
-        // Devices that were added meanwhile.
+        // The new pages may have added devices meanwhile.
         let met: Vec<u32> = self.counts.last(None).map(|(ifindex, _)| ifindex).collect();
         met.into_iter().for_each(|ifindex| counts.meet(ifindex));
         self.counts = counts;
@@ -162,7 +162,8 @@ impl Ledger {
     fn take_in(&mut self, seen: Vec<RosterEntry>) {
         let mut pageless = BTreeSet::new();
         let group = self.group;
-        // A placeholder's member belonged to no copy, or the ledger has settled it.
+        // The former member of a placeholder belonged to no copy, or the ledger has settled that
+        // member.
         let seen = seen.into_iter().filter(|it| !it.is_placeholder);
         for entry in seen.filter(|it| it.is_in(group)) {
             let id = entry.id();
@@ -331,7 +332,8 @@ impl Ledger {
         stealing.map(|it| it.ifindex).collect()
     }
 
-    /// Whether a member is about to leave, or other members may finish its ring at any time.
+    /// Whether a member is about to leave, or other members may finish the ring of an ended member
+    /// at any time.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();
         ended.any(Member::awaits_takers) || self.held.iter().any(Member::is_leaving)

@@ -120,8 +120,8 @@ impl Expected<'_> {
         self.of_raised(is_everybodys, self.configured())
     }
 
-    /// The same. `is_everybodys`: the whole system loads our library. `configured`: the group that
-    /// the system's config file sets for the device.
+    /// The message of [`Self::raised`]. `is_everybodys` says that the whole system loads our
+    /// library. `configured` is the group that the system's config file sets for the device.
     fn of_raised(&self, is_everybodys: bool, configured: Option<u16>) -> String {
         let (group, device) = (self.group, self.device.unwrap_or("DEVICE"));
         let is = "is setuid or has file capabilities, so that LD_LIBRARY_PATH and PCAP_GROUP are ignored";
@@ -225,7 +225,8 @@ fn is_static(executable: &Path) -> bool {
 /// Bytes to read. Program headers directly follow the ELF header.
 const HEAD: u64 = 8192;
 
-/// The same for the first bytes of an executable; `None` if it is not an ELF file of this machine.
+/// Whether an executable that starts with these bytes names no loader; `None` if it is not an ELF
+/// file of this machine.
 fn has_no_loader(head: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
     let half = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
@@ -240,8 +241,8 @@ fn has_no_loader(head: &[u8]) -> Option<bool> {
     Some(!kinds?.contains(&PT_INTERP))
 }
 
-/// Whether the kernel told the loader to ignore the environment: `AT_SECURE` (23) in the auxiliary
-/// vector, pairs of words (getauxval(3)).
+/// Whether the kernel told the loader to ignore the environment. Then `AT_SECURE` (23) is set in
+/// the auxiliary vector, which consists of pairs of words (getauxval(3)).
 fn is_raised(of_process: &Path) -> bool {
     let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
     let mut words = vector

@@ -37,7 +37,8 @@ fn written(pid: u32) -> Vec<PathBuf> {
     written.collect()
 }
 
-/// Reads `/proc/PID/fdinfo/N`: flags as in open(2), in octal (proc(5)).
+/// Whether a descriptor is open for writing, by its `/proc/PID/fdinfo/N`. The flags are those of
+/// open(2), in octal (proc(5)).
 fn is_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
@@ -45,7 +46,8 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & 3 != 0)
 }
 
-/// Decides by the content, or by the name while the content is still in the application's buffer.
+/// Whether a file may be a capture: by its content, or by its name while the content is still in
+/// the application's buffer.
 fn may_be_capture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));

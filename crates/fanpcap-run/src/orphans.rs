@@ -126,7 +126,8 @@ impl Orphans {
             // If this fails, the next search finds the process again.
             let _ = child::reap(one.pid);
         }
-        // The children of such a copy are orphans. Their copy is known only after its end is noted.
+        // The children of such a copy are orphans. The orphans can be assigned to the copy only
+        // after its end is noted.
         let is_unnoted = |one: &Stat| copies.contains(&one.pid) && one.has_ended();
         let mut said = match processes.iter().any(is_unnoted) {
             true => Vec::new(),

@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A state before the first line.
+    /// The state before the first line.
     pub(crate) fn new(copies: usize) -> Self {
         Self {
             at: Instant::now(),
@@ -36,7 +36,8 @@ impl Progress {
     }
 }
 
-/// The sum, then the copies in order. If not all fit: the copies that lose most or get least.
+/// The line shows the sum, then the copies in order. If not all copies fit, it shows those that
+/// lose most or get least.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);

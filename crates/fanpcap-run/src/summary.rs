@@ -78,7 +78,7 @@ pub(crate) struct OfMerge {
     pub(crate) cut: usize,
 }
 
-/// Checks early that the JSON can be written: it is written last.
+/// Checks early that the JSON can be written, because it is written last.
 ///
 /// # Errors
 /// The message names the file.

@@ -39,7 +39,7 @@ pub(super) struct Report {
     device_sent: Option<u64>,
     /// Packets that the device dropped, by its counters.
     device_dropped: Option<u64>,
-    /// Frames that the device counted as neither.
+    /// Frames that the device counted neither as sent nor as dropped.
     refused: Option<u64>,
     /// The other end of a veth pair.
     peer: Option<Peer>,
@@ -105,7 +105,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds: a run that ends later than this has not kept its pace.
+/// A run that ends more than this many nanoseconds late has not kept its pace.
 const LATE: u64 = 10_000_000;
 
 /// The pace in words.

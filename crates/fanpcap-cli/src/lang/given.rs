@@ -9,7 +9,7 @@ use fanpcap_steer::modes;
 
 use super::source::Source;
 
-/// One of the three.
+/// The steering program of a command line, in one of these three forms.
 #[derive(Args, Debug)]
 pub(super) struct Given {
     /// The program's file; `-` is standard input

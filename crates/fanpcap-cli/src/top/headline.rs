@@ -38,8 +38,8 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     table::cut(&parts.join("  "), width)
 }
 
-/// The second line: packets received and lost by the device that loses most, or else by the
-/// busiest.
+/// The second line: packets received and lost by the device that loses most, or by the busiest
+/// device if none loses packets.
 pub(crate) fn devices(view: &View, width: usize) -> String {
     let mut shown = view.devices.first();
     for device in view.devices.iter().skip(1) {

@@ -159,7 +159,7 @@ fn stolen(device: &Device, width: usize) -> Option<Row> {
     })
 }
 
-/// The placeholders and sums of a steered group's members that are gone.
+/// Rows on a steered group's members that are gone: their placeholders, and sums over them.
 fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
     let mut rows = Vec::new();
     if group.placeholders_total > 0 {
@@ -182,7 +182,7 @@ fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
     rows
 }
 
-/// The counters that are not 0, with their numbers, over the whole width.
+/// A row over the whole width with the counters that are not 0, each with its number.
 fn counters(group: &Group, width: usize) -> Option<Row> {
     let counters = group.program_counters.iter().flatten().enumerate();
     let used: Vec<String> = counters
@@ -216,7 +216,7 @@ fn old(age: Option<f64>) -> String {
     age.map_or_else(String::new, |age| format!(" {age:.0} s ago:"))
 }
 
-/// A row of figures over the whole width.
+/// A row of counters over the whole width.
 fn counters_row(text: &str, width: usize) -> Row {
     let room = self::width(&line("", width, |_| String::new()));
     let text = cut(text, room);

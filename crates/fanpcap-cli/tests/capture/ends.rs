@@ -110,7 +110,7 @@ fn a_second_signal_ends_it_at_once() {
 #[ignore = "needs root: a network namespace"]
 fn it_ends_while_its_handles_are_opened() {
     Wire::within(|wire| {
-        // The text that it prints before it opens the first of its 256 handles.
+        // The command prints this text before it opens the first of its 256 handles.
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "CPUs 0")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?);
         let arguments = "capture -i far --threads 256 -B 1M --cpus 0 --json";

@@ -79,8 +79,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             let late = number(total, "filtered_late");
             let dropped = number(total, "dropped_by_kernel");
             assert_eq!(number(total, "received_by_filter"), late + dropped);
-            // Without filters it would be all packets. A thread may lose its CPU before it sets its
-            // filter.
+            // Without filters, every packet would be late or dropped. A thread may lose its CPU
+            // before it sets its filter.
             let received = number(&summary["link"], "received");
             assert!(late + dropped < received / 2, "{summary}");
             Ok(())

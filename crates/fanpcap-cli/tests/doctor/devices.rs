@@ -122,8 +122,8 @@ fn segments_that_are_merged_are_found_and_left_alone() -> Result<()> {
                 "fanpcap tune fdr1 --apply    # this alone: ethtool -K fdr1 gro off"
             )
         );
-        // After it was put back, the problem is found again. The command that changes only this
-        // fixes it.
+        // After the setting was put back, the problem is found again. The command that changes only
+        // this setting fixes the problem.
         shell.run("ethtool -K fdr1 gro on")?;
         let (_, alone) = found.fix.split_once("# this alone: ").context("a fix")?;
         let left = shell.find(alone, "merged-frames")?;

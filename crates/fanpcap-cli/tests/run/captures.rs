@@ -202,7 +202,7 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             let sender = scope.spawn(|| send_slowly(injector, &frames, &hold));
             let result = (|| {
                 running.wait_for_packets(&["0.pcap"], 500)?;
-                // While it is stopped, some packets stay unread.
+                // While the victim is stopped, some packets stay unread.
                 member::signal(victim, "STOP")?;
                 let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
                 running.wait_for_packets(&["1.pcap"], before + 500)?;
@@ -280,7 +280,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
             let mut seen = roster::entries()?.into_iter().filter_map(|seen| seen.page);
             Ok(seen.next().map(|page| page.pid))
         })?;
-        // The command searches for it from time to time.
+        // The command searches for new members from time to time.
         thread::sleep(Duration::from_millis(500));
         member::signal(parent, "KILL")?;
         running.wait_until_says("copy 0 ended", 1)?;

@@ -192,7 +192,7 @@ fn nothing_that_a_copy_started_outlives_it() {
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
     for &pid in left.iter().filter(|&&pid| state(pid).is_some()) {
-        // It has been killed, but has not run since.
+        // The process has been killed, but has not run since.
         assert!(ended.said().contains("can't be ended"), "{}", ended.said());
         await_state(pid, &[None]);
     }
@@ -233,7 +233,7 @@ fn channels_are_as_before_when_copies_have_dropped_their_privileges() -> Result<
         Veth::new(NEAR, FAR, 4)?;
         let rx = || anyhow::Ok(channels::read(&Device::open(FAR)?)?.rx);
         let variable = ["env", "PCAP_CHANNEL_run_b=2"];
-        // With `-w /dev/null`, tcpdump -Z would make nobody the owner of /dev/null.
+        // With `-w /dev/null`, tcpdump -Z would make the user nobody the owner of /dev/null.
         let tcpdump = format!("exec tcpdump -Z nobody -i {FAR} -w - >/dev/null");
         let line = ["-n", "2", "--cpus", "none", "--", "sh", "-c", &tcpdump];
         let running = Running::start_by(&variable, &line, None)?;

@@ -207,7 +207,7 @@ impl Row {
                 let begun = told.lines().filter(|it| it.contains("mod=syn|"));
                 return Ok(Some((begun.count(), Some(2 * EACH))));
             }
-            // One file for each direction of these.
+            // tcpflow writes one file for each direction of a TCP conversation.
             "tcpflow" => {
                 let files = read("ls 0 1")?;
                 let files = files.lines().filter(|it| it.contains('-'));

@@ -26,8 +26,8 @@ pub(crate) const RATE: &str = "200kpps";
 /// yet when counters are compared.
 const IN_FLIGHT: u64 = 1;
 
-/// The same on XDP: veth counts packets after a poll of up to this many (veth.c, `veth_xdp_rcv()`),
-/// but the engine counts each packet before that.
+/// The same limit on XDP. A veth counts its packets after a poll of up to this many (veth.c,
+/// `veth_xdp_rcv()`), but the engine counts each packet before that.
 const IN_POLL: u64 = 64;
 
 #[test]
@@ -140,7 +140,7 @@ pub(crate) fn counted() -> Result<u64> {
     Ok(counters.received + counters.sent)
 }
 
-/// Traffic until it is dropped or ended, at most for the time of the longest run.
+/// Traffic that goes on until it is dropped or ended, but not longer than the longest run.
 pub(crate) struct Traffic(Child);
 
 impl Traffic {
@@ -208,7 +208,8 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
     Ok(())
 }
 
-/// Waits briefly for a copy to come back: perhaps all are there already.
+/// Waits briefly for a copy to come back. The wait is short because perhaps all copies are there
+/// already.
 fn await_start(running: &Running, killed: &[u32]) -> Result<()> {
     let is_there = |pid: &&u32| !killed.contains(pid);
     let before = copies(running)?.iter().filter(is_there).count();
@@ -282,8 +283,8 @@ fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// While no copy was there, one came and died as it joined. The absence goes on until the next
-/// copy.
+/// A copy comes during an absence and dies as it joins. The absence goes on until the next copy
+/// joins.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {

@@ -55,7 +55,7 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
     .unwrap();
 }
 
-/// No other member reads its ring, and the engine's counters are freed with it.
+/// No other member reads the last copy's ring, and the engine's counters are freed with that copy.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_the_last_copy_on_xdp_leaves_when_it_is_killed_is_within_the_bound() {

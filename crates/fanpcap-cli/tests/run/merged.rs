@@ -70,7 +70,7 @@ fn all_runs(kills: Kills) {
 }
 
 fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    // While it is stopped, it leaves packets for others to take over.
+    // While the copy is stopped, packets that others must take over gather in its ring.
     let first = copies(running)?[0];
     member::signal(first, "STOP")?;
     thread::sleep(Duration::from_millis(200));

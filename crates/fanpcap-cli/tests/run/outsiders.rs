@@ -88,7 +88,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
     .unwrap();
 }
 
-/// Such as arping, DHCP clients, and programs that watch another device.
+/// Such copies are arping, DHCP clients, and programs that watch another device.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
@@ -100,7 +100,7 @@ fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
         let options = [&options[..], &["--device", FAR]].concat();
         for (protocol, device) in [("0x0806", FAR), ("0x0003", NEAR)] {
             let running = Running::start(&options, &[&outsider, protocol, device])?;
-            // The command searches for outsiders each second, twice.
+            // The command reports an outsider that two searches found, a second apart.
             running.wait_until_says("has not joined the group", 1)?;
             ensure!(
                 !running.said().contains("ALL packets"),
@@ -183,7 +183,8 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
     .unwrap();
 }
 
-/// Like dumpcap with file capabilities for the group wireshark. Only root can see its descriptors.
+/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can see
+/// the descriptors of such a process.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
@@ -228,7 +229,8 @@ const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. 
     cp \"$0\" bin/own && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
-/// Set-user-ID copies ignore the environment. With the remedy that the run prints, they share.
+/// Set-user-ID copies ignore the environment. With the remedy that the run prints, they share the
+/// packets.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {

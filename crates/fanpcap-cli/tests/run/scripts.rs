@@ -321,8 +321,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// Otherwise the default mode would become a request, on which a program without CAP_BPF would
-/// fail.
+/// If the command handed its default mode on, that would become a request, on which a program
+/// without CAP_BPF would fail.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

@@ -130,7 +130,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // These calls fail if both have ended.
+        // These calls fail if script(1) has ended.
         let _ = self.script.kill();
         let _ = self.script.wait();
         if self.runs() {

@@ -113,7 +113,7 @@ impl Node {
         format!("{device} is a node of cluster {cluster}, select = {select}: {gets}.")
     }
 
-    /// The same, without characters that act on a terminal.
+    /// The node, without characters that act on a terminal.
     fn harmless(self) -> Self {
         Self {
             device: harmless_text(&self.device),

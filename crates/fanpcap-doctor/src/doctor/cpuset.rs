@@ -50,8 +50,8 @@ impl Cpuset {
         })
     }
 
-    /// The shell command that adds these CPUs to the cpuset and keeps its own, which other
-    /// processes need.
+    /// The shell command that adds these CPUs to the cpuset, and keeps the cpuset's own CPUs, which
+    /// other processes need.
     pub(super) fn add(&self, cpus: &[usize]) -> String {
         let all: BTreeSet<usize> = self.cpus.iter().chain(cpus).copied().collect();
         let all: Vec<usize> = all.into_iter().collect();

@@ -21,7 +21,7 @@ pub(super) struct Device {
     pub(super) xdp_name: Option<String>,
     /// Packets that the device dropped for lack of room while doctor looked.
     pub(super) missed: u64,
-    /// Several members share the device's packets, or the settings would make them.
+    /// Several members share the device's packets, or would share them by the settings.
     pub(super) is_shared: bool,
     /// A member steals the device's packets from the host, which may need them.
     pub(super) is_stolen: bool,

@@ -68,8 +68,8 @@ impl Look {
     }
 }
 
-/// Reads twice, `between` apart, for one device or for all that have packet sockets. `program` is
-/// the value of --program.
+/// Reads the facts twice, `between` apart, for one device or for all that have packet sockets.
+/// `program` is the value of --program.
 ///
 /// # Errors
 /// The device does not exist; the kernel does not list devices or packet sockets.
@@ -78,7 +78,8 @@ pub(super) fn read(
     program: Option<&Path>,
     between: Duration,
 ) -> Result<Facts> {
-    // This checks that the device exists. But the groups of all devices are needed.
+    // The first source only checks that the device exists, because the groups of all devices are
+    // needed.
     Source::new(asked)?;
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;

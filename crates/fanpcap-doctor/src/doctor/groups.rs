@@ -39,7 +39,7 @@ pub(super) struct Member {
     pub(super) unread_seconds: Option<f64>,
     /// The application has never read the handle, and a steered group has given it no buckets.
     pub(super) has_no_share: bool,
-    /// Packets that its ring dropped for lack of room while doctor looked.
+    /// Packets that the member's ring dropped for lack of room while doctor looked.
     pub(super) dropped: u64,
     /// The CPUs that the member may run on.
     pub(super) cpus: Vec<usize>,
@@ -47,7 +47,7 @@ pub(super) struct Member {
     pub(super) cpuset: Option<Cpuset>,
 }
 
-/// A member that has not looked for packets for longer counts as not reading.
+/// A member that has not looked for packets for more than this many seconds counts as not reading.
 const SILENT_SECONDS: f64 = 10.0;
 
 /// The groups of a snapshot. `before` is the snapshot from when doctor began.

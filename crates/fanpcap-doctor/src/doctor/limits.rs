@@ -27,12 +27,13 @@ pub(super) struct Limits {
 const COUNTS_BY_CGROUP: (u32, u32) = (5, 11);
 /// The most bytes that a group's BPF programs and maps need without `+sticky`.
 const LOCKED_LEAST: u64 = 1 << 20;
-/// More bytes than a member page or another file in `/run/fanpcap` has.
+/// The least limit for the length of files, in bytes. A member page, or another file in
+/// `/run/fanpcap`, is shorter.
 const FILE_LEAST: u64 = 1 << 20;
 /// A handle in a group has about twenty descriptors, and uses more while it joins.
 const OPEN_LEAST: u64 = 64;
 
-/// Bytes that a handle on the XDP engine needs by default, and its application besides.
+/// Bytes that a handle on the XDP engine and its application need together by default.
 const MEMORY_LEAST: u64 = 128 << 20;
 
 impl Limits {

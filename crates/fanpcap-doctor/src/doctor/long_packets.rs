@@ -61,7 +61,8 @@ mod tests {
                 mtu: 9000,
                 ..device(4, "bond0.7", "vlan")
             },
-            // The device's peer, and a VLAN whose lower device has this index in another namespace.
+            // These two are not above eth0: its veth peer, and a VLAN whose lower device has the
+            // index of eth0, but in another namespace.
             Link {
                 peer: Some(2),
                 ..device(5, "veth5", "veth")

@@ -43,7 +43,7 @@ pub(super) struct Use<'a> {
     /// The settings make the engine steal the packets from the host, unless the host uses the
     /// device.
     pub(super) may_steal: bool,
-    /// A capture steals them now.
+    /// A capture steals the packets from the host now.
     pub(super) is_stolen: bool,
     /// The XDP engine runs on the device now.
     pub(super) has_engine: bool,
@@ -114,8 +114,8 @@ impl Nic {
             let plan = plan::plan(&self.facts, wishes);
             plan.is_ok_and(|plan| plan.steps.iter().any(is_it))
         };
-        // With --monitor, a device that serves the host would lose offloads without a finding that
-        // needs it.
+        // Adds --monitor only if the finding needs it: a device that serves the host loses offloads
+        // by this option.
         let monitor = match () {
             () if is_mended(false) => "",
             () if is_mended(true) => " --monitor",
@@ -287,8 +287,8 @@ impl Nic {
         Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
     }
 
-    /// Whether both directions of a flow have the same hash. Toeplitz hashes do if all 16-bit words
-    /// of the key (four digits each) are equal.
+    /// Whether both directions of a flow have the same hash. A Toeplitz hash is the same if all
+    /// 16-bit words of the key (four digits each) are equal.
     fn is_symmetric(&self, key: &str) -> bool {
         let is_repeated = key
             .bytes()

@@ -105,8 +105,8 @@ impl GroupSetting {
         })
     }
 
-    /// Why the group can't be joined, or which others are in it. `groups` are the groups of the
-    /// network namespace.
+    /// Why the group can't be joined, or which other programs are in it. `groups` are the groups of
+    /// the network namespace.
     pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
         let of_number = || groups.iter().filter(|it| it.number == self.group);
         if let Some(other) = of_number().find(|it| it.ifindex != self.ifindex) {

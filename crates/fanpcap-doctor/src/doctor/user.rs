@@ -49,7 +49,7 @@ pub(super) const NAMES: [&str; 15] = [
 /// The most bytes that a doctor prints.
 const MOST: u64 = 1 << 18;
 
-/// Seconds after which a doctor that has not ended is killed: its user can stop it.
+/// A doctor that has not ended after this many seconds is killed, because its user can stop it.
 const PATIENCE: &str = "20";
 
 impl User {

@@ -84,7 +84,7 @@ impl Flows {
 }
 
 fn is_in(key: &FlowKey, zeros: u32) -> bool {
-    // The same for all members, because this hasher has no random key.
+    // All members compute the same hash, because this hasher has no random key.
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish().trailing_zeros() >= zeros

@@ -44,7 +44,7 @@ const EXAMPLES: usize = 3;
 /// With fewer flows for each member, chance alone makes the shares uneven.
 const FLOWS_FOR_SHARES: usize = 64;
 
-/// The busiest member may have at most this many times the mean.
+/// The busiest member may have at most this many times the mean number of packets.
 const UNEVEN: f64 = 2.0;
 
 /// Everything that the checks need.
@@ -54,7 +54,7 @@ pub(super) struct Seen<'a> {
     pub(super) captured: &'a Witnessed,
     /// Packets of each member after all members had joined.
     pub(super) packets: &'a [u64],
-    /// The members at which flows were after that.
+    /// The members at which flows were after all members had joined.
     pub(super) places: &'a Places,
     /// One in this many flows was examined.
     pub(super) one_in: u64,

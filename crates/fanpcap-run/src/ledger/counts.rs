@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
-/// Readings kept for each device: one a second.
+/// Number of readings kept for each device. A reading is kept once a second.
 const KEPT: usize = 16;
 
 /// Readings of each device, newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both

@@ -116,7 +116,7 @@ impl Ledger {
     ) -> bool {
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex != ifindex || !it.has_begun => false,
-            // A member that has started to join may fail.
+            // A member that has started to join may still fail to.
             _ if !member.has_joined() && !in_group.contains(&member.id) => false,
             // A member that joined later was not in the group then.
             it => it
@@ -188,9 +188,9 @@ impl Moment {
         self.counted[1]
     }
 
-    /// The device's count when the last of these members left, if the group had no other member:
-    /// then they refused every packet until that time. The true count may be lower, by up to
-    /// [`Moment::unsure`].
+    /// The device's count when the last of these members left. It holds if the group had no other
+    /// member, because these members then refused every packet until that time. The true count may
+    /// be lower, by up to [`Moment::unsure`].
     fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
         Some(self.counted[1]? + refused.saturating_sub(self.refused))
     }

@@ -62,8 +62,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Holds the member of process `pid` as far as possible, and returns which part could not be
-    /// held; `None` if its page is gone.
+    /// Holds the page, process and socket of the member of process `pid` as far as possible. Also
+    /// returns a complaint if the socket could not be held. `None` if the page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
@@ -171,10 +171,10 @@ impl Member {
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
-    /// Time of the last complete reading, if later counters are lost. They are if the member died
-    /// during a later reading. They also are if the XDP engine counted, its counters are not held,
-    /// and no member wrote final counters on the page: the kernel frees them with the group's last
-    /// member.
+    /// Time of the last complete reading, if later counters are lost. They are lost if the member
+    /// died during a later reading. On XDP they are also lost if this process does not hold the
+    /// engine's counters and no member wrote final counters on the page: the kernel frees the
+    /// engine's counters with the group's last member.
     pub(super) fn lost_since(&self) -> Option<u64> {
         let has_lost = match self.record.is_on_engine() {
             true => !self.is_counted && !self.takeover().is_final,
@@ -214,8 +214,8 @@ impl Member {
         self.page.takeover().unwrap_or_default()
     }
 
-    /// The account of a member whose takeover is complete; `None` before. Releases the socket,
-    /// because the group waits for that.
+    /// The account of the member once its takeover is complete; `None` until then. Releases the
+    /// member's socket, because the group waits for that.
     pub(super) fn inherited(&mut self) -> Option<Account> {
         if !self.takeover().is_final {
             let has_waited = !self.awaits_takers();
@@ -239,7 +239,7 @@ impl Member {
         })
     }
 
-    /// Whether the member ended so recently that others may be reading its ring.
+    /// Whether the member ended so recently that other members may be reading its ring.
     pub(super) fn awaits_takers(&self) -> bool {
         let ended = self.ended.or(self.leaving);
         ended.is_some_and(|at| at.elapsed() < TAKERS_WITHIN)
@@ -272,7 +272,8 @@ impl Member {
         true
     }
 
-    /// Packets that the member has refused so far, if counted and given by the group.
+    /// Packets from the group that the member has refused so far; `None` if they were not counted
+    /// or the member never joined.
     pub(super) fn refused(&self) -> Option<u64> {
         let closing = self.closing.as_ref().filter(|it| it.has_joined())?;
         closing.refused()
@@ -308,7 +309,7 @@ impl Member {
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));
         };
-        // These counters are known, even if the page had none yet.
+        // The page's counters count as known even if the page had none yet: `closed` has the rest.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
         let [taken, inherited] = self.taken();
@@ -323,8 +324,8 @@ impl Member {
         })
     }
 
-    /// The account of a member whose socket was not held. If the member had ended before, it lost
-    /// at most the packets that its device has counted since it joined.
+    /// The account of a member whose socket was not held. If the member ended before its socket
+    /// could be held, it lost at most the packets that its device has counted since the join.
     fn unheld(&self, rejecting: Rejecting, counted: Option<u64>) -> Account {
         let account = self.account();
         let (dropped, taken) = (self.record.counters.dropped, self.record.taken);

@@ -42,8 +42,8 @@ impl Reading {
     }
 
     /// Packets of an ended group that no member counted, up to the device's count `until`. Some
-    /// came while the group had no member with a share. The others came after the group's end: no
-    /// loss if the end `is_intended`.
+    /// came while the group had no member with a share. The others came after the group's end,
+    /// which is no loss if the end `is_intended`.
     fn uncounted(&self, until: u64, is_intended: bool) -> u64 {
         let offered = self.counters.offered().saturating_sub(self.offered);
         let since = until.saturating_sub(self.counted).saturating_sub(offered);
@@ -95,7 +95,7 @@ impl Ledger {
         }
     }
 
-    /// Gives members that ended before their counters were held the counters of their group, if
+    /// Members may end before their counters are held. Gives them the counters of their group, if
     /// known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Waits until the counters of groups without members of copies stop changing: the kernel
+    /// Waits until the counters no longer change in groups where no copy has a member: the kernel
     /// detaches a group's BPF program from the device some time after the last member's end.
     pub(super) fn await_still(&self, ended: &[Member]) {
         for (ifindex, reading) in &self.offered.0 {

@@ -1,10 +1,10 @@
-//! Members of steered groups that have ended. The group's other members read their rings to the end
-//! and write the final counters on their pages.
+//! Ended members of steered groups. The living members of the group read an ended member's ring to
+//! the end, and write the final counters on its page.
 //!
-//! Until then the ledger holds the socket of such a member: if no other member is left, only the
+//! Until then the ledger holds the socket of the ended member: if no other member is left, only the
 //! ledger can count the packets in its ring. But the kernel frees a socket only with its last
-//! descriptor, and the group waits for that when it needs the slot. So the ledger releases the
-//! socket as soon as the takeover is complete.
+//! descriptor, and the group waits for that when it needs the member's slot. So the ledger releases
+//! the socket as soon as the takeover is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ use super::{Account, Ledger};
 /// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// How long a group must be without a living member. A newcomer may have got the group's table from
-/// the last member, without having noted that on its page yet.
+/// After this time without a living member, a group counts as having none. A newcomer may have got
+/// the group's table from the last member, without having noted that on its page yet.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
 /// Time within which a death is noticed, in nanoseconds.
@@ -32,7 +32,7 @@ const LONG_AGO_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Takers {
     looked: Option<Instant>,
-    /// Devices where the group has no living member, with the time since when.
+    /// Devices where the group has no living member, with the time since which it has none.
     none: BTreeMap<u32, Instant>,
     /// The devices' counts when the group last had a living member.
     counted: BTreeMap<u32, u64>,
@@ -106,11 +106,11 @@ impl Ledger {
         alone
     }
 
-    /// Notes packets that may be in no figure when members leave a group with placeholders: their
-    /// rings were taken over, and they reject packets without counting them. The group gives
-    /// packets to placeholders after the last living member died, because the kernel then closes
-    /// them one by one and moves sockets to other positions. The bound is all packets since the
-    /// group had a living member.
+    /// When members leave a group with placeholders, notes the packets that may be in no figure. A
+    /// placeholder rejects packets without counting them, because its ring was taken over.
+    /// Placeholders get packets after the last living member died: the kernel then closes the
+    /// placeholders one by one, and moves sockets to other positions. The bound is all packets
+    /// since the group had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex;
         let of_device = || ended.iter().filter(|member| member.ifindex == ifindex);

@@ -12,13 +12,13 @@ use fanpcap_linux::process::signal::Blocked;
 
 use super::Stream;
 
-/// Bytes of copies' output in the queue. If there are more, the copies wait.
+/// Limit for the bytes of copies' output in the queue. Above it, the copies wait.
 const PASSED_MAX: usize = 1 << 20;
 
-/// Bytes of this command's messages in the queue. Further messages are only counted.
+/// Limit for the bytes of this command's messages in the queue. Further messages are only counted.
 const SAID_MAX: usize = 256 << 10;
 
-/// Pause when a descriptor that another process has made non-blocking is full.
+/// Pause before the next write to a full descriptor that another process has made non-blocking.
 const FULL: Duration = Duration::from_millis(10);
 
 /// Where the queue writes.

@@ -32,11 +32,11 @@ pub(crate) enum Word {
 pub(crate) struct Way {
     /// The copy's number.
     pub(crate) copy: usize,
-    /// Which of its streams.
+    /// Which of the copy's streams to read.
     pub(crate) stream: Stream,
     /// Text before each line.
     pub(crate) prefix: String,
-    /// Path for a capture.
+    /// Path of the file that a capture is written to.
     pub(crate) spool: Option<PathBuf>,
 }
 

@@ -13,17 +13,18 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Runs in a trial of a short program, in the kernel and in user space. The median of the trials
-/// counts.
+/// Number of runs in a trial of a short program: in the kernel, and in user space. The median of
+/// the trials counts.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
-/// Runs that determine how long one run takes, and the maximum length of a trial in nanoseconds.
+/// Number of runs that determine how long one run takes, and the maximum length of a trial in
+/// nanoseconds.
 const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
-/// Measured costs of BPF programs in nanoseconds: for a packet that ends early, and for each
-/// instruction if a packet runs through all of them. Few packets do.
+/// Measured costs of BPF programs in nanoseconds: the cost of a run that ends early, and the cost
+/// of each instruction if a run passes all of them. Few runs do.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 

@@ -21,9 +21,9 @@ pub(super) struct Datagrams {
     young: HashMap<Key, Datagram>,
     old: HashMap<Key, Datagram>,
     pub(super) total: u64,
-    /// Of these: no member got all fragments.
+    /// Datagrams of which no member got all fragments.
     pub(super) split: u64,
-    /// Of these: a later fragment came before the first one.
+    /// Datagrams of which a later fragment came before the first one.
     pub(super) late: u64,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Flows {
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
-    /// By direction: from the lower end, from the higher end.
+    /// The two directions: from the lower end, and from the higher end.
     ways: [Option<Way>; 2],
     /// Members that got all datagrams of which a later fragment came first.
     late: Option<Members>,

@@ -63,7 +63,7 @@ struct OfFlows {
     split: u64,
     /// The directions go to different members.
     apart: u64,
-    /// Whole, except late datagrams.
+    /// Flows that are whole except for late datagrams.
     left_by_late: u64,
     both_directions: u64,
     /// Whether both directions of every flow reach the same member; `None` if the capture has both
@@ -74,7 +74,7 @@ struct OfFlows {
     not_ip_packets: u64,
     /// Packets that contain another packet that can't be read, by the outer protocol.
     unread_packets: BTreeMap<&'static str, u64>,
-    /// Their percentage of the packets that at least one member gets.
+    /// The percentage of unread packets among the packets that at least one member gets.
     unread_share: Option<f64>,
 }
 

@@ -164,7 +164,7 @@ impl History {
     }
 
     /// Allowed difference between a window and the interval, in nanoseconds: half the interval, but
-    /// at least two readings.
+    /// at least the time of two readings.
     fn slack(&self) -> u64 {
         let (first, last) = self.looks;
         (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)

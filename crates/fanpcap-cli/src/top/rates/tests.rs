@@ -23,7 +23,7 @@ fn group_of(view: &View) -> &Group {
 
 #[test]
 fn rates_are_over_the_time_between_two_readings() {
-    // A second between the snapshots, half a second between the readings.
+    // The snapshots are a second apart, and the readings half a second.
     let before = members(100, &[counts(100 * SECOND, 1000, 10)]);
     let after = members(101, &[counts(100 * SECOND + SECOND / 2, 2000, 30)]);
     let view = between(&before, &after);

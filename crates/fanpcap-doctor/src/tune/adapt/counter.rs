@@ -18,13 +18,13 @@ use crate::flow::{flow_of, layers};
 /// Packets of a round. Segments that the kernel has merged are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// By the entry of the table that the packet's hash selects.
+    /// Packets by the entry of the table that their hash selects.
     pub(super) entries: Vec<u64>,
-    /// By the receive queue that the driver has recorded.
+    /// Packets by the receive queue that the driver has recorded.
     pub(super) queues: Vec<u64>,
-    /// From queues that are not in the table.
+    /// Packets from queues that are not in the table.
     pub(super) elsewhere: u64,
-    /// Without a hash, and therefore in no entry.
+    /// Packets without a hash, and therefore in no entry.
     pub(super) unhashed: u64,
 }
 
@@ -83,7 +83,7 @@ impl Counter {
         };
         packet::bind(socket.as_fd(), address).context("binding to the device")?;
         Ok(Self {
-            // The standard library's type, because it can receive with a time limit.
+            // This is the standard library's type, because it can receive with a time limit.
             socket: socket.into(),
             loaded,
             shape,
@@ -193,7 +193,8 @@ impl Shape {
         }
     }
 
-    /// The filter. r6: the packet, r7: the number of segments that it contains, r9: its entry.
+    /// The filter. In it, r6 is the packet, r7 the number of segments in the packet, and r9 the
+    /// packet's entry.
     fn object(self) -> Result<Object> {
         let mut asm = Assembler::new();
         let reject = asm.label();
@@ -222,7 +223,8 @@ impl Shape {
         Ok(asm.finish(ProgramKind::SocketFilter, maps)?)
     }
 
-    /// The field is the queue's number plus one; 0 means that the driver recorded none.
+    /// Counts the packet for its receive queue. The field `queue_mapping` is the queue's number
+    /// plus one, or 0 if the driver recorded none.
     fn count_queue(self, asm: &mut Assembler) {
         let [known, done] = asm.labels();
         asm.load(Width::Word, R2, R6, QUEUE_MAPPING);
@@ -243,10 +245,11 @@ impl Shape {
         self.add(asm, self.entries + self.queues + 1, false);
         asm.jump(reject);
         asm.bind(hashed);
-        // Most drivers' tables have a power of two of entries. The others also use the remainder.
+        // The number of entries in most drivers' tables is a power of two. The other drivers also
+        // use the remainder.
         asm.alu32(Op::Mod, R8, self.entries);
         asm.set(R9, R8);
-        // Never happens, but the verifier does not know the range of a remainder.
+        // This jump is never taken, but the verifier does not know the range of a remainder.
         asm.jump_if(R8.at_least(self.entries), reject);
         asm.set(R2, R8 << 3);
         self.add(asm, 0, true);
@@ -295,7 +298,7 @@ mod tests {
         netns::within_new(|| {
             ip("link set lo up")?;
             let lo = interface::index("lo").context("lo")?;
-            // Not a power of two.
+            // 48 entries are not a power of two.
             let mut counter = Counter::start(lo, 48, 1)?;
             let to = UdpSocket::bind("127.0.0.1:0")?;
             let from = UdpSocket::bind("127.0.0.1:0")?;

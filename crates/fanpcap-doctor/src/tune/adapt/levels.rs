@@ -18,7 +18,7 @@ pub(super) struct Decision {
     pub(super) after: u64,
     /// Packets of the round.
     pub(super) packets: u64,
-    /// The entries that move: entry, old and new queue.
+    /// The moves: the entry, its old queue and its new queue.
     pub(super) moves: Vec<[usize; 3]>,
     /// Entries that exceed a queue's share in this round, but did not in the round before.
     pub(super) elephants: Vec<usize>,
@@ -56,8 +56,8 @@ pub(super) const PACKETS_MIN: u64 = 2000;
 /// An entry without packets for this many rounds has no live flow.
 const QUIET: u8 = 3;
 
-/// Limit of packets without a hash or at other queues, of 1000. With more, moves would not work as
-/// computed.
+/// Limit for the packets without a hash or at other queues, in packets of 1000. With more such
+/// packets, moves would not work as computed.
 const STRAY_MAX: u64 = 100;
 
 impl Levels {

@@ -8,7 +8,7 @@ use super::Member;
 use crate::ledger::Account;
 
 impl Member {
-    /// Whether an engine fills the member's rings, and its counters are not held yet.
+    /// Whether an engine fills the member's rings, and the engine's counters are not held yet.
     pub(in crate::ledger) fn lacks_counters(&self) -> bool {
         self.record.is_on_engine() && self.counters.is_none()
     }
@@ -23,8 +23,9 @@ impl Member {
         is_its
     }
 
-    /// The account of such a member that nobody takes over. Uses the engine's counters if held,
-    /// otherwise those of the page, which may be older than the number of packets taken.
+    /// The account of a member on an engine that nobody takes over. Uses the engine's counters if
+    /// they are held. The counters of the page, used otherwise, may be older than the number of
+    /// packets taken.
     pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();

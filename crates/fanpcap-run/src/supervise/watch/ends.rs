@@ -44,7 +44,8 @@ impl Watch<'_> {
             // An examined copy has been reported already as capturing elsewhere.
             self.ledger.never_joined(number, !copy.questioned);
         }
-        // It ran long enough to be examined, but ended before this process could do so.
+        // The copy may have run long enough to be examined, but ended before this process examined
+        // it.
         copy.questioned |= copy.age() >= YOUNG;
         let copy = &self.copies[number];
         if copy.given_up {

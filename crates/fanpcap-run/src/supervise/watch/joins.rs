@@ -34,7 +34,7 @@ pub(super) struct Outsiders {
 }
 
 impl Outsiders {
-    /// Before the first copy starts: all present sockets are foreign.
+    /// Must be called before the first copy starts: all sockets that exist now count as foreign.
     pub(super) fn new() -> Self {
         let seen = roster::entries().unwrap_or_default().into_iter();
         Self {
@@ -45,8 +45,8 @@ impl Outsiders {
 }
 
 impl Watch<'_> {
-    /// Notes the mode of the group once a copy has joined it. Prints a message if it differs from
-    /// the announced mode: the library chose by the copy's privileges.
+    /// Notes the mode of the group once a copy has joined it. Prints a message if this mode differs
+    /// from the announced one, because the library chose it by the copy's privileges.
     pub(super) fn note_mode(&mut self) {
         if self.mode.is_some() {
             return;
@@ -246,7 +246,7 @@ fn outside(
     apart.into_iter().filter_map(outsider).collect()
 }
 
-/// The copies by their open sockets; and, by user, the copies whose descriptors are hidden.
+/// Maps each open socket to its copy, and each user to the copies whose descriptors are hidden.
 fn descriptors(copies: &[(u32, usize)]) -> (BTreeMap<u32, usize>, BTreeMap<u32, Vec<usize>>) {
     let of_copies = stat::pids().filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
     let mut open = BTreeMap::new();

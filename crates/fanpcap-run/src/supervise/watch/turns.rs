@@ -11,7 +11,7 @@ const EACH: Duration = Duration::from_secs(1);
 /// The same limit for all copies together.
 const ALL: Duration = Duration::from_secs(5);
 
-/// The state of these starts.
+/// The state of the starts in turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// The next copy to start.
