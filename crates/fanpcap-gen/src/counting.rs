@@ -56,7 +56,8 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// Nanoseconds. Counters are final once unchanged for [`QUIET`], or after [`LONGEST`] in any case.
+/// Counters are final once they have not changed for [`QUIET`] nanoseconds, or after [`LONGEST`]
+/// nanoseconds in any case.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 
@@ -79,8 +80,8 @@ impl Counting {
         })
     }
 
-    /// The packets counted until now. `sent` is how many frames they should include. Waits for
-    /// counters that lag behind.
+    /// The packets counted until now. `sent` is how many frames the counters should include. Waits
+    /// for counters that lag behind.
     ///
     /// # Errors
     /// The device is gone.
@@ -157,7 +158,8 @@ fn peer_of(link: &Link) -> Option<End> {
     };
     let mut seen = BTreeSet::new();
     for path in namespaces() {
-        // Most processes share a namespace. Permissions forbid access to those of other users.
+        // Most processes share a namespace. Permissions forbid access to the namespaces of other
+        // users' processes.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };

@@ -34,7 +34,7 @@ pub(crate) struct Layers<'a> {
 
 const MAC_LEN: usize = 14;
 const VLAN_LEN: usize = 4;
-/// IPv4, UDP and VXLAN before the inner frame.
+/// Bytes of the IPv4, UDP and VXLAN headers before the inner frame.
 const VXLAN_LEN: usize = 20 + 8 + 8;
 const VXLAN_PORT: u16 = 4789;
 const STAMP_LEN: usize = 8;
@@ -89,7 +89,7 @@ impl<'a> Layers<'a> {
         frames
     }
 
-    /// MAC addresses, VLAN tags and the tunnel.
+    /// Writes MAC addresses, VLAN tags and the tunnel.
     fn write_below(&self, frame: &mut [u8], datagram: &Datagram) {
         let description = self.description;
         let family = if datagram.flow.source.0.is_ipv4() {
@@ -181,7 +181,8 @@ fn protocol(flow: &Flow) -> u8 {
     if flow.tcp { TCP } else { UDP }
 }
 
-/// Writes the IP header of a piece; `before` is the number of bytes of the datagram before it.
+/// Writes the IP header of a piece; `before` is the number of the datagram's bytes before this
+/// piece.
 fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
     let flow = &datagram.flow;
     let protocol = protocol(flow);

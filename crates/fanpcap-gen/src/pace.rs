@@ -101,7 +101,8 @@ pub(crate) struct Schedule {
     frames: u64,
     /// Bits of all frames so far.
     bits: u64,
-    /// For Poisson: the time so far. For recorded: the captured time.
+    /// The time so far, for `Pace::Poisson`. The next field is the captured time, for
+    /// `Pace::Recorded`.
     elapsed: f64,
     recorded: u64,
     random: Pcg64Mcg,

@@ -32,8 +32,8 @@ impl Portable {
     }
 
     /// Sends frames `first` to `first + count`, at most [`MOST`]. Returns the number of frames
-    /// sent, which is `count` unless `stop` is set or the device fails. Then the next call returns
-    /// the error.
+    /// sent, which is `count` unless `stop` is set or the device fails. After a failure, the next
+    /// call returns the error.
     pub(crate) fn send(
         &mut self,
         pool: &Pool,

@@ -14,7 +14,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses with the first `len` bits of `address`, which has as many.
+    /// The addresses whose first `len` bits are those of `address`. `address` must have that many
+    /// bits.
     pub(crate) fn new(address: impl Into<IpAddr>, len: u8) -> Self {
         let address = address.into();
         Self { address, len }

@@ -24,8 +24,8 @@ pub(crate) struct Shape {
     pub(crate) ifindex: i32,
 }
 
-/// The index of the map of one entry of [`STATE_LEN`] bytes: frames made, the next slot, frames
-/// that could not be made.
+/// The index of the map with one entry of [`STATE_LEN`] bytes: the number of frames made, the next
+/// slot, and the number of frames that could not be made.
 pub(crate) const STATE: usize = 0;
 /// The index of the map with an entry for each frame.
 pub(crate) const SLOTS: usize = 1;
@@ -49,8 +49,9 @@ const COUNTS: Register = R7;
 const ROW: Register = R8;
 const NUMBER: Register = R9;
 
-/// The BPF program. Pages still contain the bytes of earlier runs, but the kernel resets their
-/// length. A single core runs the BPF program, so it needs no atomic instructions.
+/// The BPF program. The memory of frames still contains the bytes of earlier runs, but the kernel
+/// resets the frames' length. A single core runs the BPF program, so it needs no atomic
+/// instructions.
 pub(crate) fn send(shape: &Shape) -> Result<Object, AssemblerError> {
     let mut asm = Assembler::new();
     let failed = asm.label();
@@ -155,7 +156,7 @@ fn stamp(asm: &mut Assembler, failed: Label) {
     });
 }
 
-/// Drops every frame; loading it shows what the kernel supports.
+/// A BPF program that drops every frame. Loading it shows what the kernel supports.
 pub(crate) fn drop_all() -> [Instruction; 2] {
     [Instruction::set(0, XDP_DROP), Instruction::exit()]
 }

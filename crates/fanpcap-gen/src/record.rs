@@ -114,7 +114,7 @@ impl Records {
                     return Ok(None);
                 };
                 let packet = packet.map_err(malformed)?;
-                // Remove it: a device appends its own check sequence.
+                // Remove the check sequence: a device appends its own.
                 let frame_len = packet.orig_len.saturating_sub(self.check_len);
                 let mut bytes = packet.data.into_owned();
                 if self.check_len > 0 {
@@ -216,7 +216,8 @@ fn finish(
     })
 }
 
-/// Units of 10^-n seconds, or of 2^-n with the highest bit set (pcapng, if_tsresol).
+/// The nanoseconds of `ticks`. Their unit is 10^-n seconds, or 2^-n seconds if the highest bit of
+/// `resolution` is set (pcapng, if_tsresol).
 fn nanoseconds(ticks: u64, resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };

@@ -224,6 +224,6 @@ impl Replay {
 /// Length of an Ethernet header. A device accepts no shorter frame.
 const SHORTEST: usize = 14;
 
-/// Bytes of a pool when there are several. The sender pauses while a pool is read, so pools must be
-/// small.
+/// Bytes of a pool if a file needs several pools. The sender pauses while a pool is read, so pools
+/// must be small.
 const CHUNK: usize = 16 << 20;

@@ -44,7 +44,7 @@ fn move_v4(packet: &mut [u8], mask: [u8; 2]) {
     let old = header[12..20].to_vec();
     let mut new = old.clone();
     for address in new.chunks_exact_mut(4) {
-        // Loopback, unspecified, multicast and higher addresses.
+        // Loopback, unspecified, multicast and higher addresses stay.
         if !matches!(address[0], 0 | 127 | 224..) {
             change(&mut address[2..], mask);
         }
@@ -63,7 +63,7 @@ fn move_v6(packet: &mut [u8], mask: [u8; 2]) {
     let old = header[8..40].to_vec();
     let mut new = old.clone();
     for address in new.chunks_exact_mut(16) {
-        // Multicast; loopback and unspecified.
+        // Multicast, loopback and unspecified addresses stay.
         if address[0] != 0xff && address[..15].iter().any(|&byte| byte != 0) {
             change(&mut address[14..], mask);
         }

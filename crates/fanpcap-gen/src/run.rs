@@ -29,7 +29,7 @@ impl Plan {
     }
 }
 
-/// Nanoseconds: the time of 64 frames at 6400 a second.
+/// The time of 64 frames at 6400 a second, in nanoseconds.
 const AT_ONCE: u64 = 10_000_000;
 
 /// The end of a run; `stop` ends it in any case.
@@ -72,8 +72,8 @@ pub struct Sent {
     pub frames: u64,
     /// Bytes of these frames, without check sequences.
     pub bytes: u64,
-    /// Time from the first frame until the frame after the last would have been due, if that is
-    /// within 100 ms.
+    /// Time from the first frame to the time at which the frame after the last would have been due,
+    /// if that is within 100 ms.
     pub nanoseconds: u64,
     /// The thread's CPU time meanwhile, including delivery to a veth's peer on the same machine.
     pub cpu_ns: u64,

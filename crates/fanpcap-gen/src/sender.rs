@@ -34,7 +34,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// Choice of the way.
+/// How the way is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Live frames if they work, otherwise the portable way. The portable way is also used for few
@@ -42,8 +42,8 @@ pub enum Choice {
     /// frames: at the first 64 frames, and then from time to time. A device that does not count the
     /// frames that it accepts gets the first frames twice.
     Auto,
-    /// Live frames, or an error, also if most of them don't leave the device. Frames that the
-    /// device refuses are lost.
+    /// Only live frames. It is an error if they don't work, or if most of them don't leave the
+    /// device. Frames that the device refuses are lost.
     Live,
     /// Live frames, without checking whether they leave the device, to measure only the generator's
     /// speed.

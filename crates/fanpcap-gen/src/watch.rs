@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     before: Counters,
     /// Nanoseconds until the counters include a sent frame.
     settle: u64,
-    /// Times, and the number of frames passed to the device until then.
+    /// Times, each with the number of frames passed to the device until then.
     handed: VecDeque<(u64, u64)>,
 }
 

@@ -153,7 +153,7 @@ mod tests {
         let long: Vec<u32> = (1000..1100).collect();
         let refused = leave_alone(Path::new("/nonexistent"), &long).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        // 498 bytes, and 503.
+        // The messages have 498 and 503 bytes.
         assert!(takes(&long[..96]) && !takes(&long[..97]));
         let none = leave_alone(Path::new("/nonexistent"), &[41]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);

@@ -83,8 +83,8 @@ impl Journal {
     }
 
     /// Opens the journal that an earlier build left for this device, if there is one. Root of a
-    /// container that shares `/run/fanpcap` may have written it: call this only at the user's
-    /// request.
+    /// container that shares `/run/fanpcap` may have written that journal, so call this only at the
+    /// user's request.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -101,7 +101,7 @@ impl Journal {
         let guard = place.take()?;
         let mut content = place.read()?;
         if !content.about.is_of(&place.about) {
-            // The journal is a former device's: its values are gone with it.
+            // The journal belongs to a former device, whose values are gone with that device.
             content.changes.clear();
         }
         content.about = place.about.clone();
@@ -428,7 +428,7 @@ fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     }
 }
 
-/// Attempts to create the directory.
+/// Number of attempts to create the directory.
 const ATTEMPTS: u32 = 8;
 
 /// A test ends the process here.

@@ -147,7 +147,7 @@ impl Placement<'_> {
         channels::with(channels::read(self.0)?, wanted)
     }
 
-    /// The interrupt may belong to another device by now.
+    /// Checks that the interrupt is the device's: it may belong to another device by now.
     fn ensure_own(&self, number: u32) -> Result<(), DeviceError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {
@@ -211,7 +211,7 @@ impl Setting {
     }
 }
 
-/// Names of features are words.
+/// Whether a text is a word, as names of features are.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -49,7 +49,7 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, DeviceError> {
         Ok(napis) => told(device, &napis),
         Err(_) => by_name(device),
     };
-    // In a nested PID namespace the numbers differ.
+    // In a nested PID namespace the threads have other numbers.
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
     // Process 2 is the parent of all kernel threads.
     if threads.is_empty() && comm(2) != "kthreadd" {
@@ -155,6 +155,6 @@ fn comm(pid: u32) -> String {
     text.trim_end().to_owned()
 }
 
-/// What setting threads needs, where the process may not.
+/// The error if the process may not set the threads.
 const NEEDS: &str = "setting NAPI threads needs root";
 const THREADED: &str = "threaded";

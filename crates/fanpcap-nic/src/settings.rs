@@ -201,7 +201,8 @@ pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
 }
 
 /// Which of a device's interrupts are in irqbalance's list. `Absent` if the list has no room for
-/// all of them beside those of other devices; the device is then tuned without irqbalance.
+/// all the device's interrupts beside those of other devices; the device is then tuned without
+/// irqbalance.
 fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError> {
     let others = own.iter().filter(|&number| !all.contains(number));
     let others: Vec<u32> = others.copied().collect();

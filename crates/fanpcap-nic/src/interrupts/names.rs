@@ -75,7 +75,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     let Ok(channel) = own[label.len()..].parse() else {
         return Serves::Other;
     };
-    // Letters alone: Tx-Rx, TxRx and txrx are the same.
+    // Only letters count: Tx-Rx, TxRx and txrx are the same.
     let letters: String = (label.chars())
         .filter(char::is_ascii_alphabetic)
         .map(|letter| letter.to_ascii_lowercase())
@@ -88,7 +88,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     } else if ends(&["tx", "output", "txq"]) {
         Serves::Tx(channel)
     } else if label.ends_with(['-', '.', ':', ' ']) && !ends(&OTHERS) {
-        // eth0-3: the device's present or former name.
+        // The name is like eth0-3, with the device's present or former name.
         Serves::Both(channel)
     } else {
         Serves::Other

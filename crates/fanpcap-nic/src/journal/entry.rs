@@ -32,7 +32,7 @@ pub struct Change {
     pub old: String,
     /// The value that was set.
     pub new: String,
-    /// The owners that want the change to stay. It is undone when all are gone.
+    /// The owners that want the change to stay. The change is undone when all of them are gone.
     pub owners: Vec<Owner>,
     /// Whether the change stays without owners, until the user asks for the old value.
     pub stays: bool,
@@ -53,7 +53,8 @@ pub struct Owner {
 /// The first line. Journals of other versions are not read.
 const HEAD: &str = "fanpcap journal 1";
 
-/// Limits on a journal that is read.
+/// Limits on the number of changes in a journal that is read, and on the number of owners of a
+/// change.
 const CHANGES_MAX: usize = 4096;
 const OWNERS_MAX: usize = 1024;
 

@@ -57,7 +57,7 @@ const IRQBALANCE: &str = "irqbalance";
 /// The byte that is the lock for changes.
 const TURN: u32 = 0;
 
-/// Limit on the owners of a device.
+/// Limit on the number of owners of a device.
 const OWNERS_MAX: u32 = 65_536;
 
 /// Attempts to get the lock, and milliseconds between them. A driver may need seconds to set up its
@@ -157,7 +157,7 @@ impl Place {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
         }
         if self.is_own {
-            // Fails while the directory has other files.
+            // This fails while the directory has other files.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -254,7 +254,7 @@ pub fn journals() -> Result<Vec<u32>, DeviceError> {
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
     if numbers.is_empty() {
-        // Fails while the directory has files.
+        // This fails while the directory has files.
         let _ = fs::remove_dir(&found.1);
     }
     numbers.sort_unstable();
@@ -313,7 +313,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Otherwise a child forked meanwhile would keep the lock by its copy of the descriptor.
+        // Without this, a child that was forked meanwhile would keep the lock by its copy of the
+        // descriptor.
         let _ = lock::release_byte(&self.0, TURN);
     }
 }

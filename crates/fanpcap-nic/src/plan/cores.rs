@@ -81,7 +81,7 @@ impl Cores {
     }
 
     /// The number of queues that should receive: as few as keep up, on at most half of the cores.
-    /// If threads poll short queues on a machine with two cores, they get both.
+    /// If threads poll short queues on a machine with two cores, the queues get both cores.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,

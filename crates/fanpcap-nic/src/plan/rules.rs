@@ -43,7 +43,7 @@ const SYMMETRIC_HASH: [(&str, (u32, u32), &str); 3] = [
     ("mlx5_core", (6, 16), "symmetric-or-xor"),
 ];
 
-/// Longer rings cost more in cache misses than they save in packets.
+/// Limit for the length of rings. Longer rings cost more in cache misses than they save in packets.
 const RING_MOST: u32 = 4096;
 
 impl Rules<'_> {
@@ -281,7 +281,7 @@ impl Rules<'_> {
         });
     }
 
-    /// Gives a setting of queues, if the device has it, each queue's CPU.
+    /// Sets a setting of each queue to the queue's CPU, if the device has this setting.
     fn place_queues(&mut self, setting: fn(u32) -> Setting, why: &str) {
         for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
             if self.facts.value(setting(queue)).is_some() {

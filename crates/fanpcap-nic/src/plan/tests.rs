@@ -147,7 +147,7 @@ fn cpus_that_receive_for_other_devices_are_left_to_them() {
         let second = plan(name, &[1]);
         assert_eq!((second.receive, second.applications), (vec![0], vec![1]));
     }
-    // If all CPUs are taken, the plan is the first device's.
+    // If all CPUs are taken, the plan is the same as for the first device.
     let third = plan("veth", &[0, 1]);
     assert_eq!((third.receive, third.applications), (vec![1], vec![0]));
     // The sibling of a busy CPU is no better: CPUs 12 to 15 are siblings of 8 to 11.
@@ -228,7 +228,7 @@ fn short_queues_share_half_of_the_cores() {
     let eight = plan(&facts, threads).unwrap();
     assert_eq!(eight.receive, [1, 2, 3, 4, 1, 2, 3, 4]);
     assert_eq!(eight.applications, [5, 6, 7, 0]);
-    // Half of the cores that other devices leave.
+    // The device gets half of the cores that other devices leave.
     facts.taken = vec![4, 5, 6, 7];
     let second = plan(&facts, threads).unwrap();
     assert_eq!(second.receive, [1, 2, 1, 2, 1, 2, 1, 2]);
