@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) driver: Option<String>,
     /// Don't try live frames.
     pub(crate) portable: bool,
-    /// Accept runs while others use the same CPUs.
+    /// Accept runs while other processes use the same CPUs.
     pub(crate) shared: bool,
     /// Send one more frame than the generator reports.
     pub(crate) stray: bool,
@@ -54,10 +54,11 @@ pub(crate) struct Bench {
     pub(crate) reader_cpu: usize,
 }
 
-/// Within this time nothing of a reader that has ended is left at its device.
+/// Within this time, nothing that a reader has attached is left at its device after the reader's
+/// end.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// Until then generators that begin together are ready.
+/// Within this time, generators that are to begin together are ready.
 const READY: Duration = Duration::from_millis(500);
 
 /// Whether the device has another XDP program.
@@ -131,9 +132,9 @@ impl Bench {
         Ok(reader::told(&ended, side, self.library())?.version)
     }
 
-    /// Runs `work` with the far device as readers on `side` and frames sent in this way need it.
-    /// Our XDP engine attaches a BPF program of its own. Otherwise the device takes live frames
-    /// only with the bench's program, and copies each skb with one.
+    /// Runs `work` with the far device set up for readers on `side` and for frames sent in this
+    /// way. Our XDP engine attaches a BPF program of its own. For other readers, the device takes
+    /// live frames only with the bench's BPF program. With a program it copies each skb.
     pub(crate) fn arranged<T>(
         &self,
         side: Side,
@@ -221,8 +222,8 @@ impl Bench {
         &self.libraries().ours
     }
 
-    /// Starts a generator at the near end, on its usual CPU. With a reader it tells that one's CPU
-    /// time.
+    /// Starts a generator at the near end, on its usual CPU. If `reader` is given, the generator
+    /// also reports that reader's CPU time.
     pub(crate) fn start_generator(&self, load: Load, reader: Option<u32>) -> Result<Member> {
         self.launch(&Launch {
             device: self.wire.near().to_owned(),
@@ -237,8 +238,8 @@ impl Bench {
         generator::start(self.library(), launch, &self.scratch)
     }
 
-    /// Runs generators to their ends that begin at the same time, each at a wire and on a CPU.
-    /// Returns what each has sent, with its CPU.
+    /// Runs generators that begin at the same time, each at a wire and on a CPU, until all have
+    /// ended. Returns what each generator has sent, with its CPU.
     pub(crate) fn generate_together<'a>(
         &self,
         places: impl Iterator<Item = (&'a Wire, usize)>,
@@ -301,7 +302,7 @@ impl Bench {
         self.wire.arrived()
     }
 
-    /// Passes a refusal for foreign load on, unless other processes may use the CPUs.
+    /// Passes on a refusal that is due to foreign load, unless other processes may use the CPUs.
     pub(crate) fn alone(&self, verdict: Result<(), Refusal>) -> Result<(), Refusal> {
         if self.shared { Ok(()) } else { verdict }
     }

@@ -15,10 +15,11 @@ pub(crate) struct Column {
     pub(crate) key: &'static str,
     /// Name in the table.
     pub(crate) name: &'static str,
-    /// Without these it can't be measured here.
+    /// What must be available for the column to be measured.
     #[serde(default)]
     pub(crate) needs: Vec<Need>,
-    /// Whether the measure makes sense without it: other projects' software may not work here.
+    /// Whether the measure makes sense without the column: other projects' software may not work
+    /// here.
     #[serde(default)]
     pub(crate) dispensable: bool,
     /// What receives the frames.
@@ -28,7 +29,7 @@ pub(crate) struct Column {
     pub(crate) side: Option<Side>,
     /// What readers do, if not the same as in other columns.
     pub(crate) work: Option<Work>,
-    /// One reader for each; one alone if empty.
+    /// The seats, with one reader on each. If empty, one reader is alone.
     #[serde(default)]
     pub(crate) seats: Vec<Seat>,
 }
@@ -41,9 +42,9 @@ pub(crate) enum Need {
     LiveFrames,
     /// Each CPU of the bench has its receive queue.
     OwnQueues,
-    /// Shares of a CPU.
+    /// Processes can be limited to a share of a CPU.
     Quota,
-    /// A program of a package.
+    /// This program is installed, from this package.
     Installed(&'static str, &'static str),
     /// testpmd starts on net_af_packet.
     TestpmdOnPacket,
@@ -66,20 +67,20 @@ pub(crate) enum Receivers {
     Links(Vec<Layout>),
 }
 
-/// Where the threads that poll a link's queues run, and its readers. CPUs are those of the bench: 0
+/// Where a link's readers run, and the threads that poll its queues. CPUs are those of the bench: 0
 /// is the generator's, 1 is the reader's.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
-    /// The scheduler chooses. The link has so many readers.
+    /// The scheduler chooses the CPUs. The link has this many readers.
     Unplaced(usize),
-    /// pcap.conf says so of the threads (`napi@DEV.N`), taskset(1) of the readers.
+    /// pcap.conf places the threads (`napi@DEV.N`), and taskset(1) places the readers.
     Placed {
         /// The CPU of the thread that polls the queue of each CPU's generator.
         threads: [usize; QUEUES],
         /// The CPU of each reader.
         readers: Vec<usize>,
     },
-    /// `fanpcap tune DEV --threads` plans it. The link has one reader.
+    /// `fanpcap tune DEV --threads` plans the places. The link has one reader.
     Tuned,
 }

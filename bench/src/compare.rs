@@ -34,7 +34,7 @@ struct Row {
     session: Facts,
 }
 
-/// By name.
+/// Facts by their names.
 type Facts = BTreeMap<String, Value>;
 
 #[derive(Debug, Deserialize)]
@@ -57,8 +57,8 @@ enum Verdict {
     Missing,
 }
 
-/// Prints both spreads of each goal. The exit status is 0 if all medians lie in the other's range
-/// and no goal is missing, 1 if not, and 2 if the machines or the options differ.
+/// Prints both spreads of each goal. The exit status is 0 if each median lies in the range of the
+/// other output and no goal is missing, 1 if not, and 2 if the machines or the options differ.
 pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
@@ -127,7 +127,7 @@ impl Row {
 }
 
 impl Goal {
-    /// Whether there is one round only though the goal may vary.
+    /// Whether there is only one round, although the goal's value may vary.
     fn is_single(&self) -> bool {
         let rounds = self.rounds.as_ref().map(Vec::len);
         !self.constant && rounds == Some(1)
@@ -152,7 +152,7 @@ fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
     verdict == Verdict::Same
 }
 
-/// Two goals that could not be measured are equal.
+/// Compares a goal of both outputs. Two goals that could not be measured are equal.
 fn judge(goal: &Goal, other: Option<&Goal>) -> Verdict {
     let Some(other) = other else {
         return Verdict::Missing;

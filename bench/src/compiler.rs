@@ -36,11 +36,11 @@ pub(crate) struct Compiling {
 pub(crate) struct Compiled {
     /// From the text to the BPF programs.
     pub(crate) compile: f64,
-    /// Until the kernel has loaded them.
+    /// From the BPF programs until the kernel has loaded them.
     pub(crate) load: f64,
-    /// Both.
+    /// The sum of both times.
     pub(crate) both: f64,
-    /// Both, with cold caches.
+    /// The sum of both times for the first program, with cold caches.
     pub(crate) first: f64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn compile(compiling: &Compiling) -> Result<Compiled> {
     })
 }
 
-/// Nanoseconds of one time.
+/// Times of one compilation in nanoseconds.
 struct Times {
     compile: u128,
     load: u128,

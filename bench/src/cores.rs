@@ -13,7 +13,7 @@ use crate::refusal::{Refusal, foreign_share};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupant {
     pub(crate) pid: u32,
-    /// The core that it stays on, if it does.
+    /// The core that the process stays on; `None` if it may move.
     pub(crate) cpu: Option<usize>,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Occupant {
 pub(crate) struct Cores {
     generator_cpu: usize,
     watches: Vec<Watch>,
-    /// Whose work is no disturbance, with the CPU time that they had before.
+    /// The processes whose work is no disturbance, each with the CPU time that it had before.
     own: Vec<(Occupant, Duration)>,
-    /// Whether others may be at work.
+    /// Whether other processes may use the cores.
     shared: bool,
 }
 
 impl Cores {
-    /// Begins now, with the readers ready and the generator not yet started.
+    /// Begins to watch. At this time the readers must be ready, and the generator not yet started.
     pub(crate) fn watch(bench: &Bench, readers: &[Occupant]) -> Result<Self> {
         let cpus = [bench.generator_cpu, bench.reader_cpu];
         Ok(Self {
@@ -43,7 +43,8 @@ impl Cores {
         })
     }
 
-    /// Whether they and the generator had their cores to themselves, once the generator has ended.
+    /// Whether the readers and the generator had their cores to themselves. The generator must have
+    /// ended.
     pub(crate) fn undisturbed(&self, sent: &Sent, woken: bool) -> Result<Result<(), Refusal>> {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }
@@ -57,7 +58,7 @@ impl Cores {
         if self.shared {
             return Ok(Ok(()));
         }
-        // One that moves between cores may have been on either.
+        // A process that moves between cores may have been on either.
         let anywhere = self.of(None)?;
         for watch in &self.watches {
             let mut own = anywhere + self.of(Some(watch.cpu()))?;

@@ -56,9 +56,9 @@ impl Watch {
         self.cpu
     }
 
-    /// The share of the core that other processes took: the rest after `own`, the kernel's work for
-    /// it, and idle time. Idle time is exact to 10 ms (proc_stat(5)), so a short watch is
-    /// inaccurate.
+    /// The share of the core that other processes took: the time that is neither `own`, nor the
+    /// kernel's work for it, nor idle time. Idle time is exact to 10 ms (proc_stat(5)), so a short
+    /// watch is inaccurate.
     pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
         let watched = self.since.elapsed();
         let idle = idle(self.cpu)?.saturating_sub(self.idle);

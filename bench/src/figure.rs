@@ -21,8 +21,8 @@ pub(crate) enum Figure {
     ApplicationReceived,
     /// `ps_drop`.
     ApplicationDropped,
-    /// Packets that reached the callback, per second of sending; of a BPF program without a reader:
-    /// frames that it received.
+    /// Packets that reached the callback, per second of sending; for a BPF program without a
+    /// reader, the frames that the program received.
     CapturedPps,
     /// The same as a percentage of the frames sent.
     CapturedShare,
@@ -44,25 +44,25 @@ pub(crate) enum Figure {
     FirstLinkPps,
     /// The same of another link.
     SecondLinkPps,
-    /// Age of a single packet in the callback.
+    /// Median age of single packets in the callback.
     LatencyP50Us,
-    /// The same for the slowest hundredth.
+    /// The 99th percentile of this age.
     LatencyP99Us,
-    /// The same for the slowest of all.
+    /// The greatest such age.
     LatencyMaxUs,
-    /// `pcap_open_live`, with the filter if there is one.
+    /// Time of `pcap_open_live`, with the filter if there is one.
     OpenUs,
-    /// The same up to the first packet.
+    /// Time from the start of opening to the first packet.
     FirstUs,
-    /// `pcap_close`.
+    /// Time of `pcap_close`.
     CloseUs,
-    /// From a steering program's text to the BPF programs.
+    /// Time from a steering program's text to the BPF programs.
     CompileUs,
-    /// From the BPF programs until the kernel has loaded them.
+    /// Time from the BPF programs until the kernel has loaded them.
     LoadUs,
-    /// Both.
+    /// The sum of both times.
     CompileAndLoadMs,
-    /// Both, the first time in a process.
+    /// The sum of both times for the first program of a process.
     FirstProgramMs,
     /// Flows that a join moved, in percent.
     JoinMoved,
@@ -72,7 +72,7 @@ pub(crate) enum Figure {
     SurvivorsMoved,
     /// Frames that no member has got.
     Lost,
-    /// From a member's death to the first packet of its flows at another member.
+    /// Time from a member's death to the first packet of its flows at another member.
     ServedMs,
     /// Size of the library's file.
     SizeMb,

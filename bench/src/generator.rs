@@ -19,11 +19,11 @@ use crate::refusal::{Refusal, at_once};
 /// The generator's report.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Sent {
-    /// Frames.
+    /// Number of frames.
     pub(crate) frames: u64,
     /// `CLOCK_MONOTONIC` just before the first frame.
     pub(crate) begin: u64,
-    /// From the first to the last frame.
+    /// Time from the first to the last frame.
     pub(crate) nanoseconds: u64,
     /// CPU time between the first and the last frame.
     pub(crate) cpu_ns: u64,
@@ -44,10 +44,10 @@ impl Sent {
         self.frames as f64 / self.seconds()
     }
 
-    /// What generators have sent that sent at the same time.
+    /// The sum of what several generators have sent at the same time.
     ///
     /// # Errors
-    /// They did not.
+    /// The generators did not send at the same time.
     pub(crate) fn together(all: &[Self]) -> Result<Self, Refusal> {
         let longest = all.iter().map(|sent| sent.nanoseconds).max().unwrap_or(0);
         let begin = all.iter().map(|sent| sent.begin).min().unwrap_or(0);
@@ -84,14 +84,14 @@ pub(crate) enum Way {
 /// What the generator sends.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Load {
-    /// Frames of a length at a rate or, without one, as many as possible, for a time.
+    /// Frames of one length for a limited time, at a rate or, without one, as many as possible.
     Frames {
         len: usize,
         pps: Option<NonZeroU64>,
         way: Way,
         time: Duration,
     },
-    /// So many single frames that carry the time, evenly spaced but for a jitter.
+    /// This many single frames that carry the time, at this interval except for a jitter.
     Probes(u64, Duration),
 }
 
@@ -106,7 +106,7 @@ impl Load {
         }
     }
 
-    /// How the frames are sent; probes are single skbs.
+    /// How the frames are sent; `None` for probes, which are single skbs.
     pub(crate) fn way(self) -> Option<Way> {
         match self {
             Self::Frames { way, .. } => Some(way),
@@ -115,7 +115,8 @@ impl Load {
     }
 }
 
-/// A generator's process; as JSON the argument of the hidden subcommand `generate`.
+/// What a generator's process has to do. As JSON, it is the argument of the hidden subcommand
+/// `generate`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Launch {
     /// The device to send on.
@@ -123,9 +124,9 @@ pub(crate) struct Launch {
     /// The CPU to stay on.
     pub(crate) cpu: usize,
     pub(crate) load: Load,
-    /// The reader whose CPU time it reports.
+    /// The reader whose CPU time the generator reports.
     pub(crate) reader: Option<u32>,
-    /// `CLOCK_MONOTONIC` before which it sends no frame.
+    /// The time by `CLOCK_MONOTONIC` before which the generator sends no frame.
     pub(crate) at: Option<u64>,
 }
 
@@ -218,7 +219,7 @@ mod tests {
             if sent >= LEAST {
                 break;
             }
-            // The machine has other work.
+            // The machine had other work, so try for longer.
             milliseconds *= 2;
         }
         fanpcap_testbed::member::wait_for_packets(

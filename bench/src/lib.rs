@@ -169,7 +169,7 @@ fn list() {
     }
 }
 
-/// Prints what one of the bench's own processes has to say.
+/// Prints the report of one of the bench's own processes.
 fn report_of(said: &impl Serialize) -> Result<()> {
     tell!("{}", serde_json::to_string(said)?);
     Ok(())
@@ -218,7 +218,7 @@ struct Tally {
     missed: usize,
     /// Goals that were not measured.
     not_measured: usize,
-    /// Of these: goals with a bound.
+    /// Goals with a bound that were not measured.
     not_judged: usize,
     /// Rows that failed.
     broken: usize,
@@ -287,7 +287,7 @@ fn report(
     Ok(tally)
 }
 
-/// Measures by name: rows share their runs.
+/// The results of measures, by the measures' names. Rows with the same measure share its runs.
 struct Known(Vec<(&'static str, Result<Taken>)>);
 
 impl Known {

@@ -16,7 +16,7 @@ use crate::libraries::Side;
 /// Time and options of a session; the same for all rows.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Session {
-    /// In UTC, when the bench began.
+    /// The time when the bench began, in UTC.
     pub(crate) date: String,
     /// Version of this bench.
     pub(crate) version: &'static str,

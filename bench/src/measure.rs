@@ -38,11 +38,11 @@ use trials::Trials;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Series {
-    /// Without these none can be measured here.
+    /// What must be available for the series to be measured.
     #[serde(default)]
     needs: Vec<Need>,
     columns: Vec<Column>,
-    /// Figures in the table; all if empty.
+    /// The figures that the table shows; all figures if empty.
     #[serde(default)]
     shown: Vec<Figure>,
     /// Whether every run has the same figures.
@@ -51,7 +51,7 @@ struct Series {
     measures: Vec<Single>,
 }
 
-/// One of a series.
+/// One measure of a series.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Single {
@@ -75,16 +75,16 @@ enum Kind {
     Polled(Polled),
     Compile,
     Nodes(Nodes),
-    /// So many times the rate that one node takes.
+    /// Frames at this many times the rate that one node can handle.
     Headers(u32),
-    /// So many members at the start.
+    /// A group with this many members at the start.
     Members(usize),
     Peers(Peers),
     Tshark,
     Identifications,
 }
 
-/// All of them.
+/// All series.
 static SERIES: LazyLock<Vec<Series>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../measures.json")).expect("measures.json is well formed")
 });
@@ -97,7 +97,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// All of them.
+    /// All measures.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         SERIES.iter().flat_map(|series| {
             let measures = series.measures.iter();
@@ -127,7 +127,7 @@ impl Measure {
         &self.series.columns
     }
 
-    /// Figures in the table; all if empty.
+    /// The figures that the table shows; all figures if empty.
     pub(crate) fn shown(self) -> &'static [Figure] {
         &self.series.shown
     }

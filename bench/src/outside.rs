@@ -24,11 +24,11 @@ use crate::trial::{sample, with_share};
 /// How an application reads and ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// The signal that ends it, without SIG.
+    /// The signal that ends the application, without SIG.
     pub(crate) signal: &'static str,
-    /// Time for the rest of its ring at the end.
+    /// Time at the end for reading the rest of the application's ring.
     pub(crate) grace: Duration,
-    /// It polls on one core when there is nothing to read.
+    /// The application polls on one core when there is nothing to read.
     pub(crate) polls: bool,
 }
 
@@ -58,7 +58,8 @@ pub(crate) fn program(
         .program(side, name.as_ref(), ready, Some(&cpu))
 }
 
-/// Starts it at the far end, and checks that an application on libpcap has loaded the right one.
+/// Starts an application at the far end. Checks that an application on libpcap has loaded the right
+/// library.
 pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Result<Member> {
     let member = bench.wire.at_far(|| program.start(&bench.scratch))?;
     if let Some(side) = side {
@@ -90,7 +91,7 @@ pub(crate) fn flood(
         cpu: Some(bench.reader_cpu),
     };
     let cores = Cores::watch(bench, &[occupant])?;
-    // Short runs: there are many applications.
+    // The runs are short because there are many applications.
     let load = Load::flood(len, bench.way, bench.time / 2);
     let (sent, times) = bench.generate_for(load, member.pid())?;
     let undisturbed = cores.undisturbed(&sent, false)?;
@@ -107,8 +108,8 @@ pub(crate) fn flood(
 }
 
 /// CPU time of all threads from the first frame on, in nanoseconds. An application that waits has
-/// used it all once its ring is drained, and uses none while it waits. An application that polls
-/// would go on, so its time ends with the last frame.
+/// used all of this time once its ring is drained, and uses none while it waits. An application
+/// that polls would use more, so its time ends with the last frame.
 fn reader_time(
     member: &Member,
     manner: Manner,
@@ -122,8 +123,8 @@ fn reader_time(
     Ok(drained.saturating_sub(first))
 }
 
-/// A polling thread has at most all of its core. The kernel updates a running thread's time at its
-/// ticks, so the difference may be a tick too large.
+/// A polling thread has at most the whole time of its core. The kernel updates a running thread's
+/// time at its ticks, so the difference may be a tick too large.
 fn within(wall: u64, first: u64, last: u64) -> u64 {
     last.saturating_sub(first).min(wall)
 }

@@ -34,7 +34,7 @@ pub(crate) struct Bar {
     pub(crate) spread: Spread,
 }
 
-// In pixels.
+// These sizes are in pixels.
 const WIDTH: u32 = 1000;
 const HEADING: u32 = 40;
 /// Height of a caption.

@@ -9,15 +9,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_testbed::await_for;
 
-/// A cgroup of its own, which is removed with this value.
+/// A separate cgroup. Dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct Quota {
     dir: PathBuf,
 }
 
-/// In microseconds: a process that has used its share waits for less than this.
+/// The controller's period in microseconds. A process that has used its share waits for less than
+/// this.
 const PERIOD: u32 = 10_000;
-/// Within this time nothing is left of a process that was waited for.
+/// Within this time, a process that was waited for has left its cgroup.
 const LEAVING: Duration = Duration::from_secs(2);
 
 impl Quota {
@@ -40,7 +41,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// Puts a process into it.
+    /// Puts a process into the cgroup.
     pub(crate) fn hold(&self, pid: u32) -> Result<()> {
         self.write("cgroup.procs", &pid.to_string())
     }
@@ -75,7 +76,7 @@ fn root() -> Result<(PathBuf, bool)> {
     });
     let (root, is_second) = root.context("no cgroups with the CPU controller are mounted here")?;
     if is_second {
-        // The controller of the groups below the root; writing it again changes nothing.
+        // Turns the controller on for the cgroups below the root. Writing it again changes nothing.
         let path = root.join("cgroup.subtree_control");
         fs::write(&path, "+cpu").with_context(|| format!("writing +cpu to {}", path.display()))?;
     }

@@ -40,7 +40,7 @@ pub(crate) enum Work {
     /// Counts packets until a signal.
     #[default]
     Count,
-    /// The same, but looks at no packet.
+    /// Counts packets, but looks at none.
     Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
@@ -51,7 +51,7 @@ pub(crate) enum Work {
     Receive,
     /// Counts packets, and measures the age of each probe.
     Time,
-    /// The same, but polls the handle's descriptor without a time-out.
+    /// Works like `Time`, but polls the handle's descriptor without a time-out.
     TimePolling,
     /// Opens this many handles one after another, each up to its first packet.
     Open(u32),
@@ -79,7 +79,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Without a group, on the core that is not the generator's.
+    /// A reader without a group, on the core that is not the generator's.
     pub(crate) const ALONE: Self = Self {
         place: Core::Other,
         fanout: None,
@@ -106,21 +106,21 @@ pub(crate) struct ReaderReport {
     /// `ps_drop`.
     #[serde(default)]
     pub(crate) dropped: u64,
-    /// Nanoseconds since the handle was ready.
+    /// CPU time since the handle was ready, in nanoseconds.
     #[serde(default)]
     pub(crate) cpu_ns: u64,
     /// Age of probes in the callback.
     pub(crate) latency_ns: Option<Times>,
-    /// `pcap_open_live`, and the filter if there is one.
+    /// Times of `pcap_open_live`, including the filter if there is one.
     pub(crate) open_ns: Option<Times>,
-    /// From the start of opening to the end of the first packet's callback.
+    /// Times from the start of opening to the end of the first packet's callback.
     pub(crate) first_ns: Option<Times>,
-    /// `pcap_close`.
+    /// Times of `pcap_close`.
     pub(crate) close_ns: Option<Times>,
 }
 
 impl ReaderReport {
-    /// Its counters.
+    /// The reader's counters.
     pub(crate) fn tally(&self) -> Tally {
         Tally {
             received: self.received,
@@ -139,7 +139,7 @@ pub(crate) struct Times {
     pub(crate) max: i64,
 }
 
-/// The source text: an installed command has no source tree.
+/// The source text. It is part of the executable, because an installed command has no source tree.
 const SOURCE: &str = include_str!("../c/reader.c");
 
 /// Compiles a program of the bench against the system's libpcap, its headers and library.
@@ -195,7 +195,7 @@ impl Reader {
         let (side, _, work) = what;
         let mut program = self.program(wire.far(), what, cpu);
         program = match fanout {
-            // It joins by itself, and knows only the kernel's own modes.
+            // This reader joins the group by itself, and knows only the kernel's own modes.
             Some((group, _)) if work == Work::Receive => program.args(["-g", &group.to_string()]),
             Some((group, mode)) => program.group(group, mode),
             None => program,

@@ -5,7 +5,7 @@ use std::iter::Sum;
 
 use crate::wire::Arrived;
 
-/// Counters of an application at its end, or of several.
+/// Counters of one or more applications at their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Packets, including dropped ones.
@@ -29,13 +29,14 @@ impl Sum for Tally {
 /// Counters of a run's parts, after all rings were drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Frames by the generator's count.
+    /// Frames that the generator counted.
     pub(crate) sent: u64,
-    /// Packets by the reader's device's count.
+    /// Packets that the reader's device counted.
     pub(crate) arrived: u64,
     /// Packets that the device dropped.
     pub(crate) lost: u64,
-    /// Number of times that the kernel delivers each packet: readers and groups of readers.
+    /// Number of times that the kernel delivers each packet: once to each group, and to each reader
+    /// without a group.
     pub(crate) copies: u64,
     /// `ps_recv`, summed over readers.
     pub(crate) received: u64,
@@ -68,13 +69,14 @@ pub(crate) enum Refusal {
     Generator(f64),
     /// The generator sent this share of the requested frames.
     Late(f64),
-    /// Generators that belong together did so for this share of the time.
+    /// Generators that belong together sent at the same time only for this share of the time.
     Apart(f64),
     /// Other processes took this share of a core.
     Foreign(usize, f64),
 }
 
-/// Minimum share of its core for a flood's generator, which only ever waits for the CPU.
+/// Minimum share of its core that a flood's generator must have. Such a generator waits for nothing
+/// but the CPU.
 const OWN_SHARE: f64 = 0.9;
 /// Allowed deviation from a requested rate.
 pub(crate) const OFF_RATE: f64 = 0.02;
@@ -82,8 +84,8 @@ pub(crate) const OFF_RATE: f64 = 0.02;
 const OFF_TIME: f64 = 0.05;
 /// Allowed foreign share of a core.
 const FOREIGN_SHARE: f64 = 0.1;
-/// The same for a core whose reader wakes for each packet: the kernel accounts wake-ups to no
-/// process.
+/// Allowed foreign share of a core whose reader wakes for each packet: the kernel accounts wake-ups
+/// to no process.
 const FOREIGN_SHARE_WOKEN: f64 = 0.3;
 
 impl Counters {

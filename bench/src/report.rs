@@ -23,7 +23,7 @@ pub(crate) struct Report<'a> {
     what: &'static str,
     machine: &'a Machine,
     session: &'a Session,
-    /// Each is a line of the table.
+    /// The results of the goals. Each is a line of the table.
     goals: Vec<Outcome>,
     published: &'static [&'static str],
     #[serde(skip)]
@@ -94,7 +94,7 @@ impl<'a> Report<'a> {
         self.count(|goal| goal.passed.is_none())
     }
 
-    /// Of these: goals with a bound.
+    /// Number of goals with a bound that were not measured.
     pub(crate) fn not_judged(&self) -> usize {
         self.count(|goal| goal.passed.is_none() && goal.must != Must::Free)
     }
@@ -135,7 +135,7 @@ impl<'a> Report<'a> {
         plot::draw(&path, &picture).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// One for each figure of a goal, and one for comparing goals.
+    /// The panels of the plot: one for each figure of a goal, and one for comparing goals.
     fn panels(&self) -> Vec<plot::Panel> {
         let mut panels: Vec<plot::Panel> = Vec::new();
         let mut add = |title: String, bars: Vec<plot::Bar>| {

@@ -15,7 +15,7 @@ use crate::taking::Round;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// For people.
+    /// A description for users.
     pub(crate) what: &'static str,
     /// A comment.
     #[serde(rename = "why")]
@@ -26,11 +26,11 @@ pub(crate) struct Row {
     pub(crate) published: Vec<&'static str>,
 }
 
-/// One figure, what becomes of a round's two values, and the bound for that.
+/// A figure, how its two values in a round are combined, and the bound for the result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Goal {
-    /// For people.
+    /// A description for users.
     pub(crate) what: &'static str,
     /// The measure's name.
     measure: String,
@@ -40,15 +40,15 @@ pub(crate) struct Goal {
     /// The column that is judged.
     #[serde(default = "ours")]
     pub(crate) of: &'static str,
-    /// The one that it is compared with.
+    /// The column that it is compared with.
     #[serde(default = "system")]
     pub(crate) to: &'static str,
-    /// The one that is taken off both first.
+    /// The column whose value is first subtracted from both.
     #[serde(borrow)]
     pub(crate) over: Option<&'static str>,
     #[serde(default)]
     pub(crate) must: Must,
-    /// Beyond the bound: what the median is meant to reach.
+    /// What the median should reach beyond the bound.
     pub(crate) aim: Option<f64>,
 }
 
@@ -65,16 +65,16 @@ pub(crate) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../rows.json")).expect("rows.json is well formed")
 });
 
-/// What a round comes to.
+/// How the values of a round are combined.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Compared {
-    /// One column by the other.
+    /// One column's value divided by the other's.
     #[default]
     Ratio,
-    /// One column minus the other.
+    /// One column's value minus the other's.
     Difference,
-    /// One alone.
+    /// One column's value alone.
     Alone,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Must {
     AtMost(f64),
     /// The median is this or more, and some round reaches 1.
     Parity(f64),
-    /// There is none: measured to be known.
+    /// There is no bound. The figure is only for information.
     #[default]
     Free,
 }
@@ -99,7 +99,7 @@ impl Goal {
         Measure::named(&self.measure)
     }
 
-    /// For people: the bound and the aim.
+    /// The bound and the aim, in words.
     pub(crate) fn bound(&self) -> String {
         let aim = self.aim.map(|aim| format!(", aim {aim}"));
         self.must.text() + &aim.unwrap_or_default()

@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of nothing there is none.
+    /// The spread of these values; `None` if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Spread {
         })
     }
 
-    /// The middle one and the outermost with this number of decimals.
+    /// The median and the range in words, with this number of decimals.
     pub(crate) fn text(&self, digits: usize) -> String {
         let Self {
             median,
@@ -34,7 +34,7 @@ impl Spread {
         format!("{median:.digits$} ({least:.digits$}-{most:.digits$})")
     }
 
-    /// Whether a value lies between the outermost, these included.
+    /// Whether a value lies in the range, including its ends.
     pub(crate) fn holds(&self, value: f64) -> bool {
         (self.least..=self.most).contains(&value)
     }

@@ -10,7 +10,7 @@ use crate::plot::Bar;
 use crate::spread::Spread;
 use crate::taking::{Round, Taken};
 
-/// Up to this many columns stand side by side, more below each other.
+/// Up to this many columns stand side by side. More columns stand below each other.
 const ABREAST: usize = 3;
 
 /// Width of the first column.
@@ -53,7 +53,8 @@ impl Table {
         }
     }
 
-    /// The table as text: a line for each figure or, of many columns, one for each column.
+    /// The table as text: a line for each figure or, if there are many columns, a line for each
+    /// column.
     pub(crate) fn text(&self) -> String {
         let columns = self.columns.iter().map(|column| column.name).collect();
         let figures = self.figures.iter().map(|figure| figure.name()).collect();

@@ -51,17 +51,18 @@ pub(crate) struct Taken {
 
 /// Attempts at a round whose runs do not count.
 const ATTEMPTS: u32 = 8;
-/// Attempts at a dispensable column whose counters disagree: waiting does not help there.
+/// Attempts at a dispensable column whose counters disagree: waiting does not help against that.
 const OWN_FAULTS: u32 = 3;
 /// Pause in which other users of the CPUs may finish.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// A measure in progress. Rounds of several measures alternate, so that a slow change of the
-/// machine is in the range of each.
+/// machine is in the range of each measure.
 #[derive(Debug)]
 pub(crate) struct Taking {
     measure: Measure,
-    /// The columns in the order of the next round, which rotates: a drift favours none.
+    /// The columns in the order of the next round. The order rotates, so that a drift favours no
+    /// column.
     present: Vec<&'static Column>,
     taken: Taken,
 }
@@ -140,8 +141,8 @@ impl Taking {
 /// A run of each column.
 type Samples = Vec<(&'static str, Sample)>;
 
-/// A round all of whose runs count, or a dispensable column that prevents it. One bad run discards
-/// its whole round: only consecutive runs are compared.
+/// A round in which all runs count, or a dispensable column that prevents such a round. One bad run
+/// discards its whole round: only consecutive runs are compared.
 fn accepted(
     columns: &[&'static Column],
     run: &mut Run<'_>,

@@ -29,7 +29,7 @@ impl FromStr for Pair {
 }
 
 impl Pair {
-    /// The requested CPUs; else the first one and the next one that is not its sibling.
+    /// The requested CPUs, or else the first CPU and the next one that is not its sibling.
     pub(crate) fn choose(asked: Option<Self>) -> Result<Self> {
         let cpus = cpus()?;
         if let Some(pair) = asked {
@@ -52,7 +52,7 @@ impl Pair {
         Some(Self { generator, reader })
     }
 
-    /// Text: the CPUs, and whether they share a core.
+    /// The CPUs in words, and whether they share a core.
     pub(crate) fn describe(self) -> String {
         let relation = match (core(self.generator), core(self.reader)) {
             (Some(one), Some(other)) if one == other => "hyper-threads of one core",

@@ -30,7 +30,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) side: Side,
     pub(crate) settings: Settings,
     pub(crate) work: Work,
-    /// One reader for each.
+    /// One reader runs on each seat.
     pub(crate) seats: &'a [Seat],
     pub(crate) load: Load,
 }

@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     Drop,
     /// Hashes addresses and ports, then drops it: the least that an engine must do.
     Parse,
-    /// Reads the clock too.
+    /// Does the same as `Parse`, and also reads the clock.
     Stamp,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// What came after another time.
+    /// The frames counted since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             received: self.received - before.received,

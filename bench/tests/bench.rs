@@ -239,7 +239,7 @@ fn results(scratch: &Scratch, name: &str, spread: [f64; 3]) -> io::Result<PathBu
     Ok(directory)
 }
 
-/// The same for a session with floods of this many milliseconds.
+/// Writes such a directory for a session with floods of this many milliseconds.
 fn results_of(scratch: &Scratch, name: &str, milliseconds: u32) -> io::Result<PathBuf> {
     let directory = results(scratch, name, [0.9, 1.0, 1.1])?;
     let file = directory.join("tpacket.json");
@@ -280,7 +280,7 @@ fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
         .spawn()
 }
 
-/// Kills the process when a test fails early.
+/// A process that is killed when a test fails early.
 struct Running(Child);
 
 impl Drop for Running {
@@ -328,8 +328,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io
     Ok(())
 }
 
-/// Starts a bench, sends it a signal while its generator and `program` run, and waits for the end
-/// of all.
+/// Starts a bench, sends it a signal while its generator and `program` run, and waits until all of
+/// them have ended.
 fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Option<i32>)> {
     let scratch = Scratch::new().map_err(io::Error::other)?;
     let mut bench = Running(endless(row, &scratch)?);
@@ -407,7 +407,7 @@ fn two_outputs_agree_when_medians_lie_in_each_others_range() {
 #[ignore = "needs root: namespaces, eBPF, cgroups"]
 fn each_packet_has_one_node() {
     let scratch = Scratch::new().unwrap();
-    // Runs in which the nodes' libpcaps did not get what was sent, each packet once, break it.
+    // The row breaks if the nodes' libpcaps together do not get each sent packet once.
     let output = quickly("dicap", &scratch, &["--driver", "none"]).unwrap();
     let said = said(&output);
     assert!(output.status.success(), "{said}");
@@ -446,7 +446,7 @@ fn a_node_and_libpcap_send_headers_to_an_analyzer() {
     }
     let report_of_ids = report("dicap-ids.json");
     let round = &report_of_ids["goals"][0]["rounds"][0];
-    // Generated packets have identifications at random.
+    // Generated packets have random identifications.
     assert!(
         round["paper"]["outside_uniform"].as_f64().unwrap() < 2.0,
         "{round}"

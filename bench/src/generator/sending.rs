@@ -81,8 +81,8 @@ pub(super) fn probes(device: &str, count: u64, interval: Duration) -> Result<Sen
     })
 }
 
-/// Sleeps until then. When probes follow each other closely a sleep would end too late: waits
-/// awake.
+/// Sleeps until `due`. If probes follow each other closely, waits awake, because a sleep would end
+/// too late.
 fn wait_for(due: Instant, interval: Duration) {
     if interval >= ASLEEP {
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -102,7 +102,7 @@ fn jitter(number: u64) -> f64 {
     scattered as f64 / f64::from(u32::MAX) / 2.0
 }
 
-/// The kernel updates a thread's time when it leaves its CPU.
+/// The CPU time of this thread. The kernel updates this time when the thread leaves its CPU.
 fn own_cpu() -> Result<Duration> {
     thread::sleep(Duration::from_micros(1));
     cpu::of_this_thread()

@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::compiler;
 use crate::figure::{Figure, Sample};
 
-/// The compiler's process, once.
+/// Runs the compiler's process once.
 pub(super) fn run(bench: &Bench) -> Result<Sample> {
     let compiled = compiler::measured(bench)?;
     Ok(Sample::from([

@@ -22,10 +22,10 @@ use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
 
 /// Thousandths of a CPU for the capturing program and the analyzer together.
 const THOUSANDTHS: u32 = 150;
-/// Where the paper's datagrams go.
+/// The port to which the datagrams of DiCAP's paper go.
 const PORT: u16 = 7711;
 
-/// Packets at so many times the rate that libpcap's reader takes.
+/// Sends packets at this many times the rate that libpcap's reader can handle.
 pub(super) fn run(times: u32, bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     let pps = capacity(bench)? * f64::from(times);
     trial(bench, key, Some(pps), bench.time)
@@ -73,7 +73,7 @@ fn run_on(
     Ok(judged(bench, &sent, pps, counted))
 }
 
-/// The figures, if all that was sent reached what captures.
+/// The figures, if all sent packets reached the capturing program.
 fn judged(
     bench: &Bench,
     sent: &Sent,
@@ -148,8 +148,8 @@ impl Chain {
         })
     }
 
-    /// The headers that the analyzer has counted, and the packets that reached what captures. The
-    /// analyzer ends first: what still waits then was not counted in time.
+    /// The headers that the analyzer has counted, and the packets that reached the capturing
+    /// program. The analyzer ends first: headers that still wait then were not counted in time.
     fn end(self, bench: &Bench, mirror: &Mirror) -> Result<(u64, u64)> {
         self.analyzer.signal("TERM")?;
         let ended = self.analyzer.wait()?;
@@ -167,7 +167,7 @@ impl Chain {
     }
 }
 
-/// This program as a cluster's, which reads the settings that follow.
+/// This executable in the role of a cluster's program. The next argument is its file of settings.
 fn own(bench: &Bench, verb: &str, ready: &'static str) -> Result<Program> {
     let own = env::current_exe().context("this program's file")?;
     let cpu = bench.reader_cpu.to_string();

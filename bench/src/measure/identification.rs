@@ -13,12 +13,13 @@ use fanpcap_wire::{Frame, Header, Layers};
 
 use crate::figure::{Figure, Sample};
 
-/// Names a directory of captures, whose packets take the place of generated ones.
+/// The variable that names a directory of captures, whose packets are used instead of generated
+/// ones.
 const CAPTURES: &str = "FANPCAP_CAPTURES";
 const NODES: usize = 8;
 /// Parts of the histogram, of 1024 identifications each.
 const PARTS: usize = 64;
-/// A cluster's secret, arbitrary.
+/// An arbitrary value for a cluster's secret.
 const INITIAL: u32 = 0x0123_4567;
 
 /// The directory of captures, if one is given.
@@ -26,7 +27,7 @@ pub(super) fn captures() -> Option<OsString> {
     env::var_os(CAPTURES)
 }
 
-/// One histogram.
+/// The figures of one histogram.
 pub(super) fn run(key: &str) -> Result<Sample> {
     let frames = match captures() {
         Some(dir) => captured(Path::new(&dir))?,
@@ -90,7 +91,7 @@ fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, tag: None }
 }
 
-/// `None` for what is not IPv4.
+/// The identification of an IPv4 frame; `None` for other frames.
 fn identification(bytes: &[u8]) -> Option<u16> {
     match Layers::of(&frame(bytes)).ip()?.header {
         Header::V4(header) => Some(header.id()),
@@ -123,7 +124,8 @@ fn imbalance(nodes: impl Iterator<Item = usize>) -> f64 {
     100.0 * (f64::from(busiest) / mean - 1.0)
 }
 
-/// Packets without an identification count as those with 0.
+/// The imbalance with the hash of DiCAP's paper. Packets without an identification count as those
+/// with 0.
 fn by_paper(ids: &[Option<u16>]) -> f64 {
     let hash = |id: &Option<u16>| bob::hash(&id.unwrap_or(0).to_be_bytes(), INITIAL);
     imbalance(ids.iter().map(|id| hash(id) as usize))
@@ -134,7 +136,7 @@ fn by_packet(frames: &[Vec<u8>]) -> f64 {
         key: Key::Packet,
         initial: INITIAL,
     });
-    // A millisecond apart.
+    // The frames are a millisecond apart.
     let times = (0..).step_by(1_000_000);
     let packets = frames.iter().zip(times);
     imbalance(packets.map(|(bytes, now)| keys.number(&frame(bytes), now).bucket))

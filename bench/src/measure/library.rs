@@ -16,7 +16,8 @@ use crate::reader::{self, Settings, Times, Work};
 const OPENS: u32 = 15;
 /// A short interval: the packet must wait for the handle, not the handle for the packet.
 const OPEN_INTERVAL: Duration = Duration::from_micros(200);
-/// More than all handles need, for 10 s: the generator is stopped when the reader has ended.
+/// More probes than all handles need: they last for 10 s. The generator is stopped when the reader
+/// has ended.
 const OPEN_PROBES: u64 = 50_000;
 /// Time until the first probes arrive.
 const SETTLE: Duration = Duration::from_millis(150);

@@ -1,5 +1,5 @@
-//! Members come and are killed under load: whose flows move, what is lost, and how soon others have
-//! the flows of the dead.
+//! Members come and are killed under load: whose flows move, what is lost, and how soon other
+//! members have the flows of the dead one.
 
 mod story;
 
@@ -23,11 +23,11 @@ use crate::reader;
 use story::{FLOWS, Story, moved};
 
 const GROUP: u16 = 61;
-/// The measures' names say it too.
+/// The rate of the frames. The measures' names contain it too.
 const RATE: &str = "200kpps";
 /// Frames of each flow in a phase.
 const ROUNDS: u64 = 6;
-/// A newcomer has its share, and packets on their way have arrived.
+/// Within this time, a newcomer has its share, and packets on their way have arrived.
 const SETTLED: Duration = Duration::from_millis(300);
 
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -35,7 +35,8 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// The source text: an installed command has no source tree.
 const SOURCE: &str = include_str!("../../c/members.c");
 
-/// A group of so many members, which one more joins, and of which the first is then killed.
+/// Runs a group of this many members. One more member joins it, and then the first member is
+/// killed.
 pub(super) fn run(members: usize, bench: &Bench, mode: &str) -> Result<Sample> {
     let mut program = bench.scratch.file("members");
     if !program.exists() {
@@ -97,8 +98,9 @@ impl Group {
         opened.with_context(|| said.clone())
     }
 
-    /// A time in which each flow has packets, and nobody comes or goes: microseconds since 1970.
-    /// Its packets have been read when it is over, so that nobody inherits any.
+    /// Waits for a time in which each flow has packets and no member comes or goes. Returns that
+    /// time in microseconds since 1970, after its packets have been read, so that no member
+    /// inherits any.
     fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
         pause(SETTLED)?;
         let (from, before) = (now_us(), bench.arrived()?.received);
@@ -117,7 +119,7 @@ impl Group {
         Ok(from..until)
     }
 
-    /// Kills the first member. Returns when, in microseconds since 1970.
+    /// Kills the first member. Returns the time of that in microseconds since 1970.
     fn kill_first(&mut self) -> Result<u64> {
         let first = self.members.remove(0);
         let at = now_us();
@@ -166,7 +168,7 @@ impl Traffic {
         })
     }
 
-    /// Returns the number of frames.
+    /// Stops sending, and returns the number of frames.
     fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join();

@@ -50,12 +50,12 @@ pub(super) const SETTINGS: Settings = Settings {
     filter: None,
 };
 
-/// Nodes that are offered so many times what one of them takes.
+/// Nodes that are offered this many times the rate that one of them can handle.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nodes {
     times: f64,
-    /// Whether so much is for each of the nodes.
+    /// Whether this load is for each node, instead of for all together.
     #[serde(default)]
     each: bool,
 }
@@ -76,18 +76,18 @@ impl Nodes {
 /// The packets that one node captures in a second, measured once.
 fn capacity(bench: &Bench) -> Result<f64> {
     static CAPACITY: OnceLock<f64> = OnceLock::new();
-    /// Much more than it can do.
+    /// A rate that is much higher than the node can handle.
     const PPS: f64 = 20_000.0;
     if let Some(known) = CAPACITY.get() {
         return Ok(*known);
     }
-    // Longer than other runs: what is left in the ring at the end counts less.
+    // This run is longer than others, so that what is left in the ring at the end counts less.
     let sample = cluster(bench, 1, PPS, 3 * bench.time)?;
     let sample = sample.map_err(|refusal| anyhow::anyhow!("what one node takes: {refusal}"))?;
     Ok(*CAPACITY.get_or_init(|| sample[&Figure::CapturedPps]))
 }
 
-/// Sends frames to so many nodes.
+/// Sends frames to this many nodes.
 fn cluster(
     bench: &Bench,
     nodes: usize,
@@ -104,7 +104,7 @@ fn cluster(
     })
 }
 
-/// Runs `work` with a mirror and its nodes, in namespaces of their own.
+/// Runs `work` with a mirror and its nodes, each in a separate namespace.
 pub(super) fn with_mirror<T>(nodes: usize, work: impl FnOnce(&Mirror) -> Result<T>) -> Result<T> {
     let home = netns::current()?;
     let done = Mirror::new(nodes).and_then(|mirror| work(&mirror));
@@ -185,7 +185,7 @@ impl Node {
 }
 
 /// Sends different packets to nodes that are ready, evenly at a rate or as fast as possible, and
-/// lets them drain. The generator's CPU also does the mirror's and the nodes' receive path.
+/// lets them drain. The generator's CPU also runs the receive path of the mirror and of the nodes.
 pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Sent> {
     let cpu = bench.generator_cpu;
     let pace = match pps {
@@ -193,7 +193,7 @@ pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Se
         None => Pace::Top,
     };
     pause(SETTLE)?;
-    // A thread of its own: it stays on the CPU.
+    // A separate thread sends, because it stays on the CPU.
     let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pace, time)).join());
     let sent = sent.expect("the generator does not panic")?;
     pause(GRACE)?;
@@ -202,7 +202,7 @@ pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Se
 
 fn send(cpu: usize, pace: Pace, time: Duration) -> Result<Sent> {
     let description = Description {
-        // So many that chance makes no node's share greater by more than a hundredth.
+        // With so many flows, chance makes no node's share greater by more than a hundredth.
         flows: 1 << 16,
         ..Description::default()
     };

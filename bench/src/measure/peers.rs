@@ -21,7 +21,7 @@ use crate::verdict::Verdict;
 /// tcpdump sets a timeout of a second, and the kernel hands over a partly filled block within two.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 
-/// All of them, at one frame length.
+/// The measure of all peers, at one frame length.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Peers {
@@ -147,7 +147,7 @@ fn refusal(started: Result<Member>) -> Option<String> {
     ))
 }
 
-/// For a peer that loads an XDP program of its own.
+/// Runs `work` without the bench's XDP program, for a peer that loads its own.
 fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result<T> {
     bench.wire.take_no_frames();
     let done = work();

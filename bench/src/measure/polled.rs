@@ -41,7 +41,7 @@ pub(super) struct Polled {
 /// The devices of each link.
 const ENDS: [Ends; 2] = [["fpbnear1", "fpbfar1"], ["fpbnear2", "fpbfar2"]];
 
-/// The group of each link's readers. They share its packets by the CPU that polls.
+/// The group of each link's readers. The readers share the link's packets by the CPU that polls.
 const GROUPS: [u16; 2] = [46, 47];
 const MODE: &str = "cpu";
 
@@ -132,7 +132,7 @@ struct Link<'a> {
     group: u16,
     threads: Vec<Occupant>,
     readers: Vec<(Member, Occupant)>,
-    /// What `tune` has changed.
+    /// The changes that `tune` has made.
     tuned: Option<Hold>,
 }
 
@@ -274,11 +274,11 @@ const OFF_RATE: f64 = 0.1;
 
 /// The results of a run in which generators sent on all links at the same time.
 struct Run {
-    /// For each link in turn: a generator on each CPU.
+    /// What the generators have sent: for each link in turn, one generator on each CPU.
     sent: Vec<Sent>,
     /// The packets that each generator should send in a second.
     pps: u64,
-    /// Of each link: frames received, and frames for which the device had no room.
+    /// For each link, the frames received, and the frames for which the device had no room.
     arrived: Vec<Arrived>,
     polling: Duration,
     undisturbed: Result<(), Refusal>,
@@ -316,9 +316,9 @@ impl Run {
     }
 }
 
-/// The counters of a link. A frame that was sent and not received is one for which the device had
-/// no room. The device's own count of those may miss some where two CPUs send to one queue, but has
-/// no others.
+/// The counters of a link. The device had no room for a frame that was sent but not received. The
+/// device's own count of such frames may miss some where two CPUs send to one queue, but includes
+/// no other frames.
 fn counters(sent: &[Sent], counted: Arrived, told: &[ReaderReport]) -> Counters {
     let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
     let arrived = Arrived {
@@ -350,9 +350,9 @@ mod tests {
             counters(&[SENT, SENT], counted, &[])
         };
         assert_eq!((of((900, 100)).sent, of((900, 100)).lost), (900, 100));
-        // It missed some.
+        // The device's own count missed some frames.
         assert_eq!((of((900, 98)).sent, of((900, 98)).lost), (900, 100));
-        // It counted frames that it has received as well.
+        // The device also counted frames that it has received.
         assert_eq!(of((900, 101)).sent, 899);
     }
 }

@@ -1,4 +1,5 @@
-//! A measure of two receive queues against one: a generator on each core, one reader that skips.
+//! A measure of two receive queues against one: a generator on each core, and one reader that looks
+//! at no packet.
 
 use anyhow::Result;
 
@@ -66,7 +67,7 @@ fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
 /// Generators that have sent at the same time.
 struct Flood {
     sent: Vec<Sent>,
-    /// Frames by the device's count.
+    /// Frames that the device counted.
     arrived: Arrived,
     undisturbed: Result<(), Refusal>,
 }

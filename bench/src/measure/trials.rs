@@ -21,12 +21,12 @@ use crate::trial::{Done, Trial};
 pub(super) struct Trials {
     /// Frame length.
     len: usize,
-    /// Frames per second, if not all that the generator can send.
+    /// Frames per second; `None` for as many as the generator can send.
     pps: Option<NonZeroU64>,
-    /// How the frames are sent, if not as the bench sends most.
+    /// How the frames are sent, if not in the bench's usual way.
     way: Option<Way>,
-    /// The run's length in those of others: there may be many columns, and what the rings hold at
-    /// the end of paced runs is to be a small part.
+    /// The length of a run as a multiple of other runs' length. There may be many columns, and what
+    /// the rings hold at the end of a paced run should be a small part of it.
     #[serde(default = "whole")]
     lengths: f64,
     #[serde(default)]
@@ -48,7 +48,7 @@ impl Trials {
         }
     }
 
-    /// Runs a column. The captured share is a figure of paced runs, and of those that show it.
+    /// Runs a column. The captured share is a figure of paced runs, and of measures that show it.
     pub(super) fn run(
         &self,
         bench: &Bench,

@@ -24,18 +24,18 @@ const FIELDS: &str = "-e frame.number -e frame.time_epoch -e frame.len -e frame.
     -e udp.srcport -e udp.dstport -e udp.length -e udp.stream -e udp.time_delta";
 const LEN: usize = 508;
 const GROUP: u16 = 45;
-/// More than one copy can handle.
+/// A rate that is higher than one copy can handle.
 const FIRST_PPS: u64 = 200_000;
 const FIRST_RUNS: u32 = 3;
 /// Offered load, relative to one copy: both copies must be busy, and the generator must not.
 const LOAD: f64 = 2.2;
-/// Run length in floods, so that what the rings hold at the end is a small part.
+/// Run length in floods, so that what the rings hold at the end is a small part of the run.
 const LONGER: u32 = 4;
 /// Time for the copies to read their rings and pipes.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Copies of tshark behind dumpcap, so many as the column says. dumpcap captures on our library and
-/// stops reading while tshark lags.
+/// Runs as many copies of tshark behind dumpcap as the column says. dumpcap captures on our library
+/// and stops reading while tshark lags.
 pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     /// Packets per second that one copy handles; measured once.
     static ONE: OnceLock<f64> = OnceLock::new();
@@ -103,8 +103,8 @@ impl Copy {
     }
 }
 
-/// What one copy can handle: the most of a few runs, because other processes can only lower it.
-/// With too low a load, two copies would have nothing to do.
+/// The rate that one copy can handle: the highest of a few runs, because other processes can only
+/// lower it. With too low a load, two copies would have nothing to do.
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {
@@ -116,7 +116,7 @@ fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     Ok(Ok(best))
 }
 
-/// One run of `copies` copies. The second shares its core with the generator.
+/// One run of `copies` copies. The second copy shares its core with the generator.
 fn copies(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
     bench.arranged(Side::Ours, bench.way, || run_on(bench, copies, pps))
 }

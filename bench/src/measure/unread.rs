@@ -17,7 +17,8 @@ pub(super) fn no_live_frames(bench: &Bench) -> Option<String> {
     (!frames).then(|| "live frames don't work here".to_owned())
 }
 
-/// Floods the far device. Without a BPF program it refuses live frames: the generator is alone.
+/// Floods the far device. Without a BPF program the device refuses live frames, so the generator is
+/// alone.
 pub(super) fn flood(
     bench: &Bench,
     verdict: Option<Verdict>,

@@ -23,8 +23,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// `each` is the other command's callback for each packet. `late_max` is how many packets in
-    /// the ring the filter may still reject in user space.
+    /// `each` is another command's callback for each packet. `late_max` is how many packets in the
+    /// ring the filter may still reject in user space.
     pub(crate) fn new(
         savefile: Option<Savefile>,
         each: Option<Each>,

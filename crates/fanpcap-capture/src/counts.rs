@@ -27,9 +27,9 @@ pub struct Counts {
 /// Packets that the kernel received and that were neither captured nor dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// Rejected by the filter in user space, although the kernel had let them through.
+    /// Packets that the filter rejected in user space, although the kernel had let them through.
     pub late: u64,
-    /// Still in the ring.
+    /// Packets that are still in the ring.
     pub unread: u64,
     /// Packets that no counter explains, including packets that left the ring in excess of the
     /// kernel's count.
@@ -41,7 +41,7 @@ pub struct Rest {
 pub struct Kernel {
     /// Packets that passed the filter, including dropped ones.
     pub received: u64,
-    /// Of `received`: dropped because the ring was full.
+    /// Packets of `received` that were dropped because the ring was full.
     pub dropped: u64,
     /// Packets that the device dropped; every handle reports the same number.
     pub interface_dropped: u64,

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 /// Maximum size in bytes of a pool, and of the kernel's copy of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
-/// Minimum number of first bytes that are copied from each frame's own entry. A receiver may have
+/// Minimum number of leading bytes that are copied from each frame's own entry. A receiver may have
 /// changed the headers in place, and the sender uses the memory again.
 const OWN_LEN: usize = 128;
 
@@ -146,7 +146,7 @@ impl Pool {
         self.push(head, frame.bytes.len(), frame.stamp.unwrap_or(0))
     }
 
-    /// The pool of such frames.
+    /// The finished pool of frames that [`Pool::push_made`] has added.
     pub(crate) fn of_made(mut self) -> Self {
         let longest = self.slots.iter().map(|slot| slot.len as usize).max();
         self.template = (0..longest.unwrap_or(0)).map(payload).collect();
@@ -162,7 +162,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The pool of such frames. The gap after the last frame is `gap`, or the average gap.
+    /// The finished pool of frames that [`Pool::push_captured`] has added. The gap after the last
+    /// frame is `gap`, or the average gap.
     pub(crate) fn of_captured(mut self, gap: Option<u64>) -> Self {
         let gaps: u64 = self.slots.iter().map(|slot| slot.gap).sum();
         let average = gaps

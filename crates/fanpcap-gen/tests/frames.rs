@@ -360,7 +360,8 @@ fn every_so_manieth_datagram_is_fragmented_again_and_again() {
         };
         let pool = description.pool().unwrap();
         let whole = look_at(&pool, pool.len() as u64).datagrams;
-        // So the first datagram of the second round is the same as in the first round.
+        // The pool has whole rounds, so the first datagram of the second round is the same as in
+        // the first round.
         assert_eq!(whole.len() % every as usize, 0, "{flows} {every}");
         assert_eq!(whole.len() % flows as usize, 0, "{flows} {every}");
         assert_eq!(whole.last().unwrap().pieces, 3);

@@ -54,7 +54,8 @@ pub(crate) fn takes(interrupts: &[u32]) -> bool {
     message(interrupts).is_some()
 }
 
-/// irqbalance up to 1.8.0 reads the list to the next zero byte, but does not add that byte itself.
+/// The message to irqbalance, with a zero byte at its end. irqbalance up to 1.8.0 reads the list to
+/// the next zero byte, but does not add that byte itself.
 fn message(interrupts: &[u32]) -> Option<String> {
     let mut message = "settings ban irqs".to_owned();
     for interrupt in interrupts {

@@ -214,7 +214,7 @@ fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError>
     }
 }
 
-/// Drivers that do not show a value give an empty text.
+/// The value, or `Absent` for an empty text, which drivers that do not show the value give.
 fn present(text: String) -> Result<String, DeviceError> {
     (!text.is_empty())
         .then_some(text)

@@ -16,7 +16,7 @@ struct Got {
     number: u32,
     /// Microseconds since 1970.
     arrived_us: u64,
-    /// Until the member got it.
+    /// Microseconds until the member got the packet.
     waited_us: u32,
 }
 
@@ -75,8 +75,7 @@ impl Story {
     }
 }
 
-/// The percentage, among the flows whose former owner `counts`, of those that have another owner
-/// now.
+/// Among the flows whose former owner `counts`, the percentage that has another owner now.
 pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> bool) -> f64 {
     let flows = before.iter().zip(now);
     let flows = flows.filter(|(before, _)| before.is_some_and(&counts));
@@ -102,7 +101,8 @@ pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
 const HEAD: u64 = 8;
 const RECORD: u64 = 16;
 
-/// All that a member has recorded, the packet included in whose callback it was killed.
+/// All packets that a member has recorded, including the packet in whose callback the member was
+/// killed.
 fn read(file: &Path) -> Result<Vec<Got>> {
     let file = File::open(file)?;
     let mut all = Vec::new();

@@ -14,7 +14,7 @@ pub(super) const AF_PACKET: [&str; 2] =
     ["net_af_packet0", ",framesz=2048,framecnt=4096,blocksz=4096"];
 pub(super) const AF_XDP: [&str; 2] = ["net_af_xdp0", ""];
 
-/// Starts it on the device.
+/// Starts testpmd on the far device.
 pub(super) fn start(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Member> {
     let device = format!("{driver},iface={}{options}", bench.wire.far());
     let cores = format!("{},{}", bench.generator_cpu, bench.reader_cpu);
@@ -36,9 +36,9 @@ pub(super) fn start(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Membe
     outside::start(bench, None, program)
 }
 
-/// Its own counters. Its drivers do not report every missed packet: a packet that is neither
-/// delivered nor reported as missed counts as dropped. If a driver reports more than arrived, its
-/// counters disagree with the device's and the run is refused.
+/// The counters that testpmd prints. DPDK's drivers do not report every missed packet: a packet
+/// that is neither delivered nor reported as missed counts as dropped. If a driver reports more
+/// packets than arrived, its counters disagree with the device's, and the run is refused.
 pub(super) fn tally(ended: &Ended, arrived: u64) -> Result<Tally> {
     tally_of(&ended.said, arrived)
 }
@@ -69,7 +69,7 @@ mod tests {
         let said = "  RX-packets: 60             RX-dropped: 40            RX-total: 100\n";
         assert_eq!(tally(said, 100), (100, 40, 60));
         assert_eq!(tally(said, 110), (110, 50, 60));
-        // More than arrived: a later check refuses that.
+        // These are more packets than arrived. A later check refuses that.
         assert_eq!(tally(said, 90), (100, 40, 60));
         let errors = format!("{said}  RX-error: 3\n");
         assert_eq!(tally(&errors, 103), (103, 43, 60));

@@ -91,8 +91,8 @@ fn sum(links: &[link::Link]) -> Counters {
     let mut sum = Counters::default();
     for link in links {
         sum.received += link.counters.rx_packets;
-        // The kernel counts each packet in only one of the two. `ip -s` shows both, /proc/net/dev
-        // their sum.
+        // The kernel counts each packet in only one of the two counters. `ip -s` shows both, and
+        // /proc/net/dev shows their sum.
         sum.dropped += link.counters.rx_dropped + link.counters.rx_missed;
     }
     sum

@@ -39,7 +39,8 @@ pub(super) struct Captured {
     pub(super) link: Option<link::Counters>,
 }
 
-/// Returns the callback that sees a thread's packets. Called when the thread's handle is open.
+/// A function that returns the callback for a thread's packets. It is called when the thread's
+/// handle is open.
 pub(super) type Witness<'a> = &'a mut dyn FnMut(&Handle) -> Result<Option<Each>>;
 
 /// Captures until a signal, the count, the time limit or the end of the savefile.

@@ -30,7 +30,7 @@ pub(super) struct Summary {
 #[derive(Debug, Serialize)]
 struct Totals {
     captured: u64,
-    /// Of `captured`: packets in the savefile; `None` without a savefile.
+    /// Packets of `captured` that are in the savefile; `None` without a savefile.
     written: Option<u64>,
     bytes: u64,
     /// Percentage of all captured packets.
@@ -38,9 +38,9 @@ struct Totals {
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     dropped_by_interface: Option<u64>,
-    /// Received, but then rejected by the filter in user space.
+    /// Packets that were received, but then rejected by the filter in user space.
     filtered_late: Option<u64>,
-    /// Received, but neither captured, nor dropped, nor filtered late.
+    /// Packets that were received, but neither captured, nor dropped, nor filtered late.
     left: Option<i64>,
     cpu_ns: u64,
     cpu_ns_per_packet: Option<f64>,

@@ -36,7 +36,8 @@ pub struct Witnessed {
 /// Bytes kept of each packet: all headers, including those inside a tunnel.
 const SNAPLEN: i32 = 256;
 
-/// Captures. `witness` returns the callback for each thread's packets, once its handle is open.
+/// Captures as `task` says. `witness` returns the callback for a thread's packets, once the
+/// thread's handle is open.
 ///
 /// # Errors
 /// The library can't be loaded, or a handle can't be opened or read; or the error of `witness`.
@@ -61,7 +62,7 @@ pub fn witnessed(
     })
 }
 
-/// The arguments of `fanpcap capture` for this.
+/// The arguments of `fanpcap capture` for a task.
 fn arguments(task: &Task) -> Result<Arguments> {
     let command = Arguments::augment_args(Command::new("capture"));
     let device = format!("--interface={}", task.device);
