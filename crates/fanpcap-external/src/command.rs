@@ -20,7 +20,7 @@ pub struct ExternalCommand {
     verb: &'static str,
     /// The program's file name.
     name: &'static str,
-    /// Whether the program implements several subcommands, this one among them.
+    /// Whether the program implements several subcommands, including this one.
     shares: bool,
 }
 
@@ -187,7 +187,8 @@ fn build_of(program: &Path) -> Result<String> {
     })
 }
 
-/// Refuses a program from another build: it may differ from this command's manual.
+/// Refuses a program from another build, because that program may differ from this command's
+/// manual.
 fn check_build(program: &Path, build: &str) -> Result<()> {
     let its = if build.is_empty() { "unknown" } else { build };
     ensure!(

@@ -33,7 +33,8 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two belong to the build: target/release, and the stage in target/fanpcap/bin.
+    // The last two places are those of a build: target/release, and the stage in
+    // target/fanpcap/bin.
     let places = [
         multiarch.as_str(),
         "lib/fanpcap",

@@ -80,7 +80,8 @@ pub fn enable(arguments: &Enable) -> Result<ExitCode> {
 /// A file can't be removed, or ldconfig can't be run.
 pub fn disable(arguments: &Disable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
-    // This must work without the library too: its absence may be why the user disables it.
+    // This must work without the library too: the user may disable the library because it is
+    // missing.
     let directory = library::directory().ok();
     let directory = directory.map(|directory| seen_from(&root, directory));
     if arguments.system || arguments.apparmor {
@@ -174,7 +175,8 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
     Ok(())
 }
 
-/// `asked`: the user asked for AppArmor, so the command must report something.
+/// Adds our block to AppArmor's profile. `asked` says that the user asked for that, so the command
+/// must report something.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -212,7 +214,7 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// The changed file is kept even if the kernel still has the old profile.
+/// Warns if the kernel still has the old profile. The changed file is kept even then.
 fn warn(change: &Change) {
     if let Change::NotLoaded(reason) = change {
         streams::note(&format!(
@@ -222,8 +224,8 @@ fn warn(change: &Change) {
     }
 }
 
-/// The rules that were installed with the library, in share/fanpcap/apparmor next to the library's
-/// lib.
+/// The rules that were installed with the library, in share/fanpcap/apparmor next to the lib
+/// directory of the library.
 fn rules(root: &Path, directory: &Path) -> Result<PathBuf> {
     let places = directory
         .ancestors()

@@ -18,7 +18,8 @@ pub(crate) struct Interface {
     unit: Unit,
 }
 
-/// The unit of a timestamp: nanoseconds as a fraction, and nanoseconds to add.
+/// The unit of a timestamp: its nanoseconds as a fraction, and the nanoseconds to add to each
+/// timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unit {
     nanoseconds: u128,

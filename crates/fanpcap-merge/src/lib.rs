@@ -122,7 +122,8 @@ fn write(
     Ok(merged)
 }
 
-/// The first packet of a source. If timestamps are equal, the first source comes first.
+/// The timestamp of a source's first packet, and the source's number. If timestamps are equal, the
+/// first source comes first.
 type Head = Reverse<(u64, usize)>;
 
 fn drain(

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 /// Longest chain of links, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Attempts to create a file under a random name.
+/// Number of attempts to create a file under a random name.
 const ATTEMPTS: usize = 4;
 
 /// Destination of a merge.

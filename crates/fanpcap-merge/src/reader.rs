@@ -160,7 +160,7 @@ impl Reader {
                 },
                 Block::Packet(block) => Found {
                     interface: block.interface_id.into(),
-                    // Two words, the high word first in both byte orders.
+                    // The timestamp is two words, with the high word first in both byte orders.
                     units: Some(block.timestamp.rotate_left(if little { 32 } else { 0 })),
                     original_len: block.original_len,
                     data: block.data.into_owned(),
@@ -206,8 +206,8 @@ struct Found {
 }
 
 impl Found {
-    /// Truncates the data of a simple packet block. It has no captured length: the length is the
-    /// smaller of the original length and the snapshot length.
+    /// Truncates the data of a simple packet block. Such a block has no captured length: the length
+    /// is the smaller one of the original length and the snapshot length.
     fn trim(&mut self, interface: &Interface) {
         if self.units.is_none() {
             let snaplen = match interface.snaplen {

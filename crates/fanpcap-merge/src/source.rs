@@ -27,7 +27,7 @@ pub(crate) struct Source {
     cut: bool,
 }
 
-/// A packet with its position in the file, which decides if timestamps are equal.
+/// A packet with its position in the file, which decides the order if timestamps are equal.
 struct Held(Packet, u64);
 
 // The heap pops its greatest element, which must be the earliest packet.

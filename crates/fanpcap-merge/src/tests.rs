@@ -151,7 +151,8 @@ fn read_pcap(path: &Path) -> (PcapHeader, Packets) {
     (header, packets)
 }
 
-/// Interfaces; then timestamps in the file's units, packets and their interfaces.
+/// The interfaces of a pcapng; then the timestamps in the file's units, the packets, and their
+/// interfaces.
 fn read_pcapng(path: &Path) -> (Interfaces, Vec<(u64, Vec<u8>, u32)>) {
     let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
     let mut packets = Vec::new();
@@ -184,7 +185,7 @@ fn nearly_sorted() -> impl Strategy<Value = Packets> {
             let middle = usize::try_from(seed % 64).unwrap().min(chunk.len());
             chunk.rotate_left(middle);
         }
-        // Microseconds, which every kind of file can express.
+        // The timestamps are whole microseconds, which every kind of file can express.
         packets
             .into_iter()
             .map(|(stamp, data)| (stamp * 1000 + 1_700_000_000_000_000_000, data))
@@ -204,7 +205,7 @@ proptest! {
         let files: Vec<_> = sources.iter().map(|(kind, packets)| kind.write(packets)).collect();
         let to = if ng { "all.pcapng" } else { "all.pcap" };
         let result = merged(&scratch, &files, to).unwrap();
-        // Equal timestamps: in order of the sources, then in file order.
+        // Packets with equal timestamps are in the order of the sources, then in file order.
         let mut expected: Packets = sources.iter().flat_map(|(_, packets)| packets.clone()).collect();
         expected.sort_by_key(|(stamp, _)| *stamp);
         let found: Packets = if ng {
@@ -323,7 +324,7 @@ fn what_is_no_capture_or_damaged_is_an_error_and_leaves_nothing() {
         "{error:#}"
     );
     let mut ng = Kind { ng: true, ..PCAP }.write(&vec![(0, vec![0; 8])]);
-    // The number of the packet's interface: no interface has this number.
+    // Overwrite the number of the packet's interface. No interface has the new number.
     let at = ng.len() - (4 + 4 + 8 + 8 + 20);
     ng[at] = 9;
     let error = merged(&scratch, &[good, ng], "all.pcap").unwrap_err();

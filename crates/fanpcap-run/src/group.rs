@@ -187,8 +187,8 @@ pub(crate) fn lead(
     }
 }
 
-/// Whether this command replaces a variable, because it sets the group or, if `has_fanout`, the
-/// mode.
+/// Whether this command replaces a variable: one that sets the group or, if `has_fanout`, one that
+/// sets the mode.
 pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
     let name = name.to_string_lossy();
     let is = |key: &str| {

@@ -224,8 +224,8 @@ impl Ledger {
 
     /// Settles the members that have ended. This process holds the last descriptor of their sockets
     /// and closes it at once, because the kernel still gives packets to those sockets. For members
-    /// of steered groups, first waits until other members have read their rings. With `all`, checks
-    /// every member, even without a notification.
+    /// of steered groups, first waits until other members have read the rings of the ended members.
+    /// With `all`, checks every member, even without a notification.
     pub(crate) fn settle(&mut self, all: bool) {
         self.learn();
         let gone = self.gone.replace(BTreeSet::new());

@@ -23,8 +23,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) device: Option<&'a str>,
 }
 
-/// Examines a process that has no page in the group, and returns the likely reason. `captures` says
-/// that the process has a packet socket nevertheless.
+/// Examines a process that has no page in the group, and returns the likely reason for that.
+/// `captures` says that the process has a packet socket nevertheless.
 pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String {
     let (library, group) = (wanted.library, wanted.group);
     let of_process = PathBuf::from(format!("/proc/{pid}"));
@@ -175,8 +175,9 @@ enum Loaded {
     Gone,
 }
 
-/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Our library also loads the
-/// system's libpcap, so a libpcap in our directory `own` has precedence.
+/// Finds the libraries in the text of `/proc/PID/maps`, whose columns are address, rights, offset,
+/// device, inode and path. Our library also loads the system's libpcap, so a libpcap in our
+/// directory `own` has precedence.
 fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;

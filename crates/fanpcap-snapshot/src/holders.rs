@@ -23,8 +23,8 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Finds the owners of `sockets`, each given with a likely process. Checks that process first.
-    /// Searches all processes only for a socket that is new or has moved.
+    /// Finds the owners of `sockets`, each given with its likely owner. Checks the likely owner
+    /// first. Searches all processes only for a socket that is new or has moved.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| stat::socket(path) == Some(*inode);
@@ -156,8 +156,8 @@ pub(crate) mod tests {
     #[test]
     fn names_may_be_any_bytes() {
         assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
-        // The kernel writes the name into status too. Even if the name is not UTF-8, the CPUs must
-        // be found.
+        // The kernel writes the process's name into `status` too. The CPUs must be found even if
+        // the name is not UTF-8.
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
         let program = scratch.file("x").with_file_name(odd);

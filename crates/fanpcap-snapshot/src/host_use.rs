@@ -9,8 +9,8 @@ use fanpcap_linux::netlink::host_use;
 /// The least time between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// After a check that takes long, for example with many routes, the pause is at least this many
-/// times as long as the check.
+/// The pause after a check is at least this many times as long as the check, which takes long if
+/// there are many routes.
 const REST: u32 = 20;
 
 /// The results of the last check.

@@ -8,7 +8,7 @@ use crate::snapshot::{rounded, seconds};
 /// A group's ledger, as a member last published it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Offered {
-    /// Seconds since it was published.
+    /// Seconds since the ledger was published.
     pub seconds_ago: f64,
     /// Packets that reached the group.
     pub offered_packets_total: u64,

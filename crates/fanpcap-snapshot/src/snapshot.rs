@@ -24,8 +24,8 @@ pub struct Snapshot {
     pub host: String,
     /// Inode of the network namespace.
     pub netns: u64,
-    /// Its name: "host" for the namespace of process 1, otherwise the name that ip-netns(8) gave
-    /// it.
+    /// Name of the network namespace: "host" for the namespace of process 1, otherwise the name
+    /// that ip-netns(8) gave it.
     pub netns_name: Option<String>,
     /// Devices with packet sockets, or the requested one, sorted by name.
     pub devices: Vec<Device>,
@@ -68,8 +68,8 @@ pub struct Socket {
     /// The steering program's counters on the page, up to the last that is not 0; `None` if
     /// unknown.
     pub program_counters: Option<Vec<i64>>,
-    /// When the member read these, in `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't
-    /// change.
+    /// When the member read the program's counters, in `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if
+    /// they can't change.
     pub program_counted_ns: u64,
     /// Seconds since the application last looked for packets, or since the join if it never
     /// looked; 0 while it waits for packets. `None` if the page does not say.
@@ -104,7 +104,7 @@ pub struct Counts {
     pub read_ns: u64,
     /// Packets that the kernel gave to the member, including dropped ones.
     pub received: u64,
-    /// Of `received`: dropped because the ring was full.
+    /// Packets of `received` that were dropped because the ring was full.
     pub dropped: u64,
     /// Packets taken from the ring so far.
     pub taken: Option<u64>,

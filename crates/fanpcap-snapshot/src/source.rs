@@ -130,7 +130,7 @@ impl Source {
         tables: &BTreeMap<GroupKey, View>,
     ) -> Vec<Socket> {
         let modes = modes(seen);
-        // The pid on a page is only a hint: it may be from another PID namespace.
+        // The pid on a page is only a hint, because it may be from another PID namespace.
         let hint =
             |seen: &RosterEntry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         let members = seen.iter().filter(|seen| !seen.is_placeholder);
@@ -188,7 +188,7 @@ fn stolen(seen: &[RosterEntry]) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Bytes of the member's rings on an engine, or of its socket's ring.
+/// Bytes of a member's rings if an engine fills them, or else of the socket's ring.
 fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
     let of_engine = seen.page.as_ref().map(|page| page.ring_bytes);
     let ring = seen.socket.ring.as_ref();
@@ -248,7 +248,7 @@ fn program_counters(seen: &RosterEntry) -> Option<Vec<i64>> {
     )
 }
 
-/// The groups' modes with options, and the beginnings of their steering programs. Only pages
+/// The groups' modes with options, and the beginnings of their steering programs. Only member pages
 /// contain these.
 fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     let of_page = |seen: &RosterEntry| {
@@ -259,7 +259,7 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     seen.iter().filter_map(of_page).collect()
 }
 
-/// The mode of a socket's group, and its engine unless that is packet sockets.
+/// The mode of a socket's group, and the group's engine unless that is packet sockets.
 fn mode(
     seen: &RosterEntry,
     group: diag::FanoutGroup,
@@ -286,8 +286,9 @@ fn kernel_mode(group: diag::FanoutGroup) -> String {
     }
 }
 
-/// Name of a device that is in no list: all devices, or a removed device. The kernel gives sockets
-/// of an unregistered device the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
+/// The name for sockets whose device the kernel does not list: they are on all devices, or on a
+/// removed device. The kernel gives sockets of an unregistered device the index -1
+/// (`net/packet/af_packet.c`, `packet_notifier`).
 fn unlisted_name(ifindex: u32) -> String {
     match ifindex {
         0 => ANY.to_owned(),

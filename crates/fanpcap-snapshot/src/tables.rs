@@ -25,7 +25,7 @@ struct Kept {
 }
 
 impl Tables {
-    /// The views of the groups of these sockets.
+    /// The views of the tables of these sockets' groups.
     pub(crate) fn look(&mut self, seen: &[RosterEntry]) -> BTreeMap<GroupKey, View> {
         let key = |seen: &RosterEntry| Some((seen.socket.ifindex, seen.socket.fanout?.id));
         let has_table = |seen: &&RosterEntry| {

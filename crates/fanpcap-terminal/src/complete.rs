@@ -20,8 +20,8 @@ pub struct Arguments {
     pub words: Vec<String>,
 }
 
-/// Values that only an argument's subcommand knows: the name of the value in the help text, and the
-/// values.
+/// Values that only a subcommand knows: each entry has the value's name in the help text, and the
+/// possible values.
 pub type Known<'a> = [(&'a str, Vec<String>)];
 
 /// Prints the candidates for the last word of a command line, one a line.

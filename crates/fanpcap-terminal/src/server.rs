@@ -15,8 +15,8 @@ use crate::streams;
 /// Maximum length of a request's head, in bytes.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Connections that are served at a time. Others wait in the listener's queue. The time limits
-/// below bound that wait.
+/// Connections that are served at a time. Other connections wait in the listener's queue. The time
+/// limits below bound their wait.
 const WORKERS: usize = 16;
 
 /// Time limits of a connection.

@@ -22,7 +22,7 @@ pub fn lines(rows: &[Vec<String>], is_left: impl Fn(usize) -> bool) -> Vec<Strin
     rows.iter().map(line).collect()
 }
 
-/// Removes the columns where `is_empty` is true of each cell below the heading.
+/// Removes the columns in which `is_empty` is true for each cell below the heading.
 pub fn without_empty(
     rows: &[Vec<String>],
     is_empty: impl Fn(usize, &str) -> bool,

@@ -16,8 +16,8 @@ const LINKS_MAX: usize = 40;
 const MODE: u32 = 0o644;
 
 /// Writes `text` to `path`. The file gets its name only when it is complete. Until then it has a
-/// name that the collector ignores, because that reads `*.prom`. The new file keeps the mode and
-/// the group of the file that it replaces.
+/// name that the collector ignores, because the collector reads only `*.prom`. The new file keeps
+/// the mode and the group of the file that it replaces.
 ///
 /// # Errors
 /// `path` does not lead to a regular file, or leads through another user's link; or a system call
@@ -129,10 +129,10 @@ fn write_new(
 }
 
 fn keep(file: &File, before: &Metadata) -> io::Result<()> {
-    // May fail: only root and members of the group may set it.
+    // This may fail, because only root and members of the group may set it.
     let is_kept = fchown(file, None, Some(before.gid())).is_ok();
     let mode = before.mode() & 0o777;
-    // The mode's group bits applied to the old group. Another group must not get them.
+    // The group bits of the mode were meant for the old group. Another group must not get them.
     let mode = if is_kept { mode } else { mode & !0o070 };
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
     }
 
-    /// A FIFO represents devices: if `write` has a bug, the test must not replace a device of the
-    /// machine.
+    /// The test uses a FIFO instead of a device: if `write` has a bug, the test must not replace a
+    /// device of the machine.
     #[test]
     fn a_device_or_a_fifo_is_not_replaced() {
         let scratch = Scratch::new().unwrap();

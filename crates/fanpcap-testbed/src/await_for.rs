@@ -12,8 +12,8 @@ use fanpcap_linux::wait::{clock, stop};
 /// In an emulated machine `limit` is multiplied by `FANPCAP_PATIENCE`.
 ///
 /// # Errors
-/// The condition's own error, at once. After `limit`, or when this process was asked to end, an
-/// error with the description.
+/// The condition's own error, at once. If `limit` is over, or this process was asked to end, an
+/// error that contains `what`.
 pub fn await_for<T>(
     what: &str,
     limit: Duration,
@@ -39,10 +39,10 @@ pub fn await_for<T>(
     }
 }
 
-/// Waits until `is_so`.
+/// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// When it is not so within [`LIMIT`].
+/// The condition does not hold within [`LIMIT`].
 pub fn await_so(what: &str, mut is_so: impl FnMut() -> bool) {
     await_for(what, LIMIT, || Ok(is_so().then_some(()))).expect("it comes to be so");
 }
@@ -57,12 +57,12 @@ fn patience() -> u32 {
 /// time counts as a hang.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// The pauses between two checks grow with the wait: checks that read all of /proc would else take
-/// a CPU from what is waited for.
+/// The pauses between two checks grow with the wait: otherwise checks that read all of /proc would
+/// take CPU time from the awaited process.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// How long something may take now that takes `limit` on a machine that does nothing else.
+/// How long an action may take now, if it takes `limit` on a machine that does nothing else.
 pub fn within(limit: Duration) -> Duration {
     limit.mul_f64(slowness())
 }
@@ -76,7 +76,8 @@ fn slowness() -> f64 {
     (taken * 1e9 / WORK_NS as f64).max(1.0)
 }
 
-/// Longer than a turn on the CPU, so that others get theirs.
+/// CPU time of the work that is timed. It is longer than a turn on the CPU, so that other threads
+/// get their turns.
 const WORK_NS: u64 = 20_000_000;
 
 #[cfg(test)]

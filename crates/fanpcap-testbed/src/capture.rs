@@ -14,11 +14,11 @@ use crate::flow::FlowKey;
 /// A captured packet.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// Its time stamp, since 1970.
+    /// The packet's time stamp, since 1970.
     pub stamp: Duration,
-    /// Its flow, when it is IP.
+    /// The packet's flow, if it is an IP packet.
     pub flow: Option<FlowKey>,
-    /// The number that the test traffic has in its frames, when it is in the captured part.
+    /// The sequence number that frames of the test traffic carry, if the captured part contains it.
     pub sequence: Option<u64>,
     /// Bytes captured.
     pub captured_len: usize,
@@ -45,7 +45,7 @@ impl Packet {
 /// The packets of a pcap file, in its order.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// All of them.
+    /// The packets, in the file's order.
     pub packets: Vec<Packet>,
 }
 
@@ -60,7 +60,8 @@ impl Capture {
         Ok(Self { packets })
     }
 
-    /// Reads the whole packets of a file that is still being written, none before it begins.
+    /// Reads the complete packets of a file that is still being written; no packets if the file
+    /// does not exist yet.
     pub fn read_so_far(path: &Path) -> Self {
         let mut packets = Vec::new();
         // An error is the end of what has been written so far.
@@ -68,7 +69,7 @@ impl Capture {
         Self { packets }
     }
 
-    /// Counts them.
+    /// The number of packets that [`Capture::read_so_far`] would read.
     pub fn count_so_far(path: &Path) -> usize {
         let mut count = 0;
         let _ = for_each_record(path, |_, _| count += 1);
@@ -96,7 +97,7 @@ pub fn split_flows(captures: &[Capture]) -> BTreeSet<FlowKey> {
     split_by(captures, |flow| flow)
 }
 
-/// The keys, made by `key` from flows, that more than one of the captures saw.
+/// Makes keys from flows by `key`, and returns the keys that more than one of the captures saw.
 pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTreeSet<T> {
     let keys = |capture: &Capture| {
         capture

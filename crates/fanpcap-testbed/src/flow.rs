@@ -1,4 +1,4 @@
-//! The key of a flow, under which both directions of a conversation are one.
+//! The key of a flow, which is the same for both directions of a conversation.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,8 +14,9 @@ pub enum Transport {
     Udp,
 }
 
-/// Names a conversation, the same for both directions. Without a transport header in sight (other
-/// protocols, fragments after the first) the ports are 0 and the transport is unknown.
+/// Names a conversation, the same for both directions. If the packet has no transport header that
+/// is known here (other protocols, fragments after the first), the ports are 0 and the transport is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     transport: Option<Transport>,
@@ -31,7 +32,7 @@ impl FlowKey {
         }
     }
 
-    /// The key of an Ethernet frame, which may be cut short; none when it isn't IP.
+    /// The key of an Ethernet frame, which may be cut short; `None` if the frame isn't IP.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
         let (source, destination) = addresses(&packet)?;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// The directory with our libpcap.so.0.8: `FANPCAP_LIB_DIR`, else where the workspace stages it.
+/// The directory with our libpcap.so.0.8: `FANPCAP_LIB_DIR`, or else the directory in which the
+/// workspace stages it.
 ///
 /// # Errors
-/// When it isn't there.
+/// The library isn't there.
 pub fn library_dir() -> Result<PathBuf> {
     let dir = env::var_os("FANPCAP_LIB_DIR").map_or_else(|| staged().join("lib"), PathBuf::from);
     let library = dir.join("libpcap.so.0.8");

@@ -43,7 +43,7 @@ impl Program {
                 command.env_remove(name);
             }
         }
-        // An empty config file: the machine's own must have no effect.
+        // The config file is empty, because the machine's own must have no effect.
         command
             .env("LD_LIBRARY_PATH", library)
             .env("PCAP_CONFIG", "/dev/null");
@@ -56,7 +56,7 @@ impl Program {
     }
 
     /// tcpdump on `device`, which writes each packet to `file` at once. It stays root, so that it
-    /// may write there, and has a buffer that no test fills.
+    /// may write the file, and has a buffer that no test fills.
     ///
     /// # Errors
     /// Our library isn't staged.
@@ -97,7 +97,7 @@ impl Program {
             .set("PCAP_FANOUT", mode)
     }
 
-    /// The kernel kills the application when the calling thread ends, however it ends.
+    /// Makes the kernel kill the application when the calling thread ends, however that happens.
     #[must_use]
     pub fn ends_with_caller(mut self) -> Self {
         child::end_with_caller(&mut self.command);
@@ -107,7 +107,7 @@ impl Program {
     /// Starts the application and waits until it captures.
     ///
     /// # Errors
-    /// It ends first, with its output, or does not capture in time.
+    /// The application ends first, or does not capture in time. The message has its output.
     pub fn start(self, scratch: &Scratch) -> Result<Member> {
         let ready = self.ready;
         let mut member = self.spawn(scratch)?;
@@ -156,7 +156,7 @@ pub struct Member {
 pub struct Ended {
     /// Exit status.
     pub status: ExitStatus,
-    /// Its standard output and standard error.
+    /// The application's standard output and standard error.
     pub said: String,
     capture: Option<PathBuf>,
 }
@@ -167,7 +167,7 @@ impl Member {
         self.child.id()
     }
 
-    /// Its output so far.
+    /// The application's output so far.
     ///
     /// # Errors
     /// The file of its output can't be read.
@@ -175,16 +175,16 @@ impl Member {
         Ok(String::from_utf8_lossy(&fs::read(&self.said)?).into_owned())
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until the application has printed `text`.
     ///
     /// # Errors
-    /// It ends without, or doesn't print it in time.
+    /// The application ends without printing the text, or doesn't print it in time.
     pub fn wait_until_says(&mut self, text: &str) -> Result<()> {
         await_for(
             &format!("process {} to say {text:?}", self.pid()),
             LIMIT,
             || {
-                // In this order: after its end the output is complete.
+                // The order matters: after the application's end, the output is complete.
                 let ended = self.child.try_wait()?;
                 let said = self.said()?;
                 match ended {
@@ -196,12 +196,12 @@ impl Member {
         )
     }
 
-    /// The number of packets in its file so far.
+    /// The number of packets in the application's capture file so far.
     pub fn captured(&self) -> usize {
         self.capture.as_deref().map_or(0, Capture::count_so_far)
     }
 
-    /// The packets in its file so far.
+    /// The packets in the application's capture file so far.
     pub fn capture_so_far(&self) -> Capture {
         let none = Capture {
             packets: Vec::new(),
@@ -217,7 +217,7 @@ impl Member {
         signal(self.pid(), name)
     }
 
-    /// Stops it with an interrupt, as a user would, and waits for its end.
+    /// Stops the application with an interrupt, as a user would, and waits for its end.
     ///
     /// # Errors
     /// It fails or doesn't end in time.
@@ -233,7 +233,7 @@ impl Member {
         Ok(ended)
     }
 
-    /// Waits for its end.
+    /// Waits for the application's end.
     ///
     /// # Errors
     /// It doesn't end in time.
@@ -263,7 +263,8 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // Its children hold its sockets too. The call fails only when all have ended.
+        // The application's children hold its sockets too. The call fails only when all of them
+        // have ended.
         let _ = child::signal_group(self.pid(), child::SIGKILL);
         let own = self.pid();
         for started in stat::all().iter().filter(|one| one.parent == own) {
@@ -275,7 +276,7 @@ impl Drop for Member {
 }
 
 impl Ended {
-    /// The packets in its file.
+    /// The packets in the application's capture file.
     ///
     /// # Errors
     /// The file is missing or incomplete.
@@ -298,7 +299,7 @@ impl Ended {
             .with_context(|| format!("no {what:?} in:\n{}", self.said))
     }
 
-    /// The signal that ended it.
+    /// The signal that ended the application.
     pub fn signal(&self) -> Option<i32> {
         self.status.signal()
     }
@@ -325,7 +326,7 @@ pub fn wait_for_members(group: u16, members: usize) -> Result<()> {
 /// Waits until the members have written `packets` packets to their files, all together.
 ///
 /// # Errors
-/// They do not in time.
+/// The files do not have the packets in time.
 pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
     let mut captured = 0;
     await_for("the last packets", LIMIT, || {

@@ -22,7 +22,7 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 
 /// The other end of [`WIRE`].
 const INLET: &str = "inlet";
-/// Joins the control devices of all nodes.
+/// The bridge that joins the control devices of all nodes.
 const BRIDGE: &str = "control";
 const ADDRESS: &str = "02:00:00:00:00:fe";
 
@@ -49,7 +49,8 @@ impl Mirror {
     pub fn new(count: usize) -> Result<Self> {
         netns::enter_quiet()?;
         // A bridge for which no address is set uses the lowest address of its ports. With each port
-        // that joins it may be another, and nodes would send to the old one for half a minute.
+        // that joins, this address may change, and nodes would send to the old address for half a
+        // minute.
         veth::ip(&format!(
             "link add {BRIDGE} address {ADDRESS} type bridge forward_delay 0 mcast_snooping 0"
         ))?;
@@ -101,10 +102,10 @@ impl Mirror {
         Ok(node)
     }
 
-    /// Does `work` on a node: in its network namespace. Processes that it starts stay there.
+    /// Runs `work` in a node's network namespace. Processes that `work` starts stay there.
     ///
     /// # Errors
-    /// Those of `work`; or there is no such node.
+    /// The errors of `work`; or there is no such node.
     pub fn on_node<T>(&self, node: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let theirs = self.nodes.get(node).context("no such node")?;
         let own = netns::current()?;
@@ -114,7 +115,8 @@ impl Mirror {
         result
     }
 
-    /// Has the node's mirror port leave out frames at random: none for 0, all for 1.
+    /// Makes the node's mirror port leave out this share of the frames at random: none for 0, all
+    /// for 1.
     ///
     /// # Errors
     /// `tc` failed; the message has its output.
@@ -131,8 +133,8 @@ impl Mirror {
         veth::tc(&[&filter[..], &place, &select, &copy].concat())
     }
 
-    /// Cuts a node off the control network, or joins it again: then both ends can send. Its traffic
-    /// goes on.
+    /// Cuts a node off the control network, or joins it again. After a join, both ends can send.
+    /// The node's mirrored traffic goes on.
     ///
     /// # Errors
     /// `ip` failed, the message has its output; or the link doesn't come up.
@@ -146,7 +148,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// How many frames the node's mirror port was given, by the device's counter. Packets that
+    /// The number of frames given to the node's mirror port, by the device's counter. Packets that
     /// [`Mirror::set_loss`] drops are not included.
     ///
     /// # Errors
@@ -155,10 +157,11 @@ impl Mirror {
         Ok(veth::counters(&port(node))?.sent)
     }
 
-    /// How many frames the machine dropped between the sender and each node: no node's fault.
+    /// The number of frames that the machine dropped between the sender and each node. No node is
+    /// to blame for these.
     ///
     /// # Errors
-    /// A device is no more.
+    /// A device is gone.
     pub fn dropped(&self) -> Result<Vec<u64>> {
         let inlet = veth::counters(WIRE)?.send_dropped;
         let of = |node| Ok(inlet + veth::counters(&port(node))?.send_dropped);
@@ -169,7 +172,7 @@ impl Mirror {
 /// The node's address on the control network.
 ///
 /// # Panics
-/// For more nodes than the network has addresses: 253.
+/// The number is 253 or more: the network has no address for such a node.
 pub fn address(node: usize) -> Ipv4Addr {
     let last = u8::try_from(node + 1).expect("a node's number is below 253");
     Ipv4Addr::new(192, 0, 2, last)
@@ -245,7 +248,7 @@ mod tests {
         .unwrap();
     }
 
-    /// The node's kernel looks for frames each five milliseconds only.
+    /// The node's kernel looks for frames only every five milliseconds.
     #[test]
     #[ignore = "needs root: network namespaces, sysfs"]
     fn a_node_that_takes_frames_now_and_then_gets_all() {
@@ -254,7 +257,7 @@ mod tests {
         netns::within_new(|| {
             let mirror = Mirror::new(1)?;
             mirror.on_node(0, || {
-                // A ring of 256, as with an XDP program.
+                // With offloads on, the device has a ring of 256 frames, as with an XDP program.
                 veth::offloads_on(MONITOR)?;
                 let unshare = ["-m", "sh", "-c", NOW_AND_THEN];
                 let done = Command::new("unshare").args(unshare).status()?;
@@ -289,7 +292,7 @@ mod tests {
             assert!(host.recv_from(&mut [0; 16]).is_err());
             mirror.set_control(1, true)?;
             host.set_read_timeout(Some(LIMIT / 1000))?;
-            // A link that has just come up may drop one.
+            // A link that has just come up may drop a datagram.
             await_for("a datagram", LIMIT, || {
                 there.send_to(b"again", host.local_addr()?)?;
                 Ok(host.recv_from(&mut [0; 16]).ok())
@@ -306,7 +309,7 @@ mod tests {
         Ok((number(), number()) < (major, minor))
     }
 
-    /// Sends the frames as fast as it goes. Returns how many arrived at each node.
+    /// Sends the frames as fast as possible. Returns how many arrived at each node.
     fn send(mirror: &Mirror) -> Result<Vec<usize>> {
         let frames: Vec<Vec<u8>> = (0..1000).map(frame).collect();
         let before = arrived(mirror)?;

@@ -25,11 +25,11 @@ pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
         .unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
-/// Runs a test in such a namespace with the veth pair va, vb as the kernel makes it, both up. The
-/// test gets the index of vb.
+/// Runs a test in such a namespace. There, the devices va and vb are a veth pair with the kernel's
+/// default settings, and both are up. The test gets the index of vb.
 ///
 /// # Panics
-/// With the test; or the namespace or the pair can't be created (this needs root).
+/// The test panics, or the namespace or the pair can't be created (this needs root).
 pub fn on_pair(test: impl FnOnce(u32) + Send) {
     let run = || {
         ip("link add va type veth peer name vb")?;

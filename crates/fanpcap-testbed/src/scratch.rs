@@ -32,7 +32,7 @@ impl Scratch {
                     let files = AtomicUsize::new(0);
                     return Ok(Self { path, files });
                 }
-                // A test that was killed left it.
+                // A test that was killed has left this directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).context(format!("making {}", path.display())),
             }
@@ -63,7 +63,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing to report to: a leftover directory harms no later test.
+        // An error can't be reported here, and a leftover directory harms no later test.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

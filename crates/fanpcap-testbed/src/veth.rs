@@ -31,8 +31,8 @@ pub struct Counters {
 }
 
 impl Veth {
-    /// Creates the pair with `queues` transmit and receive queues each, without offloads and ARP,
-    /// both devices up. Frames wait where the other end has no room ([`queue`]).
+    /// Creates the pair. Each device has `queues` transmit and receive queues, no offloads and no
+    /// ARP, and is up. Frames wait where the other end has no room ([`queue`]).
     ///
     /// # Errors
     /// `ip`, `ethtool` or `tc` failed; the message has its output.
@@ -61,9 +61,9 @@ pub fn offloads_off(device: &str) -> Result<()> {
     offloads(device, "off")
 }
 
-/// Has frames wait where the other end's ring of 256 is full, as it is while that end's CPU does
-/// something else. Without a queueing discipline veth drops them (drivers/net/veth.c, `veth_xmit`,
-/// since Linux 6.16; before, it drops them always).
+/// Makes frames wait while the other end's ring of 256 frames is full. It fills up while that end's
+/// CPU does something else. Without a queueing discipline, veth drops such frames
+/// (drivers/net/veth.c, `veth_xmit`, since Linux 6.16; an older veth always drops them).
 ///
 /// # Errors
 /// `tc` failed; the message has its output.
@@ -72,7 +72,7 @@ pub fn queue(device: &str) -> Result<()> {
     tc(&[&["qdisc", "replace", "dev", device][..], &queue].concat())
 }
 
-/// Turns on the offloads of a device as hosts have them.
+/// Turns on the offloads of a device that hosts usually have on.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.
@@ -93,7 +93,7 @@ pub fn set_queues(device: &str, which: &str, count: usize) -> Result<()> {
     run("ethtool", &format!("-L {device} {which} {count}"))
 }
 
-/// Makes the device put VLAN tags into the frames that it sends, instead of beside them.
+/// Makes the device put the VLAN tags of sent frames into the frames, instead of beside them.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.

@@ -22,7 +22,7 @@ impl Calls {
         Ok(Self { server, clients })
     }
 
-    /// Its clients, in the calling thread's network namespace.
+    /// Adds `count` clients of the server, in the calling thread's network namespace.
     pub(crate) fn call(&mut self, count: usize) -> Result<()> {
         let server: SocketAddr = self.server.local_addr()?;
         for _ in 0..count {
@@ -34,10 +34,10 @@ impl Calls {
         Ok(())
     }
 
-    /// A request and a reply in each flow. Returns the number of packets.
+    /// Sends a request and a reply in each flow. Returns the number of packets.
     ///
     /// # Errors
-    /// One of them does not arrive.
+    /// A request or a reply does not arrive.
     pub fn exchange(&self) -> Result<usize> {
         let mut text = [0; TEXT.len()];
         for client in &self.clients {

@@ -21,7 +21,7 @@ impl Servers {
     /// Waits for the servers.
     ///
     /// # Errors
-    /// The first server's that failed.
+    /// The error of the first server that failed.
     pub fn finish(self) -> Result<()> {
         for thread in self.threads {
             thread.join().expect("a server does not panic")?;

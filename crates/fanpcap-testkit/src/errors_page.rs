@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 
-/// Compares the page's blocks under the heading `section` with `produced`, texts by the errors'
-/// names. With `FANPCAP_BLESS` in the environment, rewrites the blocks instead.
+/// Compares the page's blocks under the heading `section` with `produced`, which has the texts by
+/// the errors' names. With `FANPCAP_BLESS` in the environment, rewrites the blocks instead.
 ///
 /// # Errors
-/// The first difference.
+/// The page differs from `produced`; the error has the first difference.
 pub fn check(section: &str, produced: &BTreeMap<String, String>) -> Result<()> {
     let page = fs::read_to_string(PAGE).context("docs/errors.md")?;
     let blessing = env::var_os("FANPCAP_BLESS").is_some();

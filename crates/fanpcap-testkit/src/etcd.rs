@@ -1,4 +1,5 @@
-//! Members of an etcd: Debian's etcd-server, on addresses of the calling namespace.
+//! Starts the members of an etcd, from Debian's etcd-server, on addresses of the calling thread's
+//! network namespace.
 
 use std::env;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use crate::await_for::{LIMIT, await_for};
 use crate::member;
 use crate::scratch::Scratch;
 
-/// The members of one etcd. Dropping them kills them, also those that are stopped.
+/// The members of one etcd. Dropping this value kills them, including stopped members.
 #[derive(Debug)]
 pub struct Etcd {
     directory: Scratch,
@@ -29,13 +30,14 @@ impl Etcd {
     /// they have a leader.
     ///
     /// # Errors
-    /// There is no etcd here, which is said as SKIP; or the members have no leader in time.
+    /// There is no etcd here, which is printed as SKIP; or the members have no leader in time.
     pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
         let hosts = (1..).map(|last| Ipv4Addr::new(127, 0, 0, last));
         Self::start_on(&hosts.take(count).collect::<Vec<_>>(), arguments)
     }
 
-    /// The same, with a member on each of these addresses, which other hosts may reach.
+    /// Works like [`Etcd::start`], but with a member on each of these addresses, which other hosts
+    /// may reach.
     ///
     /// # Errors
     /// As [`Etcd::start`].
@@ -59,12 +61,12 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Where the member serves clients.
+    /// The URL at which a member serves clients.
     pub fn endpoint(&self, index: usize) -> String {
         format!("{}://{}:2379", self.scheme, self.hosts[index])
     }
 
-    /// Where all members serve clients.
+    /// The URLs at which the members serve clients.
     pub fn endpoints(&self) -> Vec<String> {
         (0..self.members.len()).map(|i| self.endpoint(i)).collect()
     }
@@ -101,7 +103,7 @@ impl Etcd {
     /// Kills a member.
     ///
     /// # Errors
-    /// It does not run.
+    /// The member does not run.
     pub fn kill(&mut self, index: usize) -> Result<()> {
         let mut child = self.members[index].take().context("it does not run")?;
         child.kill()?;
@@ -112,16 +114,16 @@ impl Etcd {
     /// Sends a signal, such as STOP or CONT, to a member.
     ///
     /// # Errors
-    /// It does not run.
+    /// The member does not run.
     pub fn signal(&self, index: usize, name: &str) -> Result<()> {
         let child = self.members[index].as_ref().context("it does not run")?;
         member::signal(child.id(), name)
     }
 
-    /// Which member leads.
+    /// The number of the member that leads.
     ///
     /// # Errors
-    /// None does, for long.
+    /// No member leads within [`LIMIT`].
     pub fn leader(&self) -> Result<usize> {
         await_for("a leader of etcd", LIMIT, || {
             Ok((0..self.members.len()).find(|index| self.leads(*index)))
@@ -141,7 +143,7 @@ impl Etcd {
     /// Waits until all members serve.
     ///
     /// # Errors
-    /// They do not in time.
+    /// The members do not serve in time.
     pub fn await_leader(&self) -> Result<()> {
         self.await_leader_of(&Vec::from_iter(0..self.members.len()))
     }
@@ -149,7 +151,7 @@ impl Etcd {
     /// Waits until these members serve.
     ///
     /// # Errors
-    /// They do not in time.
+    /// The members do not serve in time.
     pub fn await_leader_of(&self, members: &[usize]) -> Result<()> {
         await_for("etcd to serve", LIMIT, || {
             Ok(self.ctl_of(members, &["endpoint", "health"]).ok())
@@ -160,7 +162,7 @@ impl Etcd {
     /// Runs etcdctl with all endpoints, and returns what it prints.
     ///
     /// # Errors
-    /// It fails; the error has its own words.
+    /// etcdctl fails; the error has its message.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.run_ctl(&self.endpoints().join(","), arguments)
     }
@@ -168,13 +170,13 @@ impl Etcd {
     /// Runs etcdctl with the endpoints of these members, and returns what it prints.
     ///
     /// # Errors
-    /// It fails; the error has its own words.
+    /// etcdctl fails; the error has its message.
     pub fn ctl_of(&self, members: &[usize], arguments: &[&str]) -> Result<String> {
         let endpoints = members.iter().map(|index| self.endpoint(*index));
         self.run_ctl(&endpoints.collect::<Vec<_>>().join(","), arguments)
     }
 
-    /// What `etcdctl elect --listen` says of an election in its first second.
+    /// The output of `etcdctl elect --listen` on an election, in the first second.
     ///
     /// # Errors
     /// etcdctl can't be started.
@@ -205,7 +207,7 @@ impl Etcd {
         Ok(String::from_utf8(done.stdout)?)
     }
 
-    /// The members' certificates serve etcdctl too.
+    /// The arguments for etcdctl, which uses the members' certificates too.
     fn client_arguments(&self) -> Vec<String> {
         let given = |from: &str, to: &str| {
             let found = self
@@ -224,7 +226,7 @@ impl Etcd {
         .collect()
     }
 
-    /// What a member has logged.
+    /// The log of a member.
     ///
     /// # Errors
     /// Its log can't be read.
@@ -238,23 +240,25 @@ impl Etcd {
 impl Drop for Etcd {
     fn drop(&mut self) {
         for child in self.members.iter_mut().flatten() {
-            // A child that has ended already is fine.
+            // These calls fail if the child has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// A program of etcd's: of the system's, or in the directory that `FANPCAP_ETCD_DIR` names.
+/// The path of one of etcd's programs: in the directory that `FANPCAP_ETCD_DIR` names, or else in
+/// the system's.
 fn program(name: &str) -> PathBuf {
     let directory = env::var_os("FANPCAP_ETCD_DIR").unwrap_or_else(|| "/usr/bin".into());
     PathBuf::from(directory).join(name)
 }
 
-/// Goes on where there are etcd and etcdctl.
+/// Checks that there are etcd and etcdctl.
 ///
 /// # Errors
-/// After it has said SKIP: the test counts as skipped, however it ends.
+/// One of them is missing, or this process is not root. If one is missing, SKIP has been printed,
+/// so the test counts as skipped, however it ends.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn needs_etcd() -> Result<()> {
     for path in ["etcd", "etcdctl"].map(program) {

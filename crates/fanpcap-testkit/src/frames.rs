@@ -1,13 +1,13 @@
-//! Frames layer by layer, from 10.0.0.1 or 2001:db8::1 to the same with a 2.
+//! Builds frames layer by layer, from 10.0.0.1 to 10.0.0.2 or from 2001:db8::1 to 2001:db8::2.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use fanpcap_gen::headers::tag;
 use fanpcap_gen::headers::{self, Ipv4, Ipv6, Tcp};
 
-/// Where frames go to.
+/// The destination address of frames.
 pub const MAC_DESTINATION: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// Where frames come from.
+/// The source address of frames.
 pub const MAC_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// The receiver of IPv4 packets.
 pub const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -18,13 +18,13 @@ pub const TCP: [u8; 20] = [
     0x1f, 0x90, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Ethernet.
+/// An Ethernet frame.
 pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     headers::ethernet(MAC_DESTINATION, MAC_SOURCE, kind, payload)
 }
 
-/// IPv4 with these flags and offset, of identification 0x1234 and service 0xb8, which the checksum
-/// does not count.
+/// An IPv4 packet with these flags and offset, with the identification 0x1234 and the type of
+/// service 0xb8, which the checksum does not include.
 pub fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let header = Ipv4 {
         ends: (SOURCE, DESTINATION),
@@ -38,7 +38,7 @@ pub fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// IPv6 of traffic class 0xb8.
+/// An IPv6 packet of traffic class 0xb8.
 pub fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     let address = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
     let header = Ipv6 {
@@ -51,18 +51,18 @@ pub fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// IPv6's fragment header of identification 0x5678, with the field of offset and flag.
+/// IPv6's fragment header with the identification 0x5678. `field` has the offset and the flag.
 pub fn fragment(next: u8, field: u16, payload: &[u8]) -> Vec<u8> {
     let [a, b] = field.to_be_bytes();
     [&[next, 0, a, b, 0, 0, 0x56, 0x78][..], payload].concat()
 }
 
-/// UDP.
+/// A UDP datagram.
 pub fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     headers::udp((source, destination), payload)
 }
 
-/// A TCP SYN of number 0.
+/// A TCP SYN with the sequence number 0.
 pub fn tcp(source: u16, destination: u16) -> Vec<u8> {
     let header = Tcp {
         ports: (source, destination),

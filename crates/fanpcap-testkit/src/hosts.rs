@@ -49,7 +49,7 @@ impl Hosts {
         Self::on(DEVICE)
     }
 
-    /// The same, where the device of the serving host has another name.
+    /// Works like [`Hosts::new`], but the device of the serving host has this name.
     ///
     /// # Errors
     /// As [`Hosts::new`].
@@ -67,7 +67,7 @@ impl Hosts {
         hosts.on_peer(|| configure(PEER_DEVICE, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(device)?;
         hosts.on_peer(|| veth::await_up(PEER_DEVICE))?;
-        // Both hosts first report their IPv6 multicast groups on the wire.
+        // Wait, because both hosts first report their IPv6 multicast groups on the wire.
         await_silence(device)?;
         Ok(hosts)
     }
@@ -82,12 +82,12 @@ impl Hosts {
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
-        // TCP delays the last acknowledgements, by 40 ms or more.
+        // Wait, because TCP delays the last acknowledgements by 40 ms or more.
         let after = await_silence(self.device)?;
         Ok(usize::try_from(after - before)?)
     }
 
-    /// So many flows that last.
+    /// Starts this many flows that last.
     ///
     /// # Errors
     /// A socket can't be created.
@@ -108,13 +108,13 @@ impl Hosts {
         Ok([listener.accept()?.0, peers])
     }
 
-    /// Fills the current block of each ring in a group of `members` under `hash`, by packets
-    /// outside any conversation: an application that opens with a timeout of 0 gets packets by
-    /// whole blocks only.
+    /// Fills the current block of each ring in a group of `members` under `hash`, with packets
+    /// outside any conversation: an application that opens its handle with a timeout of 0 gets
+    /// packets only in whole blocks.
     ///
     /// A block has 256 KiB. With a snapshot length of 160 bytes, as softflowd has, a packet takes
-    /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 on average, in so many
-    /// small flows that chance does not halve its share.
+    /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 packets on average. The
+    /// flows are small and so many that chance does not halve a member's share.
     ///
     /// # Errors
     /// A packet can't be sent.
@@ -123,10 +123,10 @@ impl Hosts {
         self.on_peer(|| conversation::babble(&sink, 256 * members, 8))
     }
 
-    /// Does `work` on the peer: in its network namespace.
+    /// Runs `work` in the peer's network namespace.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         netns::enter(self.peer.as_fd())?;
         let result = work();

@@ -12,11 +12,12 @@ use fanpcap_testbed::library::staged;
 
 use crate::needs;
 
-/// The programs that this process has compiled, by source. An open file outlives its name.
+/// The programs that this process has compiled, by their sources. An open file outlives its name.
 static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 
-/// Compiles a C program against the staged headers and library, or copies what it was compiled to
-/// before. It is found again at run time by `LD_LIBRARY_PATH`, which [`crate::Program`] sets.
+/// Compiles a C program against the staged headers and library, or copies the result of an earlier
+/// compilation. At run time, the library is found by `LD_LIBRARY_PATH`, which [`crate::Program`]
+/// sets.
 ///
 /// # Errors
 /// The compiler's messages; warnings are errors.
@@ -33,7 +34,7 @@ pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
 /// Copies a program in another process: a child that another thread forks at this moment would keep
 /// the new file open for writing, and nobody could execute it (ETXTBSY).
 fn copy(earlier: File, program: &Path) -> Result<()> {
-    // As the linker does: one that runs stays what it is.
+    // Remove the old file first, as the linker does: a running program keeps its file.
     if program.exists() {
         fs::remove_file(program)?;
     }

@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// An address that nobody listens at. When a port from the kernel has been closed, another process
-/// may get it before the test uses it. So this process has its own address in 127.0.0.0/8.
+/// An address at which no process listens. If the test got a port from the kernel and closed it,
+/// another process might get the port before the test uses it. So this process has its own IP
+/// address in 127.0.0.0/8.
 ///
 /// # Panics
 /// After 60,000 calls.
@@ -14,7 +15,7 @@ pub fn free_address() -> SocketAddr {
     let [_, high, middle, low] = process::id().to_be_bytes();
     let port = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(port >= FIRST, "no more ports");
-    // 127.0.x.y is where others listen. A process has a number of 22 bits at most.
+    // Other processes listen at 127.0.x.y. A process number has 22 bits at most.
     (Ipv4Addr::new(127, high + 1, middle, low), port).into()
 }
 

@@ -16,7 +16,7 @@ pub fn hindrance() -> Result<Option<String>> {
 /// Runs a test that needs its own mounts, or prints why it can't run here.
 ///
 /// # Errors
-/// The test's.
+/// The error of the test.
 #[expect(clippy::print_stdout, reason = "what a test prints is how it says so")]
 pub fn where_possible(test: impl FnOnce() -> Result<()>) -> Result<()> {
     match hindrance()? {

@@ -1,17 +1,18 @@
-//! Requirements that a machine may lack: the test then prints SKIP, and ends.
+//! Checks requirements that a machine may lack. If it lacks one, the test prints SKIP and ends.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// The system's libpcap to compile against.
+/// A header of the system's libpcap, against which programs are compiled.
 const HEADER: &str = "/usr/include/pcap/pcap.h";
 
-/// Goes on where C programs can be compiled against libpcap.
+/// Checks that C programs can be compiled against libpcap.
 ///
 /// # Errors
-/// After it has said SKIP: the test counts as skipped, however it ends.
+/// The headers are missing. SKIP has been printed then, so the test counts as skipped, however it
+/// ends.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn libpcap_headers() -> Result<()> {
     if !Path::new(HEADER).exists() {
@@ -21,13 +22,13 @@ pub fn libpcap_headers() -> Result<()> {
     Ok(())
 }
 
-/// Goes on where processes of the kernel are seen: those of a nested PID namespace see none.
+/// Checks that kernel threads are visible. Processes of a nested PID namespace see none.
 ///
 /// # Errors
-/// After it has said SKIP.
+/// No kernel thread is visible. SKIP has been printed then.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn kernel_threads() -> Result<()> {
-    // The one that starts all others.
+    // Process 2 starts all other kernel threads.
     if !fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         println!("SKIP: this PID namespace shows no kernel threads");
         bail!("no kernel threads");

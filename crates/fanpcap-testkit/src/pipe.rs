@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::await_for::LIMIT;
 
-/// Makes the pipe `path` and returns what `open` makes of it. Its name is free again afterwards.
+/// Creates the pipe `path` and returns the result of `open` for it. The name is free again
+/// afterwards.
 ///
 /// # Errors
 /// `open` has not returned after [`LIMIT`], or there can be no pipe.
@@ -21,7 +22,7 @@ pub fn opened<T: Send + 'static>(
     ensure!(made.success(), "mkfifo {}", path.display());
     let (done, result) = mpsc::channel();
     let own = path.to_owned();
-    // Nobody joins it, as it may wait for ever.
+    // The thread is never joined, because it may wait for ever.
     thread::spawn(move || done.send(open(&own)));
     let result = result.recv_timeout(LIMIT);
     std::fs::remove_file(path)?;

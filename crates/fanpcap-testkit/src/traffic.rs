@@ -22,13 +22,13 @@ pub enum Direction {
 /// One conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Its transport.
+    /// The flow's transport.
     pub transport: Transport,
     /// The end that begins.
     pub client: SocketAddr,
     /// The end that answers.
     pub server: SocketAddr,
-    /// Frames carry this VLAN tag.
+    /// The VLAN tag that the flow's frames carry.
     pub vlan: Option<VlanId>,
 }
 
@@ -52,9 +52,9 @@ impl Flow {
 pub struct Frame {
     /// The flow that it belongs to.
     pub flow: Flow,
-    /// Who sends it.
+    /// Which end of the flow sends the frame.
     pub direction: Direction,
-    /// The number in its payload.
+    /// The sequence number in the frame's payload.
     pub sequence: u64,
     /// The frame, link-layer header included.
     pub bytes: Vec<u8>,
@@ -81,10 +81,10 @@ pub fn flows(seed: u64, each: u16) -> Vec<Flow> {
 }
 
 /// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes,
-/// are drawn from `seed`; flows in turn would look the same under `lb` as under `hash`.
+/// are drawn from `seed`. If the flows came in turn, `lb` would look the same as `hash`.
 ///
 /// # Errors
-/// When a frame can't be built.
+/// A frame can't be built.
 pub fn frames(seed: u64, flows: &[Flow], sequences: Range<u64>) -> Result<Vec<Frame>> {
     let mut random = Random(seed);
     let build = |sequence| {
@@ -107,7 +107,7 @@ pub fn frames(seed: u64, flows: &[Flow], sequences: Range<u64>) -> Result<Vec<Fr
 /// One frame with `payload_len` bytes of payload (at least the 12 that hold the sequence number).
 ///
 /// # Errors
-/// When the payload is too long for a packet.
+/// The payload is too long for a packet.
 pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize) -> Result<Frame> {
     let (source, destination) = flow.ends(direction);
     let (from, to) = match direction {
@@ -171,7 +171,7 @@ fn tcp(source: SocketAddr, destination: SocketAddr) -> Tcp {
 /// Cuts an IPv4 frame into fragments of at most `part` bytes of IP payload (rounded down to 8).
 ///
 /// # Errors
-/// When the frame isn't IPv4.
+/// The frame isn't IPv4.
 pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
     let (source, destination) = frame.flow.ends(frame.direction);
     let (IpAddr::V4(source), IpAddr::V4(destination)) = (source.ip(), destination.ip()) else {
@@ -248,7 +248,7 @@ impl Random {
     }
 }
 
-/// Bytes that no IP packet has.
+/// More bytes of payload than any IP packet has.
 const LONGEST: usize = 65516;
 /// Ethernet's type of an 802.1Q tag.
 const TAG: u16 = 0x8100;

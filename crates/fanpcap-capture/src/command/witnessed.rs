@@ -24,7 +24,7 @@ pub struct Task {
     pub time: Duration,
 }
 
-/// The result of a capture.
+/// The result of the capture of a [`Task`].
 #[derive(Clone, Debug, Default)]
 pub struct Witnessed {
     /// The counters of the threads, in order.

@@ -22,8 +22,8 @@ use crate::{FAR, GROUP, NEAR, Running};
 pub(crate) const COPIES: usize = 4;
 pub(crate) const RATE: &str = "200kpps";
 
-/// Packets from the single sender that the device has counted but that have not reached the sockets
-/// yet when counters are compared.
+/// Maximum number of packets from the single sender that the device has counted, but that have not
+/// reached the sockets yet when counters are compared.
 const IN_FLIGHT: u64 = 1;
 
 /// The same limit on XDP. A veth counts its packets after a poll of up to this many (veth.c,

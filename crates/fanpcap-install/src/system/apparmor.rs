@@ -20,7 +20,7 @@ const END: &str = "# end fanpcap\n";
 #[derive(Debug)]
 pub(crate) struct Profile {
     root: PathBuf,
-    /// `None` for a system that is not running: then no kernel has loaded its profiles.
+    /// `None` for a system that is not running, because no kernel has loaded its profiles.
     kernel: Option<Kernel>,
 }
 
@@ -88,8 +88,8 @@ impl Profile {
         self.change(before, after)
     }
 
-    /// Keeps the changed file even if AppArmor refuses it. Otherwise the package could not be
-    /// removed.
+    /// Writes the file, and keeps it even if AppArmor refuses it. Otherwise the package could not
+    /// be removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
             return Ok(Change::None);

@@ -44,7 +44,8 @@ impl Loader {
         self.root.join(FILE)
     }
 
-    /// Puts `directory` first. Undoes the change if another library still comes first.
+    /// Puts `directory` first in the loader's search order. Undoes the change if another library
+    /// still comes first.
     ///
     /// # Errors
     /// Files can't be written, or another library comes first.

@@ -29,7 +29,8 @@ fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, Vec<u8>)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Either the undamaged file is merged whole, or the damaged file is named.
+    /// Either the merge succeeds and has every packet of the undamaged file, or its error names the
+    /// damaged file.
     #[test]
     fn a_damaged_file_is_merged_as_far_as_it_goes_or_named(kind in kind(), damage in damage()) {
         let packets: Packets = (1..9).map(|number| (number * 1000, vec![7; 30])).collect();

@@ -1,5 +1,5 @@
-//! One member: its page and its socket. This command holds the socket, so that it can read the
-//! member's losses when the member dies.
+//! One member: its page and its socket. This command holds the socket to read the member's losses
+//! when the member dies.
 
 mod by_engine;
 
@@ -24,8 +24,9 @@ use super::Account;
 /// If the socket outlives the page for this long, another process removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to hold the socket of an ended member while no other member notes a takeover on its
-/// page. If no member can note it, a longer time would delay every change of the group.
+/// How long to hold the socket of an ended member while no other member notes a takeover on that
+/// member's page. If no member can note a takeover, a longer time would delay every change of the
+/// group.
 const TAKERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A member of a copy.
@@ -110,8 +111,9 @@ impl Member {
         self.page.rejecting().unwrap_or(begun)
     }
 
-    /// Holds the member's new page, unless it joined with the old one. A member that can't join in
-    /// the first mode that it tries removes its page, and creates another for the next mode.
+    /// Holds the member's new page, unless the member joined with the old page. A member that can't
+    /// join in the first mode that it tries removes its page, and creates another for the next
+    /// mode.
     pub(super) fn hold_page_again(&mut self, group: u16) {
         if self.rejecting().has_begun {
             return;
@@ -137,8 +139,8 @@ impl Member {
         is_dead
     }
 
-    /// The descriptor to wait for: readable when the process ends. `None` if the next check of all
-    /// processes is early enough.
+    /// The descriptor to wait for. It becomes readable when the process ends. `None` if the next
+    /// check of all processes is early enough.
     pub(super) fn end(&self) -> Option<BorrowedFd<'_>> {
         let process = self.process.as_ref()?;
         (self.is_steered() && self.ended.is_none()).then(|| process.as_fd())

@@ -64,7 +64,7 @@ impl Ledger {
             }
             let (record, id) = (&member.record, member.id);
             // A newcomer may have no slot yet, and a process that can't be traced shows nothing.
-            // The bound includes the packets that reach the group in that time.
+            // The bound includes the packets that reach the group until the counters are held.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
                 continue;
             };

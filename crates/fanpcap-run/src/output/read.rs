@@ -149,8 +149,8 @@ fn lines(
 }
 
 /// Length of the part that can be written: up to the last newline, or else up to the last carriage
-/// return, which ends a progress line. The bytes before `seen` contain neither, except perhaps a
-/// carriage return at their end.
+/// return, which ends a progress line. The bytes before `seen` contain neither of the two
+/// characters, except perhaps a carriage return at their end.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;

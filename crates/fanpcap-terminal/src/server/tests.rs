@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What is answered to these bytes; with `more` sent until there is an answer, or nothing.
+/// The answer to the bytes of `request`; empty if there is none. If the client `ends`, it closes
+/// its sending side.
 fn answered(request: &[u8], patience: Patience, ends: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -163,7 +163,7 @@ fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
     assert_eq!(member.packets_per_second, Some(20_000.0));
     assert_eq!(member.rate_window_seconds, Some(0.95));
     assert!(!member.rate_is_rough);
-    // A window that is much longer than the interval marks the rate.
+    // A rate is marked if its window is much longer than the interval.
     before.at_ns = tenths(18);
     after.at_ns = tenths(20);
     let view = between(&before, &after);
